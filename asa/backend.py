@@ -88,7 +88,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands that a job runs one after the other, each only if the one before ended well."""
+    """One of several commands that a job runs one after the other, each only if the one before completed."""
 
     name: str
     command: str  # what to run; ignored by simulators
@@ -105,16 +105,16 @@ class Step:
     tasks: int = 0
     cpus_per_task: int = 1
     nodes: int = 0
-    # token that is posted when the step has ended well; empty for none. A step whose token is posted already is not run
+    # token that is posted when the step has completed; empty for none. A step whose token is posted already is not run
     # again.
     post: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step began, when it ended well, and the cores that its job had kept by then; 0 for all that it got.
+    """When a step began, when it completed, and the cores that its job had kept by then; 0 for all that it got.
 
-    A job of a single payload tells one, without a name, where that ended well before the job was put back into the
+    A job of a single payload tells one, without a name, where that completed before the job was put back into the
     queue.
     """
 
@@ -164,15 +164,15 @@ class JobSpec(Demands):
     begin_s
         The job may not start before this time.
     held
-        Submitted on hold; `Backend.release` lets it go.
+        Submitted on hold; `Backend.release` releases it.
     awaits
-        Tokens that other jobs post when they end well. The allocation may begin earlier, but the payload inside it
+        Tokens that other jobs post when they complete. The allocation may begin earlier, but the payload inside it
         begins only when all of them are posted; until then the allocation idles.
     max_await_s
         For so many seconds at most: then the job ends by itself, should nobody have cancelled it. Simulators, which
         have their client always beside them, do not heed it. None for as long as its walltime.
     posts
-        Tokens that this job posts when it ends well. A job of which all are posted already runs nothing.
+        Tokens that this job posts when it completes. A job of which all are posted already runs nothing.
     supersedes
         Tokens of earlier jobs, which have ended, of what this one runs. Should the batch system start one of them once
         more, it runs nothing.
@@ -257,7 +257,7 @@ class JobStatus:
     held
         It was seen on hold by somebody, so that the time until its start is no queue wait.
     steps
-        Those of the job's steps that have begun, where that is told.
+        Those of the job's steps that have begun, where that is reported.
     """
 
     job_id: str
@@ -425,11 +425,11 @@ class Condition:
     Parameters
     ----------
     heard_s
-        When the batch system last told the state of the client's jobs, on its own clock: how old is what is known.
+        When the batch system last reported the client's jobs, on its own clock: how old is what is known.
     trouble
         Why it cannot be asked, in words; empty while it can.
     calls
-        How often it was asked or told something so far.
+        How many calls were made to it so far.
     """
 
     heard_s: float
@@ -538,7 +538,7 @@ class Backend(Protocol):
         """Tell what everybody's jobs did since the last call, as far as the site shows it, in the order of time.
 
         The first call tells the past: the latest `most` jobs and whatever still waits. This client's own jobs are left
-        out. With `ends`, ends of runs are told as well, and the past contains whatever still runs.
+        out. With `ends`, ends of runs are reported as well, and the past contains whatever still runs.
         """
         ...
 
@@ -711,7 +711,7 @@ class Finding:
     topic
         What it is about, in a word or three.
     told
-        What the site told.
+        What the site reported.
     verdict
         Whether that is good, worth knowing, or keeps asa from working.
     consequence

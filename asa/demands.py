@@ -1,6 +1,6 @@
 """What a stage, and so its job, takes of a machine beside cores and time: each resource is described here, once.
 
-Stages, jobs and what Slurm is told of them have these fields from here. What stages that share a job need together, the
+Stages, jobs and what is passed to Slurm have these fields from here. What stages that share a job need together, the
 key of a workflow file that is written back, and the bounds that are checked follow from the description.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import Field, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from asa.units import parse_memory, parse_storage
@@ -72,6 +73,8 @@ class Demands:
 
 
 _FIELDS: tuple[Field[Any], ...] = fields(Demands)
+_NAMES = tuple(one.name for one in _FIELDS)
+_VALUES = attrgetter(*_NAMES)
 
 
 def resources() -> Iterator[Resource]:
@@ -93,7 +96,7 @@ def demands_of(one: Demands) -> dict[str, Any]:
     >>> demands_of(Demands(gpus=2))
     {'memory_bytes': 0, 'gpus': 2, 'burst_buffer_bytes': 0, 'exclusive': False}
     """
-    return {each.name: getattr(one, each.name) for each in _FIELDS}
+    return dict(zip(_NAMES, _VALUES(one), strict=True))
 
 
 def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
@@ -104,5 +107,4 @@ def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
     >>> shared_by([Demands(gpus=2), Demands(memory_bytes=10)])
     {'memory_bytes': 10, 'gpus': 2, 'burst_buffer_bytes': 0, 'exclusive': False}
     """
-    stages = list(stages)
-    return {each.name: max(getattr(stage, each.name) for stage in stages) for each in _FIELDS}
+    return dict(zip(_NAMES, map(max, zip(*map(_VALUES, stages), strict=True)), strict=True))

@@ -218,7 +218,7 @@ class Submitter(ABC):
         for token, found in (self._find(tokens) or {}).items():
             for status in found:
                 if self.status_of(status.job_id) is not None:
-                    self.heard(status)  # having been told once it is no news any more
+                    self.heard(status)  # reported once it is no news any more
             ours = self.job_of(token)
             if ours is not None and found and found[0].job_id != ours:
                 self._accept(token, found[0])
@@ -316,8 +316,8 @@ class Submitter(ABC):
     def cancel_unknown(self, tokens: Collection[str]) -> list[str] | None:
         """Cancel jobs of some tokens that their owner does not know, or knows as cancelled; tell of which that failed.
 
-        A submission may have arrived twice though it was answered well, and a batch system may lose what it was told
-        last. None if they could not be looked for.
+        A submission may have arrived twice though it was answered well, and a batch system may lose the last calls
+        to it. None if they could not be looked for.
         """
         if not tokens:
             return []

@@ -133,7 +133,7 @@ def read_history(path: str | Path) -> JobHistory:
 
     Readers are functions of a path in the entry-point group ``asa.histories``; one returns None for a file that is
     clearly of another kind. The first that returns a history is believed. A reader may have an attribute
-    ``how_to_make``: where such files come from, told to whoever gives a file that none knows.
+    ``how_to_make``: where such files come from, shown to whoever gives a file that none knows.
 
     Parameters
     ----------

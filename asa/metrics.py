@@ -71,8 +71,8 @@ class RunMetrics:
     hits, misses
         Predictions that turned out accurate or too short, and too long; see `judge`.
     undecided
-        Predictions of which a bound on the wait leaves open which they were. A job that a dependency keeps back and
-        that starts the moment it is let go tells no more.
+        Predictions of which a censored observation leaves open which they were. A job that a dependency keeps back and
+        that starts the moment it is released tells no more.
     resubmissions
         Jobs that were asked for again.
     stages
@@ -115,7 +115,7 @@ def judge(predicted_s: float, observed: Observed) -> Verdict | None:
     none of the paper's alternatives below the predicted one is nearer to the wait, so that a grid's coarseness is not
     held against a prediction.
 
-    An upper bound shows a miss where the prediction exceeds even that, a lower bound shows a hit where the prediction
+    An *at most* shows a miss where the prediction exceeds even that, an *at least* shows a hit where the prediction
     does not exceed it; all else is open.
 
     Parameters
@@ -123,7 +123,7 @@ def judge(predicted_s: float, observed: Observed) -> Verdict | None:
     predicted_s
         The prediction.
     observed
-        What became known of the wait.
+        The observation of the wait.
     """
     exceeds = _class_of(predicted_s) > _class_of(observed.wait_s)
     if observed.bound == "at_most" and not exceeds:
@@ -290,7 +290,7 @@ def _could_begin(
     ended: Iterable[tuple[float, Sequence[str]]],
     began_s: float,
 ) -> float:
-    """Say when all that a stage follows was settled; a failure counts where one ended well only after the stage ran.
+    """Say when all that a stage follows was settled; a failure counts where one completed only after the stage ran.
 
     So it is with a stage that cleaned up before the run was gone on with.
     """

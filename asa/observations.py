@@ -32,7 +32,7 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
 
     - A job that nothing kept back: its wait is exactly its start less its submission.
     - Kept back by a dependency where age does not accrue: it queued only from the moment it was eligible.
-    - Kept back where age accrues: exact if it had to wait on after it was let go; if it started that very second, it
+    - Kept back where age accrues: exact if it had to wait on after it was released; if it started that very second, it
       may have been ready long before, and the time since submission is an upper bound.
     - Cancelled while it was in the queue: a lower bound.
     - Held by somebody meanwhile: an upper bound.

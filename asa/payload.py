@@ -22,7 +22,7 @@ INPUT_EXIT = 84
 """Exit code of a stage that did not begin since something that it needs is missing."""
 
 OUTPUT_EXIT = 85
-"""Exit code of a stage whose command ended well and left something missing or empty that it was to make."""
+"""Exit code of a stage whose command exited with 0 and left something missing or empty that it was to make."""
 
 SHORT_EXIT = 88
 """Exit code of a job with fewer cores than its next stage needs, as after a requeue: that has not begun."""
@@ -39,7 +39,7 @@ PRIVATE = "# Not for the list of processes: it has values of variables.\n"
 _MEANINGS = {
     TASK_EXIT: "some of its tasks failed",
     INPUT_EXIT: "an input is missing or empty",
-    OUTPUT_EXIT: "its command ended well, but an output is missing or empty",
+    OUTPUT_EXIT: "its command exited with 0, but an output is missing or empty",
     SHORT_EXIT: "its job has fewer cores than it needs",
     HELD_EXIT: "what it follows did not end while it held its cores",
     126: "what it was to run cannot be executed",
@@ -232,7 +232,7 @@ _RUN = (
     + r"""asa_sh=sh asa_env=
 [ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
-asa_place= # a link for the number of the process that is run: one needs no room on a full disk
+asa_place= # a link for the number of the process that is run: one needs no space on a full disk
 asa_run() {
   asa_child= asa_heard=0 asa_code= asa_ended_by=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
@@ -241,7 +241,7 @@ asa_run() {
   [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
   if [ -n "$asa_place" ]; then
     ln -sf "$asa_child" "$asa_place"
-    [ ! -e "${asa_place%/*}/ending" ] || asa_tell_process "$asa_child" TERM # who told the others did not see this one
+    [ ! -e "${asa_place%/*}/ending" ] || asa_tell_process "$asa_child" TERM # the others were signalled without it
   fi
   while :; do
     asa_before=$asa_heard
@@ -271,7 +271,7 @@ fi
 export SLURM_ARRAY_JOB_ID
 """.strip()
 
-# Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What ended well is noted
+# Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What completed is noted
 # beside its text, so that a stage that is run again, after a failure or on another node, does not run it again. Several
 # nodes take turns, each with as many lines as it has cores for, so that none is still busy when others have long been
 # idle. A task begins with a slot, which it gives back. A signal goes on to the tasks that run; after one that tells to
@@ -300,10 +300,10 @@ trap 'rm -rf "$asa_running"' EXIT
 mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
 asa_task() {{
   if [ -z "$asa_done" ] || [ "$(cat "$asa_done/$1" 2>/dev/null)" != "$2" ]; then
-    # room for the note is taken before, lest a disk that fills up meanwhile loses it
+    # space for the note is taken before, lest a disk that fills up meanwhile loses it
     if [ -n "$asa_done" ] && ! printf '%s\n' "$2" | cat >"$asa_done/.$1"; then
       : >"$asa_running/failed"
-      printf 'asa: task %s of %s is not begun: %s has no room to note its end\n' "$1" "$asa_count" "$asa_done" >&2
+      printf 'asa: task %s of %s is not begun: %s has no space to note its end\n' "$1" "$asa_count" "$asa_done" >&2
       echo "$asa_slot" >&9
       return
     fi
@@ -330,9 +330,9 @@ asa_task() {{
   fi
   [ -z "$asa_slot" ] || echo "$asa_slot" >&9
 }}
-asa_told=0 asa_ending=
+asa_signals=0 asa_ending=
 asa_tell() {{
-  asa_told=$((asa_told + 1))
+  asa_signals=$((asa_signals + 1))
   case $1 in HUP | INT | TERM) asa_ending=1; : >"$asa_running/ending" ;; esac
   for asa_place in "$asa_running"/[0-9]*; do
     [ ! -L "$asa_place" ] || asa_tell_process "$(readlink "$asa_place")" "$1"
@@ -355,9 +355,9 @@ while IFS= read -r asa_line; do
   asa_task "$asa_number" "$asa_line" &
 done <"$asa_list"
 while :; do
-  asa_before=$asa_told
+  asa_before=$asa_signals
   wait || :
-  [ "$asa_before" -ne "$asa_told" ] || break
+  [ "$asa_before" -ne "$asa_signals" ] || break
 done
 [ -z "$asa_ending" ] || exit 143
 [ ! -e "$asa_running/failed" ]

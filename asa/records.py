@@ -1,6 +1,6 @@
 """What happened in a run, one record an event.
 
-Metrics are computed from records alone, and a run can be told again from them.
+Metrics are computed from records alone, and a run can be reconstructed from them.
 """
 
 from __future__ import annotations
@@ -246,14 +246,14 @@ class Ended(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(_OfJob):
-    """Something became known of a job's queue wait.
+    """A job's queue wait was observed, exactly or censored.
 
     Parameters
     ----------
     wait_s
         Seconds.
     bound
-        Whether that is the wait, or which side of it this bounds.
+        Whether that is the wait, or how it is censored.
     predicted_wait_s
         What had been predicted; None where nothing was.
     """
@@ -270,4 +270,4 @@ class StageStarted(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageEnded(_OfJob):
-    """A stage itself ended well."""
+    """A stage itself completed."""

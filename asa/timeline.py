@@ -1,4 +1,4 @@
-"""What each job of a run did when: kept back, pending, held, running; told from records."""
+"""What each job of a run did when: kept back, pending, held, running; made from records."""
 
 from __future__ import annotations
 
@@ -217,9 +217,9 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
     records
         Of one run, in order; of one that goes on, too.
     workflow
-        What ran, which says what each job followed: without it, being kept back is told as waiting.
+        What ran, which says what each job followed: without it, being kept back counts as waiting.
     age_accrues
-        Whether a job that is kept back waits its turn meanwhile; else its wait begins when it is let go.
+        Whether a job that is kept back waits its turn meanwhile; else its wait begins when it is released.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
     if workflow is not None:
         ended = [r for r in all_records if isinstance(r, Ended) and r.state is JobState.COMPLETED]
         lanes = tuple(
-            _kept_back(lane, _let_go_s(one, ended, workflow), age_accrues=age_accrues) if _is_kept(one) else lane
+            _kept_back(lane, _released_s(one, ended, workflow), age_accrues=age_accrues) if _is_kept(one) else lane
             for one, lane in zip(submitted, lanes, strict=True)
         )
     return Timeline(began.run, began.time_s, max([over_s, *(lane.end_s for lane in lanes)]), lanes)
@@ -321,28 +321,28 @@ def _wait_over_s(asked: Submitted) -> float | None:
     return None if asked.predicted_wait_s is None else asked.time_s + asked.predicted_wait_s
 
 
-def _let_go_s(asked: Submitted, ended: Sequence[Ended], workflow: Workflow) -> float | None:
-    """Tell when the last job that a job followed had ended; None if one has not, or did not end well."""
+def _released_s(asked: Submitted, ended: Sequence[Ended], workflow: Workflow) -> float | None:
+    """Tell when the last job that a job followed had ended; None if one has not, or did not complete."""
     follows = {b for name in asked.stages if (stage := workflow.stages.get(name)) for b in stage.after}
-    let_go_s = asked.time_s
+    released_s = asked.time_s
     for before in follows - set(asked.stages):
         ends_s = [r.time_s for r in ended if before in r.stages]
         if not ends_s:
             return None
-        let_go_s = max(let_go_s, next((end_s for end_s in ends_s if end_s >= asked.time_s), let_go_s))
-    return let_go_s
+        released_s = max(released_s, next((end_s for end_s in ends_s if end_s >= asked.time_s), released_s))
+    return released_s
 
 
-def _kept_back(lane: Lane, let_go_s: float | None, *, age_accrues: bool) -> Lane:
+def _kept_back(lane: Lane, released_s: float | None, *, age_accrues: bool) -> Lane:
     """Tell the time for which a dependency kept a job back from the time for which it was in the queue's hands."""
     first, *others = lane.spans or [None]
     if first is None or first.kind != "pending":
         return lane
-    if let_go_s is None:
+    if released_s is None:
         return lane if lane.start_s is not None else replace(lane, spans=(replace(first, kind="kept"), *others))
-    cut_s = min(let_go_s, first.end_s)  # a start may be dated earlier than the end that let it go was heard of
+    cut_s = min(released_s, first.end_s)  # a start may be dated earlier than the end that released it was heard of
     parts = (replace(first, kind="kept", end_s=cut_s), replace(first, begin_s=cut_s))
-    free_s = let_go_s if lane.start_s is None else cut_s
+    free_s = released_s if lane.start_s is None else cut_s
     over_s = lane.predicted_wait_over_s
     if over_s is not None:
         over_s = max(over_s, free_s) if age_accrues else over_s + free_s - lane.submit_s

@@ -26,7 +26,7 @@ __all__ = [
     "exactly",
 ]
 
-_END_OF_TIME_S = _MOST = 1e15
+_END_OF_TIME_S = _MAX_CORES = 1e15
 _FLOOR_S = 10.0  # waits up to so many seconds are all the same
 _MIN_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure of themselves are the thin ones
 _CERTAIN = 0.99  # nine quantiles know no better: where more was claimed, it was too much on every log tried
@@ -36,9 +36,9 @@ LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class WaitObservation:
-    """What became known of a queue wait.
+    """An observation of a queue wait, exact or censored.
 
-    A wait is not always seen whole. A job that was kept back by a dependency and started the moment it was let go
+    A wait is not always seen whole. A job that was kept back by a dependency and started the moment it was released
     would have been ready earlier: its wait is *at most* the time since its submission. A job that was cancelled in
     the queue would have waited *at least* until then. Fed as exact, such waits teach errors that feed themselves.
 
@@ -47,7 +47,7 @@ class WaitObservation:
     wait_s
         Seconds, at least 0.
     kind
-        ``exact``, or which side of the wait this bounds.
+        ``exact``, or how it is censored.
     """
 
     wait_s: float
@@ -99,7 +99,7 @@ class QueuedJob:
     ----------
     submit_s
         Since when it queues, on the scheduler's clock. For a job that a dependency or a begin time kept back, since it
-        was let go.
+        was released.
     cores, walltime_s
         What it asks for.
     user
@@ -117,7 +117,7 @@ class QueuedJob:
 
     def __post_init__(self) -> None:
         if not (
-            abs(self.submit_s) < _END_OF_TIME_S and 0 < self.walltime_s < _END_OF_TIME_S and 0 < self.cores < _MOST
+            abs(self.submit_s) < _END_OF_TIME_S and 0 < self.walltime_s < _END_OF_TIME_S and 0 < self.cores < _MAX_CORES
         ):
             raise InputError(
                 f"a job of {self.cores} cores for {self.walltime_s} s, submitted at {self.submit_s} s, cannot be",

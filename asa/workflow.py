@@ -55,7 +55,7 @@ MAX_RETRY_FACTOR = 10
 """By how much its walltime may grow each time."""
 
 WHENS: Final = ("success", "failed", "always")
-"""When a stage runs: after those that it follows ended well, after one of them failed, or however they ended."""
+"""When a stage runs: after those that it follows completed, after one of them failed, or however they ended."""
 
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
@@ -80,7 +80,7 @@ class Stage(Demands):
     after
         Names of the stages that must have ended before, well unless `when` says otherwise.
     when
-        ``success``: it runs once all stages that it follows have ended well. ``failed``: it runs once they have all
+        ``success``: it runs once all stages that it follows have completed. ``failed``: it runs once they have all
         ended, if one of them failed, or could not run since another failed. ``always``: it runs once they have ended,
         however.
     command
@@ -115,7 +115,7 @@ class Stage(Demands):
     learns_run
         How long it usually runs is learned from how long it ran; until that is known, `expected_run_s` holds.
     input_size
-        How much it has to do, in any unit: run times of other amounts are told apart, or scaled.
+        How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The README's picture: the same Montage run asked for in three ways, and what each of its jobs did when.
 
 A row is a job. It waits in the queue, then holds its cores; the dark part is what its stages use of them. Drawn is the
-moment, of twenty, at which all three makespans are nearest to their medians.
+replication, of twenty, in which all three makespans are nearest to their medians.
 
     python docs/picture.py [FILE.svg]
 """
@@ -26,7 +26,7 @@ from asa.strategies import load_strategy
 from asa.timeline import Lane, Timeline, timeline
 from asa.units import format_duration
 
-SYSTEM, CORES, MOMENTS = "uppmax", 160, 20
+SYSTEM, CORES, REPLICATIONS = "uppmax", 160, 20
 TITLES = {
     "big-job": "Big Job: one wait, and cores that idle where a stage needs one",
     "per-stage": "Per-Stage: no idle cores, and a wait for every stage",
@@ -46,32 +46,32 @@ text{font:12px system-ui,"Segoe UI","Helvetica Neue",Arial,sans-serif}
 
 @dataclass(frozen=True)
 class Asked:
-    """One way of asking, at one moment."""
+    """One way of asking, in one replication."""
 
     metrics: RunMetrics
     jobs: Timeline
 
 
-def run_at_moments(flow: Workflow, strategy: str) -> list[Asked]:
-    """Run the workflow at each moment, with one estimator that meets them in order."""
+def replicate(flow: Workflow, strategy: str) -> list[Asked]:
+    """Run each replication of the workflow, with one estimator that meets them in order."""
     site = SimulatedSite(SYSTEM)
     bank = WaitBank(seed=0, machine_cores=site.capabilities.max_cores)
     done = []
-    for moment in range(MOMENTS):
+    for seed in range(REPLICATIONS):
         run = Run(flow, load_strategy(strategy), bank=bank)
-        [result] = run_all(site.open(moment), [run], history=2000)
+        [result] = run_all(site.open(seed), [run], history=2000)
         done.append(Asked(measure(flow, result.records), timeline(result.records)))
     return done
 
 
 def most_typical(runs: Mapping[str, Sequence[Asked]]) -> int:
-    """Find the moment at which the makespan that is farthest from its median is nearest to it."""
+    """Find the replication in which the makespan that is farthest from its median is nearest to it."""
     medians = {name: statistics.median(one.metrics.makespan_s for one in asked) for name, asked in runs.items()}
 
-    def off(moment: int) -> float:
-        return max(abs(math.log(runs[name][moment].metrics.makespan_s / medians[name])) for name in runs)
+    def off(replication: int) -> float:
+        return max(abs(math.log(runs[name][replication].metrics.makespan_s / medians[name])) for name in runs)
 
-    return min(range(MOMENTS), key=off)
+    return min(range(REPLICATIONS), key=off)
 
 
 def row(flow: Workflow, lane: Lane, y: float, x: tuple[float, float]) -> Iterator[str]:
@@ -127,11 +127,11 @@ def draw(flow: Workflow, shown: Mapping[str, Asked]) -> str:
 def main(target: Path) -> None:
     """Run, choose and draw."""
     flow = montage(CORES)
-    runs = {name: run_at_moments(flow, name) for name in TITLES}
-    moment = most_typical(runs)
+    runs = {name: replicate(flow, name) for name in TITLES}
+    replication = most_typical(runs)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(draw(flow, {name: asked[moment] for name, asked in runs.items()}))
-    Console().print(f"Moment {moment} of {MOMENTS} drawn to {target}", highlight=False)
+    target.write_text(draw(flow, {name: asked[replication] for name, asked in runs.items()}))
+    Console().print(f"Replication {replication} of {REPLICATIONS} drawn to {target}", highlight=False)
 
 
 if __name__ == "__main__":

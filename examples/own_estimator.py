@@ -59,7 +59,7 @@ class RecentWaits:
         return self._tickets
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn a wait. A mere bound on one is left aside, for it would teach a wait that never was."""
+        """Learn a wait. A censored one is left aside, for it would teach a wait that never was."""
         if ticket not in self._waiting:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` returned, once.")
         kind = self._waiting.pop(ticket)

@@ -39,16 +39,16 @@ class Cautious(AheadOfTime):
         )
 
 
-def main(moments: int = 10) -> None:
-    """Compare it at some moments of a simulated queue."""
+def main(replications: int = 10) -> None:
+    """Compare it in some replications of a simulated queue."""
     site = SimulatedSite("hpc2n")
-    site.prepare(range(moments))
+    site.prepare(range(replications))
     flow = montage(112)
     strategies: dict[str, Strategy] = {"asa": load_strategy("asa"), "cautious": Cautious()}
     for name, strategy in strategies.items():
         bank = WaitBank(seed=0)
         makespans = []
-        for seed in range(moments):
+        for seed in range(replications):
             world = site.open(seed)
             [result] = run_all(world, [Run(flow, strategy, bank=bank)])
             makespans.append(measure(flow, result.records).makespan_s)

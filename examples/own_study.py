@@ -1,8 +1,8 @@
 """A study of one's own: is what ASA saves under EASY backfilling saved under another scheduler, too.
 
 A study is cells, a function that runs one, and what comes of it. `asa.studies.harness` runs the cells side by side,
-keeps each as it ends, and never runs one twice: interrupted, the same command goes on. What came out is compared at the
-same moments of the same queue, with the intervals and signs of every study here.
+keeps each as it ends, and never runs one twice: interrupted, the same command goes on. What came out is compared
+replication by replication, with the intervals and signs of every study here.
 
     python examples/own_study.py [KEPT.jsonl]
 """
@@ -29,17 +29,17 @@ from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, standings
 
 STRATEGIES = (QUICK_BASE, THRIFTY_BASE, "asa")
 SCHEDULERS = ("easy", "wfp")
-MOMENTS = 4
+REPLICATIONS = 4
 
 
 @dataclass(frozen=True)
 class SchedulerCell:
-    """What is run in one go: one strategy under one scheduler, whose estimator learns from moment to moment."""
+    """What is run in one go: one strategy under one scheduler, with an estimator that all its replications share."""
 
     scheduler: str
     strategy: str
     cores: int
-    moments: int
+    moments: int  # replications, as written into what is kept
     code: str  # what other code did is another cell
 
 
@@ -49,7 +49,7 @@ class Outcome:
 
     scheduler: str
     strategy: str
-    moment: int
+    moment: int  # the replication, as written into what is kept
     makespan_s: float
     core_hours: float
     overhead_core_hours: float
@@ -60,7 +60,7 @@ class Outcome:
 def cells() -> list[SchedulerCell]:
     """All that is to be run."""
     return [
-        SchedulerCell(scheduler, strategy, 56, MOMENTS, code_digest([("asa.strategies", strategy)]))
+        SchedulerCell(scheduler, strategy, 56, REPLICATIONS, code_digest([("asa.strategies", strategy)]))
         for scheduler, strategy in product(SCHEDULERS, STRATEGIES)
     ]
 
@@ -72,13 +72,13 @@ def site(scheduler: str) -> SimulatedSite:
 
 
 def run_cell(cell: SchedulerCell) -> list[Outcome]:
-    """Run the workflow at every moment."""
+    """Run every replication of the workflow."""
     centre, workflow, bank = site(cell.scheduler), statistics(cell.cores), WaitBank(seed=0)
 
-    def run(moment: int, world: Backend) -> Outcome:
+    def run(seed: int, world: Backend) -> Outcome:
         [result] = run_all(world, [Run(workflow, load_strategy(cell.strategy), bank=bank)], history=200)
         took, _ = measured(workflow, result, f"{cell.strategy} under {cell.scheduler}")
-        return Outcome(cell.scheduler, cell.strategy, moment, *figures(workflow, took))
+        return Outcome(cell.scheduler, cell.strategy, seed, *figures(workflow, took))
 
     return one_by_one(centre, range(cell.moments), run)
 
@@ -97,7 +97,7 @@ def main(kept: Path | None = None) -> None:
                 f"{found.mean:.2f} ({found.low:.2f} to {found.high:.2f})" for found in (one.makespan, one.core_hours)
             )
             table.add_row(scheduler, f"{one.strategy}{'=' if one.is_as_quick else ''}", *spans)
-    Console(highlight=False).print(table, "= the quickest, or not told apart from it.")
+    Console(highlight=False).print(table, "= the quickest, or not significantly slower.")
 
 
 if __name__ == "__main__":

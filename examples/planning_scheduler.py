@@ -1,4 +1,4 @@
-"""A planning scheduler by itself: everybody is told his start, and what happens when others end early.
+"""A planning scheduler by itself: everybody is promised a start, and what happens when others end early.
 
 python examples/planning_scheduler.py
 """
@@ -50,7 +50,7 @@ def main() -> None:
         ask("bobs2", "rset=1:ncpus=16,walltime=1h", user="bob")
         for job in plan.due(HOUR):
             plan.begin(job.id, now=HOUR)
-        print("Everybody is told his start:")
+        print("Everybody is promised a start:")
         show(plan, HOUR)
         print(*why(plan, "bobs2", now=HOUR).sentences(), sep="\n", end="\n\n")
 

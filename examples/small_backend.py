@@ -83,7 +83,7 @@ class SmallMachine:
         self._specs[job_id] = replace(self._specs[job_id], held=True)
 
     def release(self, job_id: str) -> None:
-        """Let it go; it queues from now on."""
+        """Release it; it queues from now on."""
         self._specs[job_id] = replace(self._specs[job_id], held=False, begin_s=self._now)
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
@@ -133,7 +133,7 @@ class SmallMachine:
     def _follow(self, job_id: str) -> None:
         """Begin a running job's payload, or end the job."""
         job, spec = self._jobs[job_id], self._specs[job_id]
-        ended_well = [self._specs[other] for other, its in self._jobs.items() if its.state is JobState.COMPLETED]
+        completed = [self._specs[other] for other, its in self._jobs.items() if its.state is JobState.COMPLETED]
         if job.payload_start_s is not None and job.payload_start_s + (spec.run_s or 0.0) <= self._now:
             self._end(job_id, JobState.FAILED if spec.exit_code else JobState.COMPLETED, code=spec.exit_code)
         elif self._due(job_id) <= self._now:
@@ -141,7 +141,7 @@ class SmallMachine:
         elif job.payload_start_s is None:
             if spec.token and self.find([spec.token])[spec.token][0].payload_start_s is not None:
                 self._end(job_id, JobState.FAILED, "Twin")
-            elif {token for other in ended_well for token in other.posts}.issuperset(spec.awaits):
+            elif {token for other in completed for token in other.posts}.issuperset(spec.awaits):
                 self._jobs[job_id] = replace(job, payload_start_s=self._now)
 
     def _end(self, job_id: str, state: JobState, reason: str = "", code: int | None = None) -> None:

@@ -153,7 +153,7 @@ class Job:
         )
 
     def step_times(self) -> tuple[StepTimes, ...]:
-        """Tell which steps began and ended well."""
+        """Tell which steps began and completed."""
         told = []
         for number, step in enumerate(self.spec.steps):
             began, ended = (_time_in(self.folder / f"{number}.{what}") for what in ("began", "ended"))
@@ -223,14 +223,14 @@ class Server:
 
     def _is_free(self, job: Job) -> bool:
         """Whether nothing but cores stands between a job and its start; note since when, or why not."""
-        since, reason = self._let_go(job)
+        since, reason = self._release(job)
         eligible = since if since is not None and job.status.eligible_s is None else job.status.eligible_s
         eligible = eligible if since is not None else None
         held = job.status.held or reason == "JobHeldUser"
         job.become(replace(job.status, eligible_s=eligible, reason=reason or job.status.reason, held=held))
         return since is not None
 
-    def _let_go(self, job: Job) -> tuple[float | None, str]:
+    def _release(self, job: Job) -> tuple[float | None, str]:
         now = time.time()
         if (job.folder / "held").exists():
             return None, "JobHeldUser"

@@ -242,7 +242,7 @@ class PlainPlanner:
     # ---- on which nodes
 
     def weight(self, node):
-        """How dear a node is (Section 5.2)."""
+        """How expensive a node is (Section 5.2)."""
         sums = Counter()
         for one in self.system.nodes:
             sums.update(one.resources)

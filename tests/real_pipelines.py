@@ -15,7 +15,7 @@ from asa.workflow import Workflow
 __all__ = [
     "SMALL",
     "Made",
-    "ended_well",
+    "completed",
     "pipeline_of",
     "read_image",
     "run_by_asa",
@@ -81,7 +81,7 @@ def written(work, stage):
     return "".join(path.read_text() for path in sorted((run.path / "logs").glob(f"*{stage}*")))
 
 
-def ended_well(work):
-    """Tell which stages ended well."""
+def completed(work):
+    """Tell which stages completed."""
     [run] = list_runs(work / "runs")
     return [record.stages[0] for record in run.state()[1] if isinstance(record, StageEnded)]

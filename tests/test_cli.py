@@ -52,7 +52,7 @@ def test_help_is_for_someone_who_never_heard_of_it():
     text = asa("--help").stdout
     for words in ("ahead of time", "asa compare montage", "Exit codes", "compare", "workload", "list"):
         assert words in text
-    assert "same queue at the same moments" in asa("compare", "--help").stdout
+    assert "In each replication every strategy" in asa("compare", "--help").stdout
     assert asa("--version").stdout.startswith("asa 0.")
 
 
@@ -202,7 +202,7 @@ def test_a_full_disk_is_told(log, flow):
     command = f"{ASA} compare {flow} --trace {log} --seeds 1 --jobs 1 --json > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "asa: failed: No space left on device\nMake room, or write elsewhere.\n"
+    assert done.stderr == "asa: failed: No space left on device\nFree disk space, or write elsewhere.\n"
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.7, 2.0])  # it begins its pool, this imports, and is at work

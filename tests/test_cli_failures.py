@@ -48,9 +48,9 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("strategy", ["big-job", "per-stage"])
 def test_each_stage_of_a_run_that_failed_is_told_by_itself(place, strategy):
-    """Also where several shared the job that failed: what ended well is done, and what never began did not fail."""
+    """Also where several shared the job that failed: what completed is done, and what never began did not fail."""
     told = place.asa("run", "flow.toml", *place.on, "--strategy", strategy, "--quiet", code=1).stderr
-    assert "4 stages ended well, 1 failed, 1 did not run." in told
+    assert "4 stages completed, 1 failed, 1 did not run." in told
     assert told.splitlines()[-1].startswith("  once it is mended:  asa resume --retry --workflow flow.toml flow-")
     assert sorted(place.lines()) == ["a", "b", "clean", "d", "tell"]
     assert place.states() == FAILED
@@ -58,7 +58,7 @@ def test_each_stage_of_a_run_that_failed_is_told_by_itself(place, strategy):
     assert (stages["c"]["reason"], stages["c"]["job_id"]) == ("stage 'b' failed", None)
     assert {stages[name]["exit_code"] for name in ("a", "d", "clean", "tell")} == {0}
     shown = place.asa("status", columns=80).stdout
-    assert "4 stages ended well, 1 failed, 1 did not run\n" in shown
+    assert "4 stages completed, 1 failed, 1 did not run\n" in shown
     assert "c: stage 'b' failed" in shown
     explained = place.asa("explain").stdout
     assert "\nb: failed\n" in explained
@@ -106,7 +106,7 @@ def test_what_is_there_for_a_failure_is_skipped_where_nothing_fails(place):
 def test_the_first_failure_ends_a_run_that_is_to_fail_fast(place):
     """What was not asked for by then did not run, whatever became of the job that it shared."""
     told = place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--fail-fast", "--quiet", code=1).stderr
-    assert "1 stage ended well, 1 failed, 4 did not run." in told
+    assert "1 stage completed, 1 failed, 4 did not run." in told
     not_run = dict.fromkeys(("d", "clean", "tell"), "not run")
     assert place.states() == {"a": "done", "b": "failed", "c": "blocked", **not_run}
     assert "The run ended before its turn." in place.asa("explain", "d").stdout

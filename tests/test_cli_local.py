@@ -146,7 +146,7 @@ def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):
         '[[stage]]\nname = "b"\ncores = 1\nafter = ["a"]\nwalltime = "1min"\ncommand = "touch b"\n'
     )
     done = home.asa("run", "flow.toml", *home.on, "--strategy", "chained", code=1)
-    assert "its command ended well, but an output is missing or empty" in done.stderr
+    assert "its command exited with 0, but an output is missing or empty" in done.stderr
     assert "asa: the output made is missing" in done.stderr
     assert not (home.root / "b").exists()
     assert "blocked" in home.asa("status").stdout

@@ -123,17 +123,17 @@ def test_the_document_has_what_the_tables_have(place):
 
 def test_what_is_wanted_decides(place):
     """A price, a budget or a deadline; what cannot be met is told."""
-    free, dear = chosen(told(place, "--price", 0)), chosen(told(place, "--price", 1e7))
-    assert free["makespan_s"]["mean"] < dear["makespan_s"]["mean"]
-    assert free["core_hours"] > dear["core_hours"]
+    free, expensive = chosen(told(place, "--price", 0)), chosen(told(place, "--price", 1e7))
+    assert free["makespan_s"]["mean"] < expensive["makespan_s"]["mean"]
+    assert free["core_hours"] > expensive["core_hours"]
     assert chosen(told(place, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
     late = told(place, "--deadline", "300d")
-    assert chosen(late)["core_hours"] == pytest.approx(dear["core_hours"])
+    assert chosen(late)["core_hours"] == pytest.approx(expensive["core_hours"])
     assert late["deadline_s"] == pytest.approx(late["now_s"] + 300 * 86_400, abs=1)
     early = " ".join(place("--deadline", "1min").stdout.split())
     assert "no plan has ended by" in early
     assert f"--strategy asa-plan:deadline={late['now_s'] + 60:.0f}" in early
-    assert "the cheapest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
+    assert "the one of fewest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
     assert chosen(told(place, "--price", 0, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
 
 

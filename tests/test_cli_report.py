@@ -183,13 +183,13 @@ def _of(runs, strategy, **changes):
     [(lambda runs: runs[1:], "not paired"),
      (lambda runs: tuple(run for run in runs if (run.strategy, run.cores) != ("asa", 56)), "not paired"),
      (lambda runs: (*runs[:1], replace(runs[1], seed=77), *runs[2:]), "not paired"),
-     (lambda runs: (*runs, runs[0]), "at the same moment"),
+     (lambda runs: (*runs, runs[0]), "in the same replication"),
      (lambda runs: _of(runs, "asa", system="uppmax"), "several workflows, systems"),
      (lambda runs: _of(runs, "asa", age_accrues=False), "several workflows, systems"),
      (lambda _: (), "has no runs")],
 )  # fmt: skip
 def test_runs_that_are_no_comparison_are_refused(compared, change, told):
-    """Also where nothing was damaged: a page would say that they began at the same moments."""
+    """Also where nothing was damaged: a page would say that they are paired by replication."""
     folder, _ = compared
     kept = KeptComparison.read(folder / "kept.json")
     (folder / "changed.json").write_text(replace(kept, runs=change(kept.runs)).text())

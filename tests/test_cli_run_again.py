@@ -57,7 +57,7 @@ def test_a_run_goes_on_without_its_bank(place):
 
 
 def test_a_mended_workflow_file_is_taken_up(place):
-    """What ended well stays; what did not asks for what the file says now."""
+    """What completed stays; what did not asks for what the file says now."""
     broken = (CHAIN[0], ("b", "a", "echo no >&2; exit 3"), CHAIN[2])
     told = place.asa("run", place.flow(*broken), *place.on, code=1).stderr
     assert "once it is mended:  asa resume --retry --workflow flow.toml" in told
@@ -79,7 +79,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
     ):
         assert words in place.asa("resume", *given, code=2).stderr
     done = place.asa("resume", "--retry", "--workflow", "flow.toml")
-    assert "stage a ended well" in done.stderr
+    assert "stage a completed" in done.stderr
     assert "asked for again" in done.stdout
     assert place.lines() == ["a", "b", "c"]
     stages = {stage["stage"]: stage for stage in place.status()["stages"]}
@@ -165,7 +165,7 @@ def test_logs_and_cancel_speak_json(place):
 
 
 def test_what_would_not_run_once_more_either_is_refused(place):
-    """A stage for failures, where nothing failed; together with one that ends well, too."""
+    """A stage for failures, where nothing failed; together with one that completes, too."""
     (place.root / "flow.toml").write_text(
         'name = "x"\n[defaults]\ncores = 1\nwalltime = "5min"\n'
         '[[stage]]\nname = "a"\ncommand = "echo a >>did"\n'

@@ -21,7 +21,7 @@ from asa.cli.screen import draw, summary
 from asa.cli.standing import metrics_of, stand
 from asa.core.locks import Holder
 from asa.runner import Run, RunFolder, RunPlan, run_all
-from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Stopped, Told
+from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Reported, Stopped
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
@@ -86,22 +86,22 @@ def test_every_state_has_its_words(folder):
     assert set(words(folder, state).values()) == {"waiting"}
     first = submitted(state, "fetch-the-references")
     assert words(folder, state)["fetch-the-references"] == "queued"
-    tell(state, Told(replace(first, reason="JobHeldUser", held=True)))
+    tell(state, Reported(replace(first, reason="JobHeldUser", held=True)))
     assert words(folder, state)["fetch-the-references"] == "held"
-    tell(state, Told(replace(first, held=True, eligible_s=NOW_S, reason="Priority")))
-    assert words(folder, state)["fetch-the-references"] == "queued", "it was let go"
+    tell(state, Reported(replace(first, held=True, eligible_s=NOW_S, reason="Priority")))
+    assert words(folder, state)["fetch-the-references"] == "queued", "it was released"
     second = submitted(state, "project", keep=Keep.AWAIT)
     assert words(folder, state)["project"] == "queued"
-    tell(state, Told(replace(second, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S + 5)))
+    tell(state, Reported(replace(second, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S + 5)))
     assert words(folder, state)["project"] == "allocated"
     submitted(state, "background", keep=Keep.DEPENDENCY)
     assert words(folder, state)["background"] == "queued (dependency)"
     running = replace(first, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S + 9, payload_start_s=NOW_S + 9)
-    tell(state, Told(running))
+    tell(state, Reported(running))
     assert words(folder, state)["fetch-the-references"] == "running"
     tell(state, GivingUp(second.job_id, "too early", NOW_S + 10))
     assert words(folder, state)["project"] == "being cancelled"
-    tell(state, Told(replace(running, state=JobState.TIMEOUT, end_s=NOW_S + 99, reason="TimeLimit")))
+    tell(state, Reported(replace(running, state=JobState.TIMEOUT, end_s=NOW_S + 99, reason="TimeLimit")))
     assert words(folder, state)["fetch-the-references"] == "timed out"
     assert words(folder, state)["add"] == "blocked"
 
@@ -118,7 +118,7 @@ def test_what_is_pending_is_never_running(kind, keeps, reason):
     told = replace(status, state=kind, reason=reason, start_s=started, payload_start_s=started)
     if kind.is_final:
         told = replace(told, end_s=NOW_S + 2)
-    tell(state, Told(told))
+    tell(state, Reported(told))
     folder = type("Folder", (), {"path": type("P", (), {"name": "m"})(), "plan": None, "last_left": lambda _: ""})()
     [stage] = [s for s in stand(folder, state, [], NOW_S + 5).stages if s.stage == "project"]
     assert (stage.state == "running") == (kind is JobState.RUNNING)
@@ -130,10 +130,10 @@ def test_stages_that_share_a_job_are_told_apart_by_its_steps(folder):
     names = state.workflow.order
     status = submitted(state, *names)
     runs = replace(status, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
-    tell(state, Told(runs))
+    tell(state, Reported(runs))
     assert set(words(folder, state).values()) == {"in a running job"}
     steps = (StepTimes(names[0], NOW_S, NOW_S + 5), StepTimes(names[1], NOW_S + 5))
-    tell(state, Told(replace(runs, steps=steps)))
+    tell(state, Reported(replace(runs, steps=steps)))
     assert list(words(folder, state).values()) == ["done", "running", "waiting in its job", "waiting in its job"]
 
 
@@ -142,7 +142,7 @@ def test_the_table_fits(folder, width):
     """At every width, with the reasons and the scheduler's own estimate in it or below it."""
     state = state_of(folder)
     first = submitted(state, "fetch-the-references")
-    tell(state, Told(replace(first, eligible_s=NOW_S, reason="Resources", expected_start_s=NOW_S + 1500)))
+    tell(state, Reported(replace(first, eligible_s=NOW_S, reason="Resources", expected_start_s=NOW_S + 1500)))
     submitted(state, "project", keep=Keep.DEPENDENCY)
     text = shown(folder, state, width, trouble="it does not answer")
     assert max(map(len, text.splitlines())) <= width
@@ -162,7 +162,7 @@ def test_waits_do_not_count_before_a_job_may_start(folder):
         return next(s for s in stand(folder, state, [], NOW_S + 600, driver=HOLDER).stages if s.stage == "project")
 
     assert project().wait_s is None
-    tell(state, Told(replace(second, eligible_s=NOW_S + 540)))
+    tell(state, Reported(replace(second, eligible_s=NOW_S + 540)))
     assert project().wait_s == 60
     assert project().is_growing
 
@@ -171,7 +171,7 @@ def test_where_nobody_looks_times_stand_still(folder):
     """What happened since is not known."""
     state = state_of(folder)
     first = submitted(state, "fetch-the-references")
-    tell(state, Told(replace(first, eligible_s=NOW_S)))
+    tell(state, Reported(replace(first, eligible_s=NOW_S)))
     run = stand(folder, state, [], NOW_S + 9000, condition=Condition(NOW_S + 60))
     assert (run.state, run.age_s, run.stages[0].wait_s) == ("detached", 8940, 60)
 
@@ -179,7 +179,7 @@ def test_where_nobody_looks_times_stand_still(folder):
 def test_what_does_not_fit_on_the_screen_is_counted(folder):
     """What is at work is shown first."""
     state = state_of(folder)
-    tell(state, Told(replace(submitted(state, "fetch-the-references"), eligible_s=NOW_S)))
+    tell(state, Reported(replace(submitted(state, "fetch-the-references"), eligible_s=NOW_S)))
     run = stand(folder, state, [], NOW_S)
     file = io.StringIO()
     Console(file=file, width=80).print(draw(run, 80, 13))
@@ -265,23 +265,23 @@ def test_stages_of_one_job_are_told_apart(folder):
     status = submitted(state, *names)
     running = replace(status, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
     steps = (StepTimes(names[0], NOW_S, NOW_S + 60, 1), StepTimes(names[1], NOW_S + 60, None, 112))
-    tell(state, Told(replace(running, steps=steps)))
+    tell(state, Reported(replace(running, steps=steps)))
     assert list(words(folder, state).values()) == [
         "done", "running", "waiting in its job", "waiting in its job", "conditional",
     ]  # fmt: skip
-    tell(state, Told(replace(status, restarts=1)))
+    tell(state, Reported(replace(status, restarts=1)))
     assert list(words(folder, state).values()) == ["done", "queued", "queued", "queued", "conditional"]
-    tell(state, Told(replace(running, restarts=1, steps=steps)))
+    tell(state, Reported(replace(running, restarts=1, steps=steps)))
     failed = replace(
         running, restarts=1, steps=steps, state=JobState.FAILED, end_s=NOW_S + 90, exit_code=3, reason="NonZeroExitCode"
     )
-    tell(state, Told(failed))
+    tell(state, Reported(failed))
     assert list(words(folder, state).values()) == ["done", "failed", "waiting", "blocked", "waiting"]
     run = stand(folder, state, [], NOW_S + 600, driver=HOLDER)
     assert [stage.exit_code for stage in run.stages] == [0, 3, None, None, None]
-    assert run.tally == "1 stage ended well, 1 failed, 1 does not run"
+    assert run.tally == "1 stage completed, 1 failed, 1 does not run"
     assert [stage.reason for stage in run.stages][1:4] == ["NonZeroExitCode", "", "stage 'project' failed"]
-    assert "1 stage ended well, 1 failed, 1 does not run" in shown(folder, state, 80)
+    assert "1 stage completed, 1 failed, 1 does not run" in shown(folder, state, 80)
     tell(state, Stopped("cancelled", "somebody asked for it", NOW_S + 100))
     assert list(words(folder, state).values()) == ["done", "failed", "not run", "blocked", "not run"]
 
@@ -293,7 +293,7 @@ def test_a_stage_that_is_tried_again_waits(folder):
     tell(state, Begun(NOW_S))
     first = submitted(state, "fetch-the-references")
     started = replace(first, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
-    tell(state, Told(replace(started, state=JobState.FAILED, end_s=NOW_S + 9, exit_code=1)))
+    tell(state, Reported(replace(started, state=JobState.FAILED, end_s=NOW_S + 9, exit_code=1)))
     [stage] = stand(folder, state, [], NOW_S + 10).stages
     assert (stage.state, stage.reason, stage.job_id) == ("waiting", "job 100 failed as it ran", None)
     assert latest_job(state, "fetch-the-references").status.job_id == "100"
@@ -308,7 +308,7 @@ def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder
     spec = spec_of(state, planned)
     running = JobStatus("100", JobState.RUNNING, NOW_S, NOW_S, NOW_S, NOW_S)
     tell(state, Intended(spec.token, planned, spec, NOW_S), Accepted(spec.token, running))
-    tell(state, Told(replace(running, steps=(StepTimes(names[0], NOW_S, None, 1),))))
+    tell(state, Reported(replace(running, steps=(StepTimes(names[0], NOW_S, None, 1),))))
     more = PlannedJob(("project",), NOW_S + 700, Keep.NOTHING, "111 more cores for its job", joins="100")
     state.planned = (more,)
     told = shown(folder, state, 160).splitlines()
@@ -323,10 +323,11 @@ def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder
         "project: submitted as job 101 to join job 100, 111 cores for 5h48m: 111 more cores for its job"
     )
     assert "111 more cores queued, as job 101" in shown(folder, state, 160)
-    tell(state, Told(replace(queued, state=JobState.RUNNING, start_s=NOW_S + 800)))
+    tell(state, Reported(replace(queued, state=JobState.RUNNING, start_s=NOW_S + 800)))
     assert "111 more cores joined, as job 101" in shown(folder, state, 160)
     joined = stand(folder, state, [], NOW_S + 900).stages
     assert [(stage.job_id, stage.state) for stage in joined][1:3] == [("100", "waiting in its job")] * 2
     lost = replace(running, state=JobState.FAILED, end_s=NOW_S + 900, exit_code=1)
-    tell(state, Told(lost), Told(replace(queued, state=JobState.COMPLETED, start_s=NOW_S + 800, end_s=NOW_S + 900)))
+    ended = replace(queued, state=JobState.COMPLETED, start_s=NOW_S + 800, end_s=NOW_S + 900)
+    tell(state, Reported(lost), Reported(ended))
     assert latest_job(state, "project").status.job_id == "100"

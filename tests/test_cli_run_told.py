@@ -29,7 +29,7 @@ from asa.core.locks import Holder
 from asa.errors import InputError
 from asa.metrics import RunMetrics, StageTimes
 from asa.runner import RunFolder, RunPlan, find_run
-from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Retried, Stopped, Told, Unsent
+from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Reported, Retried, Stopped, Unsent
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
@@ -150,7 +150,7 @@ def test_each_trouble_that_began_ends_once(troubles):
 def test_nobody_is_told_to_wait_for_a_job_of_which_nobody_has_heard(case):
     """While no client drives the run it may have been cancelled: what was said last is said to be of then."""
     status = case.submit("fetch")
-    case.tell(Told(replace(status, reason="Priority")))
+    case.tell(Reported(replace(status, reason="Priority")))
     told = " ".join(case.explained("fetch").split())
     assert "it may have started since, or be cancelled" in told
     assert "Reason given: Priority" in told
@@ -163,7 +163,7 @@ def test_holds_and_uncommon_reasons_are_told(case):
     first = case.submit("fetch")
 
     def heard(reason):
-        case.tell(Told(replace(first, reason=reason)))
+        case.tell(Reported(replace(first, reason=reason)))
         return told(notices, case.state)
 
     assert heard("Priority") == heard("Resources") == heard("Dependency") == heard("") == []
@@ -251,10 +251,10 @@ def test_what_asa_cancelled_is_told_apart_from_what_others_did(case):
     """No advice on what was meant."""
     first, second = case.submit("fetch"), case.submit("project-the-images", Keep.DEPENDENCY)
     case.tell(
-        Told(replace(first, state=JobState.CANCELLED, end_s=NOW_S + 9, reason="None")),
+        Reported(replace(first, state=JobState.CANCELLED, end_s=NOW_S + 9, reason="None")),
         GivingUp(second.job_id, "the workflow failed", NOW_S + 10),
         GivenUp(second.job_id, "the workflow failed", NOW_S + 10),
-        Told(replace(second, state=JobState.CANCELLED, end_s=NOW_S + 11, reason="DependencyNeverSatisfied")),
+        Reported(replace(second, state=JobState.CANCELLED, end_s=NOW_S + 11, reason="DependencyNeverSatisfied")),
     )
     assert "cancelled by somebody else, not by asa" in case.explained("fetch")
     text = case.explained("project-the-images")
@@ -282,7 +282,7 @@ def test_an_explanation_is_json_too(case):
 def test_no_word_of_the_table_is_broken(case, width):
     """Columns are left out, and long states shortened."""
     first = case.submit("fetch")
-    case.tell(Told(replace(first, eligible_s=NOW_S, reason="Resources", expected_start_s=NOW_S + 1500)))
+    case.tell(Reported(replace(first, eligible_s=NOW_S, reason="Resources", expected_start_s=NOW_S + 1500)))
     case.submit("project-the-images", Keep.DEPENDENCY)
     text = case.drawn(width)
     assert max(map(len, text.splitlines())) <= width

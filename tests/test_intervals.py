@@ -1,4 +1,4 @@
-"""Intervals hold as often as they say, and what is called beyond chance is rarely so by chance."""
+"""Intervals hold as often as they say, and what is called significant is rarely so by chance."""
 
 import math
 

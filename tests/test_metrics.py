@@ -174,7 +174,7 @@ def test_a_stage_that_is_run_once_more_days_later():
 
 
 def test_what_still_ran_when_a_run_had_failed_is_not_idle():
-    """Another stage ended well an hour after; a pending job was cancelled when the run went on."""
+    """Another stage completed an hour after; a pending job was cancelled when the run went on."""
     cancelled = Ended(
         time_s=90_000, **of("c", "9"), state=JobState.CANCELLED, cores=1, start_s=None, payload_start_s=None
     )
@@ -318,7 +318,7 @@ def test_a_stage_that_is_missing_and_was_not_skipped_is_an_error():
             measure(MENDS, [RunStarted(time_s=0, run="r"), *told, END])
 
 
-def test_what_mended_a_failure_ran_before_the_stage_that_it_follows_ended_well():
+def test_what_mended_a_failure_ran_before_the_stage_that_it_follows_completed():
     """It waited from that one's failure on, not less than nothing."""
     failed = Ended(time_s=20, **of("a", "0"), state=JobState.FAILED, cores=1, start_s=5, payload_start_s=5)
     told = [RunStarted(time_s=0, run="r"), failed, *ran("mend", 22, 30), *ran("then", 31, 40), *ran("last", 41, 45)]

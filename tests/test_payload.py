@@ -180,7 +180,7 @@ def test_no_task_begins_behind_one_that_heard_of_the_end_first(tmp_path, shell):
     assert not (tmp_path / "second").exists()
 
 
-def test_tasks_that_ended_well_are_not_run_again(tmp_path):
+def test_tasks_that_completed_are_not_run_again(tmp_path):
     place = tmp_path / "place"
     tasks = ["echo 1 >>ran", "echo 2 >>ran; [ -e mended ]", "echo 3 >>ran"]
     assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == TASK_EXIT
@@ -190,7 +190,7 @@ def test_tasks_that_ended_well_are_not_run_again(tmp_path):
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2", "3", "3"]
 
 
-def test_a_task_that_was_told_to_end_has_not_ended_well(tmp_path):
+def test_a_task_that_was_told_to_end_has_not_completed(tmp_path):
     """It may have saved its state and left, with exit code 0; what had ended before has."""
     place = tmp_path / "place"
     saves = "echo 2 >>ran; [ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; touch up; sleep 60 & wait"
@@ -204,7 +204,7 @@ def test_a_task_that_was_told_to_end_has_not_ended_well(tmp_path):
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2"]
 
 
-def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_ended_well(tmp_path):
+def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_completed(tmp_path):
     """A batch system tells all processes of a job at once, and the shell of the list may hear of it last."""
     place = tmp_path / "place"
     saves = "[ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; echo $PPID >up; sleep 60 & wait"
@@ -218,7 +218,7 @@ def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_ended_well(tm
     assert run(one, tmp_path, place=place).returncode == 0
 
 
-def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_not_ended_well(tmp_path):
+def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_not_completed(tmp_path):
     """Slurm tells one process after the other: the task first, and the list's shells a tenth of a second later."""
     place = tmp_path / "place"
     one = stage(tasks=("true", "[ ! -e left ] || exit 0; touch up; sleep 0.5; touch left"))
@@ -253,7 +253,7 @@ def test_a_task_that_has_no_link_yet_is_told_to_end_too(tmp_path, shell):
 
 @pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])
 def test_what_cannot_be_written_down_whole_is_not_run(tmp_path, how):
-    """Where a node's disk is full: rather than the part for which there was room."""
+    """Where a node's disk is full: rather than the part for which there was space."""
     (tmp_path / "list").write_text("touch ran\ntouch ran\n")
     what = {"script": "#!/bin/sh\ntouch ran\n", "tasks": ("touch ran", "touch ran"), "tasks_file": "list"}
     cat = tmp_path / "bin" / "cat"
@@ -267,7 +267,7 @@ def test_what_cannot_be_written_down_whole_is_not_run(tmp_path, how):
 
 
 def test_tasks_whose_output_is_missing_are_run_again(tmp_path):
-    """One has ended well and made nothing: it is not known which."""
+    """One exited with 0 and made nothing: it is not known which."""
     place = tmp_path / "place"
     one = stage(tasks=("echo 1 >>ran; [ ! -e mended ] || echo x >out", "echo 2 >>ran"), outputs=("out",))
     assert run(one, tmp_path, place=place).returncode == OUTPUT_EXIT
@@ -349,7 +349,7 @@ def test_what_makes_no_sense_is_refused(what, message):
         stage(**what)
 
 
-def test_a_list_has_ended_well_only_if_each_of_its_tasks_has(tmp_path):
+def test_a_list_has_completed_only_if_each_of_its_tasks_has(tmp_path):
     """`srun` says 0, too, where Slurm takes its step away before the tasks have begun."""
     (tmp_path / "srun").write_text("#!/bin/sh\nexit 0\n")
     (tmp_path / "srun").chmod(0o755)

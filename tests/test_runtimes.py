@@ -54,7 +54,7 @@ def test_what_is_told_again_is_kept_once(tmp_path):
 
 
 def test_of_one_run_the_good_end_counts(tmp_path):
-    """It was cut off, then cut off later, then it ended well: in whatever order that is told, and by whom."""
+    """It was cut off, then cut off later, then it completed: in whatever order that is told, and by whom."""
     cut, later, whole = (
         RunTime("w", "s", 1, run_s, 0.0, kind=kind, id="one")
         for run_s, kind in ((50.0, "at_least"), (90.0, "at_least"), (70.0, "exact"))
@@ -279,7 +279,7 @@ def test_a_stage_ran_from_its_beginning_to_its_end():
 
 
 def test_a_stage_that_failed_tells_nothing_and_one_cut_off_a_bound():
-    """Then it ended well on a second try, which has the same id, so that it stands for both."""
+    """Then it completed on a second try, which has the same id, so that it stands for both."""
     failed = [sent("1", "b"), began("b", 10.0, "1"), over("1", 15.0, "b", state=JobState.FAILED)]
     assert told(failed) == []
     cut = [sent("1", "b"), began("b", 10.0, "1"), over("1", 110.0, "b")]
@@ -309,7 +309,7 @@ def test_tasks_that_went_on_where_they_stopped_are_added_up():
 
 
 def test_tasks_that_are_run_once_more_begin_from_nothing():
-    """They failed, and then not they alone were asked for again but what they follow, which had ended well."""
+    """They failed, and then not they alone were asked for again but what they follow, which had completed."""
     records = [
         sent("1", "b"), began("b", 0.0, "1"), done("b", 10.0, "1"),
         sent("2", "t", cores=2), began("t", 20.0, "2"), over("2", 80.0, "t", state=JobState.FAILED),
@@ -329,7 +329,7 @@ def test_tasks_that_are_run_once_more_begin_from_nothing():
 
 
 def test_of_a_shared_job_only_times_that_were_told_count():
-    """Else they are those that were expected. One step ended well before the job was cut off in the next."""
+    """Else they are those that were expected. One step completed before the job was cut off in the next."""
     shared = [sent("1", "a", "b", cores=8), began("a", 0.0, "1"), done("a", 50.0, "1")]
     assert told(shared, JobStatus("1", JobState.COMPLETED, 0.0)) == []
     steps = (StepTimes("a", 2.0, 50.0), StepTimes("b", 51.0))

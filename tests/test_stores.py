@@ -171,7 +171,7 @@ def test_a_file_that_ends_anywhere_in_its_last_line_keeps_the_others(store, tmp_
 
 @each
 def test_on_a_full_disk_a_line_is_there_or_refused_in_words(store, tmp_path):
-    """However much of it the disk took; there is room again later."""
+    """However much of it the disk took; there is space again later."""
     one = store(tmp_path)
     one.add(0)
     known, number = [0], 0

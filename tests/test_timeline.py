@@ -77,14 +77,14 @@ def test_a_start_that_was_heard_of_at_the_end_only():
 CHAIN = Workflow("w", [Stage("a", cores=8), Stage("b", cores=8, after=("a",))])
 
 
-def chain(wait_s=20.0, let_go_s=100.0, start_s=130.0):
+def chain(wait_s=20.0, released_s=100.0, start_s=130.0):
     """Two jobs, the second kept back by the first; it starts, if it does, after a while in the queue."""
     records = [
         began(), asked(), asked("2", 15.0, ("b",), wait_s=wait_s, keep=Keep.DEPENDENCY), of(Started, 20.0),
         of(StageStarted, 20.0),
     ]  # fmt: skip
-    if let_go_s:
-        records += [of(StageEnded, let_go_s), ended(let_go_s, start_s=20.0, payload_s=20.0)]
+    if released_s:
+        records += [of(StageEnded, released_s), ended(released_s, start_s=20.0, payload_s=20.0)]
     if start_s:
         records += [of(Started, start_s, "2", ("b",)), of(StageStarted, start_s, "2", ("b",))]
     return records
@@ -101,7 +101,7 @@ def test_a_job_that_is_kept_back_does_not_queue_and_cannot_start(wait_s, accrues
     assert lane.belief == ("start", start_s)
 
 
-def test_a_job_that_starts_as_it_is_let_go_was_kept_back_all_the_time():
+def test_a_job_that_starts_as_it_is_released_was_kept_back_all_the_time():
     """Also where the end that let it go was heard of later."""
     for start_s in (100.0, 95.0):
         _, lane = timeline(chain(start_s=start_s), CHAIN).lanes
@@ -109,10 +109,10 @@ def test_a_job_that_starts_as_it_is_let_go_was_kept_back_all_the_time():
         assert [one.kind for one in lane.spans].count("pending") == 0
 
 
-@pytest.mark.parametrize(("let_go_s", "workflow", "kind"), [(0.0, CHAIN, "kept"), (100.0, None, "pending")])
-def test_until_when_a_job_is_kept_back_may_be_unknown(let_go_s, workflow, kind):
+@pytest.mark.parametrize(("released_s", "workflow", "kind"), [(0.0, CHAIN, "kept"), (100.0, None, "pending")])
+def test_until_when_a_job_is_kept_back_may_be_unknown(released_s, workflow, kind):
     """What it follows has not ended, or is not told: only of its wait an end was believed then."""
-    _, lane = (run := timeline([*chain(let_go_s=let_go_s, start_s=0.0), asked("3", 140.0)], workflow)).lanes[:2]
+    _, lane = (run := timeline([*chain(released_s=released_s, start_s=0.0), asked("3", 140.0)], workflow)).lanes[:2]
     assert [one.kind for one in lane.spans] == [kind]
     assert (lane.predicted_start_s, lane.belief) == (None, ("end of wait", 35.0))
     [row] = [row for row in run.rows() if row["job"] == "2"]

@@ -249,13 +249,13 @@ def run_by_asa(flow: Workflow, work: Path, strategy: str, backend: str, settings
     with chdir(work), ExitStack() as held:
         opened = open_facility(backend, None, settings)
         look = opened.facility.connect(work / "look")
-        held.callback(let_go, look)
+        held.callback(release, look)
         run_name = f"{flow.name}-{strategy}"
         plan = plan_run(flow, opened, look.capabilities, strategy=strategy, name=run_name, bank=work / "bank")
 
         def connect(run: RunFolder) -> Backend:
             world = with_local_stages(plan.backend, plan.stages, opened.facility).connect(run.path, sleep=run.sleep)
-            held.callback(let_go, world)
+            held.callback(release, world)
             return world
 
         result = drive(RunFolder.create(work / "runs", plan), connect)
@@ -263,7 +263,7 @@ def run_by_asa(flow: Workflow, work: Path, strategy: str, backend: str, settings
     return Result(strategy, metrics, metrics.makespan_s if metrics else float("nan"), "", "", result.reason)
 
 
-def let_go(backend: Backend) -> None:
+def release(backend: Backend) -> None:
     """Close a backend, if that is of any use to it."""
     if (close := getattr(backend, "close", None)) is not None:
         close()

@@ -587,7 +587,7 @@ def rounds(run: Callable[[int, str], Told], count: int, first: int) -> Iterator[
 
 
 def under_log(log: Path, seeds: range, asked: argparse.Namespace) -> Iterator[tuple[str, list[Told]]]:
-    """Run both rules at several moments of a log, for work of two kinds."""
+    """Run both rules in several replications on a log, for work of two kinds."""
     site = open_facility("simulated", None, {"trace": str(log), "poll_s": "0"}).facility
     cores = max(site.capabilities.max_cores // 12, 1)
     rest = {"walltime_s": 4 * 3600.0, "cores": cores, "step_s": 15.0}

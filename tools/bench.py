@@ -44,9 +44,9 @@ from asa.history import JobHistory
 from asa.observations import queued
 from asa.runner import Run, run_all
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.specs import spec_of
+from asa.runner.specs import demand_of
 from asa.runner.state import RunState
-from asa.strategies import Keep, PlannedJob, load_strategy
+from asa.strategies import load_strategy
 from asa.strategies.planning import look_ahead
 from asa.studies.accuracy.study import evaluate, installed
 from asa.studies.bbsched.windows import fullest, harvest
@@ -290,8 +290,7 @@ def planning() -> Iterator[Row]:
         state = RunState("bench", flow, site, "bench")
 
         def job_of(names: tuple[str, ...], state: RunState = state) -> QueuedJob:
-            spec = spec_of(state, PlannedJob(names, 0.0, Keep.NOTHING, ""))
-            return queued(spec, site, 1e6, bank.user)
+            return queued(demand_of(state, names), site, 1e6, bank.user)
 
         forecast = LearnedForecast(bank, job_of)
         seconds = best(lambda: look_ahead(state.view(1e6), forecast), 5)  # noqa: B023 - it is called at once

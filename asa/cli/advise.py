@@ -52,7 +52,7 @@ def advise(
     """Say which walltimes to ask for, from how long the stages really ran.
 
     A job that asks for less fits into gaps that others leave, and often starts sooner; one that asks for too little is
-    killed. Where the bank knows the queue well enough, it is told by how much the wait would change.
+    killed. Where the bank knows the queue well enough, it also says by how much the wait would change.
 
     Nothing is kept but names of workflows and stages, and numbers.
 
@@ -192,7 +192,7 @@ class _Waits:
         self._records = [record for record in latest if record.job.system == system][-max_records() :]
         self._bank: WaitBank | None = None
         if self._records:
-            self._bank = WaitBank("asa-blind")  # a bank does not know who waits now
+            self._bank = WaitBank("asa-blind")  # a bank does not know which jobs wait now
             self._bank.take(self._records)
 
     def of(self, cores: int, walltimes_s: tuple[float, float], partition: str) -> tuple[float, float] | None:

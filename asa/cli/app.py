@@ -166,7 +166,7 @@ def run_command() -> None:
         try:
             app(standalone_mode=True)
         finally:
-            sys.stdout.flush()  # here, where it can be told that nobody reads it
+            sys.stdout.flush()  # here, where it can still be reported that nobody reads it
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
         sys.stderr.write(f"asa: {kind}: {error}\n")
@@ -186,7 +186,7 @@ def run_command() -> None:
     except MemoryError:
         sys.stderr.write("asa: failed: there is not enough memory for this\nAsk for less, or give it more.\n")
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001 - a user is told in words, whatever it is
+    except Exception as error:  # noqa: BLE001 - reported to the user in words, whatever it is
         _own_up(error)
 
 
@@ -216,7 +216,7 @@ def _give_up(error: OSError) -> NoReturn:
     """End when a file cannot be used, or what was found cannot be written, as on a full disk."""
     where = f"{error.filename}: " if error.filename else ""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
-    hint = "Make room, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
+    hint = "Free disk space, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
     sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
     silence_output()  # or the interpreter tries again, and complains again
     sys.exit(1)

@@ -185,7 +185,7 @@ def _matching(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is known of one geometry; None for what cannot be told."""
+    """What is known of one geometry; None for what is not known."""
 
     geometry: JobGeometry
     observations: int
@@ -241,7 +241,7 @@ def _is_within_2x(record: WaitRecord) -> bool | None:
 
 
 def _is_within_p90(record: WaitRecord) -> bool | None:
-    """Whether the wait was at most p90; None where that cannot be told."""
+    """Whether the wait was at most p90; None where that is not known."""
     if record.forecast is None:
         return None
     within = record.observation.wait_s <= record.forecast[_P90]

@@ -38,7 +38,7 @@ _MODES: dict[How, tuple[Literal["sequential", "concurrent"], ...]] = {
     How.CONCURRENT: ("concurrent",),
 }
 
-_Seeds = Annotated[int, typer.Option(help="Runs of each, at as many moments of the queue.", min=1, max=MAX_RUNS)]
+_Seeds = Annotated[int, typer.Option(help="Replications of each run, a seed each.", min=1, max=MAX_RUNS)]
 _Seed = Annotated[
     int,
     typer.Option(

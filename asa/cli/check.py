@@ -33,7 +33,7 @@ def check(
     Programs are looked for in PATH, and files in the folder in which this is called, as `asa run` runs them there.
     Nothing of the workflow is run.
 
-    Each problem is told as `file:line: error|warning|note: what`, and below it what to do.
+    Each problem is printed as `file:line: error|warning|note: what`, and below it what to do.
 
     Exit codes: 0 no error, 2 an error, with which the workflow cannot be run.
     """

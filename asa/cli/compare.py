@@ -58,7 +58,7 @@ _Cores = Annotated[
 ]
 _Strategies = Annotated[str, typer.Option(help="Which ways of asking, comma-separated; `asa list` shows all.")]
 _Seeds = Annotated[
-    int, typer.Option(help="Runs of each strategy and core count, each at another moment.", min=1, max=MAX_RUNS)
+    int, typer.Option(help="Replications of each strategy and core count, a seed each.", min=1, max=MAX_RUNS)
 ]
 _Seed = Annotated[
     int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED)
@@ -134,7 +134,7 @@ def compare(
 ) -> None:
     """Compare ways of asking for a workflow's resources, on a simulated queue.
 
-    Every strategy meets the same queue at the same moments. The tables show what each costs in time and in core-hours.
+    In each replication every strategy meets the same queue. The tables show what each costs in time and in core-hours.
 
     On a centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
 
@@ -217,7 +217,7 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
     make = plugins.load("asa.backends", backend)
     if not hasattr(make, "open"):
         raise InputError(
-            f"{backend!r} is no simulator, in which the same moment comes again and again",
+            f"{backend!r} is no simulator, in which every strategy can meet the same queue",
             where="--backend",
             hint=f"Known: {', '.join(_simulators())}.",
         )

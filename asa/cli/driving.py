@@ -313,7 +313,7 @@ class _Watch:
     def on_record(self, record: Record) -> None:
         """Show what happened."""
         self._records.append(record)
-        self._notice(None)  # what is heard of a job ends a trouble, and is told after that
+        self._notice(None)  # what is heard of a job ends a trouble, and is shown after that
         with self._read_by_somebody():
             self._display.happened(record)
 

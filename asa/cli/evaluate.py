@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from asa.studies.accuracy.scores import Score
     from asa.studies.accuracy.start_estimates import StartEstimates
 
+_CHOOSERS = ("asa", "asa-queue", "queue", "median", "last")  # if none are named, those that choose
+MAX_TIMES = 10_000  # of each log, at which jobs are put into the queue
 _COURSES = 10  # of waits, in Fig. 5
 _SMALL = 50_000  # predictions for which further processes would not be worth their start
 
@@ -45,6 +47,15 @@ def evaluate(
     by: Annotated[
         str | None, typer.Option(help="Score each geometry, too: `geometry`.", metavar="geometry", show_default=False)
     ] = None,
+    choices: Annotated[
+        bool,
+        typer.Option(
+            "--choices", help="Instead, judge choices: which width of a job ends first, by forecasts and in truth."
+        ),
+    ] = False,
+    times: Annotated[
+        int, typer.Option(help="With --choices: at so many times of each log.", min=2, max=MAX_TIMES)
+    ] = 200,
     limit: Annotated[
         int | None, typer.Option(help="Take only the first so many jobs of each trace.", min=1, max=MAX_JOBS)
     ] = None,
@@ -70,6 +81,9 @@ def evaluate(
 
     Example: `asa evaluate KTH-SP2.swf.gz CTC-SP2.swf.gz --report accuracy.html`
 
+    With `--choices` jobs are put into a queue that is simulated with the log's jobs, in each of several widths: what a
+    choice by forecasts costs over the best width, and over the width that is best on the whole.
+
     A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
     """
     from asa.cli.progress import with_progress
@@ -79,6 +93,10 @@ def evaluate(
 
     _check_asked(by)
     names = None if estimators is None else names_in(estimators, "--estimators")
+    if choices:
+        _refuse({"--by": by, "--csv": csv_file, "--plot": plot, "--report": page})
+        _evaluate_choices(traces, names, limit, (times, seed, jobs), as_json=as_json)
+        return
     _check_outputs(plot, csv_file, page)
     failures: list[AsaError] = []
     makers = (
@@ -108,12 +126,7 @@ def evaluate(
     scores += [score_start_estimates(starts, trace=trace) for trace, starts in estimates.items()]
     order = {str(path): place for place, path in enumerate(traces)}
     scores.sort(key=lambda score: order[score.trace])
-    if as_json:
-        odd = _oddities(histories, estimates)
-        print_json([{**score.as_dict(), "oddities_of_file": odd[score.trace]} for score in scores])
-    else:
-        _print_tables(scores, histories, estimates, "" if limit is None else ", in the whole file")
-    sys.stdout.flush()
+    _print(scores, histories, estimates, limit, as_json=as_json)
     for failure in failures:
         sys.stderr.write(f"asa: failed: {failure}\n")
     if plot is not None:
@@ -129,9 +142,46 @@ def evaluate(
         raise typer.Exit(1)
 
 
+def _refuse(options: Mapping[str, object]) -> None:
+    for option, given in options.items():
+        if given is not None:
+            raise InputError("is of forecasts, not of choices", where=option, hint="Leave it or --choices out.")
+
+
+def _evaluate_choices(
+    traces: Sequence[Path],
+    names: Sequence[str] | None,
+    limit: int | None,
+    drawn: tuple[int, int, int | None],
+    *,
+    as_json: bool,
+) -> None:
+    """Judge choices of widths."""
+    from rich.console import Console
+
+    from asa.cli.progress import with_progress
+    from asa.core import plugins
+    from asa.studies.accuracy.study import installed
+
+    makers = installed(names or _CHOOSERS)
+    histories, estimates = _read(traces, limit)
+    if estimates:
+        where = next(iter(estimates))
+        raise InputError("has estimates, but no queue to put jobs into", where=where, hint="Leave it out.")
+    times, seed, jobs = drawn
+    judge = plugins.load("asa.evaluations", "choices")
+    found = with_progress(
+        lambda on_progress: judge(histories, makers, times=times, seed=seed, jobs=jobs, on_progress=on_progress)
+    )
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        Console(highlight=False).print(found)
+
+
 def _check_asked(by: str | None) -> None:
     if by not in (None, "geometry"):
-        raise InputError(f"scores are not told by {by!r}", where="--by", hint="Known: geometry.")
+        raise InputError(f"scores cannot be split by {by!r}", where="--by", hint="Known: geometry.")
 
 
 def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) -> None:
@@ -163,6 +213,22 @@ def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHisto
             history = read_history(path)
             histories[str(path)] = history if limit is None else history.first(limit)
     return histories, estimates
+
+
+def _print(
+    scores: Sequence[Score],
+    histories: Mapping[str, JobHistory],
+    estimates: Mapping[str, StartEstimates],
+    limit: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        odd = _oddities(histories, estimates)
+        print_json([{**score.as_dict(), "oddities_of_file": odd[score.trace]} for score in scores])
+    else:
+        _print_tables(scores, histories, estimates, "" if limit is None else ", in the whole file")
+    sys.stdout.flush()
 
 
 def _print_tables(

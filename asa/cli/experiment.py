@@ -60,7 +60,9 @@ def strategies(
     workflows: WorkflowsOption = "montage,statistics",
     names: _Names = "chained,asa,asa-naive,asa-plan,elastic",
     cores: _Cores = None,
-    starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1, max=MAX_RUNS)] = 40,
+    starts: Annotated[
+        int, typer.Option(help="Replications: times of the log at which a run begins.", min=1, max=MAX_RUNS)
+    ] = 40,
     age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")
@@ -75,7 +77,7 @@ def strategies(
 ) -> None:
     """Compare strategies on real logs: makespan over Big Job's, core-hours over Per-Stage's.
 
-    Every strategy begins at the same moments of the same queue, under the same rules. Waits are learned, not known.
+    In each replication every strategy meets the same queue, under the same rules. Waits are learned, not known.
 
     As in: `asa experiment strategies --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
@@ -146,9 +148,9 @@ def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimat
         "Makespans over Big Job's, core-hours over Per-Stage's: geometric means over paired starts and cells, with",
         "95 % intervals (Student's t over starts). Waits, those between stages and all: their sum over Per-Stage's.",
         f"Predicted by {estimator}; running jobs {'can' if shrink else 'cannot'} give cores back.",
-        "= the quickest, or cannot be told apart from it. Dominated: another strategy took more than 2 % less time and",
-        "no more core-hours, or the reverse, beyond chance. Each of the two is right at once, for all strategies or",
-        "all cells, with 95 % (Holm).",
+        "= the quickest, or not significantly slower. Dominated: another strategy took less time, by significantly",
+        "more than 2 %, and no more core-hours, or the reverse. Each of the two is right at once, for all strategies",
+        "or all cells, with 95 % (Holm).",
     )
     out.print(" ".join(words), style="dim")
 

@@ -42,7 +42,7 @@ _FAILED = {"failed", "timed out", "cancelled"}
 
 def explain(
     stage: Annotated[
-        str, typer.Argument(help="The stage. [default: all that have not ended well]", show_default=False)
+        str, typer.Argument(help="The stage. [default: all that have not completed]", show_default=False)
     ] = "",
     run: RunOption = "",
     output: OutputOption = Output.TABLE,
@@ -137,7 +137,7 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
     else:
         yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason.rstrip('.')}."
         yield f"{run.tally}."
-        yield "Go on from what ended well, once the cause is mended:"
+        yield "Go on from what completed, once the cause is mended:"
         yield _Verbatim(retry_command(folder))
 
 
@@ -217,7 +217,7 @@ def _in_short(stage: StageStanding, state: RunState) -> str:
 def _so_far(stage: StageStanding) -> Iterator[str]:
     forecast, waited = stage.forecast, stage.wait_s
     if waited is None:
-        yield "The time until it is let go does not count: jobs grow older here only once they may start."
+        yield "The time until it is released does not count: jobs grow older here only once they may start."
     elif forecast is None:
         yield f"It has waited {_duration(waited)}; nothing was predicted."
     elif forecast.alternative >= 0:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="""Make a workflow file of what there is: batch scripts, a WfFormat instance, a graph or a trace of others.
 
-    The file is printed, or written with --out; what was left out, guessed or changed is told on stderr. Nothing is
+    The file is printed, or written with --out; what was left out, guessed or changed is listed on stderr. Nothing is
     run, and what is read stays as it is.
     """,
     no_args_is_help=True,

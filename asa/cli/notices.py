@@ -23,7 +23,7 @@ _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the user is to be told."""
+    """Something to tell the user."""
 
     # `trouble` and `troubleover`; `held` and `released`; `reason`: why a job is pending has changed; `leftout`: stages
     # will not run, for how those that they follow ended
@@ -41,7 +41,7 @@ class Notice:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was told of a job."""
+    """What was shown of a job."""
 
     is_held: bool = False
     reasons: set[str] = field(default_factory=set)
@@ -136,7 +136,7 @@ class Notices:
             yield Notice("reason", now_s, words, stages, status.job_id, status.reason)
 
     def _is_news(self, seen: _Seen, reason: str) -> bool:
-        """Whether a reason is out of the ordinary, and was not told of this job before: some come and go."""
+        """Whether a reason is out of the ordinary, and was not shown of this job before: some come and go."""
         key = re.split(r"[,:(;]", reason, maxsplit=1)[0].strip().lower()
         if key in _USUAL or key in seen.reasons:
             return False

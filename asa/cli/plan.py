@@ -79,8 +79,8 @@ def plan(
     deadline: Annotated[
         str | None,
         typer.Option(
-            help="The cheapest plan that has ended by then in nine cases of ten: 2026-11-30T08:00, or from now on, as "
-            "12h.",
+            help="The plan of fewest core-hours that has ended by then in nine cases of ten: 2026-11-30T08:00, or from "
+            "now on, as 12h.",
             show_default=False,
             metavar="WHEN",
         ),
@@ -234,9 +234,9 @@ class _Line:
                 f"submit {name} now, {_clock(self.now_s, self.now_s)}: {waits}, expected wait {_expected(self.waits_s)}"
             )
         ready_s = float(job.ready_s.mean())
-        let_go = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
+        release = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
         if self.submit_s is None:
-            turn = f"{let_go}: {waits}" if job.keep.value == "nothing" else "once the jobs before it are"
+            turn = f"{release}: {waits}" if job.keep.value == "nothing" else "once the jobs before it are"
             return f"submit {name} {turn}, {gap}"
         when = "now, " if self.submit_s < 1 else "at "
         when += _clock(self.now_s + self.submit_s, self.now_s)
@@ -245,8 +245,8 @@ class _Line:
         if job.keep.value == "await":
             return f"submit {name} {when}: {chance}, expected idle {format_duration(job.idle_s)}, {gap}"
         if self.age_accrues:
-            return f"submit {name} {when}, to be let go {let_go}: {chance}, {gap} until its cores are free"
-        return f"submit {name} {when}, to queue from {let_go}: {waits}, {gap}"
+            return f"submit {name} {when}, to be released {release}: {chance}, {gap} until its cores are free"
+        return f"submit {name} {when}, to queue from {release}: {waits}, {gap}"
 
     def as_dict(self) -> dict[str, Any]:
         job, block = self.job, self.job.block
@@ -369,7 +369,7 @@ class _Shown:
         if aim.at_most is not None:
             words = f"Chosen: the fastest within {aim.at_most:g} times Per-Stage's core-hours"
             if hours > aim.at_most * outlook.per_stage_hours * (1 + 1e-9):
-                words = f"No plan takes only {aim.at_most:g} times Per-Stage's core-hours: the cheapest is chosen"
+                words = f"No plan takes only {aim.at_most:g} times Per-Stage's core-hours: the one of fewest is chosen"
             if aim.deadline_s is None:
                 return f"{words}."
             words += "; "
@@ -380,7 +380,8 @@ class _Shown:
             by = _clock(aim.deadline_s, outlook.now_s)
             if chance < 0.9:
                 return f"{words}no plan has ended by {by} in nine cases of ten: the fastest, which has in {chance:.0%}."
-            return f"{words}the cheapest that has ended by {by} in nine cases of ten; this one has in {chance:.0%}."
+            plan = f"{words}the plan of fewest core-hours that has ended by {by}"
+            return f"{plan} in nine cases of ten; this one has in {chance:.0%}."
         if self.made.capabilities.charges == "used":
             return f"{words}the fastest, since this site charges what is used, not what is held."
         worth = f"a core-hour is worth {format_duration(price_s)} of makespan"
@@ -443,7 +444,7 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
     else:
         _say(
             console,
-            "Nothing is known of this queue's waits yet, so that no plan can be told from another. asa-plan then does "
+            "Nothing is known of this queue's waits yet, so that plans cannot be compared. asa-plan then does "
             "as Per-Stage does: a job a stage, each submitted when those that it follows have ended. Let it learn "
             "first, by `asa learn --since 30d`, or by --history where the site shows everybody's jobs.\n",
             "yellow",

@@ -229,7 +229,7 @@ def write_page(
 
 
 def made(**more: str) -> dict[str, str]:
-    """Say how a page was made, so that it can be made again: the command, what else is told, and the version."""
+    """Say how a page was made, so that it can be made again: the command, what else is given, and the version."""
     from asa import __version__
 
     return {"Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`", **more, "asa": __version__}

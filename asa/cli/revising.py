@@ -54,7 +54,7 @@ def revise(
     again: Collection[str] = (),
     parameters: Mapping[str, str] | None = None,
 ) -> Workflow:
-    """Read what is left of a run that ended as its workflow's file says now; what has ended well stays as it was.
+    """Read what is left of a run that ended as its workflow's file says now; what has completed stays as it was.
 
     Raises `InputError`: the file is of another workflow, or a job of it could never run.
     """
@@ -71,7 +71,7 @@ def revise(
     revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=flow.walltime_s)
     if kept := [name for name in sorted(done) if flow.stages[name] != _as_written(state.workflow.stages[name])]:
         whose = "stage" if len(kept) == 1 else "stages"
-        sys.stderr.write(f"Note: {whose} {', '.join(kept)} ended well, and what is new there does not count.\n")
+        sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed, and what is new there does not count.\n")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
     revised = learned(revised, bank, folder.plan.capabilities)
     check_commands(str(file), [revised.stages[name] for name in revised.order if name not in done])
@@ -88,7 +88,7 @@ def _as_written(stage: Stage) -> Stage:
 
 
 def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[Stage, ...]:
-    """Take what ended well from the run, and the rest from the file."""
+    """Take what completed from the run, and the rest from the file."""
     before = tuple(run.stages.values())
     if set(run.stages) != set(flow.stages):
         raise InputError(
@@ -99,7 +99,7 @@ def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[
     for stage in before:
         if stage.name in done and set(flow.stages[stage.name].after) != set(stage.after):
             raise InputError(
-                f"stage {stage.name!r}, which has ended well, comes after others now",
+                f"stage {stage.name!r}, which has completed, comes after others now",
                 where=str(file),
                 hint="Leave its `after` as it was, or begin a new run.",
             )

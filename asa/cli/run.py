@@ -133,7 +133,7 @@ def resume(
     run: RunArgument = "",
     retry: Annotated[
         bool,
-        typer.Option("--retry", help="Of a run that failed or was cancelled: ask again for what did not end well."),
+        typer.Option("--retry", help="Of a run that failed or was cancelled: ask again for what did not complete."),
     ] = False,
     from_stage: Annotated[
         list[str] | None,
@@ -148,7 +148,7 @@ def resume(
         Path | None,
         typer.Option(
             help="With --retry or --from: the workflow's file, mended. Its stages are the same; what those ask for and "
-            "run that have not ended well may change.",
+            "run that have not completed may change.",
             metavar="FILE",
             show_default=False,
         ),

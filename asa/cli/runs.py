@@ -135,7 +135,7 @@ def want(folder: RunFolder, stage: str) -> None:
 
 def _unwritable(folder: RunFolder, error: OSError) -> NoReturn:
     raise JournalError(
-        f"cannot be written: {error.strerror}", where=str(folder.path), hint="Mend its rights, or make room."
+        f"cannot be written: {error.strerror}", where=str(folder.path), hint="Fix its permissions, or free disk space."
     ) from error
 
 

@@ -103,7 +103,7 @@ class RunStanding:
     reason: str = ""  # why it ended without its result
     driver: Holder | None = None
     left: str = ""  # when the latest client left it, and why, where nobody drives it and that one could say so
-    heard_s: float | None = None  # when the batch system last told of its jobs
+    heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
     remedy: str = ""
     next_s: float | None = None  # when the client means to act next
@@ -116,7 +116,7 @@ class RunStanding:
 
     @property
     def done(self) -> int:
-        """Stages that ended well."""
+        """Stages that completed."""
         return sum(stage.state == "done" for stage in self.stages)
 
     @property
@@ -126,7 +126,7 @@ class RunStanding:
 
     @property
     def tally(self) -> str:
-        """How many stages ended well, failed, and do not run, in words."""
+        """How many stages completed, failed, and do not run, in words."""
         n_out = sum(stage.state in _OUT for stage in self.stages)
         does = "did" if self.is_over else "does" if n_out == 1 else "do"
         counts = {
@@ -135,7 +135,7 @@ class RunStanding:
             f"{does} not run": n_out,
         }
         stages = "1 stage" if self.done == 1 else f"{self.done} stages"
-        return ", ".join([f"{stages} ended well", *(f"{count} {what}" for what, count in counts.items() if count)])
+        return ", ".join([f"{stages} completed", *(f"{count} {what}" for what, count in counts.items() if count)])
 
     @property
     def has_jobs(self) -> bool:
@@ -480,7 +480,7 @@ def _step_start(job: Job, name: str) -> float | None:
 
 
 def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
-    """How long a job has been in the queue: since its submission, or since it was let go where age counts from then."""
+    """How long a job has been in the queue: since its submission, or its release where age counts from then."""
     status = job.status
     if status.eligible_s is None and not state.capabilities.age_accrues and job.spec.dependencies:
         return None

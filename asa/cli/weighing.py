@@ -220,7 +220,7 @@ def _a_price_s(outlook: Outlook, aim: Aim) -> float:
     place = next((n for n, one in enumerate(plans) if one.shape == outlook.sketch.shape), None)
     if place is None or len(plans) == 1:
         return outlook.question.price_s
-    # between two plans the cheaper is worth its time from this price on
+    # between two plans the one of fewer core-hours is worth its time from this price on
     slopes = [(a.makespan_s - b.makespan_s) / max(b.core_hours - a.core_hours, 1e-9) for a, b in pairwise(plans)]
     around = slopes[max(place - 1, 0) : place + 1]
     if len(around) == 2:

@@ -1,11 +1,12 @@
-"""Means with their 95 % intervals, by Student's t; and what of several differences is beyond chance, by Holm's rule.
+"""Means with their 95 % intervals, by Student's t; and which of several differences are significant, by Holm's rule.
 
-One rule for all: it tells how far the mean of a few moments may be off, from two on, and the same each time. Of normal
-values its intervals hold as often as they say, of 3 as of 40. Of values with a long tail they hold less often, as do
-those of every rule of so few: of log-normal ones (sigma 1) Student's hold 84, 82, 83, 87 and 89 % of the time with 3,
-5, 10, 20 and 40 values, the percentile bootstrap's 64, 73, 80, 86 and 89 %, and BCa's hardly more. The bootstrap-t's
-hold 75, 90, 90, 92 and 92 %, for intervals that are up to six times as wide. What is compared here are differences and
-ratios at the same moments; the tails of these are alike on both sides, and Student's hold 95 to 98 %.
+One rule for all: it says how far the mean of a few replications may be off, from two on, and the same each time. Of
+normal values its intervals hold as often as they say, of 3 as of 40. Of values with a long tail they hold less often,
+as do those of every rule of so few: of log-normal ones (sigma 1) Student's hold 84, 82, 83, 87 and 89 % of the time
+with 3, 5, 10, 20 and 40 values, the percentile bootstrap's 64, 73, 80, 86 and 89 %, and BCa's hardly more. The
+bootstrap-t's hold 75, 90, 90, 92 and 92 %, for intervals that are up to six times as wide. What is compared here are
+differences and ratios that are paired by replication; the tails of these are alike on both sides, and Student's hold 95
+to 98 %.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] = ()) -> Interval:
-    """Average groups that have nothing in common, such as moments of several logs, each by its own spread.
+    """Average groups that have nothing in common, such as replications of several logs, each by its own spread.
 
     `groups`: values of each; those that are nan are left out, as are groups without any.
     Returns: of the weighted mean of the groups' means, by Student's t with Welch's degrees of freedom; without
@@ -108,7 +109,7 @@ def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] 
 def statistic_interval(statistic: Callable[[NDArray[np.float64]], float], rows: NDArray[np.float64]) -> Interval:
     """Give a statistic of means, such as a ratio of two, with its 95 % interval: the jackknife, and Student's t.
 
-    `rows`: an array of any shape for each moment or seed: the means are over these. Those in which something is nan
+    `rows`: an array of any shape for each replication: the means are over these. Those in which something is nan
     are left out.
     Returns: of a plain mean it is `mean_interval`'s. O(n) calls of the statistic.
 

@@ -178,7 +178,7 @@ def machine() -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this machine runs, as far as can be told.
+    """Whether a process of this machine runs, as far as can be seen.
 
     `pid`: of the process; one that has ended and was not fetched does not run.
     """

@@ -72,7 +72,7 @@ def saying(where: Path, what: str) -> Iterator[None]:
 
 def _refusal(where: str, what: str, error: OSError) -> StateError:
     full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-    hint = "Make room, or name another folder." if full else "Check the path and its rights."
+    hint = "Free disk space, or name another folder." if full else "Check the path and its rights."
     return StateError(f"{what}: {error.strerror or error}", where=where, hint=hint)
 
 

@@ -385,7 +385,7 @@ def _reserve(memory: SharedMemory) -> None:
         raise RunError(
             f"there are no {memory.size:,} bytes of shared memory: {error.strerror}",
             where=str(path.parent),
-            hint="Make room there; a container is given more when it is started, as by --shm-size.",
+            hint="Free space there; a container is given more when it is started, as by --shm-size.",
         ) from error
 
 
@@ -449,5 +449,5 @@ def _work(rank: int, connection: Connection) -> None:
             connection.send(("result", result))
         except _AbandonedError:
             connection.send(("failed", ""))
-        except Exception:  # noqa: BLE001 - it is told to who called
+        except Exception:  # noqa: BLE001 - the caller gets it
             connection.send(("failed", traceback.format_exc()))

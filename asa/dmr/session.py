@@ -91,7 +91,7 @@ class Session:
     ) -> None:
         self._address, self._job = address, job
         self._processes = available_cores() if processes is None else _at_least_one(processes)
-        self._most = self._processes  # that it may turn out to have: a shrink may fail
+        self._max_processes = self._processes  # that it may turn out to have: a shrink may fail
         self._is_period_set = False
         self._period_s = _seconds(period_s, "period_s")
         self._answer_s, self._expand_s = _seconds(answer_s, "answer_s"), _seconds(expand_s, "expand_s")
@@ -141,7 +141,7 @@ class Session:
         """Say with how many processes the program begins, where no manager has said it."""
         processes = _at_least_one(processes)
         if not self.is_managed:
-            self._processes = self._most = processes
+            self._processes = self._max_processes = processes
 
     def check_status(self, minimum: int, maximum: int, factor: int = 2, preferred: int | None = None) -> Answer:
         """Ask what to do, and wait for the answer; see `check_status`."""
@@ -188,12 +188,14 @@ class Session:
         """
         if processes is not None:
             processes = _at_least_one(processes)
-            if processes > self._most:
+            if processes > self._max_processes:
                 raise InputError(
-                    f"{processes} processes were never granted", where="processes", hint=f"It has {self._most} at most."
+                    f"{processes} processes were never granted",
+                    where="processes",
+                    hint=f"It has {self._max_processes} at most.",
                 )
             self._processes = processes
-        self._most = self._processes
+        self._max_processes = self._processes
         if self.is_managed and self._clock() >= self._left_alone_until_s:
             self._call(Request("done", self._job, self._processes))
 
@@ -226,7 +228,7 @@ class Session:
             return self._nothing(reply.why)
         if not changes[reply.action]:
             return self._nothing(f"the answer makes no sense: {reply.action} from {before} to {reply.processes}")
-        self._processes, self._most = reply.processes, max(before, reply.processes)
+        self._processes, self._max_processes = reply.processes, max(before, reply.processes)
         return Answer(reply.action, reply.processes, before, reply.why)
 
     def _nothing(self, why: str) -> Answer:
@@ -247,7 +249,7 @@ class Session:
         return self._leave_alone(begun_s) if reply is None else reply
 
     def _begin(self, request: Request) -> _Call | str:
-        """Tell the manager; in place of the call, say why it cannot be told."""
+        """Tell the manager; in place of the call, say why it cannot be reached."""
         begun_s = self._clock()
         try:
             return _Call(self._address, request, self._answer_s)

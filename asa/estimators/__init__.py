@@ -23,6 +23,7 @@ from asa.estimators.base import (
     at_most,
     exactly,
 )
+from asa.estimators.joint import JointEstimator, JointForecast
 from asa.estimators.store import WaitRecord, WaitStore
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "PAPER_ALTERNATIVES_S",
     "Asa",
     "Distribution",
+    "JointEstimator",
+    "JointForecast",
     "LearningRate",
     "OwnJob",
     "Prediction",

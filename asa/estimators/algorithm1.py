@@ -139,7 +139,7 @@ class Asa:
     def predict(self) -> Prediction:
         """Choose an alternative for a job that is submitted now (line 4). O(log m), greedy O(m)."""
         if self.policy == "greedy":
-            chosen = self._least()
+            chosen = self._best()
         else:
             chosen = int(self._cumulative.searchsorted(self._rng.random(), side="right"))
         return Prediction(float(self.alternatives_s[chosen]), chosen)
@@ -152,7 +152,7 @@ class Asa:
         Parameters
         ----------
         observation
-            The wait, or a bound on it; a number is an exact wait in seconds.
+            The wait, exact or censored; a number is an exact wait in seconds.
         prediction
             The prediction that was acted upon. Without one, an alternative is chosen now as `predict` would.
 
@@ -176,14 +176,14 @@ class Asa:
         """Return what `predict` draws from: p over the alternatives, or the greedy policy's one choice."""
         if self.policy == "greedy":
             certain = np.zeros(len(self.alternatives_s))
-            certain[self._least()] = 1.0
+            certain[self._best()] = 1.0
             return Distribution(self.alternatives_s, certain)
         return Distribution(self.alternatives_s, np.exp(self._log_weights))
 
     def quantiles_s(self, levels: Sequence[float]) -> tuple[float, ...]:
         """Give the shortest alternatives that are not exceeded with these probabilities, in seconds. O(log m) each."""
         if self.policy == "greedy":
-            return (float(self.alternatives_s[self._least()]),) * len(levels)
+            return (float(self.alternatives_s[self._best()]),) * len(levels)
         return tuple(self.alternatives_s[self._cumulative.searchsorted(levels)].tolist())
 
     def state(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class Asa:
         made._cumulative = made._cumulate()
         return made
 
-    def _least(self) -> int:
+    def _best(self) -> int:
         """Tell which alternative has the least loss, the first among equals."""
         return self._total_losses.index(min(self._total_losses))
 

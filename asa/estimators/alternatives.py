@@ -69,8 +69,8 @@ def nearest(alternatives_s: NDArray[np.float64], wait_s: float) -> int:
 def closest_losses(alternatives_s: NDArray[np.float64], observation: WaitObservation) -> NDArray[np.float64]:
     """Loss of each alternative once a wait is known: 0 for the closest, 1 for all others (equation 3).
 
-    Of a bound only what is certain counts: under *at most* the alternatives above the bound's closest are wrong and
-    those up to it may be right, so they lose nothing; under *at least* it is the other way round.
+    Of a censored observation only what is certain counts: under *at most* the alternatives above its closest are
+    wrong and those up to it may be right, so they lose nothing; under *at least* it is the other way round.
     """
     losses = np.ones(len(alternatives_s))
     best = nearest(alternatives_s, observation.wait_s)

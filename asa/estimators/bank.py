@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from asa.core import plugins
+from asa.errors import InputError
+from asa.estimators.joint import SAMPLES, JointForecast, together
 from asa.estimators.store import WaitRecord, WaitStore, user_in_store
 from asa.history import JobHistory
 from asa.waits import (
@@ -32,6 +34,7 @@ OWN_USER = "~me"
 
 _MAX_RECORDS, _MAX_IF_SLOW = 20_000, 3000
 _RECENT = 1000
+_NONE = np.empty(0, dtype=np.intp)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,6 +146,35 @@ class WaitBank:
         """Predict the wait of a job that is submitted now."""
         return self[job.system].predict(self._as_kept(job))
 
+    def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
+        """Predict the waits of several requests, of which one will be submitted, in the same possible futures.
+
+        Parameters
+        ----------
+        jobs
+            The requests: other cores, walltimes, partitions or times of submission. All on one system.
+        samples
+            So many futures at most.
+
+        Raises
+        ------
+        InputError
+            There are none, or they are on several systems.
+
+        Examples
+        --------
+        >>> bank = WaitBank()
+        >>> joint = bank.predict_together([QueuedJob(0.0, cores, 3600.0) for cores in (8, 64)])
+        >>> joint.best(run_s=[2400.0, 300.0])
+        1
+        """
+        systems = {job.system for job in jobs}
+        if len(systems) != 1:
+            raise InputError(
+                f"requests on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
+            )
+        return together(self[systems.pop()], [self._as_kept(job) for job in jobs], samples)
+
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> OwnJob:
         """Note that a job of this client waits from now on."""
         job = self._as_kept(job)
@@ -209,7 +241,7 @@ class WaitBank:
         return known
 
     def lose_sight(self) -> None:
-        """Forget who waits in the queue that was followed, as when another is looked at; what was learned stays."""
+        """Forget which jobs wait in the queue that was followed, as when another is looked at, not what was learned."""
         for job, ticket in self._queue.values():
             self[job.system].withdrawn(ticket)
         for job, ticket, _ in self._running.values():
@@ -256,7 +288,8 @@ class WaitBank:
             systems.setdefault(record.job.system, []).append(record)
         for system, theirs in systems.items():
             jobs, observations = [r.job for r in theirs], [r.observation for r in theirs]
-            forecasts = replay(self[system], jobs, observations, until_s=until_s)
+            runs = [r.run_s for r in theirs] if self.sees_queue else ()
+            forecasts = replay(self[system], jobs, observations, until_s=until_s, run_s=runs)
             for record, forecast in zip(theirs, forecasts, strict=True):
                 if record.known_s > until_s:
                     continue
@@ -305,6 +338,7 @@ def replay(
     observations: Sequence[WaitObservation],
     *,
     until_s: float = math.inf,
+    run_s: Sequence[float] = (),
 ) -> list[WaitForecast]:
     """Let an estimator live through waits in the order of time, each known only when it was over.
 
@@ -315,9 +349,11 @@ def replay(
     jobs
         In order of submission.
     observations
-        What became known of each.
+        The observation of each.
     until_s
         What happened after this is left out: who waited then is left waiting.
+    run_s
+        How long each ran, for estimators that see the queue: negative where that is not known.
 
     Returns
     -------
@@ -327,8 +363,11 @@ def replay(
     count = len(jobs)
     submits = np.array([job.submit_s for job in jobs], dtype=np.float64)
     waits = np.array([observation.wait_s for observation in observations], dtype=np.float64)
-    times = np.concatenate([submits, submits + waits])
-    order = np.lexsort((np.arange(2 * count) >= count, times))  # what starts at once was not known before
+    runs = np.array(run_s, dtype=np.float64)
+    ran = np.flatnonzero((runs >= 0) & np.array([o.kind == "exact" for o in observations])) if len(runs) else _NONE
+    times = np.concatenate([submits, submits + waits, (submits + waits)[ran] + runs[ran]])
+    kinds = np.repeat([0, 1, 2], [count, count, len(ran)])  # what starts at once was not known before
+    order = np.lexsort((kinds, times))
     forecasts: list[WaitForecast] = [WaitForecast((), 0.0)] * count
     tickets = [0] * count
     for place in order[times[order] <= until_s].tolist():
@@ -336,6 +375,9 @@ def replay(
             job = jobs[place]
             forecasts[place] = forecast = estimator.predict(job)
             tickets[place] = estimator.submitted(job, forecast)
-        else:
+        elif place < 2 * count:
             estimator.observe(tickets[place - count], observations[place - count])
+        else:
+            row = int(ran[place - 2 * count])
+            estimator.ended(tickets[row], float(runs[row]))
     return forecasts

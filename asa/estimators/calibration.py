@@ -91,16 +91,16 @@ def _shares(first: int, after: int, *, at_floor: bool) -> list[float]:
 
 
 def _shares_of_at_most(first: int) -> list[float]:
-    """Shares expected of a wait that is at most a bound; `first` levels are below the bound.
+    """Shares expected of a left-censored wait (*at most*); `first` levels are below that.
 
-    The forecast's own probability above the bound is handed to the waits below it, in proportion.
+    The forecast's own probability above it is handed to the waits below it, in proportion.
     """
     below = 1.0 if first == _N else _BETWEEN[first]
     return [min(1.0, level / below) for level in LEVELS]
 
 
 def _shares_of_at_least(first: int) -> list[float]:
-    """Likewise for a wait that is at least a bound."""
+    """Likewise for a right-censored wait (*at least*)."""
     below = 0.0 if first == 0 else _BETWEEN[first]
     return [max(0.0, (level - below) / (1.0 - below)) for level in LEVELS]
 
@@ -160,8 +160,8 @@ class Calibrator:
     now; and what was stated carries no quantile further that is already a hundred times the wait, or a hundredth.
 
     What covers a wait is what `coverage` says, so many waits at the floor hold no quantile up. Near any other atom the
-    quantiles go to and fro by a step, and those of several levels may be out by some hundredths. Of a bound on a wait
-    the forecast's own distribution beyond it is what counts: under *at least* the probability below the bound is handed
+    quantiles go to and fro by a step, and those of several levels may be out by some hundredths. Of a censored wait
+    the forecast's own distribution beyond it is what counts: under *at least* the probability below it is handed
     to what is above it, in proportion, and under *at most* the other way round.
 
     `spread`: decades from p10 to p90 that are laid around a point before anything is learned, such as 1.6.

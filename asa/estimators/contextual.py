@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from asa.errors import InputError, StateError
 from asa.estimators import contextual_kernel as k
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
+from asa.estimators.differences import Differences
+from asa.estimators.joint import SAMPLES, JointForecast
 from asa.geometry import JobGeometry
 from asa.waits import QueuedJob, Surroundings, WaitForecast, WaitObservation, at_least
 
-_VERSION = 2
+_VERSION = 3
 _SETTINGS = ("seed", "opinions", "facts", "closeness", "without", "learning_rate")
 _LEARNED = ("net", "top", "profiles", "scalars", "track")
 _PAST = ("past_x", "past_e", "past")
@@ -133,10 +135,10 @@ class ContextualAsa:
     and what the share costs. With the delay that waits have, regret grows with how many jobs wait at once, as that of
     every such learner; `asa evaluate` prints it as it was.
 
-    Bounds are learned from as well: of *at least* and *at most* only what is certain, the alternatives that are still
-    possible share the credit as they were believed. Stated quantiles are those of the mixture at levels that move until
-    each covers what it says (adaptive conformal inference), for each class of widths on its own once a hundred waits of
-    it are known.
+    Censored observations are learned from as well: of *at least* and *at most* only what is certain, the alternatives
+    that are still possible share the credit as they were believed. Stated quantiles are those of the mixture at levels
+    that move until each covers what it says (adaptive conformal inference), for each class of widths on its own once a
+    hundred waits of it are known.
 
     `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), come with each job
     from outside, such as from a simulation of the visible queue; see `predict`.
@@ -219,6 +221,7 @@ class ContextualAsa:
         self._waiting: dict[int, tuple[int, QueuedJob, _Kind]] = {}
         self._free: list[int] = []
         self._tickets = 0
+        self._differences = Differences()
         self._prepare()
         self._row(("site",), 0.0, 0.0, 0)
 
@@ -302,6 +305,16 @@ class ContextualAsa:
         self._looked = job, outside, forecast
         return forecast
 
+    def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
+        """Predict the waits of requests of which one will be submitted; see `JointEstimator`.
+
+        Forecasts of single requests are made coherent by how waits differed that met the same queue, and by what each
+        kind of job waited in the long run; see `asa.estimators.differences`.
+        """
+        outside = (0.0,) * len(self._outside)
+        places = [int(self._kind(job).rows[k.PARTITION]) for job in jobs]
+        return self._differences.judge(jobs, [self.predict(job, outside) for job in jobs], places, samples)
+
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None, outside: Sequence[float] = ()) -> int:
         """Learn that a job waits from now on. Everything that its forecast was made from is kept with it."""
         looked = self._looked
@@ -327,6 +340,8 @@ class ContextualAsa:
         except KeyError:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` gave.") from None
         self._looked = None
+        if observation.kind == "exact":
+            self._differences.learn(job, self._stated[slot].tolist(), observation.wait_s, int(kind.rows[k.PARTITION]))
         wait = math.log10(min(max(observation.wait_s, 10.0), _MAX_S))
         place = min(k.K - 1, int((wait - k.FLOOR) / k.STEP + 0.5))
         low, high = {"exact": (place, place), "at_least": (place, k.K - 1), "at_most": (0, place)}[observation.kind]
@@ -371,8 +386,10 @@ class ContextualAsa:
         }
         arrays |= {name: getattr(self, f"_{name}")[:past] for name in _PAST}
         arrays |= {name: getattr(self, f"_{name}")[order] for name in _WAITING}
+        arrays["differences"] = self._differences.known
         return {
             "version": _VERSION,
+            "differences": [self._differences.origin_s if self._differences.count else 0.0, self._differences.count],
             "settings": {name: getattr(self, name) for name in _SETTINGS},
             "rows": [list(key) for key in self._rows],
             "own_rows": [list(key) for key in self._own_rows],
@@ -406,6 +423,8 @@ class ContextualAsa:
 
     def _take(self, state: Mapping[str, Any]) -> None:
         arrays = {name: _unpacked(packed) for name, packed in state["arrays"].items()}
+        origin_s, count = state["differences"]
+        self._differences.restore(arrays.pop("differences"), float(origin_s), int(count))
         _check(arrays, len(state["rows"]), len(state["waiting"]))
         for name in _LEARNED:
             if arrays[name].shape != getattr(self, f"_{name}").shape:
@@ -509,7 +528,7 @@ def contextual_asa(surroundings: Surroundings) -> ContextualAsa:
 
 
 def blind_asa(surroundings: Surroundings) -> ContextualAsa:
-    """Learn as the default does, but only from waits that are over, and not from who waits now.
+    """Learn as the default does, but only from waits that are over, and not from jobs that wait now.
 
     Parameters
     ----------

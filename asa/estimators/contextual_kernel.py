@@ -70,7 +70,7 @@ NOW_ACTIVE = 0
 TRUST = 1  # of the two: all together, and the geometry alone
 OBSERVED = 3
 SINCE = 4  # jobs submitted since anything was learned
-LEARNED = 5  # waits and bounds on waits, of which the last ones are kept
+LEARNED = 5  # waits, exact and censored, of which the last ones are kept
 DRAW = 6  # state of the generator that draws from these
 SCALARS = 7
 

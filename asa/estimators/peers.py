@@ -33,10 +33,10 @@ _MAX_REQUESTS = 100_000  # ways to ask for a job whose geometry is remembered
 
 
 def contradicts(observation: WaitObservation, point_s: float) -> bool:
-    """Whether a wait, or a bound on it, says that a prediction was wrong.
+    """Whether a wait, exact or censored, says that a prediction was wrong.
 
-    An exact wait always counts. A bound that the prediction keeps says nothing that a point predictor could learn; one
-    that it breaks is the nearest wait that is known to be possible.
+    An exact wait always counts. A censored one that agrees with the prediction says nothing that a point predictor
+    could learn; one that contradicts it is the nearest wait that is known to be possible.
 
     Examples
     --------

@@ -1,17 +1,27 @@
-"""The product's estimator where the queue is visible: told what a simulation of everybody's jobs says."""
+"""The product's estimator where the queue is visible: it learns from a simulation of everybody's jobs, too."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from asa.core import plugins
 from asa.errors import InputError, StateError
 from asa.estimators.contextual import ContextualAsa
+from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast, monotone
 from asa.waits import QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation
 
 _ADVISER = "queue"
+_TRIED_EACH = 32  # submissions: so seldom are futures sampled to see how far off they are
+_TRIED_WITH = 16  # samples
+_KEEP = 0.98  # of what is known of that, at each
+_FIRST_ERROR = 0.3  # decades, of both, before any is known
+_MAX_SINGLE = 12  # requests that are predicted by themselves, too; others are like the nearest of these
+_SHARPNESS = 10.0  # trust falls by exp(-sharpness x error in decades)
 
 
 class Adviser(WaitEstimator, Protocol):
@@ -23,6 +33,10 @@ class Adviser(WaitEstimator, Protocol):
 
     def facts(self, job: QueuedJob) -> tuple[float, ...]:
         """Tell the state of the queue that it would meet: counts, cores, seconds, core-seconds; none is negative."""
+        ...
+
+    def futures(self, jobs: Sequence[QueuedJob], samples: int) -> NDArray[np.float64]:
+        """Sample how long requests would wait, all in the same futures; shape (samples, requests)."""
         ...
 
 
@@ -44,16 +58,52 @@ class QueueAwareAsa:
     def __init__(self, adviser: Adviser, learner: ContextualAsa) -> None:
         self.adviser, self.learner = adviser, learner
         self._tickets: dict[int, int] = {}  # the learner's by the adviser's
+        self._tried: dict[int, tuple[float, float]] = {}  # decades, by ticket: what futures said, and the forecast
+        self._errors = [_FIRST_ERROR, _FIRST_ERROR]  # decades, of these two
+        self._until_tried = 0
 
     def predict(self, job: QueuedJob) -> WaitForecast:
         """Predict the wait of a job that is submitted now."""
         return self.learner.predict(job, self._outside(job))
 
+    def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
+        """Predict the waits of requests of which one will be submitted; see `JointEstimator`.
+
+        Which waits go together, and half of how long they are, is taken from sampled futures of the queue, the other
+        half from the forecasts of the single requests; where one of the two was nearer lately, it counts for more.
+        """
+        futures = _decades(self.adviser.futures(jobs, samples))
+        order = np.argsort(futures, axis=0, kind="stable")
+        ascending = np.take_along_axis(futures, order, axis=0)
+        levels = ((np.arange(len(futures)) + 0.5) / len(futures)).tolist()
+        singles, nearest = _spread_out(jobs)
+        off = np.empty_like(futures)  # of a forecast, at each level, from what the futures say
+        for place in singles:
+            forecast = self.predict(jobs[place])
+            off[:, place] = _decades(np.array([forecast.at(level) for level in levels])) - ascending[:, place]
+        made = np.empty_like(futures)
+        np.put_along_axis(made, order, ascending + (1.0 - self.trust) * off[:, nearest], axis=0)
+        return JointForecast(tuple(jobs), np.maximum(10.0 ** monotone(jobs, made) - FLOOR_S, 0.0))
+
+    @property
+    def trust(self) -> float:
+        """What sampled futures weigh beside the forecast of a single request."""
+        of_futures, of_forecast = self._errors
+        return 1.0 / (1.0 + math.exp(_SHARPNESS * (of_futures - of_forecast)))
+
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
         """Learn that a job waits from now on."""
+        try_them = self._until_tried == 0
+        if try_them:
+            stated = forecast or self.predict(job)
+            of_futures = float(np.median(_decades(self.adviser.futures([job], _TRIED_WITH))))
         mine = self.learner.submitted(job, forecast, self._outside(job))
         ticket = self.adviser.submitted(job, forecast)
         self._tickets[ticket] = mine
+        if try_them:
+            self._tried[ticket] = of_futures, float(_decades(np.array(stated.quantiles_s[4])))
+            self._until_tried = _TRIED_EACH
+        self._until_tried -= 1
         return ticket
 
     def _outside(self, job: QueuedJob) -> tuple[float, ...]:
@@ -66,6 +116,10 @@ class QueueAwareAsa:
         if ticket not in self._tickets:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` gave.")
         mine = self._tickets.pop(ticket)
+        if (tried := self._tried.pop(ticket, None)) is not None and observation.kind == "exact":
+            truth = math.log10(observation.wait_s + FLOOR_S)
+            for place, said in enumerate(tried):
+                self._errors[place] += (1.0 - _KEEP) * (abs(said - truth) - self._errors[place])
         self.adviser.observe(ticket, observation)
         self.learner.observe(mine, observation)
 
@@ -76,6 +130,7 @@ class QueueAwareAsa:
     def withdrawn(self, ticket: int) -> None:
         """Forget a job that waits or runs, and learn nothing from it."""
         mine = self._tickets.pop(ticket, None)
+        self._tried.pop(ticket, None)
         if mine is not None:
             self.learner.withdrawn(mine)
         self.adviser.withdrawn(ticket)
@@ -86,6 +141,9 @@ class QueueAwareAsa:
             "adviser": self.adviser.state(),
             "learner": self.learner.state(),
             "tickets": [[theirs, mine] for theirs, mine in self._tickets.items()],
+            "tried": [[ticket, *said] for ticket, said in self._tried.items()],
+            "errors": list(self._errors),
+            "until_tried": self._until_tried,
         }
 
     @classmethod
@@ -95,9 +153,38 @@ class QueueAwareAsa:
             adviser = type(_adviser(Surroundings())).from_state(state["adviser"])  # type: ignore[attr-defined]
             made = cls(adviser, ContextualAsa.from_state(state["learner"]))
             made._tickets = {int(theirs): int(mine) for theirs, mine in state["tickets"]}
+            made._tried = {int(ticket): (float(one), float(other)) for ticket, one, other in state["tried"]}
+            of_futures, of_forecast = map(float, state["errors"])
+            made._errors, made._until_tried = [of_futures, of_forecast], int(state["until_tried"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"no state of an estimator: {error}", hint="Forget it and learn anew.") from error
+        if not all(map(math.isfinite, made._errors)) or made._until_tried < 0:
+            raise StateError("no state of an estimator: errors that cannot be", hint="Forget it and learn anew.")
         return made
+
+
+def _spread_out(jobs: Sequence[QueuedJob]) -> tuple[list[int], list[int]]:
+    """Pick requests that are unlike each other, and say for each of all which of these it is most like."""
+    place = {key: 64.0 * number for number, key in enumerate(dict.fromkeys(map(_elsewhere, jobs)))}
+    asked = np.array([(math.log2(job.cores), math.log2(job.walltime_s), place[_elsewhere(job)]) for job in jobs])
+    picked, nearest = [0], np.zeros(len(jobs), dtype=np.intp)
+    far = np.abs(asked - asked[0]).sum(axis=1)
+    while len(picked) < _MAX_SINGLE and far.max() > 0:
+        one = int(np.argmax(far))
+        picked.append(one)
+        from_one = np.abs(asked - asked[one]).sum(axis=1)
+        nearest[from_one < far] = one
+        far = np.minimum(far, from_one)
+    return picked, nearest.tolist()
+
+
+def _elsewhere(job: QueuedJob) -> tuple[str, str, float]:
+    return job.partition, job.user, job.submit_s
+
+
+def _decades(waits_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    decades: NDArray[np.float64] = np.log10(waits_s + FLOOR_S)
+    return decades
 
 
 def _adviser(surroundings: Surroundings) -> Adviser:
@@ -106,7 +193,7 @@ def _adviser(surroundings: Surroundings) -> Adviser:
 
 
 def queue_aware_asa(surroundings: Surroundings) -> QueueAwareAsa:
-    """Learn as the default does, told by simulations of the visible queue.
+    """Learn as the default does, and from simulations of the visible queue.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ _Row = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class WaitRecord:
-    """A queue wait as a store keeps it: the job, what became known of its wait, what had been predicted.
+    """A queue wait as a store keeps it: the job, the observation of its wait, what had been predicted.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class WaitRecord:
         The job. A store keeps its user's name only as a short hash, ``~1f2e3d4c``. That keeps users apart and hides
         them from a glance; whoever knows the names can still tell whose is which.
     observation
-        What became known of its wait.
+        The observation of its wait.
     forecast
         The waits in seconds of `LEVELS`, p10 to p90, that were predicted when it was submitted; None if none were.
     estimator

@@ -19,7 +19,7 @@ from .directives import KNOWN, Directive
 from .needs import Needs
 
 CORES_OF_A_JOB: Final = 32
-"""Cores that elements share at most, unless told otherwise: jobs of about a node, or less, fit where many would not."""
+"""Cores that elements share at most, by default: jobs of about a node, or less, fit where many would not."""
 
 _MAX_ELEMENTS: Final = 10_000
 _MAX_PARTS: Final = 1000
@@ -53,7 +53,7 @@ class Array:
 
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
-        """What all elements are told of the array."""
+        """Variables by which all elements know of the array."""
         values = {
             "COUNT": len(self.elements), "MIN": self.elements[0], "MAX": self.elements[-1], "STEP": self.step
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What sbatch is told by a script's first lines, or on a command line.
+"""Options of sbatch in a script's first lines, or on a command line.
 
 It is read as sbatch reads it, which was found by experiment with sbatch 22.05: lines that begin with ``#SBATCH``,
 before the first command; quotes and backslashes as there; an unquoted ``#`` ends the line, even inside a word.

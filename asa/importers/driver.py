@@ -301,7 +301,7 @@ class _Driver:
         if waits.kinds == {"afterany"} and waits.jobs:
             return "always"
         for kind in sorted(waits.kinds - {"afterok"}):
-            sentence = f"`{kind}` becomes: after the other has ended well; if that fails, this stage does not run"
+            sentence = f"`{kind}` becomes: after the other has completed; if that fails, this stage does not run"
             self._notes.add(sentence, where)
         return "success"
 

@@ -24,7 +24,7 @@ from .graphs import Drawing, read_dot, read_mermaid
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhd])")
-_ENDED_WELL: Final = {"COMPLETED", "CACHED", ""}
+_COMPLETED: Final = {"COMPLETED", "CACHED", ""}
 _MIB: Final = 1 << 20
 
 
@@ -40,7 +40,7 @@ class _Task:
 
 @dataclass(slots=True)
 class _Process:
-    """The tasks of a process that ended well."""
+    """The tasks of a process that completed."""
 
     name: str
     tasks: list[_Task] = field(default_factory=list)
@@ -98,15 +98,15 @@ def _processes(path: Path, notes: Notes) -> dict[str, _Process]:
             notes.add(sentence)
     found: dict[str, _Process] = {}
     for where, row in _rows(path, lines):
-        if row.get("status", "") not in _ENDED_WELL:
-            notes.add("tasks that did not end well are left out", where)
+        if row.get("status", "") not in _COMPLETED:
+            notes.add("tasks that did not complete are left out", where)
             continue
         if row.get("status") == "CACHED":
             notes.add("some tasks are from an earlier run, with its times")
         process = row.get("process") or re.sub(r"\s*\(.*\)$", "", row.get("name", ""))
         found.setdefault(process, _Process(process)).tasks.append(_task(row, where))
     if not found:
-        raise InputError("has no task that ended well", where=str(path), hint="Give the trace of a run that did.")
+        raise InputError("has no task that completed", where=str(path), hint="Give the trace of a run with some.")
     return found
 
 

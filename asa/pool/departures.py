@@ -60,7 +60,7 @@ class Departures:
     # ------------------------------------------------------------------ who leaves, and when
 
     async def look_after(self, allocations: Iterable[Allocation], now_s: float) -> None:
-        """Have those leave whose time is up, and those again that nobody wants; let go of a keeper of nothing."""
+        """Have those leave whose time is up, and those again that nobody wants; close a keeper of nothing."""
         await self._leave_off()
         task_s = longest_task_s(self._scheduler)
         for one in allocations:
@@ -141,7 +141,7 @@ class Departures:
     # ------------------------------------------------------------------ where results go
 
     async def close_keeper(self) -> None:
-        """Let go of what this process keeps."""
+        """Close what keeps results in this process."""
         if self._keeper is not None:
             opened, self._keeper = self._keeper, None
             with suppress(OSError, TimeoutError, ValueError):

@@ -224,7 +224,7 @@ class Desk(threading.Thread):
             self._tell_news()
 
     def _tell_news(self) -> None:
-        """Tell what became known of jobs since this was told last."""
+        """Report what became known of jobs since the last report."""
         jobs = self._jobs
         news = News(self._backend.now(), jobs.statuses, jobs.refused, self._backend.condition.trouble)
         jobs.statuses, jobs.refused = {}, {}

@@ -47,11 +47,11 @@ class Elsewhere(Executor):
         there = self._client.submit(_run_alone, self._here, self._kept, function, *args, **options, pure=False)
         here: Future[_T] = Future()
         self._asked[here] = there
-        here.add_done_callback(self._let_go)
+        here.add_done_callback(self._release)
         there.add_done_callback(partial(_hand_over, here))
         return here
 
-    def _let_go(self, here: Future[Any]) -> None:
+    def _release(self, here: Future[Any]) -> None:
         there = self._asked.pop(here, None)
         if there is not None and here.cancelled():
             there.cancel()
@@ -74,7 +74,7 @@ class Elsewhere(Executor):
         return kept
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its shape
-        """Let go of what was asked for."""
+        """Release what was asked for."""
         self._is_over.set()
         asked = list(self._asked)
         if cancel_futures:
@@ -105,7 +105,7 @@ def _hand_over(here: Future[Any], there: Any) -> None:
             here.set_exception(there.exception())
     except InvalidStateError:
         pass  # nobody wants to know any more
-    except BaseException as error:  # noqa: BLE001 - who waits is to see it, as where a result cannot be read here
+    except BaseException as error:  # noqa: BLE001 - whoever waits is to see it, as where a result cannot be read here
         with suppress(InvalidStateError):
             here.set_exception(error)
 
@@ -169,7 +169,7 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
         ) from error
     if address:
         try:
-            get_backend(parse_address(address)[0])  # of a protocol that it does not know, a client never lets go
+            get_backend(parse_address(address)[0])  # of a protocol that it does not know, a client never gives up
             client = Client(address, timeout=10)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise UnavailableError(

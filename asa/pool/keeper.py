@@ -63,7 +63,7 @@ async def gather_on(keeper: str, scheduler: Scheduler, addresses: Collection[str
     for batch in _batches(sorted(_sole(scheduler, addresses), key=lambda task: task.get_nbytes())):
         who_has = {task.key: [worker.address for worker in task.who_has or ()] for task in batch}
         failed |= await scheduler.gather_on_worker(keeper, {key: there for key, there in who_has.items() if there})
-    # what was let go of meanwhile is no loss
+    # what was released meanwhile is no loss
     return not any(task.key in failed for task in _sole(scheduler, addresses))
 
 

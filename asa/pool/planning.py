@@ -349,7 +349,7 @@ class _Planning:
                 self._part(view, self.withdrawn, f"{why}, in which it could be got again: withdraw it")
 
     def give_back(self, waves: Sequence[Wave]) -> None:
-        """Give back what idles at a cost for which it could be got again, or what is cheaper to ask for again."""
+        """Give back what idles at a cost for which it could be got again, or what costs less to ask for again."""
         idle = self._free(waiting=False)
         cores = sum(view.shape.cores for view in idle)
         rest = sum(((view.until_s or self.now_s) - self.now_s) * view.shape.cores for view in idle)

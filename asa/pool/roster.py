@@ -96,7 +96,7 @@ class Roster:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            hint = "No job is asked for that could not be found again. Make room."
+            hint = "No job is asked for that could not be found again. Free disk space."
             raise UnavailableError(
                 f"cannot be written: {error.strerror or error}", where=str(self._tokens_file), hint=hint
             ) from error

@@ -65,8 +65,8 @@ group=$1
 read -r _
 for pass in 1 2 3; do
   for at in /proc/[0-9]*; do
-    read -r told <"$at/stat" || continue
-    set -- ${told##*) }
+    read -r fields <"$at/stat" || continue
+    set -- ${fields##*) }
     [ "$4" = "$group" ] && [ "$1" != Z ] && [ "${at#/proc/}" != $$ ] && kill -KILL "${at#/proc/}"
   done
 done
@@ -262,7 +262,7 @@ class StagesBackend:
         return time.time()
 
     def submit(self, spec: JobSpec) -> str:
-        """Hand a stage over; it begins when those that it depends on have ended well, and there are cores."""
+        """Hand a stage over; it begins when those that it depends on have completed, and there are cores."""
         self._calls += 1
         if spec.token and (job := next((job for job in self._jobs.values() if job.spec.token == spec.token), None)):
             return job.job_id
@@ -379,7 +379,7 @@ class StagesBackend:
         key = "distributed.scheduler.default-task-durations"
         self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._held.__enter__()
-        # what becomes of stages is told by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
+        # what becomes of stages is reported by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
         options: dict[str, Any] = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
         options["silence_logs"] = logging.CRITICAL
         for handler in logging.getLogger("distributed").handlers:  # else a cluster that closes makes them loud again
@@ -396,7 +396,7 @@ class StagesBackend:
             self.close()
             if not isinstance(error, (OSError, RuntimeError)):  # as dask says it of a full disk, or of no free port
                 raise
-            hint = f"Is there room in {tempfile.gettempdir()}, and in the run's folder? Another goes into TMPDIR."
+            hint = f"Is there space in {tempfile.gettempdir()}, and in the run's folder? Another goes into TMPDIR."
             raise UnavailableError(
                 f"the pool cannot begin: {error}", where="the pool of this run", hint=hint
             ) from error
@@ -459,7 +459,7 @@ class StagesBackend:
             alone = replace(
                 stage, tasks=(), command=_once(line, number, len(stage.tasks), done), cores=stage.cpus_per_task
             )
-            yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # told as in a job
+            yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # given as in a job
 
     def _done_in(self, job: _Job) -> Path:
         return self._place / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
@@ -487,7 +487,7 @@ class StagesBackend:
         try:
             _write(self._file(job, "job"), json.dumps(kept))
         except OSError as error:
-            hint = "Make room or mend the permissions. Where the run has ended, go on with: asa resume."
+            hint = "Free disk space or fix the permissions. Where the run has ended, go on with: asa resume."
             raise UnavailableError(f"cannot be written: {error}", where=str(self._place), hint=hint) from error
 
     def _code(self, job: _Job) -> int:
@@ -531,7 +531,7 @@ class StagesBackend:
         return job.final or current
 
     def _before_restart(self, job: _Job, start_s: float) -> tuple[StepTimes, ...]:
-        """Tell when a stage ran that had ended well before its job was handed over once more."""
+        """Tell when a stage ran that had completed before its job was handed over once more."""
         if not job.restarts:
             return ()
         done_in, stage = self._done_in(job), self._stage(job.spec)
@@ -580,7 +580,7 @@ class _Part(NamedTuple):
 
 
 def run_part(order: _Order, before: Sequence[int]) -> _Part:
-    """Run a stage, or one of its tasks; nothing where what it depends on did not end well."""
+    """Run a stage, or one of its tasks; nothing where what it depends on did not complete."""
     code = _NEVER if any(before) else _run(order)
     return _Part(code, time.time())
 
@@ -638,7 +638,7 @@ def _guarded(order: _Order) -> Iterator[subprocess.Popen[bytes]]:
 def note_end(place: str, job_id: str, parts: Sequence[_Part]) -> int:
     """Note how a job ended, once, and when the last of its tasks did: this may run later, for the client hands it out.
 
-    Of a list of tasks: that all, or some, ended well.
+    Of a list of tasks: that all, or some, completed.
     """
     special = [part.code for part in parts if part.code < 0]
     bad = [part.code for part in parts if part.code > 0]
@@ -677,9 +677,9 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
 
 
 def _unless_done(text: str, done: Path) -> str:
-    """Write what runs a stage, unless it ended well before: who was to tell of that may have died since.
+    """Write what runs a stage, unless it completed before: who was to tell of that may have died since.
 
-    Room for the note is taken before. What was told to end may have saved its state and left: it has not ended well.
+    Space for the note is taken before. What was told to end may have saved its state and left: it has not completed.
     """
     mark = shlex.quote(str(done))
     return (
@@ -701,7 +701,7 @@ def _times(mark: Path) -> tuple[float, float] | None:
 
 
 def _once(line: str, number: int, count: int, done: Path) -> str:
-    """Write a task of a list as `asa.payload` runs it: not again, once it ended well."""
+    """Write a task of a list as `asa.payload` runs it: not again, once it completed."""
     message = shlex.quote(f"asa: task {number} of {count} failed: {line}")
     run = f"trap : HUP INT TERM\nexport ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null"
     return _unless_done(f'{run} && exit\ncode=$?\nprintf "%s\\n" {message} >&2\nexit "$code"', done)

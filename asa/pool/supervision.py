@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("asa.pool")
 
-_LOOK_S = 1.0  # between looks at allocations and workers, if nothing is told before
+_LOOK_S = 1.0  # between looks at allocations and workers, if nothing is reported before
 _BARE_S = 300.0  # a job that runs without a worker for so long is of no use
 _MARGIN_SHARE, _MARGIN_S = 0.1, 60.0
 
@@ -179,7 +179,7 @@ class Supervision:
         now_s = self._roster.now()
         shapes = [shape for shape in self._offered if self._roster.is_possible(shape)]
         forecasts = await asyncio.wrap_future(self._desk.forecasts(shapes))
-        # who waits so long for cores has tasks that are worth it: a wave asked for too small waits twice
+        # tasks of unknown length are taken to be worth the wait for cores: a wave asked for too small waits twice
         unknown_s = min((forecast.at(0.5) for forecast in forecasts.values()), default=0.0)
         waves = read_demand(self._scheduler, unknown_s, shapes)
         views = [one.view(now_s, self._margin_of(one.shape)) for one in self._roster.useful()]

@@ -30,7 +30,7 @@ class Shape:
     nodes
         Whole nodes to spread over; 0 for a part of one.
     tags
-        What tasks can be told to look for, as the names of stages are.
+        Tags that tasks can ask for, such as names of stages.
     partition, account, options
         As in `asa.backend.JobSpec`.
 

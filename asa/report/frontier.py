@@ -25,7 +25,7 @@ _FAR_APART = 10.0  # times: from there on an axis is logarithmic
 _ROOM = 11  # letters to the right of the last place, for those that would stand on each other
 _LABEL = 9
 _BESIDE_PT = 7.0  # between intervals that would hide each other
-_COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # told apart by colour-blind eyes
+_COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # distinct to colour-blind eyes
 _SHAPES = {"B": "s", "P": "o", "C": "^"}
 _BEST_COLOUR = "#555555"
 _CHOSEN_COLOUR = "#cc79a7"
@@ -59,11 +59,11 @@ class Candidate:
     mark: str
     sketch: Sketch  # its jobs, and what to expect of it
     is_chosen: bool = False  # it is what would be done
-    is_best: bool = False  # none is both sooner and cheaper: it is on the frontier
+    is_best: bool = False  # none is sooner with fewer core-hours: it is on the frontier
 
 
 def candidates_of(outlook: Outlook) -> list[Candidate]:
-    """Give what everybody knows, and the plans on the frontier, the cheapest first."""
+    """Give what everybody knows, and the plans on the frontier, by core-hours."""
     chosen = outlook.sketch
     best = [chosen if _jobs_of(sketch) == _jobs_of(chosen) else sketch for sketch in outlook.frontier()]
     if not any(sketch is chosen for sketch in best):
@@ -158,7 +158,7 @@ def frontier_figure(candidates: Sequence[Candidate], path: str | Path, title: st
         color=_BEST_COLOUR,
         linewidth=0.8,
         zorder=1,
-        label="none is sooner and cheaper" if len(best) > 1 else None,
+        label="none is sooner with fewer core-hours" if len(best) > 1 else None,
     )
     for candidate in candidates:
         same = [other for other in candidates if _is_beside(candidate, other, hours)]

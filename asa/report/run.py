@@ -28,7 +28,7 @@ def run_page(
 
     `workflow`, `age_accrues`: what ran, and whether jobs gain priority while they are kept back; see
     `asa.timeline.timeline`.
-    `stands`: of each stage its name, how it stands, its job, and why; given where not all have ended well.
+    `stands`: of each stage its name, how it stands, its job, and why; given where not all have completed.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "What its jobs did", [Figure(gantt(run), GANTT), _jobs(run)])]
@@ -47,7 +47,7 @@ def run_page(
 
 _KNOWN = (
     "A wait is known exactly where the queue alone decided. A job that its predecessor kept back and that started the "
-    "moment it was let go may have waited less; one that was cancelled would have waited longer."
+    "moment it was released may have waited less; one that was cancelled would have waited longer."
 )
 
 
@@ -121,7 +121,7 @@ def _stands(stands: Sequence[tuple[str, str, str, str]]) -> Table:
     return Table([Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "Stages.")
 
 
-_BOUNDS = {"exact": "", "at_most": "at most", "at_least": "at least"}
+_CENSORED = {"exact": "", "at_most": "at most", "at_least": "at least"}
 
 
 def _waits(observed: Sequence[Observed]) -> Table:
@@ -134,7 +134,7 @@ def _waits(observed: Sequence[Observed]) -> Table:
             ", ".join(r.stages),
             r.job_id,
             r.predicted_wait_s,
-            _BOUNDS[r.bound],
+            _CENSORED[r.bound],
             r.wait_s,
             r.predicted_wait_s - r.wait_s if r.predicted_wait_s is not None and r.bound == "exact" else None,
         )

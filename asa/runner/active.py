@@ -11,7 +11,7 @@ from asa.estimators import WaitBank
 from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
-from asa.runner.entries import Accepted, Begun, Entry, Surplus, Told, Unsent
+from asa.runner.entries import Accepted, Begun, Entry, Reported, Surplus, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
@@ -45,7 +45,7 @@ class Run:
         Where everything that happens is written down before anything is done because of it. One with entries is of a
         run that was interrupted, which goes on from there.
     retry
-        If the journal's run has ended without its result: ask again for what did not end well.
+        If the journal's run has ended without its result: ask again for what did not complete.
     again
         Stages that are run once more, with all that follow them, if the journal's run has ended, however.
     revised, walltime_s
@@ -140,7 +140,7 @@ class Active(Submitter):
 
     @property
     def is_over(self) -> bool:
-        """It has ended, nothing is left to be told to the batch system, and nothing of it is left there."""
+        """It has ended, nothing is left to be sent to the batch system, and nothing of it is left there."""
         state = self.state
         if state.outcome is None or state.open_intent is not None or self.to_cancel() or not self.swept:
             return False
@@ -190,7 +190,7 @@ class Active(Submitter):
         former = self.state.jobs.get(status.job_id)
         if former is not None and former.spec.token != token and not former.status.state.is_final:
             end_s = max(status.submit_s, former.status.start_s or former.status.submit_s)
-            self.commit(Told(replace(former.status, state=JobState.FAILED, reason=NUMBER_LOST, end_s=end_s)))
+            self.commit(Reported(replace(former.status, state=JobState.FAILED, reason=NUMBER_LOST, end_s=end_s)))
         self.commit(Accepted(token, status))
         if is_new and isinstance(self.forecast, LearnedForecast):
             job = self.state.jobs[status.job_id]
@@ -210,7 +210,7 @@ class Active(Submitter):
         """Note what was heard of a job, if it is new."""
         job = self.state.jobs[status.job_id]
         if status != replace(job.status, expected_start_s=status.expected_start_s):
-            self.commit(Told(status))
+            self.commit(Reported(status))
         else:
             job.status = status  # what is expected moves all the time, and nothing hangs on it
 
@@ -222,7 +222,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 
 def _queues(one: Active, job: Job, since_s: float) -> None:
-    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
+    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once released."""
     if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction

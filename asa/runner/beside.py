@@ -96,7 +96,7 @@ class BesideBackend:
         self._later_s = later_s if abs(later_s) > _SAME_CLOCK_S else 0.0
 
     def close(self) -> None:
-        """Let go of both."""
+        """Close both."""
         for backend in (self.near, self.far):
             if (close := getattr(backend, "close", None)) is not None:
                 close()
@@ -130,7 +130,7 @@ class BesideBackend:
         return f"{_PREFIX}{job_id}"
 
     def preview(self, spec: JobSpec) -> Mapping[str, str]:
-        """Show what would be sent, where that can be told."""
+        """Show what would be sent, where that can be shown."""
         backend = self.near if spec.local else self.far
         return backend.preview(spec) if isinstance(backend, Previewing) else {}
 

@@ -41,7 +41,7 @@ def drive(
     connect
         Opens the batch system for it, to be slept with by `RunFolder.sleep`.
     retry
-        Ask again for what did not end well, if the run has ended without its result.
+        Ask again for what did not complete, if the run has ended without its result.
     again
         Stages to run once more, with all that follow them, if the run has ended, however.
     revised

@@ -87,8 +87,8 @@ class Surplus:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The batch system told something new of a job."""
+class Reported:
+    """The batch system reported something new of a job."""
 
     status: JobStatus
     kind: Literal["told"] = "told"
@@ -127,10 +127,10 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that had ended goes on: what did not end well is asked for again, and some stages with all after them."""
+    """A run that had ended goes on: what did not complete is asked for again, and some stages with all after them."""
 
     at_s: float
-    # those that are run once more though they may have ended well; those that follow them are, too
+    # those that are run once more though they may have completed; those that follow them are, too
     stages: tuple[str, ...] = ()
     # what the workflow's stages are from now on, if they were mended, and the walltime of the whole
     revised: tuple[Stage, ...] = ()
@@ -138,7 +138,9 @@ class Retried:
     kind: Literal["retried"] = "retried"
 
 
-Entry = Begun | Intended | Again | Accepted | Unsent | Refused | Surplus | Told | GivingUp | GivenUp | Stopped | Retried
+Entry = (
+    Begun | Intended | Again | Accepted | Unsent | Refused | Surplus | Reported | GivingUp | GivenUp | Stopped | Retried
+)
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
 

@@ -245,7 +245,7 @@ class RunFolder:
                 )
                 raise LeaseError(error.message, where=str(self.path), hint=hint) from error
             except OSError as error:
-                hint = "Make room or mend the rights; then: asa resume."
+                hint = "Free disk space or fix the permissions; then: asa resume."
                 raise JournalError(f"cannot be written: {error.strerror}", where=str(self.path), hint=hint) from error
             held.enter_context(_beating(self._lease))
             self._journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
@@ -263,9 +263,9 @@ class RunFolder:
         Raises
         ------
         JournalError
-            A stage has ended well of which the journal does not know that it was asked for.
+            A stage has completed of which the journal does not know that it was asked for.
         """
-        self._check_known(self._ended_well(), journal.entries)
+        self._check_known(self._completed(), journal.entries)
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, with signs of life to other clients; tell whether it ended early because somebody wants something."""
@@ -343,7 +343,7 @@ class RunFolder:
             raise JournalError(
                 f"cannot be written: {error.strerror}",
                 where=str(self.path / _PLAN),
-                hint="Mend its rights, or make room.",
+                hint="Fix its permissions, or free disk space.",
             ) from error
         self.plan = plan
 
@@ -386,7 +386,7 @@ class RunFolder:
         JournalError
             The journal cannot be read, is damaged, or knows less than what the jobs have left behind.
         """
-        ended, has_completed = self._ended_well(), (self.path / _METRICS).exists()  # the journal knew before
+        ended, has_completed = self._completed(), (self.path / _METRICS).exists()  # the journal knew before
         entries = read_journal(self.path / _JOURNAL)[0]
         self._check_known(ended, entries)
         state = RunState(self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id)
@@ -401,8 +401,8 @@ class RunFolder:
         """Keep what the run cost, for people and programs."""
         _write(self.path / _METRICS, json.dumps(metrics, indent=1).encode())
 
-    def _ended_well(self) -> list[str]:
-        """Name the stages that have ended well by what their jobs have left behind."""
+    def _completed(self) -> list[str]:
+        """Name the stages that have completed by what their jobs have left behind."""
         try:
             left = set(os.listdir(self.path / "posts"))  # noqa: PTH208 - names alone, of very many
         except OSError:
@@ -413,7 +413,7 @@ class RunFolder:
         known = {name for entry in entries if isinstance(entry, Intended) for name in entry.planned.stages}
         for stage in ended:
             if stage not in known:
-                self._refuse_journal(f"of stage {stage!r}, which has ended well")
+                self._refuse_journal(f"of stage {stage!r}, which has completed")
 
     def _refuse_journal(self, what: str) -> NoReturn:
         raise JournalError(

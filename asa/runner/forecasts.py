@@ -115,10 +115,10 @@ class KnownForecast:
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
         """Find the lead with which a job starts when it is needed, or as soon after as can be."""
         whole = float(math.ceil(needed_s))  # batch systems count whole seconds
-        lead = self._least_lead(replace(self._spec_of(stages), begin_s=whole), whole)
+        lead = self._min_lead(replace(self._spec_of(stages), begin_s=whole), whole)
         return WaitForecast((lead,) * len(LEVELS), lead)
 
-    def _least_lead(self, spec: JobSpec, needed_s: float) -> float:
+    def _min_lead(self, spec: JobSpec, needed_s: float) -> float:
         now = self._now()
         earliest = self._backend.foresee_start(spec, now)
         if earliest > needed_s or needed_s <= now:

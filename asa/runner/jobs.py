@@ -12,8 +12,8 @@ from asa.strategies.base import PlannedJob
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
 
-ENDED_WELL = "EndedWell"
-"""Reason of a completed job whose payload ended well, though the batch system has it down as ended otherwise."""
+PAYLOAD_COMPLETED = "EndedWell"
+"""Reason of a completed job whose payload completed, though the batch system has it down as ended otherwise."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Job:
     planned: PlannedJob  # as the strategy wanted it
     spec: JobSpec  # what was asked of the batch system
     status: JobStatus
-    # why we are cancelling it, which the batch system may not have been told yet; empty if we are not
+    # why we are cancelling it, which the batch system may not have been asked yet; empty if we are not
     giving_up: str = ""
     given_up: bool = False  # whether it was cancelled by us: its stages may have another job by now
     observed: bool = False  # whether its wait was learned
@@ -34,5 +34,6 @@ class Job:
     def is_void(self) -> bool:
         """What depends on it can never start."""
         status = self.status
-        ended_badly = status.state.is_final and (status.state is not JobState.COMPLETED or status.reason == ENDED_WELL)
-        return bool(self.giving_up) or (ended_badly and status.reason != TWIN)
+        has_completed = status.state is JobState.COMPLETED and status.reason != PAYLOAD_COMPLETED
+        has_failed = status.state.is_final and not has_completed
+        return bool(self.giving_up) or (has_failed and status.reason != TWIN)

@@ -127,7 +127,7 @@ class Journal:
             raise JournalError(
                 f"cannot be written: {error.strerror or error}",
                 where=str(self.path),
-                hint="Nothing more is submitted; jobs go on. Make room, then: asa resume.",
+                hint="Nothing more is submitted; jobs go on. Free disk space, then: asa resume.",
             ) from error
         self.latest = entry
 

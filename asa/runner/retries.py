@@ -1,4 +1,4 @@
-"""What becomes of a job that ended badly: whether it is asked for again, or its stage tried once more."""
+"""What becomes of a job that failed: whether it is asked for again, or its stage tried once more."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _stood_still(job: Job) -> bool:
 
 
 def why(status: JobStatus) -> str:
-    """Say how a job ended that did not end well."""
+    """Say how a job ended that did not complete."""
     means = meaning(status.exit_code) if status.state is JobState.FAILED else ""
     words = "" if means and status.reason in _NO_NEWS else status.reason
     detail = ": ".join(part for part in (words, means) if part)

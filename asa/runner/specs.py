@@ -123,7 +123,7 @@ def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
 
 
 def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
-    """Name what stages are to post; those that ended well in a job that did not have posted nothing."""
+    """Name what stages are to post; those that completed in a job that did not have posted nothing."""
     return tuple(dict.fromkeys(_token(state, name) for name in before if not state.stages[name].phase.is_settled))
 
 
@@ -187,7 +187,7 @@ def _payload(state: RunState, stage: Stage) -> str:
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
-    """Give the jobs that must end well before some stages have.
+    """Give the jobs that must complete before some stages have.
 
     A local stage has none in the queue: those before it stand for it, and the payload itself waits for it.
     """

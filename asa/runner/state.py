@@ -36,10 +36,10 @@ from asa.runner.entries import (
     GivingUp,
     Intended,
     Refused,
+    Reported,
     Retried,
     Stopped,
     Surplus,
-    Told,
     Unsent,
 )
 from asa.runner.jobs import Job
@@ -50,7 +50,7 @@ from asa.waits import WaitObservation
 from asa.workflow import Workflow
 
 _HOPELESS = "DependencyNeverSatisfied"
-_HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Told)  # of themselves; see `RunState.lost_jobs`
+_HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Reported)  # of themselves; see `RunState.lost_jobs`
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class RunState:
     # tokens of which a second job may yet turn up
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     refused: dict[str, str] = field(default_factory=dict)  # stages whose job was refused for good, and why
-    # how often a stage that had ended well was asked for again, with all that follow it
+    # how often a stage that had completed was asked for again, with all that follow it
     generations: dict[str, int] = field(default_factory=dict)
     outcome: Outcome | None = None  # how the run ended; None until then
     reason: str = ""
@@ -145,7 +145,7 @@ class RunState:
                 ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
                 reason = f"a duplicate of job {ours}" if ours else "it turned up when it was wanted no more"
                 yield self._cancelled_record(self.intents[token].planned, job_id, reason, at_s)
-            case Told(status=status):
+            case Reported(status=status):
                 yield from self._update(status)
             case GivingUp(job_id=job_id, reason=reason):
                 self.jobs[job_id].giving_up = reason
@@ -255,7 +255,7 @@ class RunState:
         return RunEnded(time_s=at_s, run=self.name, outcome=outcome, reason=reason)
 
     def _retry(self, at_s: float, stages: Sequence[str]) -> Record:
-        """Let every stage that has not ended well wait for another job, and those that are to be run once more."""
+        """Let every stage that has not completed wait for another job, and those that are to be run once more."""
         self.outcome, self.reason, self.open_intent = None, "", None
         self.refused.clear()
         self._reasons.clear()
@@ -408,7 +408,7 @@ class RunState:
             self.stages.put(name, replace(self.stages[name], phase=Phase.RUNNING))
         first = job.planned.stages[0]
         if self.stages[first].ended_s is not None:
-            return  # it ended well before the job was put back into the queue
+            return  # it completed before the job was put back into the queue
         if len(job.planned.stages) == 1 and job.status.steps:  # so did this one
             at_s = job.status.steps[0].start_s
         began_s = self.stages.in_order(first, at_s)
@@ -518,7 +518,7 @@ class RunState:
         self.stages.put(name, tried_again(replace(view, stage=stage), end_s))
 
     def _steps_done(self, job: Job) -> Iterator[Record]:
-        """Note what ended well in a job of several stages that did not run to its end."""
+        """Note what completed in a job of several stages that did not run to its end."""
         steps = {step.name: step for step in job.status.steps if step.end_s is not None}
         for name in self._left_of(job) if len(job.planned.stages) > 1 else ():
             step, view = steps.get(name), self.stages[name]
@@ -528,13 +528,13 @@ class RunState:
                 yield from self._stage_done(job, name, view.started_s, view.ended_s)
 
     def _last_step_began(self, job: Job, stages: Iterable[str]) -> Iterator[Record]:
-        """Tell when the stage began that did not end well, of several of a job; the others' are reported already."""
+        """Tell when the stage began that did not complete, of several of a job; the others' are reported already."""
         for name in stages if len(job.planned.stages) > 1 else ():
             if (began_s := self.stages[name].started_s) is not None:
                 yield StageStarted(time_s=began_s, run=self.name, stages=(name,), job_id=job.status.job_id)
 
     def _stage_done(self, job: Job, name: str, start_s: float, end_s: float) -> Iterator[Record]:
-        """Note that a stage ended well, as one of several of its job."""
+        """Note that a stage completed, as one of several of its job."""
         stages, job_id, view = (name,), job.status.job_id, self.stages[name]
         if (
             view.started_s is not None and view.ended_s is not None

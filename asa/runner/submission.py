@@ -19,7 +19,7 @@ def cancel(one: Active, job_id: str, reason: str) -> bool:
     """Decide that a job is to be cancelled, unless it has ended meanwhile; tell whether it was decided.
 
     While the run goes on, one whose payload has not begun is cancelled only if it never will: between a look and the
-    cancellation it might begin, and end well just as it is killed. Where the batch system cannot be asked now nothing
+    cancellation it might begin, and complete just as it is killed. Where the batch system cannot be asked now nothing
     is decided: what is known may be old.
     """
     had_begun = one.state.jobs[job_id].status.payload_start_s is not None
@@ -40,7 +40,7 @@ def cancel(one: Active, job_id: str, reason: str) -> bool:
 def tell_cancellations(one: Active) -> float | None:
     """Tell cancellations, and note those that have come true; return when to try again.
 
-    A job is given up once it has ended: until then it may yet end well, and its stages must not have another.
+    A job is given up once it has ended: until then it may yet complete, and its stages must not have another.
     """
     again: list[float] = []
     for job_id in one.to_cancel():

@@ -1,4 +1,4 @@
-"""What a run tells of how long its stages ran, and what a workflow is told of it before the next."""
+"""What a run tells of how long its stages ran, and what a workflow takes from it before the next."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run_times_of(
     A stage that was asked for again after it failed or was cut off ran once, in the end: its run times have one id, and
     that of its good end counts. One that remembers which of its tasks are done went on where it had stopped, so its
     attempts are added up, until it is run once more from nothing. Of stages that shared a job only those count whose
-    own times the batch system has told.
+    own times the batch system has reported.
 
     Parameters
     ----------
@@ -138,9 +138,9 @@ class _Telling:
                     self._spent_s.pop(name, None)
             case StageEnded(stages=[name], job_id=job_id, time_s=time_s):
                 if self._has_own_times(name, job_id):
-                    self._ended_well(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
+                    self._completed(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
             case Ended(state=state, job_id=job_id) if state is not JobState.COMPLETED:
-                self._ended_badly(record)
+                self._failed(record)
             case _:
                 pass
 
@@ -149,7 +149,7 @@ class _Telling:
         status = self._jobs.get(job_id)
         return job_id in self._cores or any(step.name == name for step in (status.steps if status is not None else ()))
 
-    def _ended_badly(self, ended: Ended) -> None:
+    def _failed(self, ended: Ended) -> None:
         if ended.job_id in self._cores:
             [name] = ended.stages
             began_s = self._began_s.get((name, ended.job_id), ended.payload_start_s)
@@ -159,11 +159,11 @@ class _Telling:
         status = self._jobs.get(ended.job_id)
         for step in status.steps if status is not None else ():
             if step.end_s is not None:
-                self._ended_well(step.name, ended.job_id, step.end_s - step.start_s, step.end_s)
+                self._completed(step.name, ended.job_id, step.end_s - step.start_s, step.end_s)
             else:
                 self._broke_off(step.name, ended, step.start_s)
 
-    def _ended_well(self, name: str, job_id: str, run_s: float, at_s: float) -> None:
+    def _completed(self, name: str, job_id: str, run_s: float, at_s: float) -> None:
         status = self._jobs.get(job_id)
         goes_on = _remembers(self._workflow.stages[name])
         is_part = goes_on and status is not None and status.restarts > 0  # what it did before was not seen

@@ -4,9 +4,9 @@ Run times come a run at a time, so each run's go into a segment of their own (se
 changes. Of many that were merged into one, its first line says which *files* it took, whole; where waits, which are
 appended, count bytes.
 
-A record has an id for life. Of two of one id the one that tells more counts: a run time seen whole before a bound, a
-longer one before a shorter. So a run may tell all that it knows as often as it likes. What was forgotten leaves a
-short hash of its id, by which it is known should a run tell it again, or have been about to.
+A record has an id for life. Of two of one id the one that tells more counts: a run time seen whole before a
+censored one, a longer one before a shorter. So a run may tell all that it knows as often as it likes. What was
+forgotten leaves a short hash of its id, by which it is known should a run tell it again, or have been about to.
 """
 
 from __future__ import annotations

@@ -342,7 +342,7 @@ class StageSettings(_Model):
     )
     input_size: Amount | None = Field(
         default=None,
-        description="How much it has to do, in any unit: run times of other amounts are told apart, or scaled.",
+        description="How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.",
         examples=[2075259],
     )
 
@@ -358,12 +358,12 @@ class StageSpec(StageSettings):
     )
     after: list[str] = Field(
         default_factory=list,
-        description="Names of the stages that must have ended before; well, unless `when` says otherwise.",
+        description="Names of the stages that must have completed before, unless `when` says otherwise.",
         examples=[["fetch"]],
     )
     when: Literal["success", "failed", "always"] = Field(
         default="success",
-        description="When it runs: once all stages in `after` have ended well (success); once they have all ended, if "
+        description="When it runs: once all stages in `after` have completed (success); once they have all ended, if "
         "one of them failed or could not run (failed); or once they have all ended, however (always).",
         examples=["failed"],
     )

@@ -64,7 +64,7 @@ def fill(
     """Put parameters' values into a string, or into all that a list or table holds.
 
     `parameters`: name to value. Values are taken as they are, so that one may hold ``{{``.
-    `unknown`: is told where a name stands that is no parameter's, and the text that names it.
+    `unknown`: is called with where a name stands that is no parameter's, and the text that names it.
     """
     if isinstance(value, str):
         if _is_script_text(location, value):

@@ -441,7 +441,7 @@ _OF_KEY = (
 
 
 def _where(error: WorkflowError, number: int, reading: Reading) -> Location:
-    """Where what a stage complains of stands; the stage's own heading if that cannot be told."""
+    """Where what a stage complains of stands; the stage's own heading if that is not known."""
     here: Location = ("stage", number)
     key = next((key for words, key in _OF_KEY if words in error.message), "")
     return (*here, key) if reading.places.has((*here, key)) else here

@@ -247,7 +247,7 @@ class _Reader:
         self._found.programs.append(Program(name, token.line, self._file_for(name)))
 
     def _file_for(self, name: str) -> str:
-        """Tell which file an interpreter is given; empty if that cannot be told."""
+        """Tell which file an interpreter is given; empty if that cannot be found out."""
         program = Path(name).name.rstrip("0123456789.")
         options = _INTERPRETERS.get(program)
         at = 1

@@ -252,7 +252,7 @@ def _ahead(
 def _expected_start(view: RunView, job: PlannedJob, needed_s: float) -> float:
     wait = job.prediction.wait_s if job.prediction else 0.0
     if job.keep is Keep.DEPENDENCY and not view.capabilities.age_accrues:
-        return needed_s + wait  # it begins to queue only when it is let go
+        return needed_s + wait  # it begins to queue only when it is released
     return max(needed_s, job.submit_s + wait)
 
 

@@ -98,7 +98,7 @@ class StageView:
         Cores that its job is to have while it runs, where that is not for all its stages the same; else 0.
     started_s, ended_s
         When the stage itself (not its allocation) began and ended. One of several of a job that still runs may have
-        ended well and not be done yet.
+        completed and not be done yet.
     resubmissions
         How often its job was given back before the stage began, or failed and was asked for again.
     attempts

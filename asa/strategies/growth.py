@@ -227,7 +227,7 @@ def _late_s(view: RunView, names: Sequence[str]) -> float | None:
     whole_s = walltime_of(view, names)
     share = sum(stage.stage.walltime_s for stage in left) / sum(stage.stage.walltime_s for stage in stages)
     fits_s = left[0].limit_s - share * whole_s
-    spare_s = left[0].limit_s - whole_s - (begun[0].started_s or 0.0)  # as was asked for, and told
+    spare_s = left[0].limit_s - whole_s - (begun[0].started_s or 0.0)  # as was asked for, and reported
     times = [(one.ended_s, other.started_s) for one, other in pairwise(begun)]
     stood_s = sum(max(begin_s - end_s, 0.0) for end_s, begin_s in times if end_s is not None and begin_s is not None)
     return min(fits_s, begun[-1].ended_s + max(spare_s, NOTICE_S) - stood_s)

@@ -142,7 +142,7 @@ class Planned:
             return None, view.now_s
         if view.capabilities.age_accrues:
             return Keep.DEPENDENCY, view.now_s
-        # nothing is gained by queueing before it is let go but the time until the client notices; until then the plan
+        # nothing is gained by queueing before it is released but the time until the client notices; until then the plan
         # may change
         return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
 

@@ -267,5 +267,5 @@ def _append(path: Path, cell: Any, trials: Sequence[Any]) -> None:
         with closing(LineFile(path, durable=False)) as file:
             file.append(f"{line}\n".encode())
     except OSError as error:
-        hint = "Make room, or copy it elsewhere and name that: what it holds is kept."
+        hint = "Free disk space, or copy it elsewhere and name that: what it holds is kept."
         raise JournalError(f"cannot be written: {error}", where=str(path), hint=hint) from error

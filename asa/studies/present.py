@@ -150,7 +150,7 @@ def console() -> Console:
 
 # ---------------------------------------------------------------------- figures
 
-# told apart by colour-blind eyes
+# distinct to colour-blind eyes
 _COLOURS: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#882255", "#999933",
 )  # fmt: skip

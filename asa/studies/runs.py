@@ -1,4 +1,4 @@
-"""What studies of strategies share: runs at the moments of a site, what is taken of each, and the typical moment."""
+"""What studies of strategies share: replications at a site, what is taken of each, and the typical one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How strategies did beside each other, at the same moments of the same worlds: what they took, and what they cost.
+"""How strategies did in the same replications of the same worlds: what they took, and what they cost.
 
-There is one kind of average here: the geometric mean of ratios that are paired moment by moment, over all cells alike.
-Cells of a world share its moments, and so their luck: the 95 % interval is over moments, each world by itself. Waits
-may be 0, of which there is no such mean: of them the sums over all are compared.
+There is one kind of average here: the geometric mean of ratios that are paired by replication, over all cells alike.
+Cells of a world share its replications, and so their luck: the 95 % interval is over replications, each world by
+itself. Waits may be 0, of which there is no such mean: of them the sums over all are compared.
 """
 
 from __future__ import annotations
@@ -73,29 +73,29 @@ class Standing:
     strategy: str
     makespan: Interval  # its makespan over Big Job's: the geometric mean of paired ratios, and its 95 % interval
     core_hours: Interval
-    # whether it is the quickest, or cannot be told apart from it, moment by moment; of all that can, this is right at
-    # once with 95 % (Holm)
+    # whether it is the quickest, or not significantly slower, paired by replication; of all that are slower this is
+    # right at once with 95 % (Holm)
     is_as_quick: bool
     is_thrifty: bool  # whether its core-hours are hardly above the least
-    is_as_quick_of_thrifty: bool  # whether it is the quickest among the thrifty, or cannot be told apart from it
-    # its waits over Per-Stage's, between stages and in all: sums over all cells and moments; nan where Per-Stage's are
-    # less than a minute a run
+    is_as_quick_of_thrifty: bool  # whether it is the quickest among the thrifty, or not significantly slower
+    # its waits over Per-Stage's, between stages and in all: sums over all cells and replications; nan where
+    # Per-Stage's are less than a minute a run
     perceived_wait: float
     total_wait: float
-    # cells in which another strategy took less time, by more than `MARGIN` beyond chance, and no more core-hours, or
+    # cells in which another strategy took less time, by significantly more than `MARGIN`, and no more core-hours, or
     # the reverse: all of them are right at once with 95 % (Holm)
     dominated: int
     cells: int
 
 
-def standings(runs: Iterable[_R], cell_of: Callable[[_R], Cell], moment_of: Callable[[_R], int]) -> list[Standing]:
+def standings(runs: Iterable[_R], cell_of: Callable[[_R], Cell], replication_of: Callable[[_R], int]) -> list[Standing]:
     """Work out how each strategy did.
 
-    `cell_of`, `moment_of`: where a run belongs: every strategy that ran in a cell ran at the same moments.
+    `cell_of`, `replication_of`: where a run belongs: all strategies that ran in a cell have the same replications.
     """
     cells: dict[Cell, dict[str, dict[int, _R]]] = {}
     for run in in_all(list(runs), cell_of):
-        cells.setdefault(cell_of(run), {}).setdefault(run.strategy, {})[moment_of(run)] = run
+        cells.setdefault(cell_of(run), {}).setdefault(run.strategy, {})[replication_of(run)] = run
     if not cells:
         return []
     names = list(next(iter(cells.values())))
@@ -130,39 +130,39 @@ def in_all(runs: Sequence[_R], cell_of: Callable[[_R], Cell]) -> list[_R]:
 
 
 def by_world(values: Iterable[tuple[str, int, float]]) -> Interval:
-    """Average values of worlds and moments, over all alike; with the interval over moments, each world by itself.
+    """Average values of worlds and replications, all alike; with the interval over replications, each world by itself.
 
-    `values`: a world, a moment of it, and a value there; one for each cell of the world.
+    `values`: a world, a replication of it, and a value there; one for each cell of the world.
     """
     worlds: dict[str, dict[int, list[float]]] = {}
-    for world, moment, value in values:
-        worlds.setdefault(world, {}).setdefault(moment, []).append(value)
+    for world, replication, value in values:
+        worlds.setdefault(world, {}).setdefault(replication, []).append(value)
     return pooled_interval(
-        [[float(np.mean(of)) for of in moments.values()] for moments in worlds.values()],
-        [float(sum(map(len, moments.values()))) for moments in worlds.values()],
+        [[float(np.mean(of)) for of in replications.values()] for replications in worlds.values()],
+        [float(sum(map(len, replications.values()))) for replications in worlds.values()],
     )
 
 
 def paired(mine: Mapping[int, _R], theirs: Mapping[int, _R], what: str) -> dict[int, float]:
-    """Give the logarithm of a figure's ratio at each moment.
+    """Give the logarithm of a figure's ratio in each replication.
 
-    `mine`, `theirs`: runs of two strategies in one cell, by moment; theirs has every moment of mine.
+    `mine`, `theirs`: runs of two strategies in one cell, by replication; theirs has every replication of mine.
     """
-    return {moment: float(np.log(getattr(run, what) / getattr(theirs[moment], what))) for moment, run in mine.items()}
+    return {seed: float(np.log(getattr(run, what) / getattr(theirs[seed], what))) for seed, run in mine.items()}
 
 
 def _over(cells: _RunsByCell[_R], what: str, name: str, base: str) -> Interval:
     return as_ratio(
         by_world(
-            (world, moment, log)
+            (world, replication, log)
             for (world, _), cell in cells.items()
-            for moment, log in paired(cell[name], cell[base], what).items()
+            for replication, log in paired(cell[name], cell[base], what).items()
         )
     )
 
 
 def _as_quick(cells: _RunsByCell[_R], names: Sequence[str]) -> set[str]:
-    """Give the quickest of some strategies, and all that cannot be told apart from it."""
+    """Give the quickest of some strategies, and all that are not significantly slower."""
     quickest = min(names, key=lambda name: _over(cells, "makespan_s", name, QUICK_BASE).mean)
     others = [name for name in names if name != quickest]
     apart = beyond_chance([_over(cells, "makespan_s", name, quickest) for name in others], ratios=True)

@@ -191,10 +191,10 @@ def _legend(window_h: float) -> str:
         "less than a minute a run. Others: jobs that waited when the client came or came in the "
         f"{window_h:g} h after it, followed for {2 * window_h:g} h, beside the same world without it: "
         "seconds that they waited longer on average, what their bounded slowdown grew by, and "
-        "the hours that they waited longer for each core-hour of the client's (h/CH). = the quickest, or not told "
-        f"apart from it. * another strategy took less time, by more than {100 * MARGIN:.0f} %, and no more core-hours, "
-        "or the reverse, in some cell. ! that the others wait longer, or less, is beyond chance; no sign: it tells of "
-        "no harm and no good. Each sign is right for all at once with 95 % (Holm): = under a scheduler, * for a "
+        "the hours that they waited longer for each core-hour of the client's (h/CH). = the quickest, or not "
+        f"significantly slower. * another strategy took less time, by more than {100 * MARGIN:.0f} %, and no more "
+        "core-hours, or the reverse, in some cell. ! the others wait significantly longer, or less; no sign: neither "
+        "harm nor good is shown. Each sign is right for all at once with 95 % (Holm): = under a scheduler, * for a "
         "strategy, ! over all schedulers."
     )
 

@@ -99,7 +99,7 @@ def _runs_a_job(backend: Backend, run_s: float) -> None:
     assert first.submit_s >= before, "the submission is dated by the backend's clock"
     status = _until(backend, job_id, _ended)
     assert status.state is JobState.COMPLETED, f"a job that exits 0 completes, not {status.state}"
-    assert status.exit_code == 0, "its exit code is told"
+    assert status.exit_code == 0, "its exit code is reported"
     times = (status.submit_s, status.eligible_s, status.start_s, status.end_s)
     assert None not in times, f"a completed job has all its times: {times}"
     known = [time for time in times if time is not None]
@@ -114,7 +114,7 @@ def _runs_a_job(backend: Backend, run_s: float) -> None:
 def _tells_failures(backend: Backend, run_s: float) -> None:
     status = _until(backend, backend.submit(_spec(run_s, command="exit 3", exit_code=3)), _ended)
     assert status.state is JobState.FAILED, "a job that exits 3 failed"
-    assert status.exit_code == 3, "its exit code is told"
+    assert status.exit_code == 3, "its exit code is reported"
 
 
 def _kills_at_the_limit(backend: Backend, run_s: float) -> None:
@@ -187,7 +187,7 @@ def _cancels(backend: Backend, run_s: float) -> None:
     backend.cancel(running)
     status = _until(backend, running, _ended)
     assert status.state is JobState.CANCELLED, "a cancelled running job is cancelled"
-    assert status.end_s is not None, "it is told when it ended"
+    assert status.end_s is not None, "when it ended is reported"
 
 
 def _awaits_tokens(backend: Backend, run_s: float) -> None:
@@ -243,7 +243,7 @@ def _runs_steps(backend: Backend, run_s: float) -> None:
     assert status.state is JobState.COMPLETED, "a job of several steps completes when all have"
     reported = status.steps
     assert [step.name for step in reported] in ([], ["one", "two"]), (
-        f"its steps are told in order, if at all: {reported}"
+        f"its steps are reported in order, if at all: {reported}"
     )
     times = [time for step in reported for time in (step.start_s, step.end_s) if time is not None]
     assert times == sorted(times), f"they ran one after the other: {reported}"
@@ -284,7 +284,7 @@ def _can_be_withdrawn(backend: Backend, run_s: float) -> None:
     assert how == (JobState.FAILED, HELD_EXIT), f"it ends without beginning its payload, not so: {status}"
     backend.cancel(idle)
     assert _until(backend, idle, _ended).state is JobState.CANCELLED, "it can be cancelled"
-    assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "and what had begun ends well"
+    assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "and what had begun completes"
     _is_unknown(lambda: backend.withdraw("no-such-job"))
 
 
@@ -292,7 +292,7 @@ def _tells_its_condition(backend: Backend, run_s: float) -> None:
     job_id = backend.submit(_spec(run_s))
     _until(backend, job_id, _ended)
     condition = backend.condition
-    assert not condition.trouble, "where all is well, no trouble is told"
+    assert not condition.trouble, "where all is well, no trouble is reported"
     assert condition.heard_s <= backend.now() + 1, "what was heard was not heard in the future"
     assert condition.calls >= 0, "calls are counted"
 

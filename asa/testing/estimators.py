@@ -11,6 +11,7 @@ from typing import Any
 
 from asa.core.documents import read_json
 from asa.errors import InputError
+from asa.estimators.joint import together
 from asa.waits import (
     LEVELS,
     QueuedJob,
@@ -61,12 +62,14 @@ def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False,
         _predicts_without_traces(make)
     _continues_from_its_state(make, from_state)
     _shares_nothing_with_its_state(make, from_state)
+    if not draws:
+        _judges_together(make)
     _answers_in_any_order(make)
     _knows_its_tickets(make(Surroundings(seed=6)))
     if not draws:
         _forgets_who_is_out_of_sight(make)
-    _takes_bounds(make(Surroundings(seed=7)))
-    _learns_from_bounds(make)
+    _takes_censored(make(Surroundings(seed=7)))
+    _learns_from_censored(make)
     _bears_extremes(make(Surroundings(seed=8)))
     _learns_a_steady_wait(make)
     if separates:
@@ -190,6 +193,28 @@ def _shares_nothing_with_its_state(make: _Make, from_state: _FromState) -> None:
     assert twin.state() == before, "an estimator does not keep the state that it was made from"
 
 
+def _judges_together(make: _Make) -> None:
+    """Check that requests are judged in the same number of futures each, and that nothing changes by it."""
+    asked, twin = (make(Surroundings(seed=4)) for _ in range(2))
+    for estimator in (asked, twin):
+        for place in range(60):
+            job = _job(place, 600.0 * place)
+            estimator.observe(
+                estimator.submitted(job, estimator.predict(job)), exactly(_WAITS_S[place % len(_WAITS_S)])
+            )
+    jobs = [QueuedJob(1e6, cores, walltime_s, "me", "site", "batch") for cores, walltime_s in _KINDS]
+    joint = together(asked, jobs, 16)
+    assert joint.waits_s.shape[1] == len(jobs), "each request has samples"
+    assert len(joint.waits_s) <= 16, "no more futures than were asked for"
+    assert all(math.isfinite(wait) and wait >= 0 for wait in joint.waits_s.ravel().tolist()), "waits are finite"
+    assert (together(asked, jobs, 16).waits_s == joint.waits_s).all(), "asking twice is answered alike"
+    for place in range(8):
+        job = _job(place, 2e6 + place)
+        assert asked.predict(job) == twin.predict(job), "being asked changes nothing"
+        for estimator in (asked, twin):
+            estimator.observe(estimator.submitted(job, estimator.predict(job)), exactly(50.0))
+
+
 def _answers_in_any_order(make: _Make) -> None:
     waits = {place: 10.0 * place for place in range(50)}
     for order in (list(waits), list(reversed(waits)), sorted(waits, key=lambda place: place * 7 % 50)):
@@ -239,24 +264,24 @@ def _forgets_who_is_out_of_sight(make: _Make) -> None:
     estimator.observe(estimator.submitted(asked), exactly(5.0))
 
 
-def _takes_bounds(estimator: WaitEstimator) -> None:
+def _takes_censored(estimator: WaitEstimator) -> None:
     mixed: list[WaitObservation] = [exactly(300.0), at_most(900.0), at_least(60.0), at_least(1e6), at_most(0.0)]
     for place, observation in enumerate([*mixed, at_least(0.0), at_most(1e9), at_least(1e9), exactly(7)] * 4):
         job = _job(place, 100.0 * place)
-        forecast = _sane(estimator.predict(job), "after bounds on waits")
+        forecast = _sane(estimator.predict(job), "after censored waits")
         estimator.observe(estimator.submitted(job, forecast), observation)
 
 
-def _learns_from_bounds(make: _Make) -> None:
-    """See that a bound which says nothing is not taken for a wait."""
-    for bound in (at_most(1e8), at_least(0.0)):
+def _learns_from_censored(make: _Make) -> None:
+    """See that a censored observation which says nothing is not taken for a wait."""
+    for censored in (at_most(1e8), at_least(0.0)):
         estimator = make(Surroundings(seed=7))
         for place in range(400):
             job = _job(0, 1000.0 * place)
-            observation = bound if place % 2 else exactly(300.0)
+            observation = censored if place % 2 else exactly(300.0)
             estimator.observe(estimator.submitted(job, estimator.predict(job)), observation)
         middle = estimator.predict(_job(0, 400_000.0)).at(0.5)
-        assert 100.0 <= middle <= 900.0, f"a bound that says nothing is not learned as a wait: {bound}, p50 {middle}"
+        assert 100.0 <= middle <= 900.0, f"what says nothing is not learned as a wait: {censored}, p50 {middle}"
 
 
 def _bears_extremes(estimator: WaitEstimator) -> None:

@@ -217,7 +217,7 @@ class Problem:
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """What the kernels are told first: the jobs, how usages are laid out, what they are for, and what is free."""
+        """The kernels' first arguments: the jobs, how usages are laid out, what they are for, and what is free."""
         steps = np.diff(self.window.system.each, axis=0).T
         return (
             seen(self.uses.ravel()), self.uses.shape[1], len(self.limits), self.kinds, self.losses, len(self.jobs),

@@ -26,7 +26,7 @@ class JobManager:
     """Answers the program of one job, and has the batch system take back what that leaves; fits `desk.Clerk`.
 
     `backend`: the batch system. Where it is not `asa.backend.Adjustable` nothing is ever to be done.
-    `partition`: where the job runs: only who waits for that counts. Everybody, if not given.
+    `partition`: where the job runs: only jobs that wait for that count. All jobs, if not given.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class JobManager:
             queued=[-(-job.cores // self._cores) for job in waiting],
         )
         if answer.action is not Action.SHRINK:
-            return Reply(Action.NONE, self._held, "nobody who waits could start by a shrink")
+            return Reply(Action.NONE, self._held, "no waiting job could start by a shrink")
         if not self._may_keep(answer.nodes):
             return Reply(Action.NONE, self._held, _WHOLE)
         why = "the program asks for it, or prefers it"

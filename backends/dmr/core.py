@@ -12,7 +12,7 @@ ahead. What is more than that:
 
 Limits are of work, not of time: a job that is left with half of its cores is given as much longer as it needs for what
 it had time for; one that grows, less; and time for the resize itself. So no job is killed for having been resized, and
-its expected end, by which EASY reserves, moves along. The first in the queue can be delayed by this in the two ways
+its expected end, by which EASY reserves, moves along. The head-of-queue job can be delayed by this in the two ways
 that section 4.3 has it: a shrink lets another go before it, and an expansion takes idle cores that nobody in the queue
 could use, until the job's expected end, which does not move later by more than the expansion lasts.
 

@@ -423,4 +423,4 @@ def _why(
         return "the program prefers fewer, and others wait"
     if wish.preferred is not None and waiting:
         return "the program prefers more"
-    return "nobody who waits can use the free nodes" if waiting else "nodes are free, and nobody waits"
+    return "no waiting job can use the free nodes" if waiting else "nodes are free, and nobody waits"

@@ -26,7 +26,7 @@ Kind = Literal["pg", "dql"]
 JOB_ROWS: Final = 2
 SLOPE: Final = 0.01
 """Of the leaky rectifier below 0; the paper names none, its reference (Goodfellow et al.) gives this."""
-_MOST: Final = 1 << 31
+_MAX_PARAMETERS: Final = 1 << 31
 """More parameters than are understood."""
 _FEW: Final = 5
 """Picking a row out costs as much as multiplying so many that stand together."""
@@ -50,7 +50,11 @@ class Shape:
     hidden: tuple[int, int] = (4000, 1000)  # neurons of the two fully connected layers
 
     def __post_init__(self) -> None:
-        if self.kind not in ("pg", "dql") or min(self.nodes, self.window, *self.hidden) < 1 or self.parameters > _MOST:
+        if (
+            self.kind not in ("pg", "dql")
+            or min(self.nodes, self.window, *self.hidden) < 1
+            or self.parameters > _MAX_PARAMETERS
+        ):
             raise InputError(f"{self} cannot be", where="network", hint="Give pg or dql, and sizes from 1 on.")
 
     @property

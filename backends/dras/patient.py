@@ -46,7 +46,7 @@ class Patient(TwoLevels):
     """Two levels as DRAS has them, with a judge of jobs, and a bound for waiting.
 
     Level 1 and level 2 are those of `TwoLevels`. What differs, and departs from the paper, is how long a reservation
-    stands: one that is put off starts later than it was first told. A job is *overdue* when
+    stands: one that is put off starts later than it was first promised. A job is *overdue* when
     it has waited for longer than a share, `patience`, of the longest backlog so far: the time that the machine, used
     whole, would have taken for all that waited and ran, by what was asked for. That is about what a job at the end of
     the queue would wait for in order of age. Where it is known how long jobs have waited in order of age before, nobody

@@ -32,7 +32,7 @@ from asa.core.files import put
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 
-from .explanations import ENDED_WELL, LOST, TWIN, advice
+from .explanations import LOST, PAYLOAD_COMPLETED, TWIN, advice
 from .feed import QueueFeed
 from .spool import Changes, Order, Spool, Standing, is_same_machine
 
@@ -50,7 +50,7 @@ _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
 _QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
 _LONGEST_FILE_NAME = 200
 _LONGEST_WALLTIME_S = 1e9
-_ROOM = "Make room, or mend the rights; --set spool=DIR names another folder."
+_SPACE = "Free disk space, or fix the permissions; --set spool=DIR names another folder."
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ class LocalBackend:
         raise SubmitRejectedError(why, where=f"job {spec.name!a}", hint=hint)
 
     def _dependencies(self, spec: JobSpec) -> tuple[tuple[int, str, float], ...]:
-        """Say what the server is told of a job's dependencies; those that are met for good are left out.
+        """Say what is sent to the server of a job's dependencies; those that are met for good are left out.
 
         Raises `UnavailableError`: one of them is a job of another host, of which it is not known yet how it
         ends.
@@ -292,7 +292,7 @@ class LocalBackend:
             well = status.state is JobState.COMPLETED
             if dependency.type is DependencyType.AFTEROK and not well:
                 raise SubmitRejectedError(
-                    f"depends on job {dependency.job_id}, which did not end well", where=f"job {spec.name!r}"
+                    f"depends on job {dependency.job_id}, which did not complete", where=f"job {spec.name!r}"
                 )
         return tuple(passed)
 
@@ -475,7 +475,7 @@ class LocalBackend:
         if state.is_final and state is not JobState.COMPLETED and job.kept.token and not is_twin:
             ended = self._folder.ended(job.job_id, job.kept.token)
             if ended is not None and ended.exit_code == 0:  # whatever ended the job after that
-                status = replace(status, state=JobState.COMPLETED, exit_code=0, reason=ENDED_WELL)
+                status = replace(status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED)
         return replace(
             status,
             payload_start_s=payload_start_s,
@@ -519,7 +519,7 @@ class LocalBackend:
         return replace(job.status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
 
     def _add_outlook(self) -> None:
-        """Take in anew when pending jobs are expected to start, and which is the first in the queue."""
+        """Take in anew when pending jobs are expected to start, and which is the head-of-queue job."""
         with suppress(OSError, ValueError):
             changed_ns = self._spool.outlook.stat().st_mtime_ns
             if changed_ns != self._outlook[0]:
@@ -666,7 +666,7 @@ def _parsed(job_id: str) -> tuple[int, str]:
 def _steps(
     names: Sequence[str], marks: Collection[tuple[Mark, Mark | None]], min_s: float, max_s: float
 ) -> tuple[StepTimes, ...]:
-    """Tell when steps began and ended well, within the job's own times: marks count whole seconds."""
+    """Tell when steps began and completed, within the job's own times: marks count whole seconds."""
 
     def within(mark: Mark) -> float:
         return min(max(mark.time_s, min_s), max_s)
@@ -696,5 +696,5 @@ def _unavailable(path: Path, error: OSError) -> UnavailableError:
     return UnavailableError(
         f"cannot be used: {error.strerror or error}",
         where=str(error.filename or path),
-        hint=f"Nothing was submitted. {_ROOM}",
+        hint=f"Nothing was submitted. {_SPACE}",
     )

@@ -9,8 +9,8 @@ from asa.backend import Advice
 LOST: Final = "Lost"
 """Reason of a job that vanished without an exit code."""
 
-ENDED_WELL: Final = "EndedWell"
-"""Reason of a job whose payload had ended well when the job was ended."""
+PAYLOAD_COMPLETED: Final = "EndedWell"
+"""Reason of a job whose payload had completed when the job was ended."""
 TWIN: Final = "Twin"
 """Reason of a job that ran nothing since another job of its token has the payload."""
 
@@ -22,7 +22,7 @@ _ADVICE = {
     "Priority": Advice("Other jobs were submitted earlier, and go first: here nobody overtakes."),
     "Dependency": Advice("It waits for a job that has not come so far."),
     "DependencyNeverSatisfied": Advice(
-        "A job that it depends on did not end well, so it can never start.", "Cancel it."
+        "A job that it depends on did not complete, so it can never start.", "Cancel it."
     ),
     "BeginTime": Advice("It was told not to begin before a time that has not come."),
     "JobHeldUser": Advice("It is held back.", "It starts once it is released."),
@@ -41,7 +41,7 @@ _ADVICE = {
     ),
     "OutputUnwritable": Advice(
         "It did not begin, as its output cannot be written into the run's folder.",
-        "Make room or mend the rights there, and run it again.",
+        "Free disk space or fix the permissions there, and run it again.",
     ),
     "BrokenFile": Advice("Its file in the queue's folder cannot be understood: it was damaged.", "Submit it again."),
 }

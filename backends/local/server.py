@@ -192,7 +192,7 @@ class Server:
                 self._care(number, self._follow)
             self._heard = set()
             for number in list(self.blocked):
-                self._care(number, self._let_go)
+                self._care(number, self._release)
             self._start_what_may()
             self._tell_outlook()
             self._sweep()
@@ -269,7 +269,7 @@ class Server:
         self._heard = {descriptor for descriptor, _ in poll.poll(max(min(left), 0.001) * 1000)}
 
     def _due_s(self) -> float:
-        """When the next job must be told to end, or may be let go, by the clock."""
+        """When the next job must be told to end, or may be released, by the clock."""
         times = [job.due_s for job in self.running.values()]
         for job in self.blocked.values():
             if "hold" not in job.wanted:
@@ -333,7 +333,7 @@ class Server:
 
     # ------------------------------------------------------------------ jobs wait
 
-    def _let_go(self, number: int) -> None:
+    def _release(self, number: int) -> None:
         """See what keeps a job from starting beside the queue, and let it into the queue if nothing does."""
         job = self.blocked[number]
         if "hold" in job.wanted:
@@ -578,7 +578,7 @@ class Server:
             (self.spool.jobs / str(number)).rename(self.spool.ended / str(number))
         self._announce(number)
 
-    # ------------------------------------------------------------------ what else clients are told
+    # ------------------------------------------------------------------ what else is reported to clients
 
     def _tell_outlook(self) -> None:
         """Tell when pending jobs are to be expected to start, not too often."""

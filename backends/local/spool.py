@@ -8,7 +8,7 @@
     bell         a FIFO on which clients ring: the number of a job of which there is news
     changes      numbers of jobs that changed, one a line, in the order of the changes
     outlook      when pending jobs are expected to start
-    trouble      what keeps the server from working; as long as it will ever be, so that a full disk has room for it
+    trouble      what keeps the server from working; as long as it will ever be, so that a full disk has space for it
     server.log   what the server could not tell otherwise
     jobs/17/     a job until its end, and then ended/17/
         order.json    what was asked for: with it the job counts
@@ -119,7 +119,7 @@ class Spool:
             while True:
                 number += 1
                 file.seek(0)
-                file.write(f"{number:012d}\n".encode())  # always as long, so that a full disk has room for it
+                file.write(f"{number:012d}\n".encode())  # always as long, so that a full disk has space for it
                 file.flush()
                 with suppress(FileExistsError):
                     (self.jobs / str(number)).mkdir(mode=0o700)

@@ -197,10 +197,10 @@ class Cluster:
         usable = self._items.copy()
         for reserve in self.system.reserves:
             if totals.get(reserve.resource, 0) == 0:
-                dear = self._items[:, self.resources.index(reserve.resource)] > 0
+                expensive = self._items[:, self.resources.index(reserve.resource)] > 0
                 for name, items in reserve.keeps.items():
                     column = usable[:, self.resources.index(name)]
-                    column[dear] = np.maximum(column[dear] - items, 0)
+                    column[expensive] = np.maximum(column[expensive] - items, 0)
         return usable
 
     def _suits(self, chunk: Chunk, lasts_s: int) -> list[bool]:
@@ -249,7 +249,7 @@ class Cluster:
     def may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
         """Whether a consumer may have all that a placement holds."""
         return all(
-            views[name].least_free(placement.start, placement.end) >= items
+            views[name].min_free_within(placement.start, placement.end) >= items
             for name, items in placement.totals.items()
             if name in views
         )

@@ -30,7 +30,7 @@ class OpenCcsCore(InPython):
     takes tens of times as long, too long for logs of tens of thousands of jobs. Both keep what is used in `RUSV`.
 
     `most`: so many of those that wait are looked at when something ends early; all if not given.
-    `promised`: for each background job the start that it was told when it came.
+    `promised`: for each background job the start that it was promised when it came.
 
     Notes
     -----
@@ -45,7 +45,7 @@ class OpenCcsCore(InPython):
         self.start: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
         self.promised: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
         self.free = capacity
-        self._most = most
+        self._max_looked_at = most
         self._next = 0
         self._widths, self._lasts = table.cores.copy(), table.request.copy()
         self._starts = np.full(rows, UNSTARTED, dtype=np.int64)  # planned ones
@@ -99,7 +99,7 @@ class OpenCcsCore(InPython):
         """Let those that wait move to earlier times, if something was freed, and start whose time has come."""
         queue = self._queue
         if self._is_freed and len(queue):
-            many = len(queue) if self._most is None else min(self._most, len(queue))
+            many = len(queue) if self._max_looked_at is None else min(self._max_looked_at, len(queue))
             self._used.backfill(queue[:many], self._starts, self._lasts, self._widths, self.now)
         self._is_freed = self._is_due = False
         if not len(queue):

@@ -436,7 +436,7 @@ class Consumers:
             if windows:
                 vector = self._used[pool.resource]
                 keeps = pool.keeps(vector.available)
-                least = min(vector.least_free(since, until) for since, until in windows)
+                least = min(vector.min_free_within(since, until) for since, until in windows)
                 words = (
                     f"the pool {pool.name!r} keeps {_items(pool.resource, keeps)} of {pool.resource} free for others"
                 )
@@ -458,7 +458,7 @@ class Consumers:
         most = limit.items.of(self._used[name].available)
         if most is not None:
             own = account.used[name]
-            used = own.available - min(own.least_free(since, until) for since, until in windows)
+            used = own.available - min(own.min_free_within(since, until) for since, until in windows)
             yield used + items > most, f"{about}: {_items(name, most)}, of which {_items(name, used)} are used then"
         if limit.duration_s is not None:
             longest, lasts = format_walltime(limit.duration_s), format_walltime(lasts_s)

@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 
 
 def _one_step(method: Callable[Concatenate[Plan, _P], _R]) -> Callable[Concatenate[Plan, _P], _R]:
-    """Let all that a method changes be told at once."""
+    """Write all that a method changes as one entry."""
 
     @wraps(method)
     def wrapped(self: Plan, /, *args: _P.args, **named: _P.kwargs) -> _R:
@@ -328,7 +328,7 @@ class Plan:
 
     @_one_step
     def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[Job]:
-        """Look for earlier starts, and for any of who waits, in order of priority and submission (First-Fit).
+        """Look for earlier starts, and for any start of waiting jobs, in order of priority and submission (First-Fit).
 
         Nobody starts later for it: a job that finds no earlier start keeps its place.
 
@@ -400,7 +400,7 @@ class Plan:
 
     @_one_step
     def recover(self, node: str, *, now: int) -> list[Job]:
-        """Let a node come back; who waits is planned, and others may start earlier. Returns those that moved."""
+        """Let a node come back; waiting jobs are planned, and others may start earlier. Returns those that moved."""
         self.cluster.set_up(node, up=True)
         for inside in self.reservations.values():
             if node in inside.cluster.names:
@@ -411,7 +411,7 @@ class Plan:
     @_one_step
     def forget_before(self, now: int) -> None:
         """Forget what was: ended jobs, and what was used before a time."""
-        self._let_go_of_ended()
+        self._forget_ended()
         self.cluster.forget_before(now)
         self.consumers.forget_before(now)
         self._note(kind="past", at_s=now)
@@ -450,7 +450,7 @@ class Plan:
         return plan
 
     def settle(self) -> None:
-        """Book what all jobs have that entries told of."""
+        """Book what all jobs of the entries have."""
         for job in self.jobs.values():
             if job.placement is not None and job.placement.end > job.placement.start:
                 self._book(job, job.placement)
@@ -461,7 +461,7 @@ class Plan:
             inside.settle()
 
     def take_in(self, entry: Entry) -> None:
-        """Take in what an entry tells; nothing is booked before all was told."""
+        """Take in an entry; nothing is booked before all entries were taken in."""
         kinds: Mapping[str, Callable[[Entry], None]] = {
             "step": self._take_step,
             "job": self._take_job,
@@ -470,7 +470,7 @@ class Plan:
             "reservation": self._take_reservation,
             "moved": self._take_moved,
             "inside": self._take_inside,
-            "past": lambda _: self._let_go_of_ended(),
+            "past": lambda _: self._forget_ended(),
         }
         if entry["kind"] not in kinds:
             raise ValueError(f"{entry['kind']!r} is nothing that becomes of a plan")
@@ -504,5 +504,5 @@ class Plan:
         if (inside := self.reservations.get(entry["id"])) is not None:
             inside.take_in(entry["entry"])
 
-    def _let_go_of_ended(self) -> None:
+    def _forget_ended(self) -> None:
         self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}

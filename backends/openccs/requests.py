@@ -208,7 +208,7 @@ class Kind(StrEnum):
     FLAG = "flag"
     """A property that is true or false."""
     SETTING = "setting"
-    """A whole number that the job is told; no node need have it and nothing is taken."""
+    """A whole number that is passed to the job; no node need have it and nothing is taken."""
 
 
 STANDARD_KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
@@ -287,7 +287,7 @@ class Chunk:
     needs: Mapping[str, int] = field(default_factory=dict)  # amounts that each takes, by resource; sizes in bytes
     # what the node must say of itself; flags are `"true"` or `"false"`
     properties: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, int] = field(default_factory=dict)  # numbers that the job is told
+    settings: Mapping[str, int] = field(default_factory=dict)  # numbers that are passed to the job
 
     def __str__(self) -> str:
         items = (*self.needs.items(), *self.properties.items(), *self.settings.items())

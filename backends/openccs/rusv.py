@@ -114,7 +114,7 @@ class RUSV:
         """Tell how many items are free at a time. O(log n)."""
         return self.available - self.at(time) if self.stores is Stores.USED else self.at(time)
 
-    def least_free(self, start: int, end: int) -> int:
+    def min_free_within(self, start: int, end: int) -> int:
         """Tell how many items are free all the time from start to before an end. O(log n + slots between)."""
         sign = 1 if self.stores is Stores.USED else -1
         found = int(k.within(seen(self._times), seen(self._items), self._count, start, end, sign))

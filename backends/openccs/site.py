@@ -10,7 +10,7 @@ from asa.backends.simulated import SimulatedSite
 class OpenCcsSite(SimulatedSite):
     """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with OpenCCS as the scheduler.
 
-    The background's jobs and the client's are in one plan, and a job is told its start when it comes
+    The background's jobs and the client's are in one plan, and a job is promised its start when it comes
     (`asa.backend.Planning`).
 
     Parameters

@@ -18,7 +18,7 @@ from asa.units import parse_duration, parse_memory
 from .requests import STANDARD_KINDS, Kind
 
 _GIB = 1 << 30
-_MOST = 1 << 50  # of a resource
+_MAX_ITEMS = 1 << 50  # of a resource
 _NAME = re.compile(r"[^\s,:+=]+")
 _WORDS = {"rset", "place", "walltime", "start", "deadline", "array", "priority"}
 
@@ -43,7 +43,7 @@ class Node:
     name: str
     resources: Mapping[str, int]  # how many items of each consumable resource it has; memory in bytes
     properties: Mapping[str, str] = field(default_factory=dict)  # what it is like: its architecture, its network
-    priority: int = 0  # nodes of a higher one are dearer, and used after others
+    priority: int = 0  # nodes of a higher one are more expensive, and used after others
     admits: tuple[Admission, ...] = ()  # it takes jobs for one of these reasons only; any job if there are none
 
 
@@ -92,7 +92,7 @@ class System:
         wrong = {
             "its nodes have no resources": set() if resources else {""},
             "cannot be that many: {}": {
-                name for items in named for name, many in items.items() if not 0 <= many < _MOST
+                name for items in named for name, many in items.items() if not 0 <= many < _MAX_ITEMS
             },
             "{} belongs to nodes, and to none": set(self.licences) & resources,
             "{} is counted, and a property": counted & properties,
@@ -126,7 +126,7 @@ class System:
         return np.array(rows, dtype=np.int64)
 
     def weights(self) -> NDArray[np.float64]:
-        """Give how dear each node is: the largest share that it has of any resource, and its priority (Section 5.2).
+        """Give how expensive each node is: its largest share of any resource, and its priority (Section 5.2).
 
         Examples
         --------
@@ -137,9 +137,9 @@ class System:
         items = self.items()
         totals = np.maximum(items.sum(axis=0), 1)
         cores = float(items[:, self.resources.index("ncpus")].sum()) if "ncpus" in self.resources else 1.0
-        dearest: NDArray[np.float64] = (items / totals).max(axis=1)
+        largest: NDArray[np.float64] = (items / totals).max(axis=1)
         priorities = np.array([node.priority for node in self.nodes], dtype=np.float64)
-        return dearest * cores + priorities * cores
+        return largest * cores + priorities * cores
 
 
 def oculus() -> System:

@@ -136,7 +136,7 @@ def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
         constraints = tuple(world.constraints())
         constraints = tuple(replace(one, start_s=world.start_without([one])) for one in constraints)
         if all(one.start_s is None for one in constraints):
-            together = world.least_together(constraints)
+            together = world.fewest_together(constraints)
     moment = None
     if world.ask is not None:
         lacks = sorted(Meeting(world, world.ask, at).lacks(), key=lambda lack: lack.at_s)
@@ -222,7 +222,7 @@ class _Alternatives(World):
                 Cause.DOWN, names(self.down), f"{names(self.down)} {'is' if len(self.down) == 1 else 'are'} down"
             )
 
-    def least_together(self, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    def fewest_together(self, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
         """Find few constraints without which the job would start sooner, and not without fewer of them."""
         whole = Constraint(Cause.JOBS, "", "all that other jobs hold")
         kept = [*(one for one in constraints if one.cause is not Cause.JOBS), whole]

@@ -1,6 +1,6 @@
 """The folder of a run: scripts, output, and the marks by which a client knows of its jobs what the batch system forgot.
 
-It may lie on NFS, where a client that asks for a file may be told for a minute that it is not there; a folder that is
+It may lie on NFS, where a client that asks for a file may hear for a minute that it is not there; a folder that is
 listed first is looked up anew.
 """
 
@@ -51,7 +51,7 @@ class RunFolder:
     """The folder of a run.
 
     `root`: on a file system that compute nodes see under the same path. It is made where it is missing.
-    Raises `InputError`: its path is no UTF-8, in which scripts are written and batch systems are told of them.
+    Raises `InputError`: its path is no UTF-8, in which scripts are written and passed to batch systems.
     """
 
     def __init__(self, root: Path) -> None:
@@ -218,5 +218,5 @@ def _unwritable(path: Path, error: OSError, so_far: str = "Nothing was submitted
     return UnavailableError(
         f"cannot be written: {error.strerror or error}",
         where=str(path),
-        hint=f"{so_far}. Make room or mend the permissions; it is tried again.",
+        hint=f"{so_far}. Free disk space or fix the permissions; it is tried again.",
     )

@@ -4,11 +4,11 @@ The script keeps five promises which a batch system alone does not:
 
 - of several jobs of one token, at most one runs the payload, as when a submission was sent twice: the first takes the
   claim, a symbolic link that names its job, which file systems make for one only, NFS too;
-- what has posted that it ended well is not run again, in this job or in another: each step of a job has a post of its
+- what has posted that it completed is not run again, in this job or in another: each step of a job has a post of its
   own, which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
-- a payload that awaits others begins when these have posted that they ended well, not before; and a client that wants
+- a payload that awaits others begins when these have posted that they completed, not before; and a client that wants
   to give its job back either comes before it, so that it never begins, or hears that it came too late;
-- when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Room for
+- when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Space for
   that is taken before the payload begins, so that a disk which fills up meanwhile does not lose it;
 - what cannot be written down makes the job fail: nobody is to depend on it.
 """
@@ -218,7 +218,7 @@ facts() {{
 mark() {{ patiently write "$marks/$1" "" || give_up "cannot write into $marks"; }}
 write() {{ prepare "$1" "$2" && commit "$1"; }}
 
-# A full disk may have room again soon.
+# A full disk may have space again soon.
 patiently() {{
   until "$@"; do
     [ "$patience" -gt 0 ] && [ "$signals" -eq 0 ] || return 1
@@ -227,7 +227,7 @@ patiently() {{
   done
 }}
 
-# Room is taken beforehand; afterwards only the time is written, over the one that is there, and the name changed.
+# Space is taken beforehand; afterwards only the time is written, over the one that is there, and the name changed.
 reserve() {{ patiently prepare "$1" "$2" || give_up "cannot write into ${{1%/*}}"; }}
 settle() {{
   if [ -e "$(draft "$1")" ]; then
@@ -260,8 +260,8 @@ await_child() {{
     [ "$before" -ne "$heard" ] || break
   done
   child= # its number may be another's soon
-  # What is told to end may save its state and end well, before Slurm, which tells one process after the other, has told
-  # this one. So may srun, if Slurm takes the job away before its tasks begin, and longer before.
+  # What is told to end may save its state and exit with 0, before Slurm, which signals one process after the other,
+  # reaches this one. So may srun, if Slurm takes the job away before its tasks begin, and longer before.
   [ "$code" -ne 0 ] || [ -z "${{SLURM_JOB_ID-}}" ] || sleep "${{wary:-0.3}}" || sleep 1 || :
   over=1
 }}
@@ -281,9 +281,9 @@ finish() {{
   if [ "$code" -eq 0 ]; then
     for post in $posted; do
       [ -e "$posts/$post" ] || settle "$posts/$post" "" ||
-        give_up "it ended well, but that cannot be written into $posts"
+        give_up "it completed, but that cannot be written into $posts"
     done
-    settle "$marks/ended" 0 || give_up "it ended well, but that cannot be written into $marks"
+    settle "$marks/ended" 0 || give_up "it completed, but that cannot be written into $marks"
   else
     for post in $posted; do rm -f "$(draft "$posts/$post")"; done
     write "$marks/ended" "$code" || give_up "cannot write into $marks"
@@ -311,19 +311,19 @@ if [ -n "$token" ]; then
       say "job $holder has the same payload and came first: nothing is run here"
       exit {TWIN_EXIT}
     fi
-    # The same job was put back into the queue. What ended well stays ended: others may build on it already.
+    # The same job was put back into the queue. What completed stays completed: others may build on it already.
     if [ -f "$marks/ended" ] && grep -qx code=0 "$marks/ended" 2>/dev/null; then
-      say "the payload ended well before this job was put back into the queue"
+      say "the payload completed before this job was put back into the queue"
       exit 0
     fi
   fi
   if all_posted; then
-    say "the payload has ended well before"
+    say "the payload has completed before"
     settle "$marks/ended" 0 || give_up "cannot write into $marks"
     exit 0
   fi
 fi
-# Of the steps of an earlier run those that ended well are still true.
+# Of the steps of an earlier run those that completed are still true.
 for file in "$marks"/step-*-began; do
   [ -e "${{file%-began}}-ended" ] || rm -f "$file" || give_up "cannot write into $marks"
 done
@@ -402,7 +402,7 @@ due() {{
   [ -n "$3" ] || return 0
   ls "$posts" >/dev/null 2>&1 || :
   [ -e "$posts/$3" ] || return 0
-  say "step $2 has ended well before"
+  say "step $2 has completed before"
   [ -e "$marks/step-$1-ended" ] || {{ mark "step-$1-began"; mark "step-$1-ended"; }}
   return 1
 }}
@@ -414,7 +414,7 @@ step() {{
   say "step $2"
   "$4" "$5"
   [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
-  [ -z "$3" ] || settle "$posts/$3" "" || give_up "step $2 ended well, but that cannot be written into $posts"
+  [ -z "$3" ] || settle "$posts/$3" "" || give_up "step $2 completed, but that cannot be written into $posts"
   settle "$marks/step-$1-ended" "" || give_up "cannot write into $marks"
 }}
 

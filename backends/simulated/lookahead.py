@@ -1,10 +1,10 @@
 """Predicting a job's wait by starting a copy of the visible queue and reading the answer.
 
 What ``squeue`` shows of everybody's jobs is enough to run the queue ahead on the engine: who runs and until when at the
-latest, who waits and for what. What it does not show is in which order the site takes its jobs, when they will really
-end, and who may not start though there is room. So there are several *opinions*, one for each guess at these; see
-`OPINIONS`. `QueueSimulation.opinions` gives them all, for whoever wants to weigh them. As an estimator of its own it
-learns how far off each of them is, and goes with those that were right lately.
+latest, which jobs wait and for what. What it does not show is in which order the site takes its jobs, when they will
+really end, and who may not start though there is room. So there are several *opinions*, one for each guess at these;
+see `OPINIONS`. `QueueSimulation.opinions` gives them all, for whoever wants to weigh them. As an estimator of its own
+it learns how far off each of them is, and goes with those that were right lately.
 
 Rules
 -----
@@ -44,6 +44,7 @@ from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObserva
 
 from . import lookahead_kernel as k
 from .cores.fast_kernel import BLOCK, SCALARS
+from .futures import OF_SHAPE, OF_SITE, OF_USER, RunTimes, starting_now, starts
 
 OPINIONS: tuple[str, ...] = tuple(
     f"{jobs}_{order}_{run}"
@@ -95,6 +96,8 @@ _NEVER_S = 1e300
 _LONGEST_S = float(k.HORIZON_S)
 _NOBODY, _NEW = 0, 1  # numbers: of nobody in particular, and of whoever has submitted nothing yet
 _SITE_STEP = 0.01
+_MIN_FUTURES, _MAX_JOBS = 24, 20_000  # jobs of all futures together, where there are more futures than the fewest
+_LEAST_SHARE = 1e-6
 
 _FLOOR_S = 10.0  # no wait below this is worth telling apart when opinions are compared
 _FLOOR, _CEILING = math.log10(_FLOOR_S), math.log10(k.HORIZON_S)
@@ -106,7 +109,7 @@ _CLASSES_S = (3601.0, 4 * 3600.0 + 1)
 _WIDE = 32  # more than such a part of the machine
 _CLASSES = 2 * (len(_CLASSES_S) + 1)
 _LEVELS = np.array(LEVELS)
-_FORMAT = 1
+_FORMAT = 2
 
 
 class QueueSimulation:
@@ -144,12 +147,13 @@ class QueueSimulation:
         self._beliefs: dict[int, tuple[int, float, NDArray[np.float64]]] = {}  # by ticket; see `_Advice.learn`
         self._unnoticed: dict[int, None] = {}  # tickets of jobs that were taken to have ended
         self._tickets = 0
-        self._in_use, self._most_in_use = 0.0, 0.0
+        self._in_use, self._max_in_use = 0.0, 0.0
         self._users, self._shapes = _Habits(), _Habits()
         self._partitions: dict[str, int] = {}
         self._used: list[float] = []  # by partition, cores in use
-        self._most_used: list[float] = []
+        self._max_used: list[float] = []
         self._site_share = 1.0
+        self._run_times = RunTimes()
         self._advice = _Advice()
         self._events = 0
         self._answered: tuple[int, QueuedJob] | None = None
@@ -182,6 +186,87 @@ class QueueSimulation:
         self._look(job)
         return self._advice.forecast(self._class, _in_decades(self._opinions))
 
+    def futures(self, jobs: Sequence[QueuedJob], samples: int) -> NDArray[np.float64]:
+        """Sample how long each of some requests would wait; a row is one future, the same for all of them.
+
+        Jobs are taken in order of submission, with EASY backfilling, and nobody comes after; each runs as long as jobs
+        like it lately did. Jobs that something else keeps back are left out.
+
+        Returns: seconds, shape (samples, requests); fewer samples where many jobs run and wait.
+        """
+        samples = min(samples, max(_MIN_FUTURES, _MAX_JOBS // (self._waiting.count + self._running.count + 1)))
+        now = min(job.submit_s for job in jobs)
+        waits_s = np.zeros((samples, len(jobs)))
+        running = self._running.rows[:, ~self._unnoticed_by(now)]
+        split = len(self._partitions) > 1
+        place = np.array([self._partitions.get(job.partition, -1) if split else -1 for job in jobs])
+        for partition in np.unique(place).tolist():
+            mine = np.flatnonzero(place == partition).tolist()
+            runs, waits = (
+                rows[:, rows[k.PARTITION] == partition] if partition >= 0 else rows
+                for rows in (running, self._waiting.rows)
+            )
+            asked = np.array([(jobs[i].cores, jobs[i].walltime_s, jobs[i].submit_s - now) for i in mine]).T
+            size = self.machine_cores or int(min(self._max_in_use, k.MAX_CORES))
+            if partition >= 0:
+                size = min(int(self._max_used[partition]), size or k.MAX_CORES)
+            size = max(size, int(min(asked[0].max(), k.MAX_CORES)))
+            elapsed = np.maximum(now - runs[k.SINCE], 0.0)
+            held = self._held(now, runs, waits, elapsed, size)
+            waits_s[:, mine] = self._starts(runs, waits[:, ~held], elapsed, asked, (size, samples)) - asked[2]
+        return waits_s
+
+    @staticmethod
+    def _held(
+        now: float, running: NDArray[np.float64], waiting: NDArray[np.float64], elapsed: NDArray[np.float64], size: int
+    ) -> NDArray[np.bool_]:
+        """Say which waiting jobs something else than cores keeps back: who would start now, and could have before."""
+        due, held = _left_s(running, elapsed), np.zeros(waiting.shape[1], dtype=np.bool_)
+        while not held.all():
+            others = np.flatnonzero(~held)
+            begin = starting_now(size, (running[k.CORES], due), (waiting[k.CORES][others], waiting[k.ASKED][others]))
+            late = others[begin & (now - waiting[k.FITS_SINCE][others] > k.HELD_AFTER_S)]
+            if not len(late):
+                break
+            held[late] = True
+        return held
+
+    def _starts(
+        self,
+        running: NDArray[np.float64],
+        waiting: NDArray[np.float64],
+        elapsed: NDArray[np.float64],
+        asked: NDArray[np.float64],
+        size_and_samples: tuple[int, int],
+    ) -> NDArray[np.float64]:
+        """Sample when requests start, in seconds from now. `asked`: cores, walltime and time of submission of each."""
+        size, samples = size_and_samples
+        count, due = len(elapsed), _left_s(running, elapsed)
+        both = np.concatenate([running, waiting], axis=1)
+        run = self._drawn(both, np.concatenate([elapsed, np.zeros(waiting.shape[1])]), samples)
+        over = elapsed >= running[k.ASKED]
+        run[:, :count][:, over] = due[over]
+        return starts(
+            size,
+            (running[k.CORES], due, run[:, :count]),
+            (waiting[k.CORES], waiting[k.ASKED], run[:, count:]),
+            (asked[0], asked[1], asked[2]),
+        )
+
+    def _drawn(self, rows: NDArray[np.float64], elapsed: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
+        """Draw how long jobs run on."""
+        kind, share = self._expected(rows)
+        return self._run_times.draw(kind, share * rows[k.ASKED], rows[k.ASKED], elapsed, samples)
+
+    def _expected(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Say of jobs what part of their request they are expected to use, and what that is taken from."""
+        shape, user = (shares[rows[of].astype(np.intp)] for shares, of in self._shares())
+        kind = np.where(shape >= 0, OF_SHAPE, np.where(user >= 0, OF_USER, OF_SITE))
+        return kind, np.choose(kind, [shape, user, np.full(len(shape), self._site_share)])
+
+    def _shares(self) -> tuple[tuple[NDArray[np.float64], int], tuple[NDArray[np.float64], int]]:
+        return (self._shapes.share, k.SHAPE), (self._users.share, k.USER)
+
     # ------------------------------------------------------------------ what happens
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:  # noqa: ARG002 - of the port
@@ -203,7 +288,7 @@ class QueueSimulation:
             )
         self._advice.learn(*self._beliefs.pop(ticket), observation)
         row = self._waiting.take(ticket)
-        if row is None:  # its end was told first
+        if row is None:  # its end was reported first
             return
         now = float(row[k.SUBMIT]) + observation.wait_s
         if observation.kind != "at_least":
@@ -213,7 +298,7 @@ class QueueSimulation:
         self._pass_time(now)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a job ended after so many seconds; also of one whose start has not been told yet.
+        """Learn that a job ended after so many seconds; also of one whose start has not been reported yet.
 
         Raises `InputError`: nothing runs or waits with that ticket, or the time is no time.
         """
@@ -233,6 +318,14 @@ class QueueSimulation:
                 )
             row[k.SINCE] = row[k.SUBMIT]
         share = min(max(run_s, 1.0) / float(row[k.ASKED]), 1.0)
+        shape, user = int(row[k.SHAPE]), int(row[k.USER])
+        of_shape, of_user = float(self._shapes.share[shape]), float(self._users.share[user])
+        if of_shape >= 0:
+            self._run_times.learn(OF_SHAPE, share / max(of_shape, _LEAST_SHARE))
+        elif of_user >= 0:
+            self._run_times.learn(OF_USER, share / max(of_user, _LEAST_SHARE))
+        else:
+            self._run_times.learn(OF_SITE, share / max(self._site_share, _LEAST_SHARE))
         self._users.learn(int(row[k.USER]), share)
         self._shapes.learn(int(row[k.SHAPE]), share)
         self._site_share += _SITE_STEP * (share - self._site_share)
@@ -250,12 +343,12 @@ class QueueSimulation:
         """Count cores that are taken into use, or given back."""
         cores, partition = sign * float(row[k.CORES]), int(row[k.PARTITION])
         self._in_use += cores
-        self._most_in_use = max(self._most_in_use, self._in_use)
+        self._max_in_use = max(self._max_in_use, self._in_use)
         self._used[partition] += cores
-        self._most_used[partition] = max(self._most_used[partition], self._used[partition])
+        self._max_used[partition] = max(self._max_used[partition], self._used[partition])
 
     def _pass_time(self, now: float) -> None:
-        """Note that something happened: forget who must have ended, and since when who waits has had room."""
+        """Note that something happened: forget who must have ended, and since when waiting jobs would have fitted."""
         self._events += 1
         over = self._unnoticed_by(now)
         if over.any():
@@ -266,9 +359,9 @@ class QueueSimulation:
             while len(self._unnoticed) > _MAX_UNNOTICED:
                 del self._unnoticed[next(iter(self._unnoticed))]
         waiting = self._waiting.rows
-        free: Any = (self.machine_cores or self._most_in_use) - self._in_use
+        free: Any = (self.machine_cores or self._max_in_use) - self._in_use
         if len(self._partitions) > 1:
-            own = np.array(self._most_used) - np.array(self._used)
+            own = np.array(self._max_used) - np.array(self._used)
             free = np.minimum(free, own[waiting[k.PARTITION].astype(np.intp)])
         fits, since = waiting[k.CORES] <= free, waiting[k.FITS_SINCE]
         since[~fits] = _NEVER_S
@@ -292,8 +385,8 @@ class QueueSimulation:
             running = _Table.of(running.rows[:, ~over])
         row = self._row(job)
         cores, partition = int(row[k.CORES]), int(row[k.PARTITION])
-        size = self.machine_cores or max(int(min(self._most_in_use, k.MAX_CORES)), cores)
-        own_size = max(int(self._most_used[partition]) if partition >= 0 else 0, cores)
+        size = self.machine_cores or max(int(min(self._max_in_use, k.MAX_CORES)), cores)
+        own_size = max(int(self._max_used[partition]) if partition >= 0 else 0, cores)
         # anew each time: the one that was answered before must not change under whoever looks at it
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
         arrays = (row, self._waiting.flat, running.flat, self._users.share, self._shapes.share)
@@ -326,7 +419,7 @@ class QueueSimulation:
         if job.partition not in self._partitions:
             self._partitions[job.partition] = len(self._partitions)
             self._used.append(0.0)
-            self._most_used.append(0.0)
+            self._max_used.append(0.0)
 
     def _make_room(self) -> None:
         jobs = self._waiting.count + self._running.count + 1
@@ -352,12 +445,13 @@ class QueueSimulation:
             "beliefs": [[ticket, kind, middle, *x.tolist()] for ticket, (kind, middle, x) in self._beliefs.items()],
             "unnoticed": list(self._unnoticed),
             "tickets": self._tickets,
-            "most_in_use": self._most_in_use,
+            "most_in_use": self._max_in_use,
             "users": self._users.state(),
             "shapes": self._shapes.state(),
             "partitions": list(self._partitions),
-            "most_used": list(self._most_used),
+            "most_used": list(self._max_used),
             "site_share": self._site_share,
+            "run_times": self._run_times.state(),
             "advice": self._advice.state(),
         }
 
@@ -370,18 +464,19 @@ class QueueSimulation:
             made = cls(int(state["machine_cores"]))
             made._partitions = {str(name): i for i, name in enumerate(state["partitions"])}
             made._used = [0.0] * len(made._partitions)
-            made._most_used = _numbers(state["most_used"], (len(made._partitions),)).tolist()
+            made._max_used = _numbers(state["most_used"], (len(made._partitions),)).tolist()
             made._users, made._shapes = _Habits.from_state(state["users"]), _Habits.from_state(state["shapes"])
             bounds = (len(made._users), len(made._shapes), len(made._partitions))
             made._waiting, made._running = (_Table.from_state(state[name], bounds) for name in ("waiting", "running"))
             for row in made._running.rows.T:
                 made._use(row, 1)
-            made._most_in_use, made._site_share = _numbers([state["most_in_use"], state["site_share"]], (2,)).tolist()
+            made._max_in_use, made._site_share = _numbers([state["most_in_use"], state["site_share"]], (2,)).tolist()
             for ticket, kind, *decades in state["beliefs"]:
                 middle, *opinions = _numbers(decades, (1 + len(OPINIONS),))
                 made._beliefs[int(ticket)] = (range(_CLASSES)[kind], float(middle), np.array(opinions))
             made._unnoticed = dict.fromkeys(int(ticket) for ticket in state["unnoticed"])
             made._tickets = int(state["tickets"])
+            made._run_times = RunTimes.from_state(state["run_times"])
             made._advice = _Advice.from_state(state["advice"])
             tickets = {int(ticket) for ticket in made._waiting.rows[k.TICKET]}
             if not tickets <= set(made._beliefs) or max(made._beliefs, default=-1) >= made._tickets:
@@ -407,6 +502,12 @@ def queue_simulation(surroundings: Surroundings) -> QueueSimulation:
     QueueSimulation(cores=128, 0 wait, 0 run)
     """
     return QueueSimulation(surroundings.machine_cores)
+
+
+def _left_s(running: NDArray[np.float64], elapsed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Say in how many seconds running jobs end, if they use their requests."""
+    pairs = zip(running[k.ASKED].tolist(), elapsed.tolist(), strict=True)
+    return np.array([k.remaining_s(asked_s, elapsed_s, 1.0) for asked_s, elapsed_s in pairs], dtype=np.float64)
 
 
 def _numbers(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:

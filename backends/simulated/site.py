@@ -49,7 +49,7 @@ class SimulatedBackend:
         Its name and node size.
     poll_s
         The client looks at the queue once in so many seconds, and learns only then what happened since; 0 for a client
-        that is told at once. Times that it reads are exact either way.
+        that learns at once. Times that it reads are exact either way.
     users
         Whose jobs the background's are; -1 where that is not known.
     shrink, grow
@@ -231,7 +231,7 @@ class SimulatedBackend:
         if not spec.walltime_s > 0:
             raise SubmitRejectedError(f"asks for {spec.walltime_s} s", where=where, hint="Ask for more than nothing.")
         if spec.run_s is None:
-            raise InputError("has no run time", where=where, hint="A simulator must be told `run_s`.")
+            raise InputError("has no run time", where=where, hint="A simulator needs `run_s`.")
         needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s)) for d in spec.dependencies]
         widths = list(self._widths(spec, cores))
         number = engine.submit(
@@ -412,7 +412,7 @@ class SimulatedSite:
     _MODEL_WARM_UP = 7 * _DAY
     _MODEL_LENGTH = 28 * _DAY
     _LOG_MARGIN = 0.1  # share of a log's span, at either end, in which no run begins
-    _LOG_MARGIN_MOST = 30 * _DAY
+    _MAX_LOG_MARGIN = 30 * _DAY
 
     def __init__(
         self,
@@ -504,7 +504,7 @@ class SimulatedSite:
             self._worlds |= {seed: world.result() for seed, world in warming.items()}
 
     def in_order(self, seeds: Sequence[int]) -> list[int]:
-        """Sort seeds by their moments in the log; worlds of a model have no common history."""
+        """Sort seeds by the times of their worlds in the log; worlds of a model have no common history."""
         return list(seeds) if self.trace is None else sorted(seeds, key=self._moment)
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] | None = None) -> SimulatedBackend:  # noqa: ARG002 - its time passes by itself
@@ -579,7 +579,7 @@ class SimulatedSite:
         assert self.trace is not None
         # by jobs, not by seconds: one absurd date would otherwise leave an empty machine to most seeds
         first, last = (int(moment) for moment in np.quantile(self.trace.table.submit, [0.01, 0.99], method="nearest"))
-        margin = min(int(self._LOG_MARGIN * (last - first)), self._LOG_MARGIN_MOST)
+        margin = min(int(self._LOG_MARGIN * (last - first)), self._MAX_LOG_MARGIN)
         if last - first < 2 * margin + 1:
             where = str(self.trace.path)
             raise TraceError("is too short for a run to begin in it", where=where, hint="Give a longer log.")

@@ -30,7 +30,7 @@ _WEEK = 7 * _DAY
 _SHORT = (4.2, 0.94)
 _LONG = (312.0, 0.03)
 _SHORT_CHANCE_AT_0, _SHORT_CHANCE_SLOPE = 0.78, -0.0054
-_SHORT_CHANCE_LEAST = 0.05
+_MIN_SHORT_CHANCE = 0.05
 _POWER_OF_TWO = 0.576  # share of parallel jobs with a power of two
 
 ROUND_REQUESTS_S = np.array(
@@ -154,7 +154,7 @@ class WorkloadModel:
 
     def _run_times(self, rng: np.random.Generator, cores: NDArray[np.int64]) -> NDArray[np.float64]:
         nodes = cores / self.machine.cores_per_node
-        short = np.clip(_SHORT_CHANCE_AT_0 + _SHORT_CHANCE_SLOPE * nodes, _SHORT_CHANCE_LEAST, 1.0)
+        short = np.clip(_SHORT_CHANCE_AT_0 + _SHORT_CHANCE_SLOPE * nodes, _MIN_SHORT_CHANCE, 1.0)
         logarithm = np.where(
             rng.random(len(cores)) < short,
             rng.gamma(*_SHORT, size=len(cores)),

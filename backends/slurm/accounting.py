@@ -335,7 +335,7 @@ def _duration_s(text: str) -> float:
 
 
 def _elapsed_s(text: str) -> float:
-    """Read how long a job ran: seconds, or as on a clock; NaN if that is not told."""
+    """Read how long a job ran: seconds, or as on a clock; NaN if that is not reported."""
     if not text:
         return float("nan")
     if text.isdecimal():

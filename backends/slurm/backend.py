@@ -113,7 +113,7 @@ class SlurmBackend:
         return explanations.advice(reason)
 
     def close(self) -> None:
-        """Let go of the link."""
+        """Close the link."""
         self._link.close()
 
     # ------------------------------------------------------------------ submission
@@ -212,7 +212,7 @@ class SlurmBackend:
         raise SubmitRejectedError(why, where=f"job {spec.name!r}", hint=hint)
 
     def _passed(self, spec: JobSpec) -> Passed:
-        """Decide what Slurm is told of a job's dependencies, after a look at them.
+        """Decide what is passed to Slurm of a job's dependencies, after a look at them.
 
         Raises `SubmitRejectedError`: nobody knows one of them, so that Slurm might drop the dependency and
         start the job at once; or it can never be met.
@@ -231,7 +231,7 @@ class SlurmBackend:
             )
         if missing := [job_id for job_id in others if not (self._is_fresh(job_id) or self._is_settling(job_id))]:
             raise UnavailableError(
-                f"depends on job {missing[0]}, of which Slurm does not tell at the moment",
+                f"depends on job {missing[0]}, which Slurm does not report at the moment",
                 where=f"job {spec.name!r}",
                 hint="It is submitted once it is known what became of the other.",
             )
@@ -595,7 +595,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ belt and braces
 
     def _end_needless(self, live: Iterable[TrackedJob]) -> None:
-        """Cancel jobs that are back in the queue though what they were to run has ended well."""
+        """Cancel jobs that are back in the queue though what they were to run has completed."""
         for job in live:
             try:
                 is_needless = job.is_needless(self._folder)
@@ -606,7 +606,7 @@ class SlurmBackend:
                 job.conclude(self._folder)
 
     def _has_cancelled(self, job: TrackedJob) -> bool:
-        """Cancel a job of which nobody has any use; whether Slurm has been told, else the next look tries again."""
+        """Cancel a job of which nobody has any use; whether the call reached Slurm, else the next look tries again."""
         try:
             self._link.cancel(job.job_id)
         except JobNotFoundError:
@@ -618,7 +618,7 @@ class SlurmBackend:
         return True
 
     def _check_dependencies(self) -> None:
-        """Cancel jobs that Slurm let go though what they depend on was not met.
+        """Cancel jobs that Slurm released though what they depend on was not met.
 
         Before that what they depend on is asked for once more: it may have ended while Slurm answered, or so soon that
         Slurm never showed it.
@@ -640,7 +640,7 @@ class SlurmBackend:
         self._miss([job for job in live if job.job_id not in records])
 
     def _early(self) -> list[TrackedJob]:
-        """Jobs that Slurm let go, of whose dependencies one is not met; the others are done with."""
+        """Jobs that Slurm released, of whose dependencies one is not met; the others are done with."""
         early = []
         for job in self._live():
             if not job.dependencies or (job.status.state is JobState.PENDING and job.status.eligible_s is None):

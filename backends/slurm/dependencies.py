@@ -1,4 +1,4 @@
-"""Dependencies, so that a job never starts early: what Slurm is told of them, and whether it kept them."""
+"""Dependencies, so that a job never starts early: what is passed to Slurm of them, and whether it kept them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .states import ended_as
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What Slurm is to be told of a job's dependencies and begin time."""
+    """What is to be passed to Slurm of a job's dependencies and begin time."""
 
     words: str  # as in `afterok:12,after:14+2`; empty for none
     begin_s: int | None  # not before this time, in whole seconds; None for at once
@@ -24,7 +24,7 @@ class Passed:
 
 
 def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Passed:
-    """Decide what Slurm is told of a job's dependencies: only jobs that have not ended are named to it."""
+    """Decide what is passed to Slurm of a job's dependencies: only jobs that have not ended are named to it."""
     words, kept, begins_s = [], [], [spec.begin_s or 0.0]
     for dependency in dict.fromkeys(spec.dependencies):
         other = known[dependency.job_id]

@@ -199,7 +199,7 @@ class Examiner:
         chosen = site.partitions.get(site.partition)
         sizes = f"A node has {site.cores_per_node} cores, the largest job {site.max_cores:,}."
         if not site.partition:
-            unknown = "Which is the default is not told by these means: set partition to where your jobs go."
+            unknown = "Which is the default is not reported by these means: set partition to where your jobs go."
             found.add("Partitions", "\n".join(lines), "note", f"{unknown} {sizes}")
         elif chosen is not None and not chosen.is_up:
             closed = f"{site.partition!r}, where jobs go, takes none now: set another partition, or wait."
@@ -220,7 +220,7 @@ class Examiner:
         accrues = known if seen is None else seen
         if accrues is None:
             how = "The probe did not tell either: ask the site" if asked else "`asa doctor --probe` finds out"
-            found.add(topic, "not told", "note", f"Taken as gaining none until then. {how}, or set age_accrues.")
+            found.add(topic, "not reported", "note", f"Taken as gaining none until then. {how}, or set age_accrues.")
         elif known not in (None, accrues):
             found.add(topic, f"{_AGE[accrues]}, {source}", "note", _conflict(_AGE[not accrues]))
         elif accrues:
@@ -436,7 +436,7 @@ class Examiner:
 def _partition_lines(partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode]) -> list[str]:
     """Describe partitions, a line each; the default and the largest, if there are many."""
     if not partitions:
-        return ["none is told"]
+        return ["none is reported"]
     order = sorted(partitions, key=lambda p: (not p.is_default, not p.is_up, -p.cores, p.name))
     lines = [_partition_line(partition, nodes) for partition in order[:_LISTED_PARTITIONS]]
     if rest := order[_LISTED_PARTITIONS:]:

@@ -15,10 +15,10 @@ _ADVICE = {
     ),
     VANISHED: Advice(
         "Slurm does not know the job any more, and nothing tells how it ended.",
-        "Look into its output, and submit it again if it did not end well.",
+        "Look into its output, and submit it again if it did not complete.",
     ),
     IGNORED_DEPENDENCY: Advice(
-        "Slurm let the job go before the job that it depends on had ended well, so it was cancelled.",
+        "Slurm released the job before the job that it depends on had completed, so it was cancelled.",
         "Look into its output for what it did meanwhile, and submit it again.",
     ),
 }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
 _SHUT_OUT = re.compile(r"not let us in|\btoken\b|authenticat", re.IGNORECASE)
 _AGE_UNKNOWN = (
-    "whether a job gains priority while it waits for another is not told here; taken as no."
+    "whether a job gains priority while it waits for another is not reported here; taken as no."
     " `asa doctor --probe --save NAME` finds out"
 )
 

@@ -20,7 +20,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob(Demands):
-    """A job as Slurm is told of it.
+    """A job as it is passed to Slurm.
 
     Slurm counts memory a node or a core: a link divides it by `nodes`, or by `cores` where those are not given.
     """
@@ -107,7 +107,7 @@ class SlurmPartition:
     is_up: bool = True  # whether it takes jobs at all
     max_walltime_s: float | None = None
     max_nodes: int | None = None
-    nodes: int = 0  # of the partition; 0 where that is not told
+    nodes: int = 0  # of the partition; 0 where that is not reported
     cores: int = 0
 
 
@@ -139,8 +139,8 @@ class SlurmAbout:
     """Who answers."""
 
     means: str  # how it was asked, in words, such as `REST API v0.0.42 at unix:/run/slurmrestd.sock`
-    version: str = ""  # of Slurm, as in `22.05.8`; empty if not told
-    cluster: str = ""  # name of the cluster; empty if not told
+    version: str = ""  # of Slurm, as in `22.05.8`; empty if not reported
+    cluster: str = ""  # name of the cluster; empty if not reported
     controller_up: bool = True
     accounting: bool = False  # whether slurmdbd's records can be read
     # when the token in use ends, seconds since 1970; None without one, or if it does not say
@@ -247,5 +247,5 @@ class SlurmLink(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
         ...

@@ -38,7 +38,7 @@ class Revelation:
 
     job_id: str
     offset_s: float | None  # by how much Slurm's clock is ahead of this computer's; None if the job was never listed
-    # whether its age counted while it could not start; None if that was not wanted, or not told in time
+    # whether its age counted while it could not start; None if that was not wanted, or not found out in time
     accrues: bool | None
     partition: str = ""  # where it was sent; empty if that is not known
     left_over: str = ""  # words about a job that could not be cancelled; empty if all went well

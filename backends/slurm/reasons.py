@@ -11,7 +11,7 @@ Kind = Literal["transient", "limit", "impossible", "held", "dependency", "failed
 """What a reason calls for.
 
 ``transient`` passes by itself; a ``limit`` passes when other jobs have ended or a budget is filled up; ``impossible``
-stays until the job or the site is changed; ``held`` until somebody lets it go; ``dependency`` is about another job;
+stays until the job or the site is changed; ``held`` until somebody releases it; ``dependency`` is about another job;
 ``failed`` tells of a job that has ended.
 """
 
@@ -224,7 +224,7 @@ def advice(reason: str) -> Advice:
     """Explain a reason: why a job is pending, or how it failed.
 
     `reason`: as Slurm writes it, with its details, if there are any; or the name of a job's state.
-    Returns: what it means, and what to do. A reason that is not known is told as Slurm writes it.
+    Returns: what it means, and what to do. A reason that is not known is given as Slurm writes it.
 
     Examples
     --------

@@ -19,7 +19,7 @@ only() { (cd -- "$marks" && scontrol update "JobId=$job" "$1") >&2; }
 # Names the first nodes of the job.
 first() { scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n "$1" | paste -s -d , -; }
 
-# Gives back all but the first nodes, if those have the cores. That it cannot be done is no failure, only dear.
+# Gives back all but the first nodes, if those have the cores. That it cannot be done is no failure, only expensive.
 keep() {
   [ "${SLURM_JOB_NUM_NODES:-1}" -gt "$1" ] || return 0
   of_first='{ for (i = 1; i <= NF && n > 0; i++) { split($i, p, /[(x)]+/); k = p[2] ? p[2] : 1; if (k > n) k = n

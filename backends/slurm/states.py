@@ -75,7 +75,7 @@ def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back
     Notes
     -----
     Slurm dates a job that was cancelled in the queue as if it had started when it was cancelled. It may say that a job
-    was eligible before it was submitted, or forget that it was; the times told here are in order.
+    was eligible before it was submitted, or forget that it was; the times given here are in order.
     """
     state = _state_of(record)
     if state is None:

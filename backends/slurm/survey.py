@@ -58,9 +58,9 @@ def partition_limits(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> P
 
 
 def default_partition(partitions: Sequence[SlurmPartition]) -> str:
-    """Name the partition of jobs that name none; empty if that is not told and there are several.
+    """Name the partition of jobs that name none; empty if that is not reported and there are several.
 
-    Most versions of the REST interface do not tell it.
+    Most versions of the REST interface do not report it.
     """
     if len(partitions) == 1:
         return partitions[0].name

@@ -16,14 +16,14 @@ from asa.payload import HELD_EXIT
 from .link import SlurmRecord
 from .states import HELD, status_of
 
-ENDED_WELL: Final = "EndedWell"
-"""Reason of a job whose payload ended well, though Slurm has it down as ended otherwise, and starts no dependents."""
+PAYLOAD_COMPLETED: Final = "EndedWell"
+"""Reason of a job whose payload completed, though Slurm has it down as ended otherwise, and starts no dependents."""
 TWIN: Final = "Twin"
 """Reason of a job that ran nothing since another job of its token has the payload."""
 VANISHED: Final = "Vanished"
 """Reason of a job of which nothing is known any more."""
 IGNORED_DEPENDENCY: Final = "DependencyIgnored"
-"""Reason of a job that was cancelled since Slurm let it go before its dependency was met."""
+"""Reason of a job that was cancelled since Slurm released it before its dependency was met."""
 
 _GRACE_LOOKS = 3
 _GRACE_S = 60.0
@@ -41,7 +41,7 @@ class TrackedJob:
     heard_s: float  # when that was confirmed, on the client's clock
     # the client's clock before and after its submission, until Slurm shows the job
     sent_s: tuple[float, float] | None = None
-    dependencies: tuple[Dependency, ...] = ()  # those that Slurm was told of, until they were seen to be kept
+    dependencies: tuple[Dependency, ...] = ()  # those that were passed to Slurm, until they were seen to be kept
     record: SlurmRecord | None = None
     held_here: bool = False  # it is on hold because this client wants it
     released_s: float | None = None  # when this client last released or cancelled it, on the client's clock
@@ -79,7 +79,7 @@ class TrackedJob:
         """Take in what Slurm tells, and return whether something changed that matters; ended jobs change no more.
 
         Raises `UnavailableError`: the job has ended, and its marks cannot be read: whether its payload began is
-        not known, and that it ended not told of yet.
+        not known, and its end not reported yet.
         """
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
@@ -110,15 +110,15 @@ class TrackedJob:
         return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=VANISHED))
 
     def condemn(self, now_s: float) -> None:
-        """Let it have failed since Slurm let it go too early."""
+        """Let it have failed since Slurm released it too early."""
         end_s = max(now_s, self._latest_s())
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
 
     def is_needless(self, folder: RunFolder) -> bool:
-        """Say whether the job is back in the queue though its payload has ended well.
+        """Say whether the job is back in the queue though its payload has completed.
 
         So it is when the controller did not hear of the end, since it was away or had lost its latest state. What it
-        would run looks for the marks first, and does nothing; but it may be on hold until somebody lets it go.
+        would run looks for the marks first, and does nothing; but it may be on hold until somebody releases it.
         """
         record, kept = self.record, self.kept
         if record is None or not kept.token or self.status.state is not JobState.PENDING:
@@ -131,7 +131,7 @@ class TrackedJob:
     def conclude(self, folder: RunFolder) -> None:
         """Let it have ended as its payload did, before it came back into the queue."""
         if (ended := folder.ended(self.job_id, self.kept.token)) is not None:
-            self._become(replace(self._ended_by(ended, folder), reason=ENDED_WELL))
+            self._become(replace(self._ended_by(ended, folder), reason=PAYLOAD_COMPLETED))
 
     def _become(self, status: JobStatus) -> bool:
         if not self.is_live and not self._is_back(status):
@@ -163,9 +163,9 @@ class TrackedJob:
         if not status.state.is_final or status.state is JobState.COMPLETED:
             return status
         ended = folder.ended(job_id, kept.token)
-        ended_well = bool(kept.token) and ended is not None and ended.exit_code == 0
-        if ended_well and status.start_s is not None:  # whatever ended the job after that
-            return replace(status, state=JobState.COMPLETED, exit_code=0, reason=ENDED_WELL)
+        completed = bool(kept.token) and ended is not None and ended.exit_code == 0
+        if completed and status.start_s is not None:  # whatever ended the job after that
+            return replace(status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED)
         if status.state is not JobState.FAILED:
             return status
         code = status.exit_code
@@ -201,7 +201,7 @@ class TrackedJob:
         return max(latest_s, status.start_s)
 
     def _steps(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
-        """Tell when the payload's steps began and ended well, within the job's own times.
+        """Tell when the payload's steps began and completed, within the job's own times.
 
         Those that ended before the job was put back into the queue keep the times of their marks.
         """
@@ -227,7 +227,7 @@ class TrackedJob:
         )
 
     def _before_requeue(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
-        """Tell when a payload of one step ran that ended well before its job was put back into the queue."""
+        """Tell when a payload of one step ran that completed before its job was put back into the queue."""
         if not (status.restarts and self.kept.token and status.start_s is not None):
             return ()
         began, ended = (look(status.job_id, self.kept.token) for look in (folder.began, folder.ended))
@@ -241,7 +241,7 @@ class TrackedJob:
         return mark.time_s >= since_s - _CLOCKS_S
 
     def _ended_by(self, ended: Mark, folder: RunFolder) -> JobStatus:
-        """Say how the job ended by its own mark, with what Slurm told before."""
+        """Say how the job ended by its own mark, with what Slurm reported before."""
         was, code = self.status, ended.exit_code or 0
         began = folder.began(self.job_id, self.kept.token)
         start_s = was.start_s

@@ -24,7 +24,7 @@ while read -r image; do
   echo "cd projected && mBackground -t $image ../corrected/$image ../projected.tbl ../corrections.tbl"
 done <images >background.tasks
 
-# Of two images that do not overlap after all, mDiffFit says "ERROR" and ends well.
+# Of two images that do not overlap after all, mDiffFit says "ERROR" and exits with 0.
 awk 'NR > 2 {
   said = $5; sub(/fits$/, "txt", said)
   printf "mDiffFit -s fit/%s projected/%s projected/%s difference/%s region.hdr", said, $3, $4, $5

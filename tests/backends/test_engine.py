@@ -266,7 +266,7 @@ BUSY = [(0, 100, 100, 8), (10, 100, 100, 8), (20, 100, 100, 8), (130, 50, 50, 8)
 
 @pytest.mark.parametrize(("accrues", "expected"), [(True, 200), (False, 500)])
 def test_the_age_rule_decides_where_a_dependent_job_stands(accrues, expected):
-    """Submitted at 5 and let go at 200: by its age it is next, without it comes after all four that queue then."""
+    """Submitted at 5 and released at 200: by its age it is next, without it comes after all four that queue then."""
     engine = Engine(CAPACITY, table(BUSY), age_accrues=accrues)
     engine.advance(5)
     first = engine.submit(cores=8, request=100, run=100)

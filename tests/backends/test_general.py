@@ -303,7 +303,7 @@ def test_the_views_are_read_only_and_not_copies():
 
 
 def test_a_client_hears_of_preemption_and_failure():
-    """Its job is requeued by a better one, then lost to an outage, and what waited for it is let go."""
+    """Its job is requeued by a better one, then lost to an outage, and what waited for it is released."""
     shape = {"request": 50, "user": 0, "partition": 0}
     jobs = [{"submit": 10, "run": 20, "demand": {"cores": 8}, "qos": 1, **shape}]
     cluster = Cluster({"cores": CORES}, [Outage(40, {"cores": 8}, 60)])

@@ -117,7 +117,7 @@ def test_of_two_jobs_of_a_token_one_runs_the_payload(start, folder, tmp_path):
 
 
 def test_a_job_that_was_put_back_runs_again(start, folder, tmp_path):
-    """After its node failed, say; but not if its payload had ended well."""
+    """After its node failed, say; but not if its payload had completed."""
     command = f"echo x >>'{tmp_path}/ran'; [ -e '{tmp_path}/now' ]"
     assert done(start(command, token="a"))[0] == 1
     (tmp_path / "now").touch()
@@ -151,7 +151,7 @@ def test_a_killed_job_leaves_its_beginning_only(start, folder):
     assert done(start("true", token="a"))[0] == 0, "and may run again"
 
 
-def test_posts_are_made_when_the_payload_ended_well_and_only_then(start, folder):
+def test_posts_are_made_when_the_payload_completed_and_only_then(start, folder):
     assert done(start("exit 1", token="a", posted=("x/y",)))[0] == 1
     assert not list(folder.posts.iterdir())
     unposted = f"[ ! -e {shlex.quote(str(folder.posts / 'x%2Fy'))} ]"
@@ -216,7 +216,7 @@ def test_the_payload_is_told_to_end(start, folder, tmp_path, everybody, handled)
     assert ended.exit_code == 143
     assert ended.signals >= 1
     assert (tmp_path / "told").exists() == handled
-    assert not list(folder.posts.iterdir()), "who was told to end has not ended well"
+    assert not list(folder.posts.iterdir()), "who was told to end has not completed"
 
 
 @pytest.mark.parametrize("steps", [(), (Step("one", "touch begun", post="p"),)], ids=["payload", "step"])
@@ -318,7 +318,7 @@ def test_what_the_script_is_told_reaches_the_payload(start, folder, tmp_path, pa
     assert not list(tmp_path.glob("asa-*"))
 
 
-def test_a_payload_that_was_warned_and_ends_well_has_ended_well(start, folder, tmp_path):
+def test_a_payload_that_was_warned_and_exits_with_0_has_completed(start, folder, tmp_path):
     process = start(SAVES.format(code=0, name="USR1", up=tmp_path / "up"), token="a", posted=("x",))
     until((tmp_path / "up").exists)
     for _ in range(20):  # early, late, and while the first is dealt with
@@ -378,7 +378,7 @@ def test_what_a_payload_starts_may_be_interrupted(start):
 
 
 def test_a_full_disk_lets_no_payload_begin(start, folder, tmp_path):
-    """Where it could not be written down that it ended well; writing beside the post says that there is no space."""
+    """Where it could not be written down that it completed; writing beside the post says that there is no space."""
     (folder.posts / ".x.7").symlink_to("/dev/full")
     code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("y", "x")))
     assert code == UNABLE_EXIT
@@ -401,7 +401,7 @@ def test_a_disk_that_is_full_for_a_moment_only_delays(start, folder, tmp_path):
     assert (folder.posts / "x").exists()
 
 
-def test_that_a_payload_ended_well_is_kept_though_the_disk_filled_up_meanwhile(start, folder, tmp_path):
+def test_that_a_payload_completed_is_kept_though_the_disk_filled_up_meanwhile(start, folder, tmp_path):
     """The command fills the disk: `cat`, by which files are written, fails from then on."""
     tools, full = tmp_path / "tools", tmp_path / "full"
     tools.mkdir()
@@ -430,7 +430,7 @@ def test_without_its_marks_a_job_does_not_begin(start, folder, kind, tmp_path):
     assert not (folder.posts / "x").exists()
 
 
-def test_steps_that_ended_well_are_not_run_again(start, folder, tmp_path):
+def test_steps_that_completed_are_not_run_again(start, folder, tmp_path):
     """After a requeue, with what is left failing and then not; nor in another job that has them, too."""
     ran, now = tmp_path / "ran", tmp_path / "now"
 
@@ -462,7 +462,7 @@ def test_a_job_whose_stages_have_another_job_runs_nothing(start, folder, tmp_pat
 
 
 @pytest.mark.parametrize(("program", "late_s"), [("srun", 0.4), ("saves", 0.05)])
-def test_what_ends_well_as_the_job_is_taken_away_has_not_ended_well(start, folder, tmp_path, program, late_s):
+def test_what_exits_with_0_as_the_job_is_taken_away_has_not_completed(start, folder, tmp_path, program, late_s):
     """The script is told a moment later: `srun` says 0 where Slurm requeues a job before the tasks have begun.
 
     Any other program may save its state and leave with 0: it is told before the script, which began it.

@@ -43,7 +43,7 @@ def test_nearest_is_the_closest_by_seconds(wait):
 
 
 def test_equation_3():
-    """Loss 0 for the closest, 1 for the others; of a bound only what is certain."""
+    """Loss 0 for the closest, 1 for the others; of a censored wait only what is certain."""
     waits = np.array(FOUR)
     assert closest_losses(waits, exactly(60)).tolist() == [1, 1, 0, 1]
     assert closest_losses(waits, at_most(60)).tolist() == [0, 0, 0, 1]

@@ -199,7 +199,7 @@ class Seedless(LastWait):
         (OneTicket, "ticket|waits under"),
         (HandingOut, "not the estimator's own"),
         (Keeping, "does not change the state"),
-        (Literal, "bound"),
+        (Literal, "says nothing"),
         (Deaf, "factor of two"),
         (OneKind, "kept apart"),
         (Numpy, "own floats"),

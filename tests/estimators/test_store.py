@@ -444,7 +444,7 @@ def test_a_write_cut_short_anywhere_fails_and_harms_nothing(tmp_path, monkeypatc
     for missing in range(1, length + 1):
         with monkeypatch.context() as patch:
             cut_writes(patch, tmp_path, missing)
-            with pytest.raises(StateError, match=r"No space left on device\nMake room"):
+            with pytest.raises(StateError, match=r"No space left on device\nFree disk space"):
                 bank.append(record(9))
         bank.append(record(1))
     assert submits(reader.news()) == [0, *[1] * (length + 1)]

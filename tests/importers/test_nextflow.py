@@ -102,7 +102,7 @@ def test_processes_become_stages_with_what_their_tasks_took(made):
     assert align.is_idle
     assert "2 tasks of 2 CPUs; run times p50 30m00s, p90 40m00s" in read.comments["ALIGN"][0]
     assert "p50 1.5" in read.comments["ALIGN"][1]
-    assert any("trace.txt:7: tasks that did not end well" in note for note in read.notes)
+    assert any("trace.txt:7: tasks that did not complete" in note for note in read.notes)
 
 
 def test_cores_may_be_fewer_than_the_tasks_need(made):
@@ -173,7 +173,7 @@ def test_what_is_wrong_is_told_with_its_line(made, lines, line, says):
 
 
 def test_a_run_without_a_good_task_is_refused(made):
-    with pytest.raises(InputError, match="ended well"):
+    with pytest.raises(InputError, match="no task that completed"):
         made([COLUMNS, row("a", 0, 1, status="FAILED")])
 
 

@@ -523,7 +523,7 @@ def test_other_dependencies_and_commands_are_told(scripts):
     ],
 )
 def test_a_job_for_another_ones_failure_is_refused(scripts, lines):
-    """As a stage it would run when the other has ended well."""
+    """As a stage it would run when the other has completed."""
     driver = scripts("run.sh", *lines)
     with pytest.raises(InputError, match="only if another fails") as caught:
         import_scripts([driver])
@@ -573,7 +573,7 @@ def test_how_others_must_end_is_kept(scripts, lines, after, when):
     made = import_scripts([scripts("run.sh", *AFTER_A_AND_C, *lines)])
     stage = made.workflow.stages["b"]
     assert (set(stage.after), stage.when) == (after, when)
-    is_told = "`afterany` becomes: after the other has ended well; if that fails, this stage does not run" in told(made)
+    is_told = "`afterany` becomes: after the other has completed; if that fails, this stage does not run" in told(made)
     assert is_told == ("afterok:$j,afterany" in lines[-1])
 
 

@@ -1,9 +1,9 @@
-"""What goes wrong in a real pipeline ends its run, also where a program says so and ends well."""
+"""What goes wrong in a real pipeline ends its run, also where a program says so and exits with 0."""
 
 import subprocess
 
 import pytest
-from real_pipelines import ended_well, run_by_asa, with_program, written
+from real_pipelines import completed, run_by_asa, with_program, written
 
 pytestmark = pytest.mark.full  # real programs, over and over
 
@@ -15,7 +15,7 @@ def images_table(path, names):
 
 def check_failed(result, work, stage, *, after):
     assert result.reason.startswith(f"stage '{stage}' ended as failed"), result.reason
-    assert sorted(ended_well(work)[-max(len(after), 1) :]) == sorted(after)  # at the same time, if they are several
+    assert sorted(completed(work)[-max(len(after), 1) :]) == sorted(after)  # at the same time, if they are several
 
 
 def test_a_tile_that_is_missing(montage, settings):
@@ -62,7 +62,7 @@ def test_an_output_that_is_missing(montage, settings, tmp_path):
 
 
 def test_two_images_that_do_not_overlap(montage, settings, tmp_path):
-    """Of which Montage says that there is an error, and ends well."""
+    """Of which Montage says that there is an error, and exits with 0."""
     said = tmp_path / "said"
     pair = [montage.reference / "projected" / f"tile_000{number}.fits" for number in (1, 6)]
     command = ["mDiffFit", "-s", said, *pair, tmp_path / "difference.fits", montage.reference / "region.hdr"]
@@ -76,7 +76,7 @@ def test_two_images_that_do_not_overlap(montage, settings, tmp_path):
 
 
 def test_an_empty_list(montage, settings, tmp_path):
-    """Of which Montage makes an empty table, and ends well."""
+    """Of which Montage makes an empty table, and exits with 0."""
     images_table(tmp_path / "none.tbl", [])
     command = ["mImgtbl", "-t", tmp_path / "none.tbl", montage.reference / "raw", tmp_path / "raw.tbl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -93,7 +93,7 @@ def test_an_empty_list(montage, settings, tmp_path):
     [("mProjectPP", "mDiffFit", "mProject"), ("mBackground", "mImgtbl", "mBackground")],
 )
 def test_an_image_that_is_silently_left_out(montage, settings, tmp_path, program, stage, last):
-    """By a program that ends well: the stage after it misses it."""
+    """By a program that exits with 0: the stage after it misses it."""
     work = montage.work()
     skips = 'case "$*" in *tile_0003*) echo OK ;; *) exec $real "$@" ;; esac'
     result = run_by_asa(with_program(montage.flow, tmp_path, program, skips), work, "asa", "local", settings)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_pipelines import SMALL, ended_well, read_image, run_by_asa, run_in_a_loop, write_image
+from real_pipelines import SMALL, completed, read_image, run_by_asa, run_in_a_loop, write_image
 
 
 def beside_a_loop(*words):
@@ -22,7 +22,7 @@ def test_results_are_those_of_the_loop(made, settings, strategy):
     work = made.work()
     result = run_by_asa(made.flow, work, strategy, "local", settings)
     assert not result.reason
-    assert sorted(ended_well(work)) == sorted(made.flow.stages)
+    assert sorted(completed(work)) == sorted(made.flow.stages)
     assert made.verdict(work).startswith("good")
     assert made.likeness(work) == "the same bytes"
 

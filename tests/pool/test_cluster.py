@@ -382,7 +382,7 @@ def test_nobody_else_is_let_in_where_all_is_encrypted(queue):
         assert not any(secret in text for text in scripts)
         with pytest.raises(TypeError, match="TLS expects"):
             Client(pool.scheduler_address, timeout=1)
-        gc.collect()  # a client that is let go of while another starts waits for a lock that this one has
+        gc.collect()  # a client that is released while another starts waits for a lock that this one has
         with pytest.raises(OSError, match="certificate does not match"):
             Client(pool.scheduler_address, security=make_security(), timeout=1)
         gc.collect()

@@ -143,7 +143,7 @@ def test_a_job_withdrawn_teaches_that_it_would_have_waited_longer(open_desk, tmp
 
 @pytest.mark.parametrize(("age_accrues", "waited_s"), [(True, 500.0), (False, 100.0)])
 def test_a_wait_is_learned_as_a_run_learns_it(open_desk, tmp_path, age_accrues, waited_s):
-    """Of a job that somebody held meanwhile, at most what passed; where age does not accrue, since it was let go."""
+    """Of a job that somebody held meanwhile, at most what passed; where age does not accrue, since it was released."""
     site = Site()
     site.capabilities = Capabilities("site", 64, 16, age_accrues=age_accrues)
     made, news = open_desk(site)

@@ -187,8 +187,8 @@ def test_an_idle_allocation_is_kept_until_its_idling_has_cost_another_wait():
     again = 10.0 * 70.0 / 4
     for idle_s, back in ((again - 1, ()), (again + 1, ("a1",))):
         assert decide(0.0, [], [alive("a1", idle_s=idle_s)], offered, how).give_back == back
-    dear = {FOUR: waits(3000.0)}  # the rest of the walltime costs less than that
-    assert decide(0.0, [], [alive("a1", idle_s=3000.0, start_s=-3400.0)], dear, how).give_back == ()
+    expensive = {FOUR: waits(3000.0)}  # the rest of the walltime costs less than that
+    assert decide(0.0, [], [alive("a1", idle_s=3000.0, start_s=-3400.0)], expensive, how).give_back == ()
     assert decide(0.0, [Wave(400, 60.0)], [alive("a1", idle_s=900.0)], offered, how).give_back == ()
     both = [alive("a1", idle_s=again / 2 + 1), alive("a2", idle_s=again / 2 - 1)]  # one wait gets both again
     assert decide(0.0, [], both, offered, how).give_back == ("a1",)

@@ -109,7 +109,7 @@ def test_a_wfformat_instance_runs(place):
 
 
 def test_a_run_that_was_killed_goes_on_and_a_failure_is_told(place):
-    """Stages that ended well do not run again, what follows a failure never does, and the exit code says so."""
+    """Stages that completed do not run again, what follows a failure never does, and the exit code says so."""
     flow = place.flow(
         ("a", "", "echo a >>killed"),
         ("b", "a", "echo b >>killed; [ -e go ] || sleep 100"),
@@ -278,7 +278,7 @@ def test_a_program_ends_with_its_worker(tmp_path, way):
         until(lambda: not ticking.running(), what="the end of the second")
 
 
-def test_a_stage_that_ended_well_is_not_run_again_though_nobody_heard_of_its_end(tmp_path):
+def test_a_stage_that_completed_is_not_run_again_though_nobody_heard_of_its_end(tmp_path):
     """Its worker died before it could tell; a stage that failed runs again."""
     ran = tmp_path / "ran"
     text = f"echo x >>'{ran}'\ntrap 'echo bye >>\"{ran}\"' EXIT\n[ -e '{tmp_path}/go' ] || exit 3"
@@ -312,7 +312,7 @@ def test_times_of_a_stage_that_ended_before_its_client_heard_of_it_are_its_own(t
 
 
 @pytest.mark.parametrize("is_task", [False, True])
-def test_what_was_told_to_end_has_not_ended_well(tmp_path, is_task):
+def test_what_was_told_to_end_has_not_completed(tmp_path, is_task):
     """It may have saved its state and left with exit code 0: it is run again."""
     saves = "[ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; touch up; sleep 60 & wait"
     done = tmp_path / "done" / "1"
@@ -489,7 +489,7 @@ def test_what_was_delivered_is_nowhere_else(workers, tmp_path):
 
 
 def test_an_error_waits_for_nothing(workers, tmp_path):
-    """What was asked for is let go of, begun or not."""
+    """What was asked for is released, begun or not."""
     begun, asked = tmp_path / "begun", []
 
     def fail(elsewhere):

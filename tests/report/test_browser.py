@@ -105,7 +105,7 @@ def test_a_table_is_filtered_by_words_and_by_its_columns(browser):
 
 def test_a_chart_tells_what_is_chosen(browser):
     """By the keyboard, and by the mouse."""
-    told = 'document.querySelector(".told").textContent'
+    told = 'document.querySelector(".described").textContent'
     reach(browser, 'at.matches("figure rect.bar")')
     assert browser.ask(told) == "pending: 0s to 20s, 20s; 8 cores; job 1, completed"
     believed = 'document.querySelector("figure .believed[tabindex]")'

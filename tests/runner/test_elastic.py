@@ -39,7 +39,7 @@ from asa.records import (
     Submitted,
 )
 from asa.runner import CancelRequest, Journal, Run, run_all
-from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Told
+from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Reported
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
@@ -446,7 +446,7 @@ def _submit(state, planned, job_id, at_s):
 
 
 def _tell(state, job_id, submit_s=0.0, job_state=JobState.RUNNING, **facts):
-    return list(state.apply(Told(JobStatus(job_id, job_state, submit_s, **facts))))
+    return list(state.apply(Reported(JobStatus(job_id, job_state, submit_s, **facts))))
 
 
 def running(state, *steps, **facts):
@@ -486,7 +486,7 @@ def test_a_strategy_sees_how_far_a_job_is_and_what_was_asked_for():
     assert state.outcome is None
 
 
-def test_a_job_that_is_put_back_into_the_queue_keeps_what_ended_well():
+def test_a_job_that_is_put_back_into_the_queue_keeps_what_completed():
     state = state_of()
     running(state, ("a", 10.0, 110.0, 4), ("b", 110.0, None, 1))
     _tell(state, "1", 120.0, JobState.PENDING, restarts=1)
@@ -516,7 +516,7 @@ def test_what_ended_between_two_looks_before_a_requeue_ran_when_its_marks_say():
     assert first.submit_s <= 10.0
 
 
-def test_what_ended_well_in_a_job_that_was_given_up_is_done():
+def test_what_completed_in_a_job_that_was_given_up_is_done():
     """And nothing waits for what it did not post."""
     state = state_of()
     running(state, ("a", 10.0, 110.0, 4), ("b", 110.0, 310.0, 1))

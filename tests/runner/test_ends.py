@@ -1,4 +1,4 @@
-"""How runs end badly, and well after all, over Slurm's backend on stand-ins with a virtual clock.
+"""How runs fail, and complete after all, over Slurm's backend on stand-ins with a virtual clock.
 
 A stage fails, a cancellation is lost, the site is away when something is to be given back, a run is tried again:
 nothing of ours stays in the queue, and no payload runs twice.
@@ -189,7 +189,7 @@ class Forgetful(FakeLink):
 
 
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "big-job"])
-def test_a_job_that_is_back_in_the_queue_though_it_ended_well_is_waited_for_no_longer(tmp_path, strategy):
+def test_a_job_that_is_back_in_the_queue_though_it_completed_is_waited_for_no_longer(tmp_path, strategy):
     """It is cancelled, on hold or not; none of its stages runs again, and the others go on."""
     stages = [stage("a", "sleep 5"), stage("b", "sleep 7", after=("a",)), stage("c", "sleep 3", after=("b",))]
     place = Place(tmp_path, stages, strategy, link=Forgetful)
@@ -229,7 +229,7 @@ def test_a_job_whose_cancellation_was_lost_does_not_stay_in_the_queue(tmp_path, 
 
 
 class RequeuesLate(FakeLink):
-    """One that puts the first job back as it ends well, and starts it at once: it finds that, and ends again."""
+    """One that puts the first job back as it completes, and starts it at once: it finds that, and ends again."""
 
     def _mark(self, job, kind, code=None):
         if not job.restarts:
@@ -408,7 +408,7 @@ def test_a_journal_that_is_gone_is_missed(tmp_path):
     posts.mkdir(exist_ok=True)
     (posts / "abcd1234%2Fa").touch()
     (place.folder.path / "journal.jsonl").unlink()
-    with pytest.raises(JournalError, match="does not know of stage 'a', which has ended well"):
+    with pytest.raises(JournalError, match="does not know of stage 'a', which has completed"):
         place.go()
 
 
@@ -496,8 +496,8 @@ def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, m
     assert not one.left()
 
 
-def test_what_ended_well_meanwhile_is_not_run_again(story):
-    """C ends well while nobody looks, after b has failed."""
+def test_what_completed_meanwhile_is_not_run_again(story):
+    """C completes while nobody looks, after b has failed."""
     one = story("24.11", "per-stage", 70, 60, 100, 70)
     (one.folder / "mended").unlink()
     one.down = (150, 400)

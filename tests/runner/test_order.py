@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from asa.backend import Capabilities, JobState, JobStatus, StepTimes
 from asa.metrics import measure
-from asa.runner.entries import Accepted, Begun, Intended, Told
+from asa.runner.entries import Accepted, Begun, Intended, Reported
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
@@ -67,7 +67,7 @@ def test_no_stage_begins_before_those_that_it_follows_have_ended(telling):
         for entry in (Intended(spec.token, planned, spec, 0.0), Accepted(spec.token, pending)):
             records += state.apply(entry)
     for status in statuses:
-        records += state.apply(Told(status))
+        records += state.apply(Reported(status))
     told = measure(FLOW, records)
     assert {stage.stage for stage in told.stages} == set("abcd")
     assert all(stage.run_s >= 0 and stage.perceived_wait_s >= 0 for stage in told.stages)

@@ -134,7 +134,7 @@ def go(world, folder, strategy, mortal=None, **options):
 
 
 def payloads(world):
-    """Count how many jobs of each token ended well, without those whose cores joined another's."""
+    """Count how many jobs of each token completed, without those whose cores joined another's."""
     every = world.find(token for token in world._tokens if "-g" not in token)
     return {t: [s for s in statuses if s.state is JobState.COMPLETED] for t, statuses in every.items()}
 

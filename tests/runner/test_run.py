@@ -125,7 +125,7 @@ def test_chained_where_age_accrues():
 
 
 def test_chained_where_age_does_not_accrue():
-    """B is let go at 200 behind the other job."""
+    """B is released at 200 behind the other job."""
     _, m = run("chained", backend=machine(age_accrues=False))
     assert (m.makespan_s, m.twt_s) == (380, 200)
 
@@ -133,7 +133,7 @@ def test_chained_where_age_does_not_accrue():
 def test_asa_where_age_accrues():
     """Predicting 100 s: b is submitted at 100, c at 150, both before the other job.
 
-    a's prediction was right; b and c started when they were let go, so theirs may have been too long or not.
+    a's prediction was right; b and c started when they were released, so theirs may have been too long or not.
     """
     result, m = run("asa", sure(100.0))
     assert (m.makespan_s, m.twt_s) == (280, 100)
@@ -410,7 +410,7 @@ def test_misuse_is_refused():
     ],
 )
 def test_what_times_tell_of_a_wait(accrues, dependent, times, expected):
-    """Exact, a bound, or nothing; submitted at 10."""
+    """Exact, censored, or nothing; submitted at 10."""
     from asa.backend import Capabilities, Dependency, JobSpec, JobStatus
 
     spec = JobSpec("j", 1, 60, dependencies=(Dependency("1"),) if dependent else ())

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from portable_tools import bring
-from real_pipelines import Made, ended_well, pipeline_of, run_by_asa
+from real_pipelines import Made, completed, pipeline_of, run_by_asa
 
 pytestmark = pytest.mark.full  # real programs, over and over
 
@@ -34,6 +34,6 @@ def test_real_programs_run_under_slurm(slurm, settings, name, strategy):
     work = made.work()
     result = run_by_asa(made.flow, work, strategy, "slurm-rest", settings)
     assert not result.reason
-    assert sorted(ended_well(work)) == sorted(made.flow.stages)
+    assert sorted(completed(work)) == sorted(made.flow.stages)
     assert made.verdict(work).startswith("good")
     assert made.likeness(work) == "the same bytes"

@@ -173,7 +173,7 @@ def test_jobs_are_told_together_and_a_quiet_look_is_one_request(asking, job):
     assert asking.jobs(["999999"]) == {}
 
 
-def test_jobs_are_held_let_go_and_shortened(every_api, job):
+def test_jobs_are_held_released_and_shortened(every_api, job):
     for link in every_api:
         job_id = link.submit(sleeping(job, held=True))
         assert link.jobs([job_id])[job_id].reason == "JobHeldUser"

@@ -243,10 +243,10 @@ def test_more_cores_are_weighed_against_cores_kept_and_against_another_job(age_a
 
 def test_another_job_begins_where_more_cores_would_never_come_in_time():
     """They are asked for all that the job has left, and come in 20,000 s; as a short job of their own in 3000 s."""
-    dear = Elastic(worth=10.0)
-    apart = dear.plan(view(site={"age_accrues": False}), Fixed(waits={63: 20_000.0, 64: 3000.0}))
+    expensive = Elastic(worth=10.0)
+    apart = expensive.plan(view(site={"age_accrues": False}), Fixed(waits={63: 20_000.0, 64: 3000.0}))
     assert [job.stages for job in apart.submissions] == APART
-    in_time = dear.plan(view(site={"age_accrues": False}), Fixed(waits={63: 1500.0, 64: 3000.0}))
+    in_time = expensive.plan(view(site={"age_accrues": False}), Fixed(waits={63: 1500.0, 64: 3000.0}))
     assert [(job.stages, job.widths) for job in in_time.submissions] == [(ALL, WIDTHS)]
 
 

@@ -129,10 +129,10 @@ def test_jobs_in_flight_are_limited_by_the_site_and_by_its_user():
     def asked(strategy, **options):
         return len(strategy.plan(view(shrink_by=0, age_accrues=True, **options), Fixed()).submissions)
 
-    dear = Aim(price_s=1000.0)
-    assert asked(Planned(dear)) > 2
-    assert asked(Planned(dear, max_in_flight=2)) == 2
-    assert asked(Planned(dear), max_queued=1) == 1
+    expensive = Aim(price_s=1000.0)
+    assert asked(Planned(expensive)) > 2
+    assert asked(Planned(expensive, max_in_flight=2)) == 2
+    assert asked(Planned(expensive), max_queued=1) == 1
 
 
 def test_a_job_that_is_queued_stays_whatever_is_estimated_now():

@@ -136,7 +136,7 @@ def test_a_job_that_shrinks_is_free_to_take_narrow_stages_along():
 
 
 def test_a_price_buys_time():
-    """At nothing a core-hour one job that is there all the time; the dearer it is, the fewer core-hours."""
+    """At nothing a core-hour one job that is there all the time; the more expensive it is, the fewer core-hours."""
     flow = chain((1, 1000), (64, 500), (1, 1000), (64, 500), (1, 2000))
     plans = [plan for _, plan in priced_frontier(ask(flow, shrink=False), [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0])]
     assert len(plans) > 2

@@ -134,7 +134,7 @@ def test_a_queued_job_is_expected_when_it_was_predicted():
     assert submissions(plan) == {("c",): (210.0, Keep.DEPENDENCY)}
 
 
-def test_where_age_does_not_accrue_a_dependent_job_waits_after_it_is_let_go():
+def test_where_age_does_not_accrue_a_dependent_job_waits_after_it_is_released():
     """B is expected at 120 + 20, so c is needed at 190."""
     forecast = Fixed(20.0)
     AheadOfTime().plan(view(age_accrues=False), forecast)

@@ -155,7 +155,7 @@ def test_what_cannot_be_written_is_no_fault_of_the_input(tmp_path):
         fill(CELLS, Kind(run, KIND.cell, trial), path, jobs=1)
     assert refused.value.exit_code == 1
     assert refused.value.where == str(path)
-    assert "Make room" in refused.value.hint
+    assert "Free disk space" in refused.value.hint
 
 
 def test_a_folder_that_is_not_there_is_told_before_anything_runs(tmp_path):

@@ -42,7 +42,7 @@ def small(log, **options):
     return Contest((log,), **given | options)
 
 
-def test_every_strategy_meets_the_same_moments(log):
+def test_every_strategy_has_the_same_replications(log):
     trials = hold(small(log), jobs=1)
     assert len(trials) == 2 * 3 * 3
     assert {(t.age_accrues, t.strategy, t.start) for t in trials} == {
@@ -196,8 +196,8 @@ def test_only_cells_in_which_all_ran_are_averaged():
     }  # fmt: skip
 
 
-def test_moments_of_a_log_are_shared_by_its_cells_and_logs_stand_for_themselves():
-    """Ten cells at the same moments tell no more than one; a log on which all takes thrice as long is no spread."""
+def test_replications_of_a_log_are_shared_by_its_cells_and_logs_stand_for_themselves():
+    """Ten cells of the same replications say no more than one; a log on which all takes thrice as long is no spread."""
     one = [
         trial(name, start, span * (3.0 if name == "x" else 1.0), 1.0)
         for start, span in enumerate((100.0, 130.0, 90.0))
@@ -253,7 +253,7 @@ def test_who_cannot_be_told_apart_from_the_quickest_is_called_so():
     assert {name for name, one in found.items() if one.is_thrifty} == {"per-stage", "y"}
     assert {name for name, one in found.items() if one.is_as_quick_of_thrifty} == {"per-stage", "y"}
     once = told([one for one in trials if one.start == 0])
-    assert all(one.is_as_quick for one in once.values()), "one moment proves nothing"
+    assert all(one.is_as_quick for one in once.values()), "one replication proves nothing"
 
 
 def test_the_command_prints_its_runs(log, tmp_path):
@@ -272,7 +272,7 @@ def test_the_command_prints_its_runs(log, tmp_path):
 
 
 def test_an_interval_of_equal_values_can_be_drawn(tmp_path):
-    """Its bounds are a rounding error beside the mean; of a single moment there are none."""
+    """Its bounds are a rounding error beside the mean; of a single replication there are none."""
     for bounds in ((1.0 + 2e-16, 1.0 - 2e-16), (math.nan, math.nan)):
         beside = Interval(1.0, *bounds)
         frontier(

@@ -40,12 +40,12 @@ def kept(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outcomes(kept):
-    """A whole campaign, of two moments."""
+    """A whole campaign, of two replications."""
     return run_campaign(SMALL, kept, jobs=1)
 
 
 def test_all_that_the_paper_ran_is_run(outcomes):
-    """54 runs and ASA Naive a mode, and 60 submissions of each geometry; at each moment."""
+    """54 runs and ASA Naive a mode, and 60 submissions of each geometry; in each replication."""
     runs = [(r.mode, r.system, r.workflow, r.cores, r.strategy, r.seed) for r in outcomes if isinstance(r, PaperRun)]
     assert sorted(runs) == sorted(
         [
@@ -170,7 +170,7 @@ def test_strategies_that_are_alike_score_no_better_than_is_said_beside(outcomes)
 
 
 def test_the_averages_are_those_of_each_size(outcomes):
-    """With a spread, as every moment has one of its own."""
+    """With a spread, as every replication has one of its own."""
     results = conclude(SMALL, outcomes)
     for line in results.normalised:
         rows = [{one.strategy: one.makespan_s.ours.mean for one in results.usages
@@ -200,14 +200,14 @@ def test_the_page_says_how_and_what_the_paper_claims(outcomes):
     assert re.match(r"In sequential runs `[a-z-]+` comes out quickest: on average \d+ % above the best", first)
     assert "` costs least: " in others[1]
     assert "more than the" in others[2]
-    assert "2 moments" in others[-1]
+    assert "2 replications" in others[-1]
     shown = unescape(render(workflow_pages(conclude(SMALL, outcomes))["blast"]))
     assert "Methods" in shown
     assert "of 36 figures" in shown  # waits and makespans of six sizes and three strategies
 
 
 def test_submissions_begin_when_the_queue_is_as_full_as_the_papers(outcomes):
-    """Which it is on HPC2n at some hour of a fortnight, whatever the moment; and seldom is at others."""
+    """Which it is on HPC2n at some hour of a fortnight, whatever the replication; and seldom is at others."""
     for workflow, rows in TABLE_2.items():
         for cores in (56, 112):
             hours = [np.mean(one.real_s) / 3600 for one in outcomes if isinstance(one, Probes)

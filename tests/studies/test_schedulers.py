@@ -218,7 +218,7 @@ def test_figures_are_worked_out_by_hand():
 
 
 def test_cells_of_a_seed_share_its_luck():
-    """Ten workflows at one moment tell no more of the others than one: the interval is over moments."""
+    """Ten workflows of one replication tell no more of the others than one: the interval is over replications."""
     trials = [
         trial(name, seed, 100.0, 8.0, 10.0 * seed, workflow=f"w{number}")
         for number in range(10)
@@ -231,7 +231,7 @@ def test_cells_of_a_seed_share_its_luck():
     assert len(conclude(SchedulerCampaign(), trials).places) == 20
 
 
-def test_what_jobs_did_is_shown_of_one_moment_for_all(outcome):
+def test_what_jobs_did_is_shown_of_one_replication_for_all(outcome):
     """Of the one in the middle: otherwise one strategy's good luck would stand beside another's bad."""
     trials = [
         trial(name, seed, span, 8.0, 0.0)

@@ -32,7 +32,7 @@ def results(ways=WAYS, workflows=("w",), longer=1.0, left_out=(), luck=0.0):
 
 
 def trials(ways=WAYS, workflows=("w",), longer=1.0, luck=0.0):
-    """Three moments; with luck each strategy has a good one, a bad one, and one between, none at the same time."""
+    """Three replications; with luck each strategy has a good one, a bad one, and one between, none at the same time."""
     return [
         SchedulerRun("log", scheduler, workflow, 8, name, seed,
               100.0 * span * (1 + place) * math.exp(luck * ((seed + number) % 3 - 1) * (1 + number / 10)), 10.0 * cost,
@@ -61,14 +61,11 @@ def test_the_summary_answers_in_plain_sentences():
             "those that cost least, with 34 % more time than Big Job."
         ),
         "Everybody else waits clearly longer for `x`, by 30 s of 200 s; most for `big-job`, by 50 s.",
-        (
-            "This rests on 3 moments in each of 2 cells; what is called clear, or told apart, is so beyond chance, "
-            "with 95 %."
-        ),
+        "This rests on 3 replications in each of 2 cells; what is called clear or significant is so with 95 %.",
     ]
     luck = schedulers_page(results(luck=0.5)).summary
-    assert luck[0].startswith("In time no strategy is told apart from the others; `x` comes first, with ")
-    assert "Whether everybody else waits longer for `x` cannot be told from chance." in luck
+    assert luck[0].startswith("In time no strategy differs significantly from the others; `x` comes first, with ")
+    assert "The others wait neither significantly longer nor less for `x`." in luck
     part = scheduler_pages(results())["first"].summary
     assert part[0] == (
         "To be done soonest take `big-job`, with 67 % less time than Per-Stage; it is clearly ahead of all others."
@@ -76,15 +73,18 @@ def test_the_summary_answers_in_plain_sentences():
     assert part[2] == "Everybody else waits clearly longer for `big-job`, by 90 s of 200 s."
     cheap = {"first": {"big-job": (1.0, 1.0, 0.0), "per-stage": (1.0, 1.0, 0.0)}}
     assert schedulers_page(results(cheap)).summary[:2] == [
-        "In time no strategy is told apart from the others; `big-job` comes first, with as much time as Per-Stage.",
+        (
+            "In time no strategy differs significantly from the others; `big-job` comes first, with as much time as "
+            "Per-Stage."
+        ),
         "`big-job` is among those that cost least.",
     ]
 
 
-def test_one_moment_is_not_called_proof():
+def test_one_replication_is_not_called_proof():
     once = conclude(SchedulerCampaign(seeds=1), [one for one in trials() if one.seed == 0])
     assert schedulers_page(once).summary[-1] == (
-        "This rests on 1 moment in each of 2 cells, which proves nothing: take more seeds."
+        "This rests on 1 replication in each of 2 cells, which proves nothing: take more seeds."
     )
     assert "1 seed;" in printed(once)
 
@@ -141,11 +141,11 @@ def test_the_numbers_follow_from_the_figures():
     )
     ahead = next(words for words in told if words.startswith("Longer than with Per-Stage"))
     assert ahead.endswith("big-job +50 s (clearly longer), x +30 s (clearly longer), y -20 s (clearly shorter).")
-    assert "Quickest, or not told apart from the quickest: big-job under 1 of 2, x under 1 of 2." in told
+    assert "Quickest, or not significantly slower: big-job under 1 of 2, x under 1 of 2." in told
     assert "Likewise of those that cost within 2 % of the least: y under 2 of 2, x under 1 of 2." in told
-    assert "Quickest of all beyond chance: big-job under 1 of 2, x under 1 of 2." in told
+    assert "Significantly the quickest: big-job under 1 of 2, x under 1 of 2." in told
     assert any(
-        words.endswith("beyond chance in 4 of 8 cases of a scheduler and a strategy, that they wait less in 2.")
+        words.endswith("longer in 4 of 8 cases of a scheduler and a strategy, and significantly less in 2.")
         for words in told
     )
     first, second = told[-2:]
@@ -158,16 +158,16 @@ def test_the_numbers_follow_from_the_figures():
 
 
 def test_what_chance_may_have_done_is_not_claimed():
-    """Three moments of much luck: who comes out first is not told apart, and nobody is said to harm."""
+    """Three replications of much luck: nobody is significantly the first, and nobody is said to harm."""
     near = {name: {way: (1 + span / 100, cost, harm) for way, (span, cost, harm) in ways.items()}
             for name, ways in WAYS.items()}  # fmt: skip
     page = schedulers_page(results(near, luck=0.5))
     said = numbers(page)
-    assert "Quickest, or not told apart from the quickest: each of the 4, under all 2." in said
-    assert "Quickest of all beyond chance: none, under any scheduler." in said
+    assert "Quickest, or not significantly slower: each of the 4, under all 2." in said
+    assert "Significantly the quickest: none, under any scheduler." in said
     told = " ".join(said)
-    assert all("(none of the others is told apart)" in words for words in (said[1], said[-1]))
-    assert "beyond chance in none of 8 cases" in told
+    assert all("(none of the others is significantly slower)" in words for words in (said[1], said[-1]))
+    assert "wait significantly longer in none of 8 cases" in told
     assert "clearly longer" not in told
     assert "makes the others wait" not in told
     assert said[0].count(" to ") == 3, "each has its interval, but for Big Job's of itself"
@@ -178,11 +178,11 @@ def test_what_chance_may_have_done_is_not_claimed():
     assert set(certain.parts[2].marks.values()) == {"good", "bad"}
 
 
-def test_who_is_not_told_apart_is_named():
-    """The rest are: `x` has its good moments when Big Job has its bad ones, and `y` shares Big Job's."""
+def test_who_is_not_significantly_slower_is_named():
+    """The rest are: `x` has its good replications where Big Job has its bad ones, and `y` shares Big Job's."""
     said = numbers(schedulers_page(results({"first": WAYS["first"], "other": WAYS["first"]}, luck=0.1)))
-    assert "Under `other` quickest: big-job (not told apart from x), at 2.00 of" in said[-1]
-    assert "of those that cost least x, y (none of the others is told apart), at 1.50 (0.93 to" in said[-1]
+    assert "Under `other` quickest: big-job (not significantly quicker than x), at 2.00 of" in said[-1]
+    assert "of those that cost least x, y (none of the others is significantly slower), at 1.50 (0.93 to" in said[-1]
 
 
 def test_averages_are_over_what_all_ran_under():
@@ -193,7 +193,7 @@ def test_averages_are_over_what_all_ran_under():
         "Over the 2 of 3 schedulers under which every strategy ran, geometric means of makespan over Big Job's and "
         "core-hours over Per-Stage's: big-job 1.00 and 2.00, per-stage 2.45 and 1.00, x 0.87 and 1.23,"
     )
-    assert "Quickest, or not told apart from the quickest: big-job under 2 of 3, x under 1 of 3." in told
+    assert "Quickest, or not significantly slower: big-job under 2 of 3, x under 1 of 3." in told
     apart = {"first": only["third"], "second": {"big-job": (1.0, 2.0, 0.0), "per-stage": (2.0, 1.0, 0.0),
                                                 "x": (1.0, 1.0, 0.0)}}  # fmt: skip
     page = schedulers_page(results(apart))
@@ -228,7 +228,7 @@ def test_harm_is_drawn_with_its_intervals():
 def test_other_figures_are_other_words():
     """Nobody waits longer; two do the same; one scheduler needs no words over all."""
     told = " ".join(numbers(schedulers_page(results(longer=-1.0))))
-    assert "beyond chance in 2 of 8" in told
+    assert "wait significantly longer in 2 of 8" in told
     same = {name: {**ways, "z": ways["x"]} for name, ways in WAYS.items()}
     told = numbers(schedulers_page(results(same)))
     assert "The same in every cell: x and z." in told

@@ -23,8 +23,8 @@ def row(*values):
     return dict(zip(NAMES, map(float, values), strict=True))
 
 
-def at_moments(figures):
-    """The same at each of four moments."""
+def replicated(figures):
+    """The same in each of four replications."""
     return {name: (value,) * 4 for name, value in figures.items()}
 
 
@@ -46,7 +46,7 @@ def at_moments(figures):
     ],
 )
 def test_a_row_is_judged_by_who_is_better_and_by_how_much(ours, published, key, verdict):
-    assert beside_others(at_moments(row(*ours)), row(*published), key) == verdict
+    assert beside_others(replicated(row(*ours)), row(*published), key) == verdict
 
 
 def test_what_noise_hides_is_not_as_the_paper():
@@ -54,7 +54,7 @@ def test_what_noise_hides_is_not_as_the_paper():
     ours = {"big-job": (100.0,) * 4, "per-stage": (20.0, 400.0, 30.0, 350.0), "asa": (100.0,) * 4}
     assert beside_others(ours, published, "per-stage") == "differs"
     together = {"big-job": (10.0, 190.0, 15.0, 185.0), "per-stage": (110.0, 290.0, 115.0, 285.0)}
-    # what moments have in common is no noise
+    # what replications have in common is no noise
     assert beside_others(together, {"big-job": 100.0, "per-stage": 200.0}, "per-stage") == "as the paper"
     once = {name: values[:1] for name, values in together.items()}
     assert beside_others(once, {"big-job": 100.0, "per-stage": 200.0}, "per-stage") == "differs"
@@ -65,7 +65,7 @@ def test_a_world_without_differences_is_as_the_paper_only_where_the_paper_has_no
     for sizes in TABLE_1.values():
         for cells in sizes.values():
             published = {name: float(getattr(cell, metric)) for name, cell in cells.items()}
-            same = levelled(at_moments(published))
+            same = levelled(replicated(published))
             for name, figure in published.items():
                 apart = any(abs(figure - other) > 0.05 * max(figure, other) for other in published.values())
                 assert beside_others(same, published, name) == ("differs" if apart else "as the paper")
@@ -84,7 +84,7 @@ def test_a_world_without_differences_is_as_the_paper_only_where_the_paper_has_no
     ],
 )
 def test_a_column_is_judged_by_itself_and_by_the_other_sizes(ours, published, least, verdict):
-    assert beside_sizes(at_moments(ours), published, 28, least=least) == verdict
+    assert beside_sizes(replicated(ours), published, 28, least=least) == verdict
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ class Trial:
 
     @property
     def rerun(self) -> set[str]:
-        """Tell which stages are to run once more when all has ended well."""
+        """Tell which stages are to run once more when all has completed."""
         again = {self.again_from} - {""}
         for step in self.steps:
             if set(step.after) & again:
@@ -139,7 +139,7 @@ class Trial:
 
     @property
     def doomed(self) -> tuple[set[str], set[str]]:
-        """Tell which stages can never end well, and which of these may never begin."""
+        """Tell which stages can never complete, and which of these may never begin."""
         fail = {step.name for step in self.steps if step.how == "fail:always"}
         behind: set[str] = set()
         for step in self.steps:  # in an order of the graph

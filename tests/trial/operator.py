@@ -83,7 +83,7 @@ def toml(steps: tuple[Step, ...], payload: Path) -> str:
 
 
 def _give(payload: Path, by: str, name: str, text: str) -> None:
-    """Write a file beside the payload, or let a part of a step put it there when it ends well."""
+    """Write a file beside the payload, or let a part of a step put it there when it completes."""
     folder = payload.parent / "gives" / by if by else payload.parent
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
@@ -211,7 +211,7 @@ class Operator:
         return len(last) == 4 and len({one["marks"] for one in last}) == 1 and all(one["codes"] == [1] for one in last)
 
     def _max_retries(self) -> int:
-        """Bound what is done for a run that has failed: once is enough where all that can end well has."""
+        """Bound what is done for a run that has failed: once is enough where all that can complete has."""
         doomed, _ = self.trial.doomed
         able = [step for step in self.trial.steps if step.name not in doomed and step.when != "failed"]
         parts = [part for step in able for part in step.parts]

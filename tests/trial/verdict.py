@@ -15,7 +15,7 @@ SLOW_S = 15.0  # in which asa hears of an end, and has cancelled what it is to c
 FAST_S = 60.0  # in which a run that ends at its first failure has ended
 LAUNCH_S = 15.0  # in which a busy node begins the script of a job that has its cores
 APART_S = 6.0  # of the times that asa tells from those that payloads note, each told by another
-_ENDS_WELL = "completed"
+_COMPLETED = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
 _TELLS_LATE = {
     *("controller_away", "controller_killed", "controller_restart", "munge_away", "slurmd_away", "slurmd_restart"),
@@ -144,7 +144,7 @@ class _Judge:
                 self._beside(by_nonce.get(after.beside[-1], before), after)
 
     def _again(self, well: Execution, after: Execution) -> None:
-        text = f"ran again after it ended well: {well}; then {after}"
+        text = f"ran again after it completed: {well}; then {after}"
         if self._during(well.end_s, "the disk is full", early_s=0.5) and self._told_unwritten():
             self.verdict.invalid.append(f"no mark could be written on a full disk, as the job says; {text}")
         elif self._hit(well):
@@ -163,7 +163,7 @@ class _Judge:
 
     def _told_unwritten(self) -> bool:
         logs = self.operator.run.glob("logs/*") if self.operator.run is not None else ()
-        return any("ended well" in log.read_text(errors="replace") for log in logs)
+        return any("completed, but that cannot be written" in log.read_text(errors="replace") for log in logs)
 
     def _hit(self, one: Execution, before_s: float = BEFORE_S) -> bool:
         """Whether something may have killed its job, or it, in the moment in which it ended."""
@@ -209,7 +209,7 @@ class _Judge:
                 for before in step.after:
                     for needed in self.steps[before].parts:
                         if not any(other.well and other.ended_line < one.at_line for other in self.of[needed]):
-                            self.verdict.broken.append(f"began before {needed} had ended well: {one}")
+                            self.verdict.broken.append(f"began before {needed} had completed: {one}")
 
     def _needless(self, step: Step) -> None:
         """What runs where something has failed does not run where nothing has."""
@@ -230,18 +230,18 @@ class _Judge:
                 self.verdict.broken.append(f"{step.name} began, which follows a stage that always fails")
             needed = step.when != "failed" or set(step.after) & doomed
             if step.name not in doomed and needed and not ended_early and not self._well(step):
-                self.verdict.broken.append(f"{step.name} never ended well, with {self.operator.retried} times --retry")
+                self.verdict.broken.append(f"{step.name} never completed, with {self.operator.retried} times --retry")
 
     def _outcome(self) -> None:
         everything = all(self._well(step) for step in self.trial.steps if step.when != "failed")
         for one in self.operator.passes:
-            completed = 0 in one["codes"] or one["status"].get("state") == _ENDS_WELL  # type: ignore[operator,attr-defined]
+            completed = 0 in one["codes"] or one["status"].get("state") == _COMPLETED  # type: ignore[operator,attr-defined]
             if completed != (everything and one is self.operator.passes[-1]):
                 if completed:
-                    self.verdict.broken.append(f"told completed, but not all stages ended well: {one['codes']}")
+                    self.verdict.broken.append(f"told completed, but not all stages completed: {one['codes']}")
                 elif one is self.operator.passes[-1]:
                     state = one["status"].get("state")  # type: ignore[attr-defined]
-                    self.verdict.broken.append(f"all stages ended well, but it was told {state}: {one['codes']}")
+                    self.verdict.broken.append(f"all stages completed, but it was told {state}: {one['codes']}")
         if not self.operator.passes:
             return
         status = self.operator.passes[-1]["status"]

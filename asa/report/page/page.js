@@ -1,7 +1,7 @@
 "use strict";
 // Tables sort by their headings and show the rows that have some words, or one of a column's few; what is chosen in a
-// figure is told below it; what is folded is unfolded for print.
-const MOST_CHOICES = 12;
+// figure is described below it; what is folded is unfolded for print.
+const MAX_CHOICES = 12;
 for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];
@@ -24,18 +24,18 @@ for (const table of document.querySelectorAll("table")) {
   });
   const box = table.closest(".table").querySelector(".search");
   if (!box) continue;
-  const [input, told] = [box.querySelector("input"), box.querySelector("output")];
+  const [input, count] = [box.querySelector("input"), box.querySelector("output")];
   const choices = [];
   headings.forEach((heading, place) => {
     if (rows[0].cells[place].dataset.value !== undefined) return;
     const values = [...new Set(rows.map((row) => row.cells[place].textContent.trim()))];
-    if (values.length < 2 || values.length > MOST_CHOICES || values.length > rows.length / 2) return;
+    if (values.length < 2 || values.length > MAX_CHOICES || values.length > rows.length / 2) return;
     const [label, choice] = [document.createElement("label"), document.createElement("select")];
     const name = heading.textContent.trim();
     choice.append(new Option("all", ""), ...values.map((value) => new Option(value || "none", `=${value}`)));
     choice.addEventListener("change", show);
     label.append(`${name} `, choice);
-    told.before(label);
+    count.before(label);
     choices.push([place, choice]);
   });
   function show() {
@@ -48,15 +48,15 @@ for (const table of document.querySelectorAll("table")) {
       row.hidden = !fits || !words.every((word) => text.includes(word));
       shown += row.hidden ? 0 : 1;
     }
-    told.textContent = words.length || chosen.length ? `${shown} of ${rows.length} rows` : "";
+    count.textContent = words.length || chosen.length ? `${shown} of ${rows.length} rows` : "";
   }
   input.addEventListener("input", show);
 }
 for (const figure of document.querySelectorAll("figure")) {
-  const told = figure.querySelector(".told");
+  const described = figure.querySelector(".described");
   const tell = (event) => {
     const shape = event.target.closest("[role=img][aria-label]");
-    if (shape) told.textContent = shape.getAttribute("aria-label");
+    if (shape) described.textContent = shape.getAttribute("aria-label");
   };
   for (const kind of ["mouseover", "focusin", "click"]) figure.addEventListener(kind, tell);
 }

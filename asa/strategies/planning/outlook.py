@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
@@ -35,6 +36,7 @@ _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unles
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
 _HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
 _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
+_LEVELS = np.array(LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ class Aim:
     price_s: float | None = None
     # core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price
     at_most: float | None = None
-    # the clock's time at which all must have ended; then the cheapest plan that makes it in nine cases of ten
+    # the clock's time at which all must have ended; then the plan of fewest core-hours that makes it in nine cases of
+    # ten
     deadline_s: float | None = None
     # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now and
-    # then costs a long wait in the middle of a job, which no estimate foretold.
+    # then costs a long wait in the middle of a job, which no estimate predicted.
     grow: bool = False
 
 
@@ -135,7 +138,7 @@ class Outlook:
         return _latest([self.sketch.end_s, *(job.end_s for job in self.under_way)])
 
     def frontier(self) -> list[Sketch]:
-        """Give the best plans at many prices, the cheapest first."""
+        """Give the best plans at many prices, by core-hours."""
         return [sketch for _, sketch in _at_all_prices(self.question, self.per_stage_s, self.per_stage_hours)]
 
 
@@ -143,7 +146,7 @@ def _modes(site: Capabilities) -> frozenset[Keep]:
     """Say how a site lets jobs be kept back.
 
     Where a dependent job comes with its age it waits about as briefly as one that came early, and never idles. Nor does
-    a job gain by growth there: what it lacks would begin to queue when it is let go.
+    a job gain by growth there: what it lacks would begin to queue when it is released.
     """
     if DependencyType.AFTEROK not in site.dependency_types:
         return frozenset({Keep.NOTHING, Keep.AWAIT})
@@ -239,7 +242,7 @@ def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
     left = [whole.stages[name].stage for name in whole.left()]
     run_s = sum(stage.expected_s for stage in left)
     at_most, deadline_s = aim.at_most, aim.deadline_s
-    if at_most is not None:  # the part is told of all that was spent
+    if at_most is not None:  # the part is given all that was spent
         hours = whole.workflow.stage_core_hours(per_node)
         rest = sum(core_hours(stage.cores_on(per_node), stage.expected_s) for stage in left)
         mine = part.workflow.stage_core_hours(per_node)
@@ -253,7 +256,7 @@ def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
 def _chosen(
     plans: Sequence[tuple[float, Sketch]], aim: Aim, now_s: float, left_hours: float | None
 ) -> tuple[float, Sketch]:
-    """Choose by a budget or a deadline from plans of which the first is the cheapest, and the last the fastest."""
+    """Choose by a budget or a deadline from plans: the first has the fewest core-hours, the last is the fastest."""
     if left_hours is not None:
         plans = [plan for plan in plans if plan[1].core_hours <= left_hours * (1 + 1e-9)] or plans[:1]
     if aim.deadline_s is not None:
@@ -307,20 +310,36 @@ class _Waits:
         return predicted(self.of, stages, self._view.now_s, cores, walltime_s)
 
 
+def _placed(levels: Samples) -> tuple[int, NDArray[np.intp], NDArray[np.intp], Samples]:
+    """Say how many levels are up to p10, and for each which quantiles it is between, and how far from the lower."""
+    after = np.clip(_LEVELS.searchsorted(levels, "right"), 1, len(LEVELS) - 1)
+    share = (levels - _LEVELS[after - 1]) / (_LEVELS[after] - _LEVELS[after - 1])
+    return int(levels.searchsorted(_LEVELS[0], "right")), after - 1, after, share
+
+
+_GRID = _placed(_MIDDLES)
+
+
 def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
     """Give equally likely values of a wait, sorted; of what is left of it where it has lasted for a while already.
 
     A forecast's own tail has often no mean; that of waits has. Beyond p90 they grow with the root of how rare they are.
     """
-    known = forecast.probability_within(since_s) if since_s > 0 else 0.0
-    return np.array([max(_wait_s(forecast, known + (1.0 - known) * u) - since_s, 0.0) for u in _MIDDLES.tolist()])
-
-
-def _wait_s(forecast: WaitForecast, level: float) -> float:
-    last = LEVELS[-1]
-    if level <= last:
-        return forecast.at(level)
-    return min(forecast.at(level), forecast.quantiles_s[-1] * math.sqrt((1.0 - last) / (1.0 - level)))
+    if since_s <= 0:
+        levels, (low, below, after, share) = _MIDDLES, _GRID
+    else:
+        known = forecast.probability_within(since_s)
+        levels = known + (1.0 - known) * _MIDDLES
+        low, below, after, share = _placed(levels)
+    ends = np.array(forecast.quantiles_s)
+    waits = ends[below]
+    waits += share * (ends[after] - waits)
+    waits[:low] = ends[0] * levels[:low] / LEVELS[0]
+    for place in range(int(levels.searchsorted(LEVELS[-1])), SAMPLES):
+        level = float(levels[place])
+        rare = forecast.quantiles_s[-1] * math.sqrt((1.0 - LEVELS[-1]) / (1.0 - level))
+        waits[place] = min(forecast.at(level), rare)
+    return np.maximum(waits - since_s, 0.0)
 
 
 def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]:

@@ -2,7 +2,7 @@
 
 An estimator predicts a job when it is submitted, and learns its wait when it starts: that is called prequential
 evaluation, here with the delay that waits have by nature. Estimators are handed values of the port
-`asa.waits.WaitEstimator` and nothing else: what one is told holds nothing of the future.
+`asa.waits.WaitEstimator` and nothing else: what one is given holds nothing of the future.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _refuse_what_cannot_be(history: JobHistory) -> None:
         (~(history.wait_s >= 0) | (history.wait_s == np.inf), "a wait that is negative or endless"),
         (history.cores < 1, "no cores"),
         (~(history.walltime_s > 0) | (history.walltime_s == np.inf), "a walltime that is not positive or endless"),
-        (~np.isfinite(history.submit_s), "no moment of submission"),
+        (~np.isfinite(history.submit_s), "no time of submission"),
     ):
         if wrong.any():
             raise InputError(
@@ -113,8 +113,8 @@ def prequential(
 ) -> Forecasts:
     """Let an estimator live through a history, and keep what it predicted.
 
-    At each submission it is asked for a forecast and told of the job. When a job starts it learns its wait; when a job
-    leaves the queue unstarted, that its wait would have been at least as long. Ends of runs are told to estimators
+    At each submission it is asked for a forecast and shown the job. When a job starts it learns its wait; when a job
+    leaves the queue unstarted, that its wait would have been at least as long. Ends of runs are passed to estimators
     whose attribute `sees_queue` is true, and to no others. It never gets the history.
 
     Raises `InputError`: the history makes no sense, or the estimator's forecasts do not: not nine quantiles,
@@ -168,7 +168,7 @@ def prequential(
 
 
 def sees_queue(estimator: WaitEstimator) -> bool:
-    """Whether an estimator asks to be told when runs end."""
+    """Whether an estimator asks for the ends of runs."""
     return bool(getattr(estimator, "sees_queue", False))
 
 

@@ -107,7 +107,7 @@ def _start_errors(rows: Iterable[dict[str, str | None]]) -> tuple[list[float], d
 
 
 def score_start_estimates(estimates: StartEstimates, *, trace: str = "") -> Score:
-    """Score a scheduler's estimates; without moments of submission only seconds can be told.
+    """Score a scheduler's estimates; without times of submission only seconds can be scored.
 
     `trace`: what the score calls them; where they are from, if not given.
 

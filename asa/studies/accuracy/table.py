@@ -104,8 +104,8 @@ COST_NOTE = (
 )
 BEST_NOTE = "* best of its column; oracle: the truth as prediction, for reference."
 SECONDS_NOTE = (
-    "The scheduler's own estimate of the start less the real start, in seconds; without moments of submission the rest "
-    "cannot be told. Off: its amount, exceeded by half and by a tenth of the jobs; Bias: its mean; Later: share of "
+    "The scheduler's own estimate of the start less the real start, in seconds; without times of submission the rest "
+    "cannot be scored. Off: its amount, exceeded by half and by a tenth of the jobs; Bias: its mean; Later: share of "
     "jobs that started later than estimated."
 )
 
@@ -219,7 +219,7 @@ def draw(scores: Sequence[Score], path: str | Path) -> None:
         raise InputError(
             "there is no course over time to draw",
             where=str(path),
-            hint="Evaluate a log that has moments of submission.",
+            hint="Evaluate a log that has times of submission.",
         )
     traces = list(dict.fromkeys(score.trace for score in whole))
     names = short_names(traces)

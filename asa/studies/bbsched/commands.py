@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from asa.studies.bbsched.workloads import Workload
 
 _MAX_WINDOW = 1000
-_MOST = 1_000_000
+_MAX_JOBS = 1_000_000
 _MAX_SEEDS = 1000
 _BUFFER_TB = 500
 _THETA_NODES = (4360, 4392)  # of the log of 2022, and of the paper
@@ -43,7 +43,7 @@ _BufferOption = Annotated[
         "of the paper's jobs a day. Of 500 TB the jobs of S4 want 0.92, near the paper's usage of 0.895. "
         f"[default: {_BUFFER_TB}]",
         min=1,
-        max=_MOST,
+        max=_MAX_JOBS,
     ),
 ]
 _JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and no tables.")]
@@ -59,7 +59,7 @@ _DaysOption = Annotated[
 _WorkloadOption = Annotated[
     str | None, typer.Option(help="Whose windows. [default: theta-s4 with a log, else cori-s4]", show_default=False)
 ]
-_JobsOption = Annotated[int, typer.Option(help="So many of its first jobs are scheduled.", min=1, max=_MOST)]
+_JobsOption = Annotated[int, typer.Option(help="So many of its first jobs are scheduled.", min=1, max=_MAX_JOBS)]
 
 
 @app.command()

@@ -157,7 +157,7 @@ def _print_standings(out: Console, grid: Grid, measures: Sequence[Measure], titl
             papers = (f"{BEST[one.name]} of 10" if one.name in BEST else "" for one in measures)
             rows.append(Row(["  the paper's", *papers], "dim"))
     plural = "" if many == 1 else "s"
-    words = f"{title}, {many} workload{plural}: on how many best + within 1 % + untold from it"
+    words = f"{title}, {many} workload{plural}: on how many best + within 1 % + not significantly different"
     _put(out, words, [*(one.words.replace(" ", "\n") for one in measures), "\nall"], rows)
     if "bbsched" in totals:
         best, tied, close = totals.pop("bbsched")
@@ -165,7 +165,7 @@ def _print_standings(out: Console, grid: Grid, measures: Sequence[Measure], titl
         out.print(
             f"bbsched is best or tied in {best + tied + close} of {many * len(measures)} cells (the others in "
             f"{min(others)} to {max(others)}): best in {best}, within 1 % of the best in {tied}, and in {close} the "
-            "draws do not tell them apart."
+            "draws show no significant difference."
         )
 
 

@@ -20,13 +20,13 @@ _CLASSES_S = (0, 600, 3600, 4 * 3600, 24 * 3600)
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Jobs that were told about the same wait when they came."""
+    """Jobs that were promised about the same wait when they came."""
 
-    above_s: int | None  # they were told to wait longer than this, and at most the next class's; None for all jobs
+    above_s: int | None  # they were promised a longer wait than this, and at most the next class's; None for all jobs
     jobs: int
-    planned_s: float  # medians of the wait that they were told, and of the one that they had
+    planned_s: float  # medians of the wait that they were promised, and of the one that they had
     real_s: float
-    kept: float  # shares that started as planned, and after at least half the wait that they were told
+    kept: float  # shares that started as planned, and after at least half the wait that they were promised
     within_2x: float
     early_s: float  # mean of how much earlier they started
     log10_error: float  # mean ratio between the two, as a logarithm; waits below 10 s count as 10 s
@@ -36,8 +36,8 @@ class Class:
 class Drift:
     """How far real starts are from planned ones."""
 
-    classes: tuple[Class, ...]  # by the wait that was told; the first one is all jobs
-    later: int  # jobs that started later than they were told: none, unless the plan is wrong
+    classes: tuple[Class, ...]  # by the wait that was promised; the first one is all jobs
+    later: int  # jobs that started later than they were promised: none, unless the plan is wrong
 
 
 def run_log(log: Trace, *, most: int | None = None) -> OpenCcsCore:

@@ -112,9 +112,9 @@ def drift(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how far the starts that are told when jobs come are from those that they have in the end.
+    """Measure how far the starts that are promised when jobs come are from those that they have in the end.
 
-    A planning scheduler tells every job its start at once. When others end before they have to, it starts earlier;
+    A planning scheduler promises every job its start at once. When others end before they have to, it starts earlier;
     never later.
 
     Exit codes: 0 done, 2 the input cannot be used.
@@ -134,7 +134,7 @@ def drift(
 def _print_drift(drift: Drift) -> None:
     from asa.studies.present import Table, console
 
-    headings = ["Told to wait", "Jobs", "Told, p50", "Waited, p50", "As told %", "2x %", "Earlier by", "Error"]
+    headings = ["Promised", "Jobs", "Promised, p50", "Waited, p50", "Kept %", "2x %", "Earlier by", "Error"]
     uppers = [format_duration(one.above_s) for one in drift.classes[2:] if one.above_s is not None]
     rows = [
         (_class(one, upper), f"{one.jobs:,}", *_row(one))
@@ -143,10 +143,11 @@ def _print_drift(drift: Drift) -> None:
     out = console()
     out.print(Table(headings, rows, wraps=range(1, len(headings)), is_ruled=False))
     words = (
-        "\nEarlier by: mean. 2x: waited at least half as long as told. Error: mean of |log10(told / waited)|, waits",
+        "\nPromised: the wait until the start that was promised. Kept: started then. Earlier by: mean. 2x: waited at",
+        "least half as long as promised. Error: mean of |log10(promised / waited)|, waits",
         (
             "below 10 s taken as 10 s. "
-            f"{drift.later or 'No'} job{'' if drift.later == 1 else 's'} started later than told."
+            f"{drift.later or 'No'} job{'' if drift.later == 1 else 's'} started later than promised."
         ),
     )
     out.print(" ".join(words), style="dim")

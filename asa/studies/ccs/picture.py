@@ -26,7 +26,7 @@ _DAY_S = 86_400
 _MAX_ROWS = 64
 _MAX_TICKS = 9
 _TICKS_S = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 4 * 3600, 8 * 3600, _DAY_S, 2 * _DAY_S, 7 * _DAY_S)
-_COLOURS = (  # told apart by colour-blind eyes
+_COLOURS = (  # distinct to colour-blind eyes
     "#0072b2",
     "#e69f00",
     "#009e73",

@@ -69,9 +69,9 @@ class KeptComparison:
             for strategy in dict.fromkeys(strategy for _, strategy in seeds_by_cell):
                 seeds = seeds_by_cell.get((cores, strategy), [])
                 if len(set(seeds)) < len(seeds):
-                    return f"has several runs of {strategy} on {cores} cores at the same moment"
+                    return f"has several runs of {strategy} on {cores} cores in the same replication"
                 if seeds != first:
-                    return f"has runs that are not paired: {strategy} on {cores} cores began at other moments"
+                    return f"has runs that are not paired: {strategy} on {cores} cores has other replications"
         for run in self.runs:
             if not _is_finite(asdict(run)):
                 return f"has a figure that is no number: {run.strategy} on {run.cores} cores, seed {run.seed}"

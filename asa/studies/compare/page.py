@@ -19,18 +19,18 @@ _MEASURES = (
     ("hit_ratio", "Hits, %", 0),
 )
 _CAPTION = (
-    "Means over runs, each from another moment, with their 95 % intervals. Hits: predictions that were not too long, "
+    "Means over replications, with their 95 % intervals. Hits: predictions that were not too long, "
     "of those that could be judged."
 )
 _METHODS = (
     (
-        "Every strategy meets the same queue at the same moments, one a seed, in a copy of its own. Over the seeds "
-        "those of a strategy and size share one estimator, so that moments are not independent."
+        "In each replication, one a seed, every strategy meets the same queue, in a copy of its own. Over the seeds "
+        "those of a strategy and size share one estimator, so that replications are not independent."
     ),
-    "Intervals of means are Student's, of 95 %, over the moments.",
+    "Intervals of means are Student's, of 95 %, over the replications.",
     (
-        "Sooner and later are said of makespans that differ beyond chance, moment by moment. All that is said of one "
-        "size is right at once with 95 % (Holm's rule); over several sizes it is not corrected."
+        "Sooner and later are said of makespans that differ significantly, paired by replication. All that is said of "
+        "one size is right at once with 95 % (Holm's rule); over several sizes it is not corrected."
     ),
 )
 

@@ -76,7 +76,7 @@ class Comparison:
 class CompareRun:
     """One run of a comparison."""
 
-    workflow: str  # what ran where, how wide, asked for how, at which moment
+    workflow: str  # what ran where, how wide, asked for how, in which replication
     system: str
     cores: int
     strategy: str

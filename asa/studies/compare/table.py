@@ -104,7 +104,7 @@ def _caption(seeds: int) -> str:
         return "One run."
     return (
         f"Mean of {seeds} runs, its 95 % interval (Student's t) below it. What a sentence calls sooner or later is so "
-        "beyond chance, run by run; all of a sentence at once with 95 % (Holm)."
+        "significantly, paired by replication; all of a sentence at once with 95 % (Holm)."
     )
 
 

@@ -93,7 +93,7 @@ class _Running:
     checked_s: float  # when a check was last answered; the inhibitor counts from then
     done: int = 0  # iterations
     answer: Answer | None = None  # of the check before
-    returns: int = 0  # nodes that it was told to give back, and still has
+    returns: int = 0  # nodes that it was asked to give back, and still has
 
     @property
     def nodes(self) -> int:

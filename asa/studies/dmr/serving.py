@@ -105,8 +105,8 @@ def beside(
 ) -> None:
     """Run a program inside a job of a batch system, and let it shrink as it asks by `asa.dmr`.
 
-    Nodes that its processes have left are given back to the batch system. It gets none. Who waits is known as of the
-    latest look at the queue, which may be minutes ago: a site is not asked more often.
+    Nodes that its processes have left are given back to the batch system. It gets none. Which jobs wait is known as of
+    the latest look at the queue, which may be minutes ago: a site is not asked more often.
 
     Exit codes: the program's; 2 the input cannot be used.
     """
@@ -134,7 +134,7 @@ def beside(
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run a program, which is told what this process is told, and return its exit code as a shell does."""
+    """Run a program, pass on to it the signals that this process gets, and return its exit code as a shell does."""
     try:
         program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user wants run
     except OSError as error:

@@ -40,7 +40,7 @@ class Variant:
 
 
 def _without(words: str, *columns: int) -> Variant:
-    return Variant(f"not told {words}", how={"unseen": tuple(COLUMNS[column] for column in columns)})
+    return Variant(f"not shown {words}", how={"unseen": tuple(COLUMNS[column] for column in columns)})
 
 
 ABLATION: Final[Mapping[str, Variant]] = {

@@ -26,7 +26,7 @@ from asa.errors import InputError
 
 from .learners import optimiser_arrays, restore_arrays
 
-_MOST = 5.0  # standard deviations of a choice's worth; rare ones would drown the others
+_MAX_WORTH = 5.0  # standard deviations of a choice's worth; rare ones would drown the others
 _NEVER = -1e9
 _AT_ONCE = 2048
 _FRESH = 0.3  # weight of the last set of jobs in the parameters that are given away
@@ -223,7 +223,7 @@ class Proximal:
             worth.append(mine - same / (len(met) - 1))
         all_worth = np.concatenate(worth)
         all_worth /= all_worth.std() + 1e-8
-        return np.clip(all_worth, -_MOST, _MOST), np.concatenate(came)
+        return np.clip(all_worth, -_MAX_WORTH, _MAX_WORTH), np.concatenate(came)
 
     def _ask(self, rows: Any, there: Any) -> tuple[Any, Any]:
         """Rank the jobs of several situations, and value each situation."""

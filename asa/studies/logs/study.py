@@ -1,4 +1,4 @@
-"""What `asa experiment strategies` runs: on real logs every strategy meets the same queue at the same moments."""
+"""What `asa experiment strategies` runs: on real logs every strategy meets the same queues."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _site(trace: str, *, age_accrues: bool, shrink: bool) -> Site:
 
 
 def run_cell(cell: LogCell) -> list[LogRun]:
-    """Run one strategy at all moments in the order of the log's time, with one estimator."""
+    """Run all replications of one strategy in the order of the log's time, with one estimator."""
     site = _site(cell.trace, age_accrues=cell.age_accrues, shrink=cell.shrink)
     if lack := lacking(load_strategy(cell.strategy), site.capabilities):
         raise InputError(lack, where=f"strategy {cell.strategy!r}", hint="Take another.")

@@ -10,8 +10,8 @@ Of Table 2's submissions the resources are taken to be needed the predicted wait
 - the overhead is what an allocation that came early costs until it is needed, in core-hours a submission.
 
 The paper does not define these three as sharply; by these definitions its perceived waits at UPPMAX do not follow from
-its own real and predicted ones. Real waits are as in the paper by the choice of the moments, as far as the centres ever
-are so full, and are not counted among the figures that agree; all else follows.
+its own real and predicted ones. Real waits are as in the paper by the choice of when jobs are submitted, as far as the
+centres ever are so full, and are not counted among the figures that agree; all else follows.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from asa.studies.paper.verdicts import (
 from asa.studies.runs import put_together, typical
 from asa.units import core_hours
 
-_LEAST = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent": 0.5, "miss_percent": 0.5,
+_MIN_APART = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent": 0.5, "miss_percent": 0.5,
           "overhead_h": 0.5}  # half of the paper's last digit  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResul
     all_outcomes = list(outcomes)
     ran = (one for one in all_outcomes if isinstance(one, PaperRun))
     runs = put_together(ran, lambda run: (run.mode, run.workflow, run.cores, run.strategy))
-    moments = _moments(runs)
+    replications = _typical_replications(runs)
     usages = [usage for mode in campaign.modes for usage in _usages(mode, runs)]
     convergences = converge(range(campaign.seed, campaign.seed + max(campaign.seeds, 10)))
     return PaperResults(
@@ -84,7 +84,7 @@ def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResul
         tuple(line for mode in campaign.modes for line in _normalised(mode, runs)),
         tuple(_accuracies([one for one in all_outcomes if isinstance(one, Probes)])),
         tuple(convergences),
-        tuple(_breakdown(of, moments[key[:3]]) for key, of in runs.items()),
+        tuple(_breakdown(of, replications[key[:3]]) for key, of in runs.items()),
         tuple([claim for mode in campaign.modes for claim in _claims(mode, runs)] + _claims_of_5(convergences)),
     )
 
@@ -111,7 +111,7 @@ def _beside_row(
 
 
 def _samples(metric: str, row: Mapping[str, Sequence[PaperRun]]) -> dict[str, list[float]]:
-    """Give each strategy's figure at every moment."""
+    """Give each strategy's figure in every replication."""
     return {name: [float(getattr(run, metric)) for run in of] for name, of in row.items()}
 
 
@@ -137,7 +137,7 @@ def _normalised(mode: str, runs: _Runs) -> Iterable[Normalised]:
 
 
 def _above(mode: str, workflow: str, metric: str, runs: _Runs) -> dict[str, NDArray[np.float64]]:
-    """Average over sizes by how many percent a strategy is above the one that is best there, at every moment."""
+    """Average over sizes by how many percent a strategy is above the one that is best there, in every replication."""
     sizes: list[dict[str, NDArray[np.float64]]] = []
     for cores in TABLE_1[workflow]:
         row = _samples(metric, {name: runs[mode, workflow, cores, name] for name in STRATEGIES})
@@ -145,8 +145,8 @@ def _above(mode: str, workflow: str, metric: str, runs: _Runs) -> dict[str, NDAr
         if least := float(np.mean(best)):
             sizes.append({name: 100 * np.subtract(values, best) / least for name, values in row.items()})
     if not sizes:
-        moments = len(next(iter(runs.values())))
-        return dict.fromkeys(STRATEGIES, np.full(moments, math.nan))
+        replications = len(next(iter(runs.values())))
+        return dict.fromkeys(STRATEGIES, np.full(replications, math.nan))
     return {name: np.mean([size[name] for size in sizes], axis=0) for name in STRATEGIES}
 
 
@@ -156,7 +156,7 @@ def _accuracies(probes: Sequence[Probes]) -> Iterable[Accuracy]:
                    for cores in TABLE_2[workflow]}  # fmt: skip
         figures = {cores: _figures(of) for cores, of in by_size.items()}
         for cores, of in by_size.items():
-            compared = {name: _beside_column(name, cores, figures, workflow) for name in _LEAST}
+            compared = {name: _beside_column(name, cores, figures, workflow) for name in _MIN_APART}
             yield Accuracy(
                 workflow,
                 of[0].system,
@@ -173,8 +173,8 @@ def _deviation_h(waits_s: Iterable[Sequence[float]]) -> float:
 
 
 def _figures(probes: Sequence[Probes]) -> dict[str, list[float]]:
-    """Average each figure over submissions, at every moment."""
-    means: dict[str, list[float]] = {name: [] for name in _LEAST}
+    """Average each figure over submissions, in every replication."""
+    means: dict[str, list[float]] = {name: [] for name in _MIN_APART}
     for one in probes:
         real, predicted = np.asarray(one.real_s), np.asarray(one.predicted_s)
         missed = float((closest(predicted) > closest(real)).mean())
@@ -196,13 +196,13 @@ def _beside_column(name: str, cores: int, figures: Mapping[int, Mapping[str, lis
     ours = {size: of[name] for size, of in figures.items()}
     column: dict[int, Spread] = {size: getattr(row, name) for size, row in TABLE_2[workflow].items()}
     published = {size: spread.mean for size, spread in column.items()}
-    verdict, alike = (beside_sizes(of, published, cores, least=_LEAST[name]) for of in (ours, levelled(ours)))
+    verdict, alike = (beside_sizes(of, published, cores, least=_MIN_APART[name]) for of in (ours, levelled(ours)))
     most = 100.0 if name in {"hit_percent", "miss_percent"} else math.inf
     return Compared.of(mean_interval(ours[cores]).within(0.0, most), published[cores], verdict, alike)
 
 
-def _moments(runs: _Runs) -> dict[tuple[str, str, int], int]:
-    """Choose for each mode, workflow and size a moment that is typical of all strategies."""
+def _typical_replications(runs: _Runs) -> dict[tuple[str, str, int], int]:
+    """Choose for each mode, workflow and size a replication that is typical of all strategies."""
     spans: dict[tuple[str, str, int], dict[int, float]] = {}
     for (mode, workflow, cores, _), of in runs.items():
         by_seed = spans.setdefault((mode, workflow, cores), {})
@@ -211,8 +211,8 @@ def _moments(runs: _Runs) -> dict[tuple[str, str, int], int]:
     return {key: typical(by_seed) for key, by_seed in spans.items()}
 
 
-def _breakdown(runs: Sequence[PaperRun], moment: int) -> Breakdown:
-    first = next(run for run in runs if run.seed == moment)
+def _breakdown(runs: Sequence[PaperRun], replication: int) -> Breakdown:
+    first = next(run for run in runs if run.seed == replication)
     return Breakdown(
         f"{FIGURES[first.workflow]}{'a' if first.system == NAIVE[0] else 'b'}",
         first.mode,

@@ -88,7 +88,7 @@ class Breakdown:
     core_hours: Interval
     overhead_core_hours: float
     resubmissions: float
-    seed: int  # what jobs did at a moment that all strategies share
+    seed: int  # what jobs did in a replication that all strategies share
     timeline: Timeline
 
 

@@ -1,4 +1,4 @@
-"""The pages of the paper's evaluation: every figure beside the paper's, and what jobs did at typical moments."""
+"""The pages of the paper's evaluation: every figure beside the paper's, and what jobs did in typical replications."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ _METHODS = (
         "The run times of the workflows are fitted to Table 1's core-hours, so that core-hours agree by "
         "construction and prove nothing: they are counted apart. The simulated centres are calibrated to Table "
         "1's waits, and the real waits of Table 2 are in the paper many times those: a seed's submissions begin at "
-        "that time of the twelve days after its moment, in steps of four hours, at which the job's waits in the hour "
+        "that time of the twelve days after its start, in steps of four hours, at which the job's waits in the hour "
         "are nearest to the paper's mean. So real waits are not counted among the verdicts."
     ),
     (
-        "A moment is a seed: a state of the simulated queue in which all strategies begin alike. Moments are not "
-        "independent runs: those of a strategy on a centre share one estimator, which knows from the earlier "
-        "ones, and from other workflows and sizes, what it learned there. The 95 % intervals, Student's over the "
-        "moments, take no account of that, and are rather too narrow. Verdicts take each pair of strategies by itself, "
-        "at 95 %: of pairs that are alike one in twenty may look apart, for which no count is corrected."
+        "A replication is a seed: a state of the simulated queue in which all strategies begin alike. Replications are "
+        "not independent runs: those of a strategy on a centre share one estimator, which knows from the earlier ones, "
+        "and from other workflows and sizes, what it learned there. The 95 % intervals, Student's over the "
+        "replications, take no account of that, and are rather too narrow. Verdicts take each pair of strategies by "
+        "itself, at 95 %: of pairs that are alike one in twenty may look apart, for which no count is corrected."
     ),
     (
         "ASA Naive is run as ASA is, with all workflows and sizes of its centre, sequential and concurrent, so "
@@ -132,7 +132,7 @@ def _figures(results: PaperResults, modes: Sequence[Mode], sizes: Sequence[int])
     jobs = [folded for mode in modes for folded in _jobs(results, mode, sizes)]
     sections = [Section("figures-6-9", "Figures 6 to 9: where makespans and core-hours go", drawn)]
     if jobs:
-        sections.append(Section("jobs", "What jobs did, at a typical moment", [Text((GANTT,)), *jobs]))
+        sections.append(Section("jobs", "What jobs did, in a typical replication", [Text((GANTT,)), *jobs]))
     return sections
 
 
@@ -140,7 +140,7 @@ def _jobs(results: PaperResults, mode: Mode, sizes: Sequence[int]) -> Iterator[F
     of: dict[str, list[Figure]] = {}
     for one in results.breakdowns:
         if one.mode == mode and one.cores in sizes:
-            what = f"`{one.strategy}`, moment {one.seed}"
+            what = f"`{one.strategy}`, replication {one.seed}"
             drawn = gantt(one.timeline, f"{one.workflow}, {one.cores} cores, {one.strategy}")
             title = f"{_spelled(one.workflow)} on {one.cores} cores of {one.system}, {mode}"
             of.setdefault(title, []).append(Figure(drawn, what))
@@ -174,9 +174,9 @@ def _plainly(results: PaperResults) -> Iterator[str]:
     )
     seeds = results.campaign.seeds
     if seeds == 1:
-        yield "This rests on a single moment, which proves nothing: take more seeds."
+        yield "This rests on a single replication, which proves nothing: take more seeds."
     else:
-        yield f"This rests on {seeds} moments, which share an estimator: intervals are rather too narrow."
+        yield f"This rests on {seeds} replications, which share an estimator: intervals are rather too narrow."
 
 
 def _above_best(results: PaperResults, mode: Mode, metric: str) -> list[tuple[str, float]]:
@@ -259,7 +259,7 @@ def _usages(results: PaperResults) -> Table:
         for one in results.usages
         for name, words in _USED
     ]
-    return Table(columns, rows, "Means over moments with their 95 % intervals.", _verdicts(rows, 10))
+    return Table(columns, rows, "Means over replications with their 95 % intervals.", _verdicts(rows, 10))
 
 
 def _averages(results: PaperResults) -> Table:
@@ -280,7 +280,7 @@ def _accuracies(results: PaperResults) -> Table:
         for one in results.accuracies
         for name, words in _MET
     ]
-    words = "60 submissions of each, one a minute, at every moment; misses are what hits leave of 100 %."
+    words = "60 submissions of each, one a minute, in every replication; misses are what hits leave of 100 %."
     return Table(columns, rows, words, _verdicts(rows, 8))
 
 

@@ -1,14 +1,14 @@
 """What of the ASA paper's evaluation (Sections 4.3 to 4.8) is run, and what each part of it gives.
 
 **Runs.** Three workflows at three sizes on each of two centres under three strategies are 54 runs, and ASA Naive for
-Montage on 112 cores is one more; each is done at several moments of a simulated queue, one a seed. *Sequentially* each
+Montage on 112 cores is one more; each is run in several replications, one a seed. *Sequentially* each
 workflow runs in a copy of its own of the same queue; *concurrently* the three workflows of a size are handed over in
 one queue, one a minute, and run side by side. On a centre all runs of a strategy share one estimator, seed after seed,
 size after size: what it learned from one workflow it knows for the next. So does ASA Naive's, for which all workflows
 and sizes are run, too, in both ways, though only Montage on 112 cores counts.
 
 **Submissions.** For Table 2 each workflow's widest job is submitted 60 times, one a minute, while an estimator predicts
-each wait and is told it when the job starts. Such a job asks for what the stage asks for and ends after a second: it is
+each wait and learns it when the job starts. Such a job asks for what the stage asks for and ends after a second: it is
 there to measure the queue. The paper's waits of Table 2 are many times those of Table 1, to which the centres are
 calibrated: the queue was fuller then. So each seed's submissions begin where, in steps of four hours through twelve
 days, what the job would wait in that hour is nearest to the paper's mean.
@@ -107,7 +107,7 @@ class PaperRun:
     """One run of a workflow, see `asa.metrics.RunMetrics`; and what its jobs did."""
 
     mode: str  # how workflows were handed over, see `Mode`
-    system: str  # what ran where, how wide, asked for how, at which moment
+    system: str  # what ran where, how wide, asked for how, in which replication
     workflow: str
     cores: int
     strategy: str
@@ -125,9 +125,9 @@ class PaperRun:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Submissions of one geometry at one moment."""
+    """Submissions of one geometry in one replication."""
 
-    system: str  # where, whose widest job, at which peak size, at which moment
+    system: str  # where, whose widest job, at which peak size, in which replication
     workflow: str
     cores: int
     seed: int

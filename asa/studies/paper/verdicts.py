@@ -6,8 +6,8 @@ by how much; that can be.
 **Table 1 and its averages**: a figure is looked at beside those of the other strategies in the same row.
 
 - *as the paper*: whatever strategy the paper has more than 5 % above it is more than 5 % above it here, likewise below,
-  both beyond the 95 % interval of the paired moments; and its ratio to the row's best is the paper's within a factor of
-  1.25;
+  both beyond the 95 % interval of the paired replications; and its ratio to the row's best is the paper's within a
+  factor of 1.25;
 - *same order*: only the first;
 - *differs*: not even that, also where a difference of the paper's is lost in noise here.
 
@@ -43,13 +43,13 @@ EQUAL = 0.05
 
 RULE = (
     f"As the paper: of every two strategies that the paper has more than {EQUAL:.0%} apart, the same one is ahead "
-    f"here, by more than {EQUAL:.0%} and beyond the 95% interval of the paired moments, and the ratio to the row's "
-    f"best is the paper's within a factor of {FACTOR}; same order: only the first; differs: not even that. In Table 2 "
-    "sizes stand for strategies and the figure itself for the ratio; a percentage of the text is as the paper within "
-    "that factor, or, where the paper gives no number, if its whole interval is above nothing, and of the same order "
-    "if it has the same sign. If all were alike: the same rule on a world in which every strategy of a row, or size of "
-    "a column, has the same figure. Core-hours, to which the workflows are fitted, are counted apart, and of hits and "
-    "misses, which add up to 100%, hits alone."
+    f"here, by more than {EQUAL:.0%} and beyond the 95% interval of the paired replications, and the ratio to the "
+    f"row's best is the paper's within a factor of {FACTOR}; same order: only the first; differs: not even that. In "
+    "Table 2 sizes stand for strategies and the figure itself for the ratio; a percentage of the text is as the paper "
+    "within that factor, or, where the paper gives no number, if its whole interval is above nothing, and of the same "
+    "order if it has the same sign. If all were alike: the same rule on a world in which every strategy of a row, or "
+    "size of a column, has the same figure. Core-hours, to which the workflows are fitted, are counted apart, and of "
+    "hits and misses, which add up to 100%, hits alone."
 )
 
 _K = TypeVar("_K", bound=Hashable)
@@ -74,7 +74,7 @@ class Compared:
 def beside_others(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> Verdict:
     """Judge one figure of a row, by who is better and by how much.
 
-    `ours`: the row: each figure at several moments, which are the same for all; better when smaller.
+    `ours`: the row: each figure in several replications, which are the same for all; better when smaller.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def beside_sizes(
 
 
 def levelled(ours: Mapping[_K, Sequence[float]]) -> dict[_K, tuple[float, ...]]:
-    """Give a row or column without differences: everywhere the average, at every moment.
+    """Give a row or column without differences: everywhere the average, in every replication.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def _separates(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float]
 
 
 def _clearly(one: Sequence[float], other: Sequence[float]) -> int:
-    """Say which is the larger, beyond what counts as equal and beyond the noise of the moments."""
+    """Say which is the larger, beyond what counts as equal and beyond the noise of the replications."""
     apart = mean_interval([a - b for a, b in zip(one, other, strict=True)])
     return _side(float(np.mean(one)), float(np.mean(other))) if apart.low > 0 or apart.high < 0 else 0
 

@@ -15,36 +15,37 @@ from asa.studies.schedulers.study import Place, SchedulerResults, SchedulerStand
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
 
 _MEASURED = (
-    "Makespans are over Big Job's, core-hours over Per-Stage's: geometric means of ratios at the same moments. Marked: "
-    "the quickest, and what cannot be told apart from it. Waits are sums over all cells and moments, over Per-Stage's; "
-    "without a figure where these are less than a minute a run. Dominated: in so many cells another strategy took less "
-    f"time, by more than {100 * MARGIN:.0f} % beyond chance, and no more core-hours, or the reverse."
+    "Makespans are over Big Job's, core-hours over Per-Stage's: geometric means of ratios, paired by replication. "
+    "Marked: the quickest, and what is not significantly slower. Waits are sums over all cells and replications, over "
+    "Per-Stage's; without a figure where these are less than a minute a run. Dominated: in so many cells another "
+    f"strategy took less time, by significantly more than {100 * MARGIN:.0f} %, and no more core-hours, or the reverse."
 )
 _METHODS = (
     (
-        "A moment is a seed: a state of the simulated queue, or a time of a log, in which all strategies begin alike. "
-        "A cell is a world, a workflow and a size. Only cells in which every strategy ran are averaged, and over "
-        "schedulers only those under which every strategy ran."
+        "A replication is a seed: a state of the simulated queue, or a time of a log, where all strategies begin "
+        "alike. A cell is a world, a workflow and a size. Only cells in which every strategy ran are averaged, and "
+        "over schedulers only those under which every strategy ran."
     ),
     (
         "There is one average of makespans and core-hours: the geometric mean of their ratios to Big Job's and "
-        "Per-Stage's at the same moment, over moments, cells and schedulers alike. Waits may be 0, of which there is "
-        "none: their sums over all cells and moments are compared. Seconds that others wait longer are plain means."
+        "Per-Stage's in the same replication, over replications, cells and schedulers alike. Waits may be 0, of which "
+        "there is none: their sums over all cells and replications are compared. Seconds that others wait longer are "
+        "plain means."
     ),
     (
-        "Intervals are Student's, of 95 %, over moments, as cells share these: each world by itself. Moments share an "
-        "estimator, of which the intervals take no account."
+        "Intervals are Student's, of 95 %, over replications, as cells share these: each world by itself. Replications "
+        "share an estimator, of which the intervals take no account."
     ),
     (
-        "A strategy is dominated in a cell in which another takes less time, by more than "
-        f"{100 * MARGIN:.0f} % beyond chance, and no more core-hours, or the reverse. What is less is a trifle, "
+        "A strategy is dominated in a cell in which another takes less time, by significantly more than "
+        f"{100 * MARGIN:.0f} %, and no more core-hours, or the reverse. What is less is a trifle, "
         f"however certain. Among those that cost least are all within {100 * THRIFTY:.0f} % of the least."
     ),
     (
-        "Beyond chance, or clearly, is said by Holm's rule: of all that is said so together, nothing is wrong with "
-        "95 %. Together are: the strategies under one scheduler, in who is quickest; one strategy's cells and rivals, "
-        "in what is dominated; all schedulers and strategies, in whether others wait longer than without the client, "
-        "and again in whether longer than with Per-Stage; and by themselves the strategies over all schedulers."
+        "What is called significant, or clear, is so by Holm's rule: of all that is said so together, nothing is wrong "
+        "with 95 %. Together are: the strategies under one scheduler, in who is quickest; one strategy's cells and "
+        "rivals, in what is dominated; all schedulers and strategies, in whether others wait longer than without the "
+        "client, and again in whether longer than with Per-Stage; and by themselves the strategies over all schedulers."
     ),
 )
 _OTHERS = (
@@ -97,7 +98,7 @@ def scheduler_pages(results: SchedulerResults, *, made: Mapping[str, str] | None
             Section("cells", "Every cell", [_places(mine.places)]),
         ]
         if jobs := [part for part in drawn if isinstance(part, Folded)]:
-            sections.append(Section("jobs", "What jobs did, at a typical moment", [Text((GANTT,)), *jobs]))
+            sections.append(Section("jobs", "What jobs did, in a typical replication", [Text((GANTT,)), *jobs]))
         sections.append(_methods())
         pages[_key(name)] = Page(f"Ways of asking under {name}", list(_plainly(mine)), sections, made or {})
     return pages
@@ -139,9 +140,9 @@ def _plainly(results: SchedulerResults) -> Iterator[str]:
     near = [one.strategy for one in candidates if one.is_as_quick and one.strategy != quick.strategy]
     gain = _beside_base(quick, candidates)
     if len(near) + 1 == len(candidates):
-        yield f"In time no strategy is told apart from the others; `{quick.strategy}` comes first, with {gain}."
+        yield f"In time no strategy differs significantly from the others; `{quick.strategy}` comes first, with {gain}."
     else:
-        sure = f"not told apart from it: {', '.join(near)}" if near else "it is clearly ahead of all others"
+        sure = f"not significantly slower: {', '.join(near)}" if near else "it is clearly ahead of all others"
         yield f"To be done soonest take `{quick.strategy}`, with {gain}; {sure}."
     yield from _costs(quick, candidates)
     yield _suffering(quick, candidates)
@@ -163,7 +164,7 @@ def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) ->
 def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
     """Say what the others suffer by who is quickest, and by whom most."""
     if not quick.longer:
-        words = f"Whether everybody else waits longer for `{quick.strategy}` cannot be told from chance"
+        words = f"The others wait neither significantly longer nor less for `{quick.strategy}`"
     else:
         words = (
             f"Everybody else waits clearly {quick.longer} for `{quick.strategy}`, by "
@@ -177,10 +178,10 @@ def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]
 
 def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]) -> str:
     seeds, cells = results.campaign.seeds, candidates[0].cells
-    ran = f"{seeds} moment{'' if seeds == 1 else 's'} in each of {cells} cell{'' if cells == 1 else 's'}"
+    ran = f"{seeds} replication{'' if seeds == 1 else 's'} in each of {cells} cell{'' if cells == 1 else 's'}"
     if seeds == 1:
         return f"This rests on {ran}, which proves nothing: take more seeds."
-    return f"This rests on {ran}; what is called clear, or told apart, is so beyond chance, with 95 %."
+    return f"This rests on {ran}; what is called clear or significant is so with 95 %."
 
 
 def _beside_base(one: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
@@ -204,17 +205,17 @@ def _over_all(results: SchedulerResults) -> Iterator[str]:
     names = len({one.strategy for one in results.standings})
     alone = [mine[0].strategy for of in by.values() if len(mine := [one for one in of if one.is_as_quick]) == 1]
     quick = [one.strategy for one in results.standings if one.is_as_quick]
-    cheap = [one.strategy for one in results.standings if one.is_as_quick_of_thrifty]
-    yield f"Quickest, or not told apart from the quickest: {_counted(quick, len(by), names)}."
-    yield f"Likewise of those that cost within {100 * THRIFTY:.0f} % of the least: {_counted(cheap, len(by), names)}."
-    yield f"Quickest of all beyond chance: {_counted(alone, len(by), names) if alone else 'none, under any scheduler'}."
+    thrifty = [one.strategy for one in results.standings if one.is_as_quick_of_thrifty]
+    yield f"Quickest, or not significantly slower: {_counted(quick, len(by), names)}."
+    yield f"Likewise of those that cost within {100 * THRIFTY:.0f} % of the least: {_counted(thrifty, len(by), names)}."
+    yield f"Significantly the quickest: {_counted(alone, len(by), names) if alone else 'none, under any scheduler'}."
     if same := _same(results.places):
         yield f"The same in every cell: {'; '.join(' and '.join(names) for names in same)}."
     cases = len(results.standings)
     longer, shorter = (sum(one.longer == side for one in results.standings) for side in ("longer", "shorter"))
-    also = f", that they wait less in {shorter}" if shorter else ""
+    also = f", and significantly less in {shorter}" if shorter else ""
     often = f"in {longer} of {cases} cases" if longer or shorter else f"in none of {cases} cases"
-    yield f"That the others wait longer is beyond chance {often} of a scheduler and a strategy{also}."
+    yield f"The others wait significantly longer {often} of a scheduler and a strategy{also}."
 
 
 def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
@@ -319,14 +320,14 @@ def _span(one: SchedulerStanding) -> str:
 def _first_of(
     standings: Sequence[SchedulerStanding], is_near: Callable[[SchedulerStanding], bool]
 ) -> tuple[SchedulerStanding, str]:
-    """Give the quickest of those that cannot be told apart, and name them: who did the same, and who nearly so."""
+    """Give the quickest, and name it with those that did the same, or are not significantly slower."""
     first, *others = sorted(filter(is_near, standings), key=_makespan)
     same = [one.strategy for one in others if math.isclose(one.makespan.mean, first.makespan.mean)]
     near = [one.strategy for one in others if one.strategy not in same]
     words = ", ".join([first.strategy, *same])
     if near and len(others) + 1 == len(standings):
-        return first, f"{words} (none of the others is told apart)"
-    return first, f"{words} (not told apart from {', '.join(near)})" if near else words
+        return first, f"{words} (none of the others is significantly slower)"
+    return first, f"{words} (not significantly quicker than {', '.join(near)})" if near else words
 
 
 def _quickest(standings: Sequence[SchedulerStanding]) -> str:
@@ -363,9 +364,9 @@ def _overview(results: SchedulerResults) -> Iterator[Part]:
     thrifty = {(one.scheduler, one.strategy): "best" for one in standings if one.is_thrifty}
     longer = {(one.scheduler, one.strategy): _SIDES[one.longer] for one in standings if one.longer}
     for caption, digits, value, marks in (
-        ("Makespan, over Big Job's. Marked: the quickest, and what cannot be told apart from it.", 2, _makespan, quick),
+        ("Makespan, over Big Job's. Marked: the quickest, and what is not significantly slower.", 2, _makespan, quick),
         (f"Core-hours, over Per-Stage's. Marked: within {100 * THRIFTY:.0f} % of the least.", 2, _core_hours, thrifty),
-        ("By how many seconds the others wait longer. Marked: beyond chance.", 0, _longer_wait_s, longer),
+        ("By how many seconds the others wait longer. Marked: significant.", 0, _longer_wait_s, longer),
     ):
         rows = {name: {one.strategy: value(one) for one in mine} for name, mine in _by_scheduler(standings).items()}
         yield _matrix("Scheduler", rows, caption, digits, marks)
@@ -445,7 +446,7 @@ def _harm(standings: Sequence[SchedulerStanding]) -> Table:
         for place, one in enumerate(standings)
         if one.longer_than_per_stage
     }
-    return Table(columns, rows, "The others. Marked: beyond chance.", marks)
+    return Table(columns, rows, "The others. Marked: significant.", marks)
 
 
 def _standings(standings: Sequence[SchedulerStanding]) -> Table:
@@ -510,23 +511,23 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
 
 def _jobs(place: Place) -> Figure:
     drawn = gantt(place.timeline, f"{place.workflow}, {place.cores} cores, {place.strategy} under {place.scheduler}")
-    return Figure(drawn, f"`{place.strategy}`, moment {place.seed}.")
+    return Figure(drawn, f"`{place.strategy}`, replication {place.seed}.")
 
 
 def _axes(standings: Sequence[SchedulerStanding]) -> dict[str, list[float]]:
     """Give by axis each strategy's place on it, see `_BETTER`."""
     axes = {
-        "makespan": _least_over([one.makespan.mean for one in standings]),
-        "core-hours": _least_over([one.core_hours.mean for one in standings]),
+        "makespan": _over_min([one.makespan.mean for one in standings]),
+        "core-hours": _over_min([one.core_hours.mean for one in standings]),
         "waits between stages": _shorter([one.perceived_wait for one in standings]),
         "all waits": _shorter([one.total_wait for one in standings]),
-        "others' waits": _least_over([one.others_wait_s + one.longer_wait_s.mean for one in standings]),
-        "others' slowdown": _least_over([one.others_slowdown + one.more_slowdown.mean for one in standings]),
+        "others' waits": _over_min([one.others_wait_s + one.longer_wait_s.mean for one in standings]),
+        "others' slowdown": _over_min([one.others_slowdown + one.more_slowdown.mean for one in standings]),
     }
     return {name: shares for name, shares in axes.items() if not any(map(math.isnan, shares))}
 
 
-def _least_over(values: Sequence[float]) -> list[float]:
+def _over_min(values: Sequence[float]) -> list[float]:
     return [min(values) / value if value > 0 else 1.0 for value in values]
 
 

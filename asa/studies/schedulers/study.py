@@ -1,6 +1,6 @@
 """Every way of asking under every scheduler: what it takes, what it costs, and what it does to everybody else.
 
-Each strategy meets, under one scheduler, the same worlds at the same moments, one a seed; over the seeds it shares an
+Each strategy meets, under one scheduler, the same worlds in each replication, one a seed; over the seeds it shares an
 estimator. The others are the jobs that waited when the client came, or came in a window after it; they are followed for
 twice the window, in the world with the client and in the same world without it. The difference is the client's doing
 alone, as everything else is equal, though part of it is chance: a queue that is disturbed goes another way, for better
@@ -69,7 +69,7 @@ class SchedulerCampaign:
     strategies: tuple[str, ...] = STRATEGIES
     workflows: tuple[str, ...] = WORKFLOWS  # names; `graph` is of this campaign
     cores: tuple[int, ...] = ()  # peak sizes; the largest of the paper's of which two fit each machine, if not given
-    seeds: int = 5  # moments, and the first of them
+    seeds: int = 5  # replications, and the first of them
     seed: int = 0
     estimator: str = "asa"  # who predicts, and past jobs of everybody that it learns at each
     history: int = 2000
@@ -221,7 +221,7 @@ def _undisturbed(world: str, scheduler: str, seed: int, window_s: float) -> Lot:
 
 
 def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
-    """Run one strategy at all moments, in the order of a log's time, with one estimator."""
+    """Run all replications of one strategy, in the order of a log's time, with one estimator."""
     site = _site(cell.world, cell.scheduler)
     workflow, strategy = _make(cell.workflow)(cell.cores), load_strategy(cell.strategy)
     bank = WaitBank(cell.estimator, seed=cell.seed, machine_cores=site.capabilities.max_cores)
@@ -246,7 +246,7 @@ def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
 
 
 Side = Literal["longer", "shorter", ""]
-"""How the others' wait differs beyond chance, if it does; all of a campaign's are right at once with 95 % (Holm)."""
+"""How the others' wait differs significantly, if it does; all of a campaign's are right at once with 95 % (Holm)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class SchedulerStanding(Standing):
 
     scheduler: str
     # by how much the others' mean wait and bounded slowdown grew: a mean over cells, with the 95 % interval over
-    # moments, each world by itself
+    # replications, each world by itself
     longer_wait_s: Interval
     more_slowdown: Interval
     # likewise by how much their mean wait grew more than under Per-Stage, which asks for nothing ahead
@@ -264,20 +264,20 @@ class SchedulerStanding(Standing):
     others_slowdown: float
     # hours by which others waited longer for a core-hour that the client got: sums over all runs
     waited_more_per_core_hour: float
-    longer: Side = ""  # whether that wait is longer or shorter beyond chance
+    longer: Side = ""  # whether that wait is significantly longer or shorter
     longer_than_per_stage: Side = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One cell's means over its seeds, see `SchedulerRun`; and what jobs did at a moment that its strategies share."""
+    """One cell's means over its seeds, see `SchedulerRun`; and what jobs did in a replication of all its strategies."""
 
     world: str
     scheduler: str
     workflow: str
     cores: int
     strategy: str
-    seed: int  # the moment, and what jobs did then
+    seed: int  # the replication, and what jobs did in it
     timeline: Timeline
     over_big_job: Interval  # its makespans over Big Job's: the geometric mean of paired ratios
     makespan_s: Interval  # what its runs took and cost
@@ -324,7 +324,7 @@ def conclude(
 
 
 def _with_sides(standings: Sequence[SchedulerStanding]) -> Iterator[SchedulerStanding]:
-    """Say of all together how others' waits differ beyond chance."""
+    """Say of all together how others' waits differ significantly."""
     longer = _sides([one.longer_wait_s for one in standings])
     than = iter(_sides([one.beyond_per_stage_s for one in standings if one.strategy != THRIFTY_BASE]))
     for one, side in zip(standings, longer, strict=True):

@@ -47,9 +47,9 @@ class FastCore:
         self.start: NDArray[np.int64] = np.full(rows, UNSTARTED, dtype=np.int64)
         self._jobs, self._lasts = (np.empty(rows + k.BLOCK, dtype=np.int32) for _ in range(2))
         self._widths = np.full(rows + k.BLOCK, k.GONE, dtype=np.int32)
-        self._most = min(rows, capacity)  # of the background that can run at once
-        self._releases, self._ends = (np.empty(self._most, dtype=np.int64) for _ in range(2))
-        self._release_widths = np.empty(self._most, dtype=np.int32)
+        self._max_running = min(rows, capacity)  # of the background that can run at once
+        self._releases, self._ends = (np.empty(self._max_running, dtype=np.int64) for _ in range(2))
+        self._release_widths = np.empty(self._max_running, dtype=np.int32)
         self._over, self._begun = (np.empty(0, dtype=np.int64) for _ in range(2))
         self._room = 0  # clients' jobs that fit without growing
         self._grow()
@@ -163,7 +163,7 @@ class FastCore:
         return len(self.table) + len(self._clients) - 1
 
     def push_end(self, index: int, end: int) -> None:
-        if len(self._ends) - self._s[k.ENDS] <= self._most:  # the background's ends find room without asking
+        if len(self._ends) - self._s[k.ENDS] <= self._max_running:  # the background's ends find room without asking
             self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
             self._show()
         push(seen(self._ends), int(self._s[k.ENDS]), (end << BITS) | index)

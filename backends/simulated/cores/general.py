@@ -77,7 +77,7 @@ class GeneralCore:
         of_load = (table.submit, table.run, table.request, table.cores, load.users, load.qos, load.partitions)
         names = list(cluster.pools)
         self._sources = [names.index(pool) for pool in cluster.partitions.values()] or [0]  # pools of the cores
-        self._most = min(rows, cluster.cores)  # of the background that can run at once
+        self._max_running = min(rows, cluster.cores)  # of the background that can run at once
         self._arrays: dict[str, NDArray[Any]] = {
             **dict(zip(_FROM_LOAD, of_load, strict=True)),
             **{name: np.zeros(0, dtype=np.float64 if name == "score" else np.int64) for name in _OF_THE_RUN},
@@ -203,7 +203,7 @@ class GeneralCore:
         sizes = {
             "queue": (jobs, int(s[k.QUEUED])),
             "running": (jobs, int(s[k.RUNNING])),
-            "ends": (max(len(arrays["ends"]), self._most + self._SPARE), int(s[k.ENDS])),
+            "ends": (max(len(arrays["ends"]), self._max_running + self._SPARE), int(s[k.ENDS])),
             "times": (8 * jobs + 256, int(s[k.PROFILE])),
             "idle": ((8 * jobs + 256) * pools, int(s[k.PROFILE]) * pools),
         }
@@ -375,7 +375,7 @@ class GeneralCore:
 
     def push_end(self, index: int, end: int) -> None:
         ends = self._arrays["ends"]
-        if len(ends) - self._s[k.ENDS] <= self._most:  # the background's ends find room without asking
+        if len(ends) - self._s[k.ENDS] <= self._max_running:  # the background's ends find room without asking
             self._arrays["ends"] = np.concatenate([ends, np.zeros_like(ends)])
             self._show()
         push(self._a.ends, int(self._s[k.ENDS]), (end << BITS) | index)

@@ -1,4 +1,4 @@
-"""What is told to Slurm: the commands, their options and their environment."""
+"""What is sent to Slurm: the commands, their options and their environment."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class RestLink:
         return [*of_user, *limits.of_qualities(qualities, (name for one in of_user for name in one.qualities))]
 
     def partitions(self) -> Sequence[SlurmPartition]:
-        """Tell the partitions. Which of them is the default is told by v0.0.38 and v0.0.45 only."""
+        """Tell the partitions. Only v0.0.38 and v0.0.45 report which of them is the default."""
         answer = self._ask("partitions", "GET", "/slurm", "/partitions")
         document = answer.document()
         if not _lacks_resources_only(document):

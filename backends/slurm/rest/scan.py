@@ -35,7 +35,7 @@ def parse(body: bytes) -> dict[str, Any]:
 def find(body: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
     """Find the jobs of a listing whose `key`, at the top of the job, has one of some values.
 
-    Returns: in their order; None if this cannot be told without decoding the whole.
+    Returns: in their order; None if this cannot be found out without decoding the whole.
     """
     if any(isinstance(value, str) and not _PLAIN.fullmatch(value) for value in values) or not _is_sound(body, key):
         return None

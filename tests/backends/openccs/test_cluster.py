@@ -340,9 +340,9 @@ def test_cheap_nodes_come_first_and_those_of_a_higher_priority_last():
     cheap = Cluster(system(GPU, LARGE, SMALL))
     assert cheap.names_of(found(cheap, "rset=ncpus=2")) == ["small"]
     assert cheap.names_of(found(cheap, "rset=4:ncpus=3")) == ["small", "large"]
-    dear = Cluster(system(Node("small", {"ncpus": 4}, priority=2), GPU, LARGE))
-    assert dear.names_of(found(dear, "rset=ncpus=2")) == ["large"]
-    assert dear.names_of(found(dear, "rset=8:ncpus=3")) == ["large", "gpu", "small"]
+    expensive = Cluster(system(Node("small", {"ncpus": 4}, priority=2), GPU, LARGE))
+    assert expensive.names_of(found(expensive, "rset=ncpus=2")) == ["large"]
+    assert expensive.names_of(found(expensive, "rset=8:ncpus=3")) == ["large", "gpu", "small"]
 
 
 def test_the_chunk_that_weighs_most_is_placed_first_on_the_cheapest_node():

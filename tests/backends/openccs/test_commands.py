@@ -138,7 +138,7 @@ def test_what_is_refused(place):
     assert "late refused: there is no room for it before its deadline" in told
 
 
-def test_limits_hold_and_let_go(place):
+def test_limits_hold_and_release(place):
     """Who has reached his area waits until a job of his has ended."""
     (place / "limits.toml").write_text('[[limits]]\nuser = "*"\nresource = "ncpus"\narea = "40h"\n')
     (place / "jobs.txt").write_text("ann@ a: rset=2:ncpus=16,walltime=1h\nann@ b: rset=ncpus=16,walltime=1h\n")

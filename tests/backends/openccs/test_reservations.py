@@ -245,4 +245,4 @@ def test_a_step_is_a_line(tmp_path):
     for many in range(1, len(lines) + 1):
         plan = open_plan(_copy(tmp_path, b"".join(lines[:many])), SYSTEM)
         for name in plan.cluster.names:
-            assert all(vector.least_free(0, FOREVER) >= 0 for vector in plan.cluster.used_on(name).values())
+            assert all(vector.min_free_within(0, FOREVER) >= 0 for vector in plan.cluster.used_on(name).values())

@@ -213,7 +213,7 @@ def test_free_slots_are_those_with_room_for_long_enough(stores, data):
     if until:
         assert array(vector.free_slots(items, lasts, since, until + 1)).tolist() == np.where(room, free, 0).tolist()
         assert vector.earliest(items, lasts, since, until + 1) == min(starts, default=None)
-        assert vector.least_free(since, until + 1) == free[since : until + 1].min()
+        assert vector.min_free_within(since, until + 1) == free[since : until + 1].min()
 
 
 @given(vectors(), st.integers(1, MOST), st.integers(1, 100))
@@ -221,8 +221,8 @@ def test_what_lasts_for_ever_has_room_for_anything(vector, items, lasts):
     found = vector.earliest(items, lasts, 0)
     if vector.free_at(LAST) >= items:
         assert found is not None
-        assert vector.least_free(found, found + lasts) >= items
-        assert all(vector.least_free(s, s + lasts) < items for s in range(found))
+        assert vector.min_free_within(found, found + lasts) >= items
+        assert all(vector.min_free_within(s, s + lasts) < items for s in range(found))
     else:
         assert found is None or found + lasts <= LAST
     assert (vector.free_slots(items, lasts, 0, FOREVER).earliest(1, lasts, 0)) == found

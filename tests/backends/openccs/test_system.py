@@ -59,8 +59,8 @@ def test_the_papers_cluster_has_what_the_paper_says():
 
 def test_the_papers_dear_nodes_are_dear():
     system = oculus()
-    dearest = [system.nodes[place].name[:3] for place in system.weights().argsort(kind="stable").tolist()]
-    order = list(dict.fromkeys(dearest))
+    by_weight = [system.nodes[place].name[:3] for place in system.weights().argsort(kind="stable").tolist()]
+    order = list(dict.fromkeys(by_weight))
     assert order[0] == "nor"
     assert set(order[-3:]) == {"smp", "gpu", "phi"}
 

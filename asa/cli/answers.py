@@ -1,0 +1,208 @@
+"""What `asa predict` answers: of one request, and of several beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asa.estimators.bank import Outcome
+    from asa.estimators.joint import JointForecast
+    from asa.waits import QueuedJob, WaitForecast
+
+ENOUGH = 20
+"""Outcomes to judge by."""
+
+_P10, _P50, _P90 = 0, 4, 8
+_FLOOR_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What `asa predict` answers."""
+
+    job: QueuedJob
+    forecast: WaitForecast
+    times_s: Sequence[float]
+    observations: int
+    in_bank: int
+    alike: int
+    outcomes: Sequence[Outcome]
+    of_geometry: bool
+    behind_s: float | None
+    live: str = ""  # what was seen of the queue, in words
+
+    def quality(self) -> dict[str, float]:
+        """Shares of the recent forecasts; coverage spreads waits that equal a stated one, see `coverage`."""
+        from asa.estimators.calibration import coverage
+
+        jobs = len(self.outcomes)
+        if not jobs:
+            return {}
+        near = [0.5 <= max(o.forecast.wait_s, _FLOOR_S) / max(o.wait_s, _FLOOR_S) <= 2 for o in self.outcomes]
+        under = {
+            p: sum(o.wait_s <= max(o.forecast.quantiles_s[p], _FLOOR_S) for o in self.outcomes) for p in (_P50, _P90)
+        }
+        covered = coverage([o.forecast.quantiles_s for o in self.outcomes], [o.wait_s for o in self.outcomes])
+        return {
+            "within_2x": sum(near) / jobs,
+            "within_p50": under[_P50] / jobs,
+            "within_p90": under[_P90] / jobs,
+            "coverage_p50": float(covered[:, _P50].mean()),
+            "coverage_p90": float(covered[:, _P90].mean()),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as JSON-ready data."""
+        job, forecast = self.job, self.forecast
+        return {
+            **({"queue": self.live} if self.live else {}),
+            "system": job.system,
+            "partition": job.partition,
+            "cores": job.cores,
+            "walltime_s": job.walltime_s,
+            "as_of_s": job.submit_s,
+            "wait_s": forecast.wait_s,
+            "quantiles_s": {f"p{10 * (i + 1)}": wait for i, wait in enumerate(forecast.quantiles_s)},
+            "probability_within": {f"{time_s:g}": forecast.probability_within(time_s) for time_s in self.times_s},
+            "observations": self.observations,
+            "observations_in_bank": self.in_bank,
+            "observations_of_geometry": self.alike,
+            "recent": {"jobs": len(self.outcomes), "of_geometry": self.of_geometry, **self.quality()},
+        }
+
+    def print(self) -> None:
+        """Print it for a person."""
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        from asa.units import format_duration
+
+        console = Console(highlight=False)
+        job, forecast = self.job, self.forecast
+        place = escape(" ".join(part for part in (job.system, job.partition) if part))
+        asked = f"{job.cores} {'core' if job.cores == 1 else 'cores'} for {format_duration(job.walltime_s)}"
+        console.print(f"A job of {asked} on {place}: half of such jobs start within", end=" ")
+        console.print(f"[bold]{format_duration(forecast.quantiles_s[_P50])}[/]")
+        table = Table(box=None, padding=(0, 2), show_header=False)
+        for words, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):
+            table.add_row(f"{words} such jobs start within", format_duration(max(forecast.quantiles_s[level], 0.0)))
+        console.print(table)
+        chances = [f"{format_duration(t)} {forecast.probability_within(t):.0%}" for t in self.times_s]
+        console.print(f"Probability to start within {', '.join(chances)}.")
+        of = f" of the {self.in_bank:,} in the bank" if self.in_bank > self.observations else ""
+        whose = "" if job.user else "; whose job it is was not taken into account"
+        console.print(
+            f"Learned from the latest {self.observations:,} waits{of}, {self.alike:,} of this kind of job{whose}.",
+            style="dim",
+        )
+        if self.live:
+            console.print(f"{self.live[0].upper()}{self.live[1:]}.", style="dim")
+        if self.alike < ENOUGH and not self.live:
+            console.print("Few jobs of this kind were seen: the answer leans on other kinds, and may be far off.")
+        if quality := self.quality():
+            kind = "of this kind" if self.of_geometry else "of all kinds on this system"
+            kind += " by runs of yours" if self.live else ""
+            console.print(
+                f"Of the last {len(self.outcomes)} such forecasts {kind}, {quality['within_2x']:.0%} were within a "
+                f"factor of two; {quality['within_p50']:.0%} of the jobs started within p50, "
+                f"{quality['within_p90']:.0%} within p90 (coverage, where equal waits count in part: "
+                f"{quality['coverage_p50']:.0%} and {quality['coverage_p90']:.0%}).",
+                style="dim",
+            )
+        elif self.live:
+            console.print("How good such answers are here is known once runs of yours have used them.", style="dim")
+        if self.behind_s is None:
+            console.print("As of the last submission in the bank, long ago by today's clock.", style="dim")
+        elif self.behind_s > 86_400:
+            console.print(
+                f"As of the last submission in the bank, {format_duration(self.behind_s)} ago: learn what is new.",
+                style="dim",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Several requests beside each other."""
+
+    joint: JointForecast
+    run_s: Sequence[float] | None
+    times_s: Sequence[float]
+    live: str = ""
+
+    @property
+    def best(self) -> int:
+        """The place of the one that is the first to end, or to start."""
+        return self.joint.best(self.run_s)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as JSON-ready data."""
+        best = self.best
+        return {
+            **({"queue": self.live} if self.live else {}),
+            "system": self.joint.jobs[0].system,
+            "as_of_s": self.joint.jobs[0].submit_s,
+            "best": best,
+            "requests": [
+                {
+                    "partition": job.partition,
+                    "cores": job.cores,
+                    "walltime_s": job.walltime_s,
+                    **({"run_s": self.run_s[place]} if self.run_s is not None else {}),
+                    "quantiles_s": {
+                        f"p{10 * (i + 1)}": wait for i, wait in enumerate(self.joint.forecast(place).quantiles_s)
+                    },
+                    "probability_within": {
+                        f"{time_s:g}": float((self.joint.waits_s[:, place] <= time_s).mean()) for time_s in self.times_s
+                    },
+                    "probability_before_best": self.joint.probability_before(place, best, self.run_s),
+                }
+                for place, job in enumerate(self.joint.jobs)
+            ],
+        }
+
+    def print(self) -> None:
+        """Print it for a person."""
+        import numpy as np
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        from asa.units import core_hours, format_duration
+
+        console = Console(highlight=False)
+        best, jobs = self.best, self.joint.jobs
+        by_partition = len({job.partition for job in jobs}) > 1
+        ends = "ends" if self.run_s is not None else "starts"
+        table = Table(box=None, padding=(0, 2), title=f"Waits on {escape(jobs[0].system)}", title_justify="left")
+        if by_partition:
+            table.add_column("Partition")
+        for heading in ("Cores", "Walltime", "p10", "p50", "p90"):
+            table.add_column(heading, justify="right")
+        if self.run_s is not None:
+            table.add_column("End p50", justify="right")
+            table.add_column("Core-h", justify="right")
+        table.add_column(f"{ends.capitalize()} before", justify="right")
+        ends_s = np.median(self.joint.ends_s(self.run_s), axis=0).tolist()
+        for place, job in enumerate(jobs):
+            quantiles_s = self.joint.forecast(place).quantiles_s
+            cells = [escape(job.partition)] if by_partition else []
+            cells += [f"{job.cores:,}", format_duration(job.walltime_s)]
+            cells += [format_duration(quantiles_s[level]) for level in (_P10, _P50, _P90)]
+            if self.run_s is not None:
+                hours = core_hours(job.cores, self.run_s[place])
+                cells += [format_duration(ends_s[place]), f"{hours:,.1f}"]
+            before = self.joint.probability_before(place, best, self.run_s)
+            cells.append("best" if place == best else f"{before:.0%}")
+            table.add_row(*cells, style="bold" if place == best else "")
+        console.print(table)
+        what = "ends first" if self.run_s is not None else "starts first; say --run-time for which ends first"
+        console.print(
+            f"p10, p50 and p90 are of the wait. In bold: what {what}; of the others, how probably they are before it. "
+            f"All were judged in the same {len(self.joint.waits_s)} possible futures.",
+            style="dim",
+        )
+        if self.live:
+            console.print(f"{self.live[0].upper()}{self.live[1:]}.", style="dim")

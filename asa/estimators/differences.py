@@ -1,0 +1,234 @@
+"""How waits of different requests differed where both were seen, and what they were in the long run.
+
+Forecasts that are made one by one are not coherent: the least of several noisy ones is mostly too low, and a request of
+a kind that was seldom seen is predicted from the times at which others dared to ask for it. Two things are steadier.
+How much longer a wider or longer job waited than another that was submitted within some hours, which compares jobs that
+met the same queue. And what each kind of job waited over months, where a busy hour with hundreds of submissions counts
+no more than another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.estimators.joint import FLOOR_S, JointForecast, monotone
+from asa.waits import QueuedJob, WaitForecast
+
+KEPT = 8192
+"""Waits that are remembered, the latest."""
+
+COLUMNS = 6
+_SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)
+_ENOUGH = 200  # waits from which anything is fitted
+_AFTER = 64  # it is fitted anew once so many more are known, or an eighth more
+_LAGS = (1, 3, 10, 30)  # how many submissions lie between two that are compared
+_SAME_QUEUE_S = 4 * 3600.0
+_DAY_S = 86_400.0
+_RIDGE, _LONG_RIDGE = 0.01, 0.001
+_LIKE = 0.5  # powers of two in cores within which jobs tell of each other
+_UNSURE = 1.0  # decades that a wait may be longer than fitted, over the root of the days on which such jobs were seen
+_WIDEST = 10  # the tenth widest job is the widest of which anything is known
+_STATED_AT = (1, 4, 7)  # which quantiles stand for a forecast: p20, p50, p80
+_MIDDLES = np.arange(0.05, 1.0, 0.1)
+_SEED = 20_261_124
+
+
+class _Fit(NamedTuple):
+    """What was found in the waits of one place."""
+
+    largest: float  # cores, of all jobs seen
+    # cores and walltime in seconds, all but the least and longest hundredth: what is beyond is taken to be as the last
+    within: tuple[NDArray[np.float64], NDArray[np.float64]]
+    step: NDArray[np.float64]  # decades by which a wait differs for each of what a request differs in
+    trust: float  # share of a difference between forecasts that came true beside that
+    usual: NDArray[np.float64]  # decades: the long run's wait, and what it rises by for each
+    spread: NDArray[np.float64]  # decades about it, at `_MIDDLES`
+    alike: float  # correlation of how far off two forecasts of one time are
+    seen: NDArray[np.int64]  # quarters of a doubling of cores, and the days on which such jobs were seen
+
+
+class Differences:
+    """Remembers the latest waits beside their forecasts, and makes forecasts of alternatives coherent.
+
+    Learning costs a microsecond or two. Fitting takes some milliseconds, once for many waits.
+    """
+
+    def __init__(self) -> None:
+        self.rows: NDArray[np.float32] = np.zeros((KEPT, COLUMNS), dtype=np.float32)
+        self.origin_s = math.nan  # times are told from here: single precision knows seconds of months, not of decades
+        self.count = 0
+        self._fitted: dict[int, tuple[int, _Fit | None]] = {}
+
+    def learn(self, job: QueuedJob, stated_s: Sequence[float], wait_s: float, place: int) -> None:
+        """Remember a wait that was seen from beginning to end. `place`: a number for its partition."""
+        if math.isnan(self.origin_s):
+            self.origin_s = job.submit_s
+        after_s = job.submit_s - self.origin_s
+        self.rows[self.count % KEPT] = after_s, job.cores, job.walltime_s, _log(wait_s), _stated(stated_s), place
+        self.count += 1
+
+    @property
+    def known(self) -> NDArray[np.float32]:
+        """What is remembered; a view."""
+        return self.rows[: min(self.count, KEPT)]
+
+    def restore(self, rows: NDArray[np.float32], origin_s: float, count: int) -> None:
+        """Continue where another stood. Raises `ValueError`: it does not fit."""
+        if rows.dtype != np.float32 or rows.shape != (min(count, KEPT), COLUMNS) or not np.isfinite(rows).all():
+            raise ValueError("differences that do not fit")
+        if (rows[:, [_CORES, _WALLTIME]] <= 0).any() or (count and not math.isfinite(origin_s)):
+            raise ValueError("a job that cannot be")
+        self.rows[: len(rows)] = rows
+        self.origin_s, self.count = (origin_s if count else math.nan), count
+
+    def judge(
+        self, jobs: Sequence[QueuedJob], forecasts: Sequence[WaitForecast], places: Sequence[int], samples: int
+    ) -> JointForecast:
+        """Make samples of forecasts that were made one by one."""
+        levels, shift, unsure = _levels(len(jobs), samples, 1.0), np.zeros(len(jobs)), np.zeros(len(jobs))
+        usual = np.full((len(_MIDDLES), len(jobs)), math.nan)
+        at = np.array(places)
+        for place in dict.fromkeys(places):
+            fit, mine = self._fit(place), np.flatnonzero(at == place).tolist()
+            if fit is None:
+                continue
+            levels[:, mine] = _levels(len(jobs), samples, fit.alike)[:, mine]
+            cores, walltime_s = np.clip([[jobs[i].cores, jobs[i].walltime_s] for i in mine], *fit.within).T
+            asked = _features(cores, walltime_s, fit.largest)
+            unsure[mine] = [_unsure(fit, width) for width in cores.tolist()]
+            stated = np.array([_stated(forecasts[i].quantiles_s) for i in mine])
+            coherent = asked @ fit.step + fit.trust * stated
+            shift[mine] = coherent - stated - (coherent - stated).mean()
+            usual[:, mine] = fit.usual[0] + asked @ fit.usual[1:] + fit.spread[:, None]
+        columns = zip(forecasts, levels.T.tolist(), strict=True)
+        decades = np.array([[_log(forecast.at(level)) for level in column] for forecast, column in columns]).T
+        waits_s = 10.0 ** monotone(jobs, decades + shift)
+        floor = FLOOR_S * (1.0 + 1e-9)
+        return JointForecast(
+            tuple(jobs),
+            np.where(waits_s <= floor, 0.0, waits_s),
+            None if np.isnan(usual).any() else 10.0 ** np.maximum(monotone(jobs, usual), 0.0),
+            10.0**unsure,
+        )
+
+    # ------------------------------------------------------------------ what is found in them
+
+    def _fit(self, place: int) -> _Fit | None:
+        """Fit what was remembered of a place; of all places where there is little of it."""
+        known = self._fitted.get(place)
+        if known is not None and self.count < known[0]:
+            return known[1]
+        rows = self.known.astype(np.float64)
+        here = rows[rows[:, _PLACE] == place]
+        rows = here if len(here) >= _ENOUGH else rows
+        found = _fitted(rows[np.argsort(rows[:, _SUBMIT], kind="stable")]) if len(rows) >= _ENOUGH else None
+        self._fitted[place] = self.count + max(_AFTER, min(self.count, KEPT) // 8), found
+        return found
+
+
+def _log(wait_s: float) -> float:
+    return math.log10(max(wait_s, FLOOR_S))
+
+
+def _stated(quantiles_s: Sequence[float]) -> float:
+    """Say in decades where a forecast lies."""
+    return sum(_log(quantiles_s[place]) for place in _STATED_AT) / len(_STATED_AT)
+
+
+def _features(cores: NDArray[np.float64], walltime_s: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """Tell requests apart: doublings of cores and of walltime, and the part of the widest that was ever seen."""
+    return np.stack([np.log2(cores), np.log2(walltime_s), 4.0 * cores / largest], axis=-1)
+
+
+def _unsure(fit: _Fit, cores: float) -> float:
+    """Say by how many decades a kind of job may wait longer, of which few days are known."""
+    quarters, days = fit.seen
+    best = np.zeros(int(days.max()) + 1)  # of each day, the job that is most like this one
+    np.maximum.at(best, days, np.exp(-(((math.log2(cores) - quarters / 4.0) / _LIKE) ** 2)))
+    return _UNSURE / math.sqrt(max(float(best.sum()), 0.5))
+
+
+def _fitted(rows: NDArray[np.float64]) -> _Fit:
+    """Fit waits that are in order of submission."""
+    submit, wait, stated = rows[:, _SUBMIT], rows[:, _WAIT], rows[:, _STATED]
+    largest = float(rows[:, _CORES].max())
+    asked = _features(rows[:, _CORES], rows[:, _WALLTIME], largest)
+    step, trust, alike = _paired(submit, asked, wait, stated)
+    usual, spread = _long_run(submit, asked, wait)
+    quarters, days = np.round(4.0 * asked[:, 0]).astype(np.int64), ((submit - submit[0]) // _DAY_S).astype(np.int64)
+    seen = np.unique(np.stack([quarters, days]), axis=1)
+    low, high = np.quantile(rows[:, [_CORES, _WALLTIME]], [0.01, 0.99], axis=0)
+    high[0] = np.sort(rows[:, _CORES])[-_WIDEST]  # they are rare, and wait longest
+    return _Fit(largest, (low, high), step, trust, usual, spread, alike, seen)
+
+
+def _paired(
+    submit: NDArray[np.float64], asked: NDArray[np.float64], wait: NDArray[np.float64], stated: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float, float]:
+    """Regress the difference of two waits of the same hours on what the requests, and their forecasts, differ in."""
+    crowd = np.searchsorted(submit, submit + _SAME_QUEUE_S) - np.searchsorted(submit, submit - _SAME_QUEUE_S) + 1
+    firsts, seconds = [], []
+    for lag in _LAGS:
+        first = np.arange(max(len(submit) - lag, 0))
+        near = (submit[first + lag] - submit[first] < _SAME_QUEUE_S) & (asked[first + lag] != asked[first]).any(axis=1)
+        firsts.append(first[near])
+        seconds.append(first[near] + lag)
+    one, other = np.concatenate(firsts), np.concatenate(seconds)
+    columns = asked.shape[1]
+    if len(one) < _ENOUGH:
+        return np.zeros(columns), 1.0, 0.0
+    weight = 1.0 / crowd[one]
+    differ = np.column_stack([asked[other] - asked[one], stated[other] - stated[one]])
+    found = _ridge(differ, wait[other] - wait[one], weight, _RIDGE)
+    off = wait - stated
+    apart = np.average((off[other] - off[one]) ** 2, weights=weight)
+    whole = np.average(off[one] ** 2 + off[other] ** 2, weights=weight)
+    alike = 1.0 - apart / whole if whole > 0 else 0.0
+    return found[:columns], float(np.clip(found[columns], 0.0, 1.0)), float(np.clip(alike, 0.0, 0.99))
+
+
+def _long_run(
+    submit: NDArray[np.float64], asked: NDArray[np.float64], wait: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Regress waits on what was asked for; jobs of a width that were submitted within a day share one vote."""
+    weight: NDArray[np.float64] = np.empty(len(submit))
+    widths = np.round(asked[:, 0])
+    for width in np.unique(widths):
+        mine = np.flatnonzero(widths == width)
+        at = submit[mine]
+        weight[mine] = 1.0 / (np.searchsorted(at, at + _DAY_S) - np.searchsorted(at, at - _DAY_S) + 1)
+    columns = np.column_stack([np.ones(len(asked)), asked])
+    found = _ridge(columns, wait, weight, _LONG_RIDGE)
+    off: NDArray[np.float64] = wait - columns @ found
+    order = np.argsort(off, kind="stable")
+    share = np.cumsum(weight[order]) / weight.sum()
+    return found, off[order][np.minimum(np.searchsorted(share, _MIDDLES), len(off) - 1)]
+
+
+def _ridge(
+    columns: NDArray[np.float64], values: NDArray[np.float64], weight: NDArray[np.float64], ridge: float
+) -> NDArray[np.float64]:
+    weighted = columns * weight[:, None]
+    square: NDArray[np.float64] = weighted.T @ columns
+    square[np.diag_indices_from(square)] *= 1.0 + ridge
+    square[np.diag_indices_from(square)] += 1e-9
+    return np.asarray(np.linalg.solve(square, weighted.T @ values), dtype=np.float64)
+
+
+_NORMAL = NormalDist()
+
+
+def _levels(requests: int, samples: int, alike: float) -> NDArray[np.float64]:
+    """Draw levels of forecasts, shape (samples, requests): of each request all levels, and alike between requests."""
+    rng = np.random.Generator(np.random.PCG64(_SEED))
+    common = np.array([_NORMAL.inv_cdf((i + 0.5) / samples) for i in range(samples)])
+    own = rng.standard_normal((samples, requests))
+    mixed = math.sqrt(alike) * common[:, None] + math.sqrt(1.0 - alike) * own
+    ranks = np.argsort(np.argsort(mixed, axis=0, kind="stable"), axis=0, kind="stable")
+    return (ranks + 0.5) / samples

@@ -1,0 +1,208 @@
+"""Waits of several requests that stand beside each other at one time, in the same possible futures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+from asa.waits import LEVELS, QueuedJob, WaitEstimator, WaitForecast
+
+SAMPLES = 64
+"""Futures that are sampled, if nothing else is asked for."""
+
+FLOOR_S = 10.0
+"""Waits up to so many seconds are all the same."""
+
+_USUAL = 0.4  # what long experience weighs in a choice beside the forecast
+_LEVELS = np.array(LEVELS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointForecast:
+    """What is believed of the waits of several requests, of which one will be submitted.
+
+    A row is one possible future, in which all requests are judged: the same jobs run for as long, the same cores come
+    free. So differences between requests are known better than the waits themselves.
+
+    Parameters
+    ----------
+    jobs
+        The requests. Their `submit_s` may differ: to ask now or later is a choice, too.
+    waits_s
+        Sampled waits in seconds, shape (samples, requests); rows are equally likely.
+    usual_s
+        Waits that such jobs had in the long run, shape (any, requests), where that is known and worth more than
+        nothing beside the samples; a choice weighs it in.
+    doubt
+        Times as long as sampled a wait is taken to be in a choice, shape (requests,): more for kinds of jobs that were
+        seldom seen, whose waits are mostly predicted too short.
+
+    Examples
+    --------
+    >>> jobs = [QueuedJob(0.0, cores, 7200.0) for cores in (28, 112)]
+    >>> joint = JointForecast(tuple(jobs), np.array([[0.0, 900.0], [600.0, 600.0], [60.0, 9000.0]]))
+    >>> run_s = [5400.0, 1800.0]
+    >>> round(joint.probability_before(1, 0, run_s), 2), joint.best(run_s)
+    (0.67, 1)
+    >>> joint.forecast(0).quantiles_s[4]
+    60.0
+    """
+
+    jobs: tuple[QueuedJob, ...]
+    waits_s: NDArray[np.float64]
+    usual_s: NDArray[np.float64] | None = None
+    doubt: NDArray[np.float64] | None = None
+
+    def forecast(self, place: int) -> WaitForecast:
+        """Give what is believed of one request by itself.
+
+        Parameters
+        ----------
+        place
+            Its place among the requests.
+        """
+        quantiles = np.quantile(self.waits_s[:, place], _LEVELS).tolist()
+        return WaitForecast(tuple(quantiles), quantiles[4])
+
+    def ends_s(self, run_s: Sequence[float] | None = None) -> NDArray[np.float64]:
+        """Give when each request would end in each future, in seconds after the first of their submissions.
+
+        Parameters
+        ----------
+        run_s
+            How long each runs, in seconds; without it, when each starts.
+
+        Returns
+        -------
+        ndarray
+            Shape (samples, requests).
+        """
+        return self._ends_s(self.waits_s, run_s)
+
+    def probability_before(self, first: int, second: int, run_s: Sequence[float] | None = None) -> float:
+        """Probability that one request ends before another; that it starts before it, without run times.
+
+        Parameters
+        ----------
+        first, second
+            Places of the requests.
+        run_s
+            How long each of all requests runs, in seconds.
+        """
+        ends_s = self.ends_s(run_s)
+        before, same = ends_s[:, first] < ends_s[:, second], ends_s[:, first] == ends_s[:, second]
+        return float(before.mean() + same.mean() / 2)
+
+    def costs(self, run_s: Sequence[float] | None = None) -> NDArray[np.float64]:
+        """Give the expected logarithm of the time to each request's end, which a choice makes as small as it can.
+
+        Parameters
+        ----------
+        run_s
+            How long each runs, in seconds.
+        """
+        doubt = 1.0 if self.doubt is None else self.doubt
+        now: NDArray[np.float64] = _mean_log(self._ends_s(self.waits_s * doubt, run_s))
+        if self.usual_s is None:
+            return now
+        usual: NDArray[np.float64] = _mean_log(self._ends_s(self.usual_s * doubt, run_s))
+        return (1.0 - _USUAL) * now + _USUAL * usual
+
+    def best(self, run_s: Sequence[float] | None = None, *, own: int | None = None, sure: float = 0.6) -> int:
+        """Choose the request whose expected time to its end is least, as a ratio.
+
+        Parameters
+        ----------
+        run_s
+            How long each runs, in seconds; without it, the one that starts first is chosen.
+        own
+            Place of what the user would have asked for: another is chosen only if it is probable to end before it.
+        sure
+            How probable that has to be.
+
+        Returns
+        -------
+        int
+            Its place.
+        """
+        place = int(np.argmin(self.costs(run_s)))
+        if own is None or place == own or self.probability_before(place, own, run_s) >= sure:
+            return place
+        return own
+
+    def _ends_s(self, waits_s: NDArray[np.float64], run_s: Sequence[float] | None) -> NDArray[np.float64]:
+        submit_s = np.array([job.submit_s for job in self.jobs])
+        after_s = submit_s - submit_s.min()
+        if run_s is not None:
+            if len(run_s) != len(self.jobs):
+                raise InputError(
+                    f"{len(run_s)} run times for {len(self.jobs)} requests", hint="Give one for each request."
+                )
+            after_s += np.asarray(run_s, dtype=np.float64)
+        ends_s: NDArray[np.float64] = waits_s + after_s
+        return ends_s
+
+
+def _mean_log(ends_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    mean: NDArray[np.float64] = np.log(np.maximum(ends_s, FLOOR_S)).mean(axis=0)
+    return mean
+
+
+@runtime_checkable
+class JointEstimator(WaitEstimator, Protocol):
+    """An estimator that judges several requests in the same futures."""
+
+    def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
+        """Predict the waits of requests of which one will be submitted; nothing changes.
+
+        Parameters
+        ----------
+        jobs
+            The requests, of one system; what is known is known now, whenever they are to be submitted.
+        samples
+            So many futures.
+        """
+        ...
+
+
+def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
+    """Predict the waits of requests of which one will be submitted, by any estimator.
+
+    Of one that cannot sample futures the forecasts are taken at the same levels: when one waits long, all do.
+    """
+    if isinstance(estimator, JointEstimator):
+        return estimator.predict_together(jobs, samples)
+    levels = ((np.arange(samples) + 0.5) / samples).tolist()
+    waits_s = [[forecast.at(level) for level in levels] for forecast in map(estimator.predict, jobs)]
+    return JointForecast(tuple(jobs), np.array(waits_s).T)
+
+
+def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Make waits rise with cores and with walltime, all else equal: the middle of the closest that do from either side.
+
+    `decades`: any increasing function of waits, shape (samples, requests). Costs the square of the requests.
+    """
+    cores = np.array([job.cores for job in jobs])
+    walltime_s = np.array([job.walltime_s for job in jobs])
+    place = {key: number for number, key in enumerate(dict.fromkeys(map(_else, jobs)))}
+    other = np.array([place[_else(job)] for job in jobs])
+    # [i, j]: i asks for no more than j
+    below = (cores[:, None] <= cores) & (walltime_s[:, None] <= walltime_s) & (other[:, None] == other)
+    highest_below, lowest_above = np.empty_like(decades), np.empty_like(decades)
+    for number in range(len(jobs)):
+        highest_below[:, number] = decades[:, below[:, number]].max(axis=1)
+        lowest_above[:, number] = decades[:, below[number]].min(axis=1)
+    return (highest_below + lowest_above) / 2
+
+
+def _else(job: QueuedJob) -> tuple[str, str, str, float]:
+    return job.system, job.partition, job.user, job.submit_s
+
+
+Sampler = Callable[[Sequence[QueuedJob], int], NDArray[np.float64]]
+"""Gives sampled waits of requests, shape (samples, requests)."""

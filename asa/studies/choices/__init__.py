@@ -1,0 +1,1 @@
+"""Choices of widths by forecasts, held against the truth: `asa evaluate --choices`."""

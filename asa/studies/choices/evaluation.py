@@ -1,0 +1,23 @@
+"""What `asa evaluate --choices` runs, found by its entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from asa.history import JobHistory
+from asa.studies.accuracy.prequential import MakeEstimator
+from asa.studies.choices.scores import Choices
+from asa.studies.choices.study import choices
+
+
+def evaluate(
+    histories: Mapping[str, JobHistory],
+    estimators: Mapping[str, MakeEstimator],
+    *,
+    times: int,
+    seed: int,
+    jobs: int | None,
+    on_progress: Callable[[str, int, int], None],
+) -> Choices:
+    """Have every estimator choose widths on every log; see `choices`."""
+    return Choices(choices(histories, estimators, times=times, seed=seed, jobs=jobs, on_progress=on_progress), times)

@@ -1,0 +1,167 @@
+"""How good choices of widths were: what they cost over the best, and how sure estimators could be of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group
+from rich.text import Text
+
+from asa.core.intervals import Interval, as_ratio, statistic_interval
+from asa.studies.choices.study import Chosen
+from asa.studies.present import Row, Table, number
+
+ALL = "all logs"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How good an estimator's choices were, on one log or on several; ratios are geometric means."""
+
+    trace: str
+    estimator: str
+    choices: int
+    over_best: Interval  # time to the end over that of the best width of each time, in hindsight
+    over_fixed: Interval  # over that of the width that is best for all times of the log, in hindsight
+    fixed_over_best: float
+    closed: Interval  # share of the gap between these two that is closed
+    brier: float  # mean squared error of the probability that one width ends before another
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give its figures as JSON-ready data."""
+        return asdict(self)
+
+
+def judged(found: Sequence[Chosen]) -> list[Choice]:
+    """Say how good choices were: a row for each log and estimator; and over all logs, if there are several."""
+    traces, names = (list(dict.fromkeys(getattr(one, of) for one in found)) for of in ("trace", "estimator"))
+    rows = [
+        _judged(trace, name, [[one for one in found if (one.trace, one.estimator) == (trace, name)]])
+        for trace in traces
+        for name in names
+    ]
+    if len(traces) > 1:
+        rows += [
+            _judged(ALL, name, [[o for o in found if (o.trace, o.estimator) == (trace, name)] for trace in traces])
+            for name in names
+        ]
+    return rows
+
+
+def by_program(found: Sequence[Chosen]) -> list[tuple[str, Choice]]:
+    """Judge the choices of each program by itself, on each log."""
+    return [(one.program, _judged(one.trace, one.estimator, [[one]])) for one in found]
+
+
+def _judged(trace: str, name: str, logs: Sequence[Sequence[Chosen]]) -> Choice:
+    """Judge choices on logs that count alike; the interval is over the times at which all programs were put in."""
+    # by time: logarithm of what was chosen, of the best fixed width, and of the best
+    gaps = np.mean([np.mean([_logs(one) for one in log], axis=0) for log in logs], axis=0)
+    sure = np.concatenate([one.probabilities.ravel() for log in logs for one in log])
+    came_true = np.concatenate([one.came_true.ravel() for log in logs for one in log])
+    return Choice(
+        trace,
+        name,
+        sum(one.places.size for log in logs for one in log),
+        as_ratio(statistic_interval(lambda mean: float(mean[0] - mean[2]), gaps)),
+        as_ratio(statistic_interval(lambda mean: float(mean[0] - mean[1]), gaps)),
+        float(np.exp(np.mean(gaps[:, 1] - gaps[:, 2]))),
+        statistic_interval(lambda mean: float((mean[1] - mean[0]) / max(mean[1] - mean[2], 1e-12)), gaps),
+        float(np.mean((sure - came_true) ** 2)),
+    )
+
+
+def _logs(one: Chosen) -> NDArray[np.float64]:
+    """Give, by time, the logarithm of the time to the end: of the chosen, of the best fixed width, and of the best."""
+    logs = np.log(one.took_s)
+    fixed = logs[:, int(np.argmin(logs.mean(axis=0)))]
+    return np.stack([logs[np.arange(len(logs)), one.places], fixed, logs.min(axis=1)], axis=1)
+
+
+def calibration(found: Sequence[Chosen]) -> list[dict[str, Any]]:
+    """Say how often what was said to be so probable came true: by estimator, in tenths of probability."""
+    rows: list[dict[str, Any]] = []
+    for name in dict.fromkeys(one.estimator for one in found):
+        said = np.concatenate([one.probabilities.ravel() for one in found if one.estimator == name])
+        came_true = np.concatenate([one.came_true.ravel() for one in found if one.estimator == name])
+        tenth = np.minimum((10 * said).astype(int), 9)
+        rows += [
+            {
+                "estimator": name,
+                "tenth": number,
+                "pairs": int((tenth == number).sum()),
+                "said": float(said[tenth == number].mean()),
+                "came_true": float(came_true[tenth == number].mean()),
+            }
+            for number in np.unique(tenth).tolist()
+        ]
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """All that was found of choices: for a terminal, and as JSON-ready data."""
+
+    found: Sequence[Chosen]
+    times: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give every figure: by log and estimator, by program, and how often what was said to be probable came true."""
+        return {
+            "choices": [one.as_dict() for one in judged(self.found)],
+            "by_program": [{"program": program, **one.as_dict()} for program, one in by_program(self.found)],
+            "calibration": calibration(self.found),
+        }
+
+    def __rich__(self) -> Group:
+        """Lay it out."""
+        programs = len({one.program for one in self.found})
+        words = (
+            f"At {self.times} times of each log, whose jobs are scheduled by EASY backfilling, each of {programs} "
+            "programs is put into the queue in each width. Over best: over the width that ends first, at each time. "
+            "Over fixed: over the one width that is best for all times of the log. Both are known in hindsight only; "
+            "closed is the share of the gap between them. Brier: mean squared error of the probability that one width "
+            "ends before another."
+        )
+        return Group(_table(judged(self.found)), _calibration(calibration(self.found)), Text(words, style="dim"))
+
+
+def _table(choices: Sequence[Choice]) -> Table:
+    """Lay out how good choices were."""
+    rows: list[Row] = []
+    for place, one in enumerate(choices):
+        if place == 0 or one.trace != choices[place - 1].trace:
+            log = one.trace if one.trace == ALL else Path(one.trace).name.removesuffix(".gz").removesuffix(".swf")
+            rows.append(Row((log, "", "", "", ""), style="bold", begins_section=place > 0))
+            over = number(100 * (one.fixed_over_best - 1), 1, "+")
+            rows.append(Row(("  best fixed width", over, "0", "0", "")))
+        closed = f"{100 * one.closed.mean:.0f}{'' if np.isnan(one.closed.half) else f' +-{100 * one.closed.half:.0f}'}"
+        over = number(100 * (one.over_best.mean - 1), 1, "+")
+        rows.append(Row((f"  {one.estimator}", over, _percent(one.over_fixed), closed, number(one.brier, 3))))
+    headings = ("Chosen by", "Over best %", "Over fixed %", "Closed %", "Brier")
+    title = "The width that was chosen: time to its end"
+    return Table(headings, rows, title=title)
+
+
+def _calibration(sure: Sequence[dict[str, Any]]) -> Table:
+    """Lay out what became of what was said to be so probable."""
+    names = list(dict.fromkeys(row["estimator"] for row in sure))
+    came_true = {(row["tenth"], row["estimator"]): f"{100 * row['came_true']:.0f}" for row in sure}
+    return Table(
+        ("Said %", *names),
+        [
+            (f"{10 * tenth}-{10 * tenth + 10}", *(came_true.get((tenth, name), "-") for name in names))
+            for tenth in sorted({row["tenth"] for row in sure})
+        ],
+        title="Of pairs said to end in this order, % that did",
+    )
+
+
+def _percent(ratio: Interval) -> str:
+    half = 100 * (ratio.high - ratio.low) / 2
+    return f"{100 * (ratio.mean - 1):+.1f}{'' if np.isnan(half) else f' +-{half:.1f}'}"

@@ -1,0 +1,141 @@
+"""Sampled futures of the visible queue, in which several requests are judged together.
+
+Each future draws how long every job runs, from how jobs lately compared with what was expected of them; all requests
+are judged in the same futures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.core.compiled import seen
+
+from . import futures_kernel as k
+
+KEPT = 256
+"""Runs of each kind that are remembered, the latest."""
+
+OF_SHAPE, OF_USER, OF_SITE = range(3)
+"""What was expected of a run: what the same user's like jobs took, the user's last jobs, the site's."""
+KINDS = 3
+
+_FIRST = np.geomspace(0.05, 2.0, 9)  # what a run may take of what is expected before anything is known
+_SEED = 20_261_124
+_Jobs = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+class RunTimes:
+    """How long jobs ran, over what was expected of them."""
+
+    def __init__(self) -> None:
+        self._ratios: NDArray[np.float64] = np.zeros((KINDS, KEPT))
+        self._counts = [0] * KINDS
+
+    def learn(self, kind: int, ratio: float) -> None:
+        """Learn what part of the expected time a job ran."""
+        self._ratios[kind, self._counts[kind] % KEPT] = ratio
+        self._counts[kind] += 1
+
+    def draw(
+        self,
+        kind: NDArray[np.intp],
+        expected_s: NDArray[np.float64],
+        asked_s: NDArray[np.float64],
+        elapsed_s: NDArray[np.float64],
+        samples: int,
+    ) -> NDArray[np.float64]:
+        """Draw how long jobs run on, which have run for so long; shape (samples, jobs), at least 1 s.
+
+        What outlived all that was seen of its kind ends at any time before its request is over.
+        """
+        rng = np.random.Generator(np.random.PCG64(_SEED))
+        drawn = rng.random((samples, len(kind)))
+        left_s = np.maximum(asked_s - elapsed_s, 1.0)
+        made = drawn * left_s
+        for one in range(KINDS):
+            mine = np.flatnonzero(kind == one)
+            ratios = self._sorted(one)
+            first = np.searchsorted(ratios, elapsed_s[mine] / np.maximum(expected_s[mine], 1.0), "right")
+            known = first < len(ratios)
+            mine, first = mine[known], first[known]
+            place = (first + drawn[:, mine] * (len(ratios) - first)).astype(np.intp)
+            made[:, mine] = ratios[place] * expected_s[mine] - elapsed_s[mine]
+        return np.clip(made, 1.0, left_s)
+
+    def _sorted(self, kind: int) -> NDArray[np.float64]:
+        count = min(self._counts[kind], KEPT)
+        return np.sort(self._ratios[kind, :count] if count >= len(_FIRST) else _FIRST)
+
+    def state(self) -> list[Any]:
+        """Return what is remembered, as JSON-ready data."""
+        return [[n, self._ratios[kind, : min(n, KEPT)].tolist()] for kind, n in enumerate(self._counts)]
+
+    @classmethod
+    def from_state(cls, state: list[Any]) -> RunTimes:
+        """Make one that continues where another stood. Raises `ValueError`, `TypeError`: it does not fit."""
+        made = cls()
+        if len(state) != KINDS:
+            raise ValueError(f"{len(state)} kinds of run times")
+        for kind, (count, ratios) in enumerate(state):
+            values = np.array(ratios, dtype=np.float64)
+            if values.shape != (min(int(count), KEPT),) or not ((values >= 0) & (values < np.inf)).all():
+                raise ValueError("run times that do not fit")
+            made._ratios[kind, : len(values)] = values
+            made._counts[kind] = int(count)
+        return made
+
+
+def starts(size: int, running: _Jobs, waiting: _Jobs, requests: _Jobs) -> NDArray[np.float64]:
+    """Say when each request would start in each future, in seconds from now; shape (samples, requests).
+
+    `running`: cores, seconds until the requested ends, and until the ends in each future (samples, jobs).
+    `waiting`: cores, requested seconds, and run times in each future (samples, jobs), in the order in which they start.
+    `requests`: cores, requested seconds, and in how many seconds each will be submitted.
+    """
+    order = np.argsort(running[1], kind="stable")
+    want = np.minimum(requests[0], size)
+    found = np.zeros((len(running[2]), len(want)))
+    queue = _queue((running[0][order], running[1][order], running[2][:, order]), waiting)
+    asked = k.Requests(*map(seen, (want.astype(np.int64), _flat(requests[1]), _flat(requests[2]), found.reshape(-1))))
+    k.all_futures(size, len(found), queue, asked, _scratch(len(order) + len(waiting[0])))
+    return found
+
+
+def starting_now(
+    size: int,
+    running: tuple[NDArray[np.float64], NDArray[np.float64]],
+    waiting: tuple[NDArray[np.float64], NDArray[np.float64]],
+) -> NDArray[np.bool_]:
+    """Say which waiting jobs would start at once, if nothing but cores kept them back.
+
+    `running`: cores, and seconds until the requested ends. `waiting`: cores and requested seconds, in their order.
+    """
+    order = np.argsort(running[1], kind="stable")
+    due, jobs = running[1][order], len(waiting[0])
+    scratch, nobody = _scratch(len(order) + jobs), np.zeros(0)
+    queue = _queue((running[0][order], due, due), (*waiting, waiting[1]))
+    none = k.Requests(*map(seen, (nobody.astype(np.int64), nobody, nobody, nobody)))
+    left = k.future(size, 0, queue, none, scratch)
+    begun = np.ones(jobs, dtype=np.bool_)
+    begun[np.asarray(scratch.waits)[:left]] = False
+    return begun
+
+
+def _queue(running: _Jobs, waiting: _Jobs) -> k.Queue:
+    """Lay jobs out for the kernel."""
+    arrays = (
+        running[0].astype(np.int64), *map(_flat, running[1:]), waiting[0].astype(np.int64), *map(_flat, waiting[1:])
+    )  # fmt: skip
+    return k.Queue(*map(seen, arrays))
+
+
+def _flat(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(values, dtype=np.float64).reshape(-1)
+
+
+def _scratch(jobs: int) -> k.Scratch:
+    kinds = (np.int64, np.float64, np.float64, np.int64)
+    return k.Scratch(*(seen(np.zeros(max(jobs, 1), dtype=kind)) for kind in kinds))
