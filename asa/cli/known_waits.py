@@ -166,7 +166,8 @@ class _Seen:
 
     @property
     def words(self) -> str:
-        shown = f"as of now: {self.waiting:,} jobs wait, {self.running:,} run"
+        waiting = "1 job waits" if self.waiting == 1 else f"{self.waiting:,} jobs wait"
+        shown = f"as of now: {waiting}, {self.running:,} {'runs' if self.running == 1 else 'run'}"
         return shown if self.others else f"{shown} (the site shows only your own)"
 
 
