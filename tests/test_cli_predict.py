@@ -207,3 +207,69 @@ def test_a_partition_without_a_name_is_not_named(tmp_path, bank):
 
 def _rows():
     return accounting(1_700_000_000.0).splitlines()
+
+
+# ---------------------------------------------------------------------- several requests
+
+
+def test_several_requests_are_compared(tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    arguments = ("predict", "--cores", "1,16", "--walltime", "1h,2h", "--json")
+    told = json.loads(asa(*arguments, bank=bank).stdout)
+    assert [(one["cores"], one["walltime_s"]) for one in told["requests"]] == [
+        (1, 3600.0), (1, 7200.0), (16, 3600.0), (16, 7200.0)
+    ]  # fmt: skip
+    medians = [one["quantiles_s"]["p50"] for one in told["requests"]]
+    assert medians[0] <= medians[1] <= medians[3]
+    assert medians[0] <= medians[2] <= medians[3]
+    assert told["requests"][told["best"]]["cores"] == 1
+    assert told["requests"][2]["probability_before_best"] < 0.5
+    table = asa("predict", "--cores", "1,16", "--walltime", "1h", bank=bank).stdout
+    assert "best" in table
+    assert "say --run-time" in table
+
+
+def test_the_first_to_end_depends_on_how_long_they_run(tmp_path, bank):
+    """Narrow jobs wait 100 s, wide ones 3162 s."""
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+
+    def best(*run_times):
+        given = ("--cores", "1,16", "--walltime", "20h", "--run-time", ",".join(run_times), "--output", "json")
+        told = json.loads(asa("predict", *given, bank=bank).stdout)
+        return told["requests"][told["best"]]["cores"]
+
+    assert best("30min", "20min") == 1
+    assert best("18h", "20min") == 16
+
+
+def test_what_would_not_end_within_its_walltime_is_not_offered(tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    given = ("predict", "--cores", "1,16", "--walltime", "30min,2h", "--run-time", "90min,10min")
+    told = json.loads(asa(*given, "--json", bank=bank).stdout)
+    assert [(one["cores"], one["walltime_s"]) for one in told["requests"]] == [(1, 7200.0), (16, 1800.0), (16, 7200.0)]
+    given = ("predict", "--cores", "1", "--walltime", "30min", "--run-time", "90min")
+    assert "longer than every walltime" in asa(*given, bank=bank, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cores", "1,many", "--walltime", "1h"], "'many' is no number of cores"),
+        (["--cores", ",", "--walltime", "1h"], "--cores: names nothing"),
+        (["--cores", "1,2,3", "--walltime", "1h", "--run-time", "1h,2h"], "2 run times for 3 numbers of cores"),
+        (["--cores", "1", "--walltime", "1h", "--bank-only", "--site", "x"], "--site: is asked"),
+        (["--cores", ",".join(map(str, range(1, 60))), "--walltime", "1h,2h"], "118 combinations"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(arguments, words, tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf", cores=(1, 64)), bank=bank)
+    assert words in asa("predict", *arguments, bank=bank, code=2).stderr
+
+
+def test_a_second_question_is_answered_from_what_is_kept(tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    first = asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout
+    assert list((bank.parent / ".cache" / "asa" / "learned").rglob("*.json"))
+    assert asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout == first
+    asa("bank", "forget", "--all", "--yes", bank=bank)
+    assert not list((bank.parent / ".cache" / "asa" / "learned").rglob("*.json"))

@@ -110,6 +110,8 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove observations for good: those that meet every condition given."""
+    from asa.estimators.kept import drop
+
     matching = _matching(system, partition, source, older_than, everything=everything)
     store = _needed(bank)
     records = store.read()
@@ -127,7 +129,9 @@ def forget(
         if not typer.confirm(f"Forget {count} of {counted(len(records), 'observation')} for good?", err=True):
             sys.stderr.write("Nothing was forgotten.\n")
             return
-    sys.stderr.write(f"{counted(store.forget(matching), 'observation')} forgotten.\n")
+    gone = store.forget(matching)
+    drop(store.folder)  # what was learned of them
+    sys.stderr.write(f"{counted(gone, 'observation')} forgotten.\n")
 
 
 def _folder(bank: Path | None) -> Path:

@@ -8,19 +8,20 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from asa.errors import InputError
 
 if TYPE_CHECKING:
     from asa.estimators.bank import Outcome, WaitBank
-    from asa.estimators.store import WaitRecord, WaitStore
+    from asa.estimators.kept import Digest, Learned
+    from asa.estimators.store import WaitStore
     from asa.sites import OpenedSite
-    from asa.waits import QueuedJob, QueueEvent
+    from asa.waits import QueuedJob, QueueEvent, WaitEstimator
 
 _BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits now, nor that nothing happened meanwhile
 _STALE_S = 30 * 86_400.0
@@ -38,8 +39,8 @@ class Known:
     partitions: tuple[str, ...]  # that may be asked for; the first where none is asked for
     user: str
     now_s: float  # as of when
-    records: Sequence[WaitRecord]  # of the system, in the bank
-    learned: Sequence[WaitRecord]  # those of which the bank learned
+    digest: Digest  # what the bank holds of the system
+    kinds: Mapping[str, int]  # waits learned, by geometry
     outcomes: Sequence[Outcome]  # forecasts of this kind, and what came true
     behind_s: float | None  # how old the newest is by today's clock; None where that says nothing
     live: str = ""  # what was seen of the queue, in words; empty where nobody looked
@@ -52,54 +53,51 @@ class Known:
         return QueuedJob(self.now_s, cores, walltime_s, self.user, self.system, partition)
 
 
-def open_store(folder: Path) -> WaitStore | None:
-    """Open a bank that may not exist."""
-    from asa.estimators.store import WaitStore
-
-    return WaitStore(folder, create=False) if folder.exists() else None
-
-
 def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], user: str | None) -> Known:
     """Learn what a bank knows of one system, as of the last submission in it.
 
     Raises `InputError`: it knows nothing, or it is not clear what is meant.
     """
+    from asa.estimators import kept
     from asa.estimators.bank import WaitBank, max_records
     from asa.estimators.contextual import ContextualAsa
-    from asa.estimators.store import default_folder
+    from asa.estimators.store import WaitStore, default_folder
 
     folder = bank or default_folder()
-    records = _read(open_store(folder), folder)
-    if not records:
+
+    def choose(digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
+        place = _system(sorted(digests), system)
+        without = _BLIND if _user(user, digests[place].users) else (*_BLIND, "users")
+        make = WaitBank(lambda surroundings: ContextualAsa(seed=surroundings.seed, without=without))
+        return place, " ".join(without), lambda: make[place]
+
+    learned = None
+    if folder.exists():
+        store = WaitStore(folder, create=False)
+        file = kept.place_of(folder, system or "", user or "")
+        learned = kept.learn(store, file, choose, ContextualAsa.from_state, None)
+        _say_oddities(store)
+    if learned is None:
         raise InputError("knows nothing yet", where=f"the bank {folder}", hint=_begin(bank))
-    place = _system(records, system)
-    of_system = [record for record in records if record.job.system == place]
-    chosen = _partitions(partitions, of_system)
-    whose = _user(user, of_system)
-    theirs = of_system[-max_records() :]
-    if len(theirs) < len(of_system) and find_spec("numba") is None:
+    digest = learned.digests[learned.system]
+    chosen = _partitions(partitions, sorted(digest.widest))
+    if max_records() < digest.count and find_spec("numba") is None:
         sys.stderr.write(
-            f"asa: numba is not installed: only the latest {len(theirs):,} waits are learned "
+            f"asa: numba is not installed: only the latest {max_records():,} waits are learned "
             "(pip install 'asa-client[fast]')\n"
         )
-    # as of the last submission: what became known later is mostly of those that waited longest
-    as_of_s = max(record.job.submit_s for record in theirs)
-    if sum(record.known_s <= as_of_s for record in theirs) < len(theirs) / 2:
-        as_of_s = max(record.known_s for record in theirs)  # one burst, and nothing was known before
-    theirs = [record for record in theirs if record.job.submit_s <= as_of_s]
-    without = _BLIND if whose else (*_BLIND, "users")
-    known = WaitBank(lambda surroundings: ContextualAsa(seed=surroundings.seed, without=without))
-    known.take(theirs, until_s=as_of_s)
-    behind_s = time.time() - as_of_s
+    known = WaitBank()
+    known.adopt(learned.system, learned.estimator, learned.count)
+    behind_s = time.time() - learned.as_of_s
     return Known(
         known,
-        place,
+        learned.system,
         chosen,
-        whose,
-        as_of_s,
-        of_system,
-        theirs,
-        known.outcomes(place),
+        _user(user, digest.users),
+        learned.as_of_s,
+        digest,
+        learned.kinds,
+        learned.outcomes,
         behind_s if abs(behind_s) < _STALE_S else None,
     )
 
@@ -110,36 +108,70 @@ def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str],
     Raises `InputError`: it is not clear what is meant. `UnavailableError`: the site cannot be asked.
     """
     from asa.cli.driving import opened as connected
-    from asa.estimators.bank import WaitBank, max_records
-    from asa.estimators.store import default_folder, user_in_store
+    from asa.estimators.bank import WaitBank
+    from asa.estimators.kept import Digest
+    from asa.estimators.store import default_folder
 
     folder = bank or default_folder()
-    records = _read(open_store(folder), folder)
     with (
         tempfile.TemporaryDirectory(prefix="asa-") as nowhere,
         connected(lambda: opened.facility.connect(Path(nowhere))) as world,
     ):
         capabilities, now_s = world.capabilities, world.now()
-        of_system = [record for record in records if record.job.system == capabilities.system]
-        events = world.queue_events(_HISTORY, ends=True)
-    own = user_in_store(user or getpass.getuser())
+        events = [_in_bank(event) for event in world.queue_events(_HISTORY, ends=True)]
+    own = _hashed(user or getpass.getuser())
     seen = _Seen.of(events, own)
-    estimator = "asa-queue" if seen.others and _is_everybodys(of_system) else "asa"
+    learned = _learned(folder, capabilities.system, capabilities.max_cores, now_s, others=seen.others)
+    digest = learned.digests[capabilities.system] if learned is not None else Digest()
+    estimator = "asa-queue" if seen.others and _is_everybodys(digest) else "asa"
     known = WaitBank(estimator, machine_cores=capabilities.max_cores, user=own)
-    theirs = of_system[-max_records() :]
-    known.take(theirs, until_s=now_s)
-    outcomes = _lived(of_system)
-    known.follow(_in_bank(event) for event in events)
+    if learned is not None:
+        known.adopt(capabilities.system, learned.estimator, learned.count)
+    known.follow(events)
     if not known.learned:
         raise InputError(
-            "shows nothing of its queue, and the bank knows nothing of it",
+            "shows no job that started, and the bank knows of none",
             where=f"system {capabilities.system!r}",
             hint=_begin(bank),
         )
-    offered = tuple(partitions) or (capabilities.partition,)
-    words = f"{seen.words}; predicted by `{estimator}`"
-    cores = capabilities.max_cores
-    return Known(known, capabilities.system, offered, own, now_s, of_system, theirs, outcomes, 0.0, words, cores)
+    return Known(
+        known,
+        capabilities.system,
+        tuple(partitions) or (capabilities.partition,),
+        own,
+        now_s,
+        digest,
+        learned.kinds if learned is not None else {},
+        digest.lived,
+        0.0,
+        f"{seen.words}; predicted by `{estimator}`",
+        capabilities.max_cores,
+    )
+
+
+def _learned(folder: Path, system: str, cores: int, now_s: float, *, others: bool) -> Learned | None:
+    """Learn what a bank holds of a system, for a look at its queue; None if it holds nothing."""
+    from asa.estimators import kept
+    from asa.estimators.bank import WaitBank
+    from asa.estimators.contextual import ContextualAsa
+    from asa.estimators.queue_aware import QueueAwareAsa
+    from asa.estimators.store import WaitStore
+
+    if not folder.exists():
+        return None
+
+    def choose(digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
+        sees = others and system in digests and _is_everybodys(digests[system])
+        make = WaitBank("asa-queue" if sees else "asa", machine_cores=cores)
+        return system, f"{make.name} {cores}", lambda: make[system]
+
+    def from_state(state: Mapping[str, Any]) -> WaitEstimator:
+        return QueueAwareAsa.from_state(state) if "adviser" in state else ContextualAsa.from_state(state)
+
+    store = WaitStore(folder, create=False)
+    learned = kept.learn(store, kept.place_of(folder, system, "live"), choose, from_state, now_s)
+    _say_oddities(store)
+    return learned if learned is not None and system in learned.digests else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,29 +216,14 @@ def _in_bank(event: QueueEvent) -> QueueEvent:
     return event if event.job is None else event._replace(job=replace(event.job, user=_hashed(event.job.user)))
 
 
-def _is_everybodys(records: Sequence[WaitRecord]) -> bool:
+def _is_everybodys(digest: Digest) -> bool:
     """Whether a bank holds what a simulation of the queue can be learned from: runs of others, not one's own only."""
-    ran = [record for record in records if record.run_s >= 0]
-    return len(ran) >= _MANY and len({record.job.user for record in ran[-_MANY:]}) > 1
+    return len(digest.runners) >= _MANY and len(set(digest.runners[-_MANY:])) > 1
 
 
-def _lived(records: Sequence[WaitRecord]) -> list[Outcome]:
-    """Give forecasts that runs of asa acted upon, with what came true: made live, as this one is."""
-    from asa.estimators.bank import Outcome
-    from asa.waits import WaitForecast
-
-    return [
-        Outcome(record.job, WaitForecast(record.forecast, record.forecast[4]), record.observation.wait_s)
-        for record in records
-        if record.forecast is not None and record.observation.kind == "exact"
-    ]
-
-
-def _read(store: WaitStore | None, folder: Path) -> list[WaitRecord]:
-    records = store.read() if store is not None else []
-    for words, count in (store.oddities if store is not None else {}).items():
-        sys.stderr.write(f"Note: in the bank {folder}: {count} x {words}\n")
-    return records
+def _say_oddities(store: WaitStore) -> None:
+    for words, count in store.oddities.items():
+        sys.stderr.write(f"Note: in the bank {store.folder}: {count} x {words}\n")
 
 
 def _begin(bank: Path | None) -> str:
@@ -218,10 +235,9 @@ def _begin(bank: Path | None) -> str:
     )
 
 
-def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
+def _system(known: Sequence[str], wanted: str | None) -> str:
     from asa.core.plugins import unknown_name
 
-    known = sorted({record.job.system for record in records})
     if wanted is None:
         here = platform.node().partition(".")[0]  # as the queue of this machine is named where nobody names it
         others = [name for name in known if name != here] or known
@@ -231,17 +247,16 @@ def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
             f"the bank knows {len(known)} systems: {', '.join(known)}", where="--system", hint="Name one of them."
         )
     if wanted not in known:
-        raise unknown_name("system", wanted, known)
+        raise unknown_name("system", wanted, list(known))
     return wanted
 
 
-def _partitions(wanted: Sequence[str], records: Sequence[WaitRecord]) -> tuple[str, ...]:
+def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     from asa.core.plugins import unknown_name
 
-    known = sorted({record.job.partition for record in records})
     for one in wanted:
         if one not in known:
-            if known == [""]:
+            if list(known) == [""]:
                 raise InputError("its jobs are of no partition", where="--partition", hint="Leave it out.")
             raise unknown_name("partition", one, list(filter(None, known)))
     if wanted:
@@ -266,7 +281,7 @@ def check_width(known: Known, cores: int, partition: str) -> None:
                 f"{where} has {known.max_cores} cores", where=f"--cores {cores}", hint="Ask for what it has."
             )
         return
-    widest = max(record.job.cores for record in known.records if record.job.partition == partition)
+    widest = known.digest.widest[partition]
     if cores > widest:
         raise InputError(
             f"no job of more than {widest} cores is known on {where}, and how long wider ones wait cannot be told",
@@ -275,9 +290,8 @@ def check_width(known: Known, cores: int, partition: str) -> None:
         )
 
 
-def _user(wanted: str | None, records: Sequence[WaitRecord]) -> str:
+def _user(wanted: str | None, known: Collection[str]) -> str:
     """Say whose job it is, as the bank names users; nobody's if one's own name is not among them."""
-    known = {record.job.user for record in records}
     if wanted is None:
         try:
             own = _hashed(getpass.getuser())

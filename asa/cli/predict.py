@@ -171,6 +171,7 @@ def _requests(known: Known, widths: Sequence[int], walltimes: Sequence[float]) -
 def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
     """Answer of one request."""
     from asa.cli.answers import ENOUGH
+    from asa.estimators.kept import kind_of
 
     geometry = job.geometry
     alike = [o for o in known.outcomes if o.job.geometry == geometry and o.job.user == (known.user or o.job.user)]
@@ -179,8 +180,8 @@ def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
         known.bank.predict(job),
         times,
         known.bank.learned,
-        len(known.records),
-        sum(record.job.geometry == geometry and record.known_s <= known.now_s for record in known.learned),
+        known.digest.count,
+        known.kinds.get(kind_of(job), 0),
         alike if len(alike) >= ENOUGH else known.outcomes,
         of_geometry=len(alike) >= ENOUGH,
         behind_s=known.behind_s,

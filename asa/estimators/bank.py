@@ -140,6 +140,21 @@ class WaitBank:
             estimator = self._estimators[system] = self._make(Surroundings(seed, self.machine_cores))
         return estimator
 
+    def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0) -> None:
+        """Take an estimator of a system that has learned already.
+
+        Parameters
+        ----------
+        system
+            Of which.
+        estimator
+            The estimator; it is changed from now on.
+        learned
+            How many waits it has learned.
+        """
+        self._estimators[system] = estimator
+        self.learned += learned
+
     # ------------------------------------------------------------------ this client's own jobs
 
     def predict(self, job: QueuedJob) -> WaitForecast:

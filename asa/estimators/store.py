@@ -348,6 +348,31 @@ class WaitStore:
         self._seen.update(row[0] for row in found.rows)
         return self._records(found.rows)
 
+    def position(self) -> dict[str, int]:
+        """Say how far this object has read, so that another can `resume` there."""
+        return dict(self._done)
+
+    def resume(self, position: Mapping[str, int]) -> bool:
+        """Have `news` go on where another object stood.
+
+        Parameters
+        ----------
+        position
+            What its `position` said.
+
+        Returns
+        -------
+        bool
+            False, and nothing changes, if something that it had read is not in its place any more, as after merging or
+            forgetting: what it had learned may be of records that are gone.
+        """
+        segments = self._segments()
+        for token, end in position.items():
+            if token not in segments or segments[token].path.stat().st_size < end:
+                return False
+        self._done = {str(token): int(end) for token, end in position.items()}
+        return True
+
     def _settle(self, found: _Found) -> None:
         self._done = found.done
         self.oddities = {words: count for words, count in found.oddities.items() if count}

@@ -1,0 +1,281 @@
+"""What was learned of a bank, kept between processes, so that a million waits are not read and learned for each answer.
+
+It is a cache: a file of this user's that may be deleted at any time. It counts on what the bank's segments held; once
+one of them is gone, as after merging or forgetting, everything is learned anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asa.core.documents import read_json
+from asa.core.files import put
+from asa.errors import AsaError
+from asa.estimators.bank import Outcome, max_records
+from asa.estimators.store import WaitRecord, WaitStore
+from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
+
+_VERSION = 1
+_OUTCOMES = 1000
+_RUNS = 1000  # latest runs whose users are counted
+_WORTH_KEEPING = 200  # waits learned since it was kept
+
+FromState = Callable[[Mapping[str, Any]], WaitEstimator]
+
+
+@dataclass(slots=True)
+class Digest:
+    """What a bank holds of one system, in numbers."""
+
+    count: int = 0
+    last_submit_s: float = -math.inf
+    widest: dict[str, int] = field(default_factory=dict)  # cores, by partition
+    users: set[str] = field(default_factory=set)
+    runners: list[str] = field(default_factory=list)  # users of the latest jobs whose run time is known
+    lived: list[Outcome] = field(default_factory=list)  # forecasts that runs of asa acted upon, the latest
+
+    def add(self, record: WaitRecord) -> None:
+        """Count a record."""
+        job = record.job
+        self.count += 1
+        self.last_submit_s = max(self.last_submit_s, job.submit_s)
+        self.widest[job.partition] = max(self.widest.get(job.partition, 0), job.cores)
+        self.users.add(job.user)
+        if record.run_s >= 0:
+            self.runners.append(job.user)
+        if record.forecast is not None and record.observation.kind == "exact":
+            forecast = WaitForecast(record.forecast, record.forecast[4])
+            self.lived.append(Outcome(job, forecast, record.observation.wait_s))
+        if len(self.runners) > 2 * _RUNS:
+            del self.runners[:-_RUNS]
+        if len(self.lived) > 2 * _OUTCOMES:
+            del self.lived[:-_OUTCOMES]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as JSON-ready data."""
+        return {
+            "count": self.count,
+            "last_submit_s": self.last_submit_s,
+            "widest": self.widest,
+            "users": sorted(self.users),
+            "runners": self.runners[-_RUNS:],
+            "lived": [_written(outcome) for outcome in self.lived[-_OUTCOMES:]],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Digest:
+        """Make one of what `as_dict` gave."""
+        return cls(
+            int(data["count"]),
+            float(data["last_submit_s"]),
+            {str(name): int(cores) for name, cores in data["widest"].items()},
+            set(data["users"]),
+            list(data["runners"]),
+            [_outcome(row) for row in data["lived"]],
+        )
+
+
+def kind_of(job: QueuedJob) -> str:
+    """Name a job's geometry."""
+    one = job.geometry
+    return f"{one.size_class} {one.walltime_class} {one.partition}"
+
+
+@dataclass(slots=True)
+class Learned:
+    """An estimator that lived through a bank's waits of one system, and stands at a time."""
+
+    digests: dict[str, Digest]
+    system: str
+    estimator: WaitEstimator
+    settings: str  # what it was made with
+    as_of_s: float
+    count: int = 0  # waits learned
+    kinds: Counter[str] = field(default_factory=Counter)  # waits learned, by geometry
+    outcomes: list[Outcome] = field(default_factory=list)
+    # by a record's id, the ticket of a job that waits, and what was predicted of it
+    waiting: dict[str, tuple[int, WaitForecast]] = field(default_factory=dict)
+    running: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # ticket, end, run time
+    later: list[WaitRecord] = field(default_factory=list)  # what became known after it
+
+    def live(self, records: Iterable[WaitRecord], until_s: float) -> int:
+        """Live on through waits until a time; return how many were learned. What comes later is left for later."""
+        mine = [*self.later, *(record for record in records if record.job.system == self.system)]
+        events: list[tuple[float, int, int, str]] = [
+            (end_s, 2, -1, name) for name, (_, end_s, _) in self.running.items() if end_s <= until_s
+        ]
+        for place, record in enumerate(mine):
+            if record.id not in self.waiting and record.job.submit_s <= until_s:
+                events.append((record.job.submit_s, 0, place, record.id))
+            if record.known_s <= until_s:
+                events.append((record.known_s, 1, place, record.id))
+                end_s = record.known_s + record.run_s
+                if record.run_s >= 0 and record.observation.kind == "exact" and end_s <= until_s:
+                    events.append((end_s, 2, place, record.id))
+        events.sort(key=lambda event: event[:3])
+        for _, kind, place, name in events:
+            if kind == 0:
+                job = mine[place].job
+                forecast = self.estimator.predict(job)
+                self.waiting[name] = self.estimator.submitted(job, forecast), forecast
+            elif kind == 1:
+                self._known(mine[place])
+            elif name in self.running:
+                ticket, _, run_s = self.running.pop(name)
+                self.estimator.ended(ticket, run_s)
+        learned = sum(kind == 1 for _, kind, _, _ in events)
+        self.count += learned
+        self.later = [record for record in mine if record.known_s > until_s]
+        self.as_of_s = until_s
+        del self.outcomes[:-_OUTCOMES]
+        return learned
+
+    def _known(self, record: WaitRecord) -> None:
+        ticket, forecast = self.waiting.pop(record.id)
+        self.kinds[kind_of(record.job)] += 1
+        self.estimator.observe(ticket, record.observation)
+        if record.observation.kind != "exact":
+            return
+        if record.run_s >= 0:
+            self.running[record.id] = ticket, record.known_s + record.run_s, record.run_s
+        self.outcomes.append(Outcome(record.job, forecast, record.observation.wait_s))
+
+
+def place_of(folder: Path, *what: str) -> Path:
+    """Name the file in which what was learned of a bank is kept."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    root = (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "asa" / "learned"
+    digest = sha256("\0".join([str(folder.absolute()), *what]).encode(errors="surrogatepass")).hexdigest()
+    return root / sha256(str(folder.absolute()).encode(errors="surrogatepass")).hexdigest()[:16] / f"{digest[:16]}.json"
+
+
+def drop(folder: Path) -> None:
+    """Delete what is kept of a bank."""
+    with suppress(OSError, RuntimeError):
+        for file in place_of(folder).parent.iterdir():
+            file.unlink(missing_ok=True)
+
+
+def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:
+    """Take what is kept, and have the store go on where that stood; None if there is nothing, or nothing of use."""
+    try:
+        data = read_json(file.read_bytes())
+        if data["version"] != _VERSION or not store.resume(data["position"]):
+            return None
+        return Learned(
+            {name: Digest.from_dict(one) for name, one in data["digests"].items()},
+            data["system"],
+            from_state(data["estimator"]),
+            data["settings"],
+            float(data["as_of_s"]),
+            int(data["count"]),
+            Counter({str(kind): int(count) for kind, count in data["kinds"].items()}),
+            [_outcome(row) for row in data["outcomes"]],
+            {str(name): (int(ticket), _forecast(*stated)) for name, (ticket, *stated) in data["waiting"].items()},
+            {str(name): (int(ticket), float(end), float(run)) for name, (ticket, end, run) in data["running"].items()},
+            [_record(row) for row in data["later"]],
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, AsaError):
+        return None
+
+
+def save(file: Path, store: WaitStore, learned: Learned) -> None:
+    """Keep what was learned; where that cannot be, it is learned again next time."""
+    data = {
+        "version": _VERSION,
+        "position": store.position(),
+        "digests": {name: one.as_dict() for name, one in learned.digests.items()},
+        "system": learned.system,
+        "estimator": learned.estimator.state(),
+        "settings": learned.settings,
+        "as_of_s": learned.as_of_s,
+        "count": learned.count,
+        "kinds": dict(learned.kinds),
+        "outcomes": [_written(outcome) for outcome in learned.outcomes],
+        "waiting": {name: [ticket, *one[:2]] for name, (ticket, one) in learned.waiting.items()},
+        "running": learned.running,
+        "later": [_row(record) for record in learned.later],
+    }
+    with suppress(OSError, AsaError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        put(file, json.dumps(data).encode(), is_private=True)
+
+
+def learn(
+    store: WaitStore,
+    file: Path,
+    choose: Callable[[Mapping[str, Digest]], tuple[str, str, Callable[[], WaitEstimator]]],
+    from_state: FromState,
+    until_s: float | None,
+) -> Learned | None:
+    """Learn a bank's waits of one system, from what is kept and what is new; None if the bank holds nothing.
+
+    `choose`: of what the bank holds: which system, with what settings, and who makes its estimator.
+    `until_s`: until when; if not given, until the last submission: what became known later is mostly of those that
+    waited longest.
+    """
+    kept = load(file, store, from_state)
+    news = store.news() if kept is not None else store.read()
+    digests = kept.digests if kept is not None else {}
+    for record in news:
+        digests.setdefault(record.job.system, Digest()).add(record)
+    if not digests:
+        return None
+    system, settings, make = choose(digests)
+    if kept is not None and (kept.system, kept.settings) != (system, settings):
+        file.unlink(missing_ok=True)
+        return learn(WaitStore(store.folder, create=False), file, choose, from_state, until_s)
+    if kept is None:
+        news = [record for record in news if record.job.system == system][-max_records() :]
+        kept = Learned(digests, system, make(), settings, -math.inf)
+    until_s = _until_s(kept, news) if until_s is None else max(until_s, kept.as_of_s)
+    if kept.live(news, until_s) >= _WORTH_KEEPING:
+        save(file, store, kept)
+    return kept
+
+
+def _until_s(kept: Learned, news: Sequence[WaitRecord]) -> float:
+    theirs = [record for record in (*kept.later, *news) if record.job.system == kept.system]
+    if not theirs:
+        return kept.as_of_s
+    last_s = max(record.job.submit_s for record in theirs)
+    if kept.count == 0 and np.mean([record.known_s <= last_s for record in theirs]) < 0.5:
+        last_s = max(record.known_s for record in theirs)  # one burst, and nothing was known before
+    return max(last_s, kept.as_of_s)
+
+
+def _written(outcome: Outcome) -> list[Any]:
+    job = outcome.job
+    asked = [job.submit_s, job.cores, job.walltime_s, job.user, job.system, job.partition]
+    return [asked, list(outcome.forecast.quantiles_s), outcome.forecast.wait_s, outcome.wait_s]
+
+
+def _outcome(row: Sequence[Any]) -> Outcome:
+    asked, quantiles_s, stated_s, wait_s = row
+    return Outcome(QueuedJob(*asked), _forecast(quantiles_s, stated_s), float(wait_s))
+
+
+def _forecast(quantiles_s: Sequence[float], wait_s: float) -> WaitForecast:
+    return WaitForecast(tuple(map(float, quantiles_s)), float(wait_s))
+
+
+def _row(record: WaitRecord) -> list[Any]:
+    job, seen = record.job, record.observation
+    asked = [job.submit_s, job.cores, job.walltime_s, job.user, job.system, job.partition]
+    return [asked, seen.wait_s, seen.kind, record.run_s, record.id]
+
+
+def _record(row: Sequence[Any]) -> WaitRecord:
+    asked, wait_s, kind, run_s, name = row
+    return WaitRecord(QueuedJob(*asked), WaitObservation(float(wait_s), kind), run_s=float(run_s), id=str(name))
