@@ -134,7 +134,7 @@ BAD = [
     (["compare", "montage", "--system", "hpc2"], "no system 'hpc2'", "Did you mean 'hpc2n'"),
     (["compare", "montage", "--strategies", "asa,perstage"], "no strategy 'perstage'", "Did you mean 'per-stage'"),
     (["compare", "montage", "--strategies", ","], "names nothing", "--strategies"),
-    (["compare", "montage", "--seeds", "0"], "--seeds", "greater than or equal to 1"),
+    (["compare", "montage", "--seeds", "0"], "--seeds", "1"),
     (["compare", "montage", "--cores", "28,many"], "no core counts", "--cores"),
     (["compare", "montage", "--cores", "0"], "no core counts", "--cores"),
     (
