@@ -75,8 +75,9 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
         case Cancelled(job_id=job_id, reason=reason):
             return f"job {job_id} is cancelled{_because(reason)}"
         case Observed(bound="exact", wait_s=wait_s, predicted_wait_s=predicted_s):
-            predicted = f", predicted {format_duration(predicted_s)}" if predicted_s is not None else ""
-            return f"waited {format_duration(wait_s)} in the queue{predicted}"
+            # predicted, or assumed where hardly any wait was known
+            counted_on = f", {format_duration(predicted_s)} was counted on" if predicted_s is not None else ""
+            return f"waited {format_duration(wait_s)} in the queue{counted_on}"
         case StageStarted():
             return "runs"
         case StageEnded():

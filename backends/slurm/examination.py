@@ -245,6 +245,7 @@ class Examiner:
                 "Slurm's defaults are taken; what you know of the site can be set (min_job_age, kill_invalid_depend).",
             )
         self._invalid_dependencies(found, config)
+        self._privacy(found, config)
         self._memory(found, config)
         self._message_time(found, config)
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
@@ -257,6 +258,22 @@ class Examiner:
                 "good" if self._settings.shrink else "note",
                 "" if self._settings.shrink else "shrink = false says that jobs keep their nodes here.",
             )
+
+    @staticmethod
+    def _privacy(found: _Found, config: Mapping[str, str]) -> None:
+        """Say whether the jobs of others are shown, from whose waits, and queue, forecasts are made."""
+        if "PrivateData" not in config:
+            return
+        hidden = {part.strip().lower() for part in config["PrivateData"].split(",")}
+        if "jobs" in hidden:
+            found.add(
+                "Queue",
+                "jobs of other users are hidden (PrivateData=jobs)",
+                "note",
+                "Forecasts are made from your own jobs only, and nobody knows who waits before you.",
+            )
+        else:
+            found.add("Queue", "everybody's jobs are shown", "good", "Forecasts take into account who waits and runs.")
 
     def _invalid_dependencies(self, found: _Found, config: Mapping[str, str]) -> None:
         topic, seen, known = "Hopeless jobs", kills_invalid(config), self._settings.kill_invalid_depend

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from asa.backends.slurm import facility
-from asa.backends.slurm.examination import Examiner, considerate_poll_s
+from asa.backends.slurm.examination import Examiner, _Found, considerate_poll_s
 from asa.backends.slurm.facility import SlurmCommands, SlurmFacility, SlurmRest
 from asa.backends.slurm.link import SlurmAbout, SlurmLimits, SlurmPartition, SlurmRecord
 from asa.backends.slurm.probe import Prober, clock_offset_s
@@ -134,6 +134,22 @@ def test_the_configuration_tells_whether_hopeless_jobs_are_cancelled():
     assert kills_invalid({"DependencyParameters": "(null)", "SchedulerParameters": "bf_continue"}) is False
     assert kills_invalid({"DependencyParameters": "kill_invalid_depend"}) is True
     assert kills_invalid({"SchedulerParameters": "bf_continue,kill_invalid_depend"}) is True
+
+
+@pytest.mark.parametrize(
+    ("config", "verdict"),
+    [
+        ({}, None),
+        ({"PrivateData": "none"}, "good"),
+        ({"PrivateData": "accounts,usage"}, "good"),
+        ({"PrivateData": "jobs,usage"}, "note"),
+    ],
+)
+def test_whether_the_jobs_of_others_are_hidden_is_found_out(config, verdict):
+    found = _Found()
+    Examiner._privacy(found, config)
+    assert [one.verdict for one in found.findings] == ([verdict] if verdict else [])
+    assert all("your own jobs only" in one.consequence for one in found.findings if verdict == "note")
 
 
 def test_capabilities_are_those_of_the_partitions():

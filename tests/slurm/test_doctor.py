@@ -89,6 +89,7 @@ def test_commands_tell_the_configuration(slurm):
     assert told["settings"]["min_job_age"] == "600s"
     assert told["settings"]["kill_invalid_depend"] is False
     assert "20000" in found["Limits"]["told"]
+    assert "everybody's jobs are shown" in found["Queue"]["told"]
 
 
 def test_the_probe_leaves_nothing_behind(slurm):
