@@ -58,12 +58,16 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
 
     Raises `InputError`: it knows nothing, or it is not clear what is meant.
     """
+    from asa.core import plainly
     from asa.estimators import kept
     from asa.estimators.bank import WaitBank, max_records
-    from asa.estimators.contextual import ContextualAsa
     from asa.estimators.store import WaitStore, default_folder
 
     folder = bank or default_folder()
+    file = kept.place_of(folder, system or "", user or "")
+    # loading compiled code takes half a second, a prediction without it a millisecond
+    plainly.wanted = folder.exists() and kept.is_current(file, WaitStore(folder, create=False))
+    from asa.estimators.contextual import ContextualAsa
 
     def choose(digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
         place = _system(sorted(digests), system)
@@ -74,7 +78,6 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     learned = None
     if folder.exists():
         store = WaitStore(folder, create=False)
-        file = kept.place_of(folder, system or "", user or "")
         learned = kept.learn(store, file, choose, ContextualAsa.from_state, None)
         _say_oddities(store)
     if learned is None:

@@ -7,17 +7,20 @@ views, through which it reads a number several times faster than through an arra
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-try:
-    from numba import njit
-except ImportError:
-    COMPILED = False
-else:
-    COMPILED = True
+from asa.core import plainly
+
+COMPILED = False
+if not plainly.wanted:
+    with suppress(ImportError):
+        from numba import njit
+
+        COMPILED = True
 
 if TYPE_CHECKING or not COMPILED:
 

@@ -27,9 +27,10 @@ from asa.estimators.store import WaitRecord, WaitStore
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
 _VERSION = 1
+_FEW_BYTES = 16_384  # some dozen waits
 _OUTCOMES = 1000
 _RUNS = 1000  # latest runs whose users are counted
-_WORTH_KEEPING = 200  # waits learned since it was kept
+_WORTH_KEEPING = 40  # waits learned since it was kept
 
 FromState = Callable[[Mapping[str, Any]], WaitEstimator]
 
@@ -165,6 +166,14 @@ def drop(folder: Path) -> None:
     with suppress(OSError, RuntimeError):
         for file in place_of(folder).parent.iterdir():
             file.unlink(missing_ok=True)
+
+
+def is_current(file: Path, store: WaitStore) -> bool:
+    """Whether hardly anything is to be learned beside what is kept."""
+    try:
+        return store.beyond(read_json(file.read_bytes())["position"]) <= _FEW_BYTES
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, AsaError):
+        return False
 
 
 def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:

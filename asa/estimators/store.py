@@ -352,6 +352,24 @@ class WaitStore:
         """Say how far this object has read, so that another can `resume` there."""
         return dict(self._done)
 
+    def beyond(self, position: Mapping[str, int]) -> float:
+        """Count the bytes that lie beyond what another object had read; endless where it cannot be gone on from there.
+
+        Parameters
+        ----------
+        position
+            What its `position` said.
+
+        Returns
+        -------
+        float
+            Bytes.
+        """
+        sizes = {token: segment.path.stat().st_size for token, segment in self._segments().items()}
+        if any(sizes.get(token, -1) < end for token, end in position.items()):
+            return math.inf
+        return sum(sizes.values()) - sum(position.values())
+
     def resume(self, position: Mapping[str, int]) -> bool:
         """Have `news` go on where another object stood.
 
@@ -366,10 +384,8 @@ class WaitStore:
             False, and nothing changes, if something that it had read is not in its place any more, as after merging or
             forgetting: what it had learned may be of records that are gone.
         """
-        segments = self._segments()
-        for token, end in position.items():
-            if token not in segments or segments[token].path.stat().st_size < end:
-                return False
+        if self.beyond(position) == math.inf:
+            return False
         self._done = {str(token): int(end) for token, end in position.items()}
         return True
 
