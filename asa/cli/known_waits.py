@@ -126,6 +126,9 @@ def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str],
     seen = _Seen.of(events, own)
     learned = _learned(folder, capabilities.system, capabilities.max_cores, now_s, others=seen.others)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
+    places = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
+    if partitions:
+        _partitions(partitions, sorted({*places, capabilities.partition}))
     estimator = "asa-queue" if seen.others and _is_everybodys(digest) else "asa"
     known = WaitBank(estimator, machine_cores=capabilities.max_cores, user=own)
     if learned is not None:
@@ -255,6 +258,7 @@ def _system(known: Sequence[str], wanted: str | None) -> str:
 
 
 def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Check what was asked for against what is known, or take the only one."""
     from asa.core.plugins import unknown_name
 
     for one in wanted:

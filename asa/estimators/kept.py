@@ -156,7 +156,10 @@ class Learned:
 def place_of(folder: Path, *what: str) -> Path:
     """Name the file in which what was learned of a bank is kept."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    root = (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "asa" / "learned"
+    try:
+        root = (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "asa" / "learned"
+    except RuntimeError:  # nobody's home is known here: nothing can be kept
+        root = Path(os.devnull)
     digest = sha256("\0".join([str(folder.absolute()), *what]).encode(errors="surrogatepass")).hexdigest()
     return root / sha256(str(folder.absolute()).encode(errors="surrogatepass")).hexdigest()[:16] / f"{digest[:16]}.json"
 

@@ -102,6 +102,19 @@ def test_what_is_forgotten_is_not_remembered(tmp_path):
     assert not file.exists()
 
 
+def test_what_is_forgotten_while_its_writer_lives_is_not_remembered(tmp_path):
+    """Its file stays where it is, then, and is read by nobody."""
+    folder = filled(tmp_path / "bank", 300)
+    with WaitStore(folder, durable=False) as writer:
+        for record in records(60, 300):
+            writer.append(record)
+        first, _ = learned(folder)
+        assert first.digests["x"].count == 360
+        WaitStore(folder).forget(lambda record: record.job.cores == 16)
+        second, _ = learned(folder)
+    assert second.digests["x"].widest == {"batch": 1}
+
+
 def test_after_merging_nothing_is_counted_twice(tmp_path):
     folder = filled(tmp_path / "bank")
     with WaitStore(folder, durable=False) as other:

@@ -84,6 +84,13 @@ def test_more_cores_than_there_are_are_refused(full, means):
         asa("--cores", 113, "--walltime", "1h", *means(full))
 
 
+@BOTH
+def test_a_partition_that_nobody_knows_is_refused(full, means):
+    with pytest.raises(InputError, match="no partition 'nromal'"):
+        asa("--cores", 1, "--walltime", "1h", "--partition", "nromal", *means(full))
+    asa("--cores", 1, "--walltime", "1h", "--partition", "normal", *means(full))
+
+
 def test_a_controller_that_was_named_and_is_down_is_an_error(slurm):
     slurm.stop_controller()
     try:
