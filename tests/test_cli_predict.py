@@ -248,7 +248,7 @@ def test_what_would_not_end_within_its_walltime_is_not_offered(tmp_path, bank):
     told = json.loads(asa(*given, "--json", bank=bank).stdout)
     assert [(one["cores"], one["walltime_s"]) for one in told["requests"]] == [(1, 7200.0), (16, 1800.0), (16, 7200.0)]
     given = ("predict", "--cores", "1", "--walltime", "30min", "--run-time", "90min")
-    assert "longer than every walltime" in asa(*given, bank=bank, code=2).stderr
+    assert "no run time fits a walltime" in asa(*given, bank=bank, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,34 @@ def test_what_would_not_end_within_its_walltime_is_not_offered(tmp_path, bank):
 def test_what_cannot_be_compared_is_refused(arguments, words, tmp_path, bank):
     asa("learn", "--from", swf(tmp_path / "north.swf", cores=(1, 64)), bank=bank)
     assert words in asa("predict", *arguments, bank=bank, code=2).stderr
+
+
+def test_what_is_named_twice_is_asked_once(tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    given = ("predict", "--cores", "1,16,1", "--walltime", "1h,60min,", "--partition", "p1,p1", "--json")
+    assert len(json.loads(asa(*given, bank=bank).stdout)["requests"]) == 2
+
+
+def test_a_table_says_what_it_was_learned_from_and_how_good_that_was(tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    told = " ".join(asa("predict", "--cores", "1,16", "--walltime", "1h", bank=bank).stdout.split())
+    for words in ("Learned from the latest", "were within a factor of two", "As of the last submission"):
+        assert words in told
+
+
+def test_a_row_says_the_same_in_any_company(tmp_path, bank):
+    """Of the same request by itself, and beside others."""
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    alone = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout)["quantiles_s"]
+    for cores, within in (
+        ("1,16", 1.1),
+        ("16,1", 1.1),
+        ("1,2,4,8,16", 2.0),
+    ):  # but for what makes waits rise with cores
+        told = json.loads(asa("predict", "--cores", cores, "--walltime", "1h", "--json", bank=bank).stdout)
+        row = next(one for one in told["requests"] if one["cores"] == 16)["quantiles_s"]
+        for level in ("p20", "p50", "p80"):
+            assert 1 / within < row[level] / alone[level] < within
 
 
 def test_a_second_question_is_answered_from_what_is_kept(tmp_path, bank):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from asa.estimators.bank import Outcome
     from asa.estimators.joint import JointForecast
     from asa.waits import QueuedJob, WaitForecast
@@ -92,8 +94,14 @@ class Answer:
         console.print(table)
         chances = [f"{format_duration(t)} {forecast.probability_within(t):.0%}" for t in self.times_s]
         console.print(f"Probability to start within {', '.join(chances)}.")
+        self.print_ground(console)
+
+    def print_ground(self, console: Console) -> None:
+        """Print what the answer was learned from, and how good such answers were."""
+        from asa.units import format_duration
+
         of = f" of the {self.in_bank:,} in the bank" if self.in_bank > self.observations else ""
-        whose = "" if job.user else "; whose job it is was not taken into account"
+        whose = "" if self.job.user else "; whose job it is was not taken into account"
         console.print(
             f"Learned from the latest {self.observations:,} waits{of}, {self.alike:,} of this kind of job{whose}.",
             style="dim",
@@ -130,7 +138,7 @@ class Beside:
     joint: JointForecast
     run_s: Sequence[float] | None
     times_s: Sequence[float]
-    live: str = ""
+    answer: Answer  # of the best one by itself
 
     @property
     def best(self) -> int:
@@ -139,11 +147,12 @@ class Beside:
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as JSON-ready data."""
-        best = self.best
+        import numpy as np
+
+        best, alone = self.best, self.answer.as_dict()
+        costs = self.joint.costs(self.run_s)
         return {
-            **({"queue": self.live} if self.live else {}),
-            "system": self.joint.jobs[0].system,
-            "as_of_s": self.joint.jobs[0].submit_s,
+            **{key: alone[key] for key in ("queue", "system", "as_of_s", "observations", "recent") if key in alone},
             "best": best,
             "requests": [
                 {
@@ -157,6 +166,7 @@ class Beside:
                     "probability_within": {
                         f"{time_s:g}": float((self.joint.waits_s[:, place] <= time_s).mean()) for time_s in self.times_s
                     },
+                    "time_over_best": float(np.exp(costs[place] - costs[best])),
                     "probability_before_best": self.joint.probability_before(place, best, self.run_s),
                 }
                 for place, job in enumerate(self.joint.jobs)
@@ -198,11 +208,11 @@ class Beside:
             cells.append("best" if place == best else f"{before:.0%}")
             table.add_row(*cells, style="bold" if place == best else "")
         console.print(table)
-        what = "ends first" if self.run_s is not None else "starts first; say --run-time for which ends first"
+        least = "time to its end" if self.run_s is not None else "wait; say --run-time for which ends first"
         console.print(
-            f"p10, p50 and p90 are of the wait. In bold: what {what}; of the others, how probably they are before it. "
-            f"All were judged in the same {len(self.joint.waits_s)} possible futures.",
+            f"p10, p50 and p90 are of the wait. Best is the least expected {least}. It is the average of ratios, and "
+            "weighs in what such jobs waited in the long run; so another may be before it in more than half of all "
+            f"futures. All were judged in the same {len(self.joint.waits_s)} futures.",
             style="dim",
         )
-        if self.live:
-            console.print(f"{self.live[0].upper()}{self.live[1:]}.", style="dim")
+        self.answer.print_ground(console)

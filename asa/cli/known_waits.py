@@ -127,8 +127,8 @@ def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str],
     learned = _learned(folder, capabilities.system, capabilities.max_cores, now_s, others=seen.others)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
     places = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
-    if partitions:
-        _partitions(partitions, sorted({*places, capabilities.partition}))
+    for one in set(partitions) - {*places, capabilities.partition}:
+        sys.stderr.write(f"Note: no job in partition {one!r} was seen: is that its name?\n")
     estimator = "asa-queue" if seen.others and _is_everybodys(digest) else "asa"
     known = WaitBank(estimator, machine_cores=capabilities.max_cores, user=own)
     if learned is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -87,14 +88,12 @@ def predict(
     run times, to end: `asa predict --cores 7,28,112 --walltime 8h --run-time 7h,2h,40min`
     """
     widths = [_cores(part) for part in _parts(cores, "--cores")]
-    walltimes = [_positive(part, "--walltime") for part in _parts(walltime, "--walltime")]
+    walltimes = list(dict.fromkeys(_positive(part, "--walltime") for part in _parts(walltime, "--walltime")))
     run_s = _run_times(run_time, widths)
     times = (_seconds(within, "--within"),) if within is not None else _WITHIN_S
-    partitions = [part.strip() for part in partition.split(",")] if partition is not None else []
+    partitions = list(dict.fromkeys(part.strip() for part in partition.split(","))) if partition is not None else []
     known = _known(bank, system, partitions, user, lambda: _site(backend, site, settings, bank_only=bank_only))
-    jobs = [job for job in _requests(known, widths, walltimes) if run_s.get(job.cores, 0.0) <= job.walltime_s]
-    if not jobs:
-        raise InputError("is longer than every walltime", where="--run-time", hint="Ask for more with --walltime.")
+    jobs = _in_time(_requests(known, list(dict.fromkeys(widths)), walltimes), run_s)
     as_json = as_json or output is Output.JSON
     if len(jobs) == 1 and not run_s:
         answer = _answer(known, jobs[0], times)
@@ -103,9 +102,9 @@ def predict(
         else:
             answer.print()
         return
-    beside = Beside(
-        known.bank.predict_together(jobs), [run_s[job.cores] for job in jobs] if run_s else None, times, known.live
-    )
+    joint = known.bank.predict_together(jobs)
+    each_s = [run_s[job.cores] for job in jobs] if run_s else None
+    beside = Beside(joint, each_s, times, _answer(known, jobs[joint.best(each_s)], times))
     if as_json:
         print_json(beside.as_dict())
     else:
@@ -144,28 +143,51 @@ def _known(bank: Path | None, system: str | None, partitions: Sequence[str], use
     except AsaError as error:
         if not opened.why:  # the user named it
             raise
+        why = shorten(error.message, _MAX_WORDS, placeholder=" ...")
         sys.stderr.write(
-            f"asa: the queue cannot be looked at ({opened.backend}: {error.message[:_MAX_WORDS]}), so that the bank "
-            "alone is asked, as by --bank-only\n"
+            f"asa: the queue cannot be looked at ({opened.backend}: {why}), so that the bank alone is asked, as by "
+            "--bank-only\n"
         )
     return from_bank(bank, system, partitions, user)
 
 
 def _requests(known: Known, widths: Sequence[int], walltimes: Sequence[float]) -> list[QueuedJob]:
-    """Make all combinations of what was asked for."""
+    """Make all combinations of what was asked for, but of cores that a partition is not known to have."""
     from asa.cli.known_waits import check_width
 
+    jobs: list[QueuedJob] = []
+    refused: list[InputError] = []
     for place in known.partitions:
-        check_width(known, max(widths), place)
-    jobs = [
-        known.request(width, walltime_s, place)
-        for place in known.partitions
-        for width in widths
-        for walltime_s in walltimes
-    ]
+        for width in widths:
+            try:
+                check_width(known, width, place)
+            except InputError as error:
+                refused.append(error)
+            else:
+                jobs += [known.request(width, walltime_s, place) for walltime_s in walltimes]
+    if not jobs or (refused and len(known.partitions) == 1):
+        raise refused[-1]
+    for one in refused:
+        sys.stderr.write(f"Note: {one.where} is left out: {one.message}\n")
     if len(jobs) > _MAX_REQUESTS:
-        raise InputError(f"asks for {len(jobs)} combinations", where="--cores", hint=f"At most {_MAX_REQUESTS}.")
+        raise InputError(
+            f"makes {len(jobs)} combinations with the others", where="--cores", hint=f"Ask for at most {_MAX_REQUESTS}."
+        )
     return jobs
+
+
+def _in_time(jobs: Sequence[QueuedJob], run_s: dict[int, float]) -> list[QueuedJob]:
+    """Leave out requests that would not end within their walltime."""
+    from asa.units import format_duration
+
+    fitting = [job for job in jobs if run_s.get(job.cores, 0.0) <= job.walltime_s]
+    if not fitting:
+        raise InputError("no run time fits a walltime", where="--run-time", hint="Ask for more with --walltime.")
+    for job in jobs:
+        if job not in fitting:
+            walltime, took = format_duration(job.walltime_s), format_duration(run_s[job.cores])
+            sys.stderr.write(f"Note: {job.cores} cores for {walltime} are left out: the job would run for {took}\n")
+    return fitting
 
 
 def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
@@ -190,7 +212,7 @@ def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
 
 
 def _parts(text: str, option: str) -> list[str]:
-    parts = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise InputError("names nothing", where=option, hint="Give one, or several separated by commas.")
     return parts
@@ -206,14 +228,17 @@ def _run_times(text: str | None, widths: Sequence[int]) -> dict[int, float]:
     """Read how long the job would run with each of the cores."""
     if text is None:
         return {}
-    found = [_positive(part.strip(), "--run-time") for part in text.split(",")]
+    found = [_positive(part.strip(), "--run-time") for part in text.split(",") if part.strip()]
     if len(found) not in {1, len(widths)}:
         raise InputError(
             f"{len(found)} run times for {len(widths)} numbers of cores",
             where="--run-time",
             hint="Give one for all, or one for each, in the order of --cores.",
         )
-    return dict(zip(widths, found * (len(widths) // len(found)), strict=True))
+    by_width = list(zip(widths, found * (len(widths) // len(found)), strict=True))
+    if len(dict.fromkeys(by_width)) > len(dict(by_width)):
+        raise InputError("names two run times for the same cores", where="--run-time", hint="Name each width once.")
+    return dict(by_width)
 
 
 def _positive(text: str, option: str) -> float:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,30 +92,35 @@ class Differences:
         self, jobs: Sequence[QueuedJob], forecasts: Sequence[WaitForecast], places: Sequence[int], samples: int
     ) -> JointForecast:
         """Make samples of forecasts that were made one by one."""
-        levels, shift, unsure = _levels(len(jobs), samples, 1.0), np.zeros(len(jobs)), np.zeros(len(jobs))
+        noise, doubt = np.empty((samples, len(jobs))), np.zeros(len(jobs))
         usual = np.full((len(_MIDDLES), len(jobs)), math.nan)
         at = np.array(places)
         for place in dict.fromkeys(places):
             fit, mine = self._fit(place), np.flatnonzero(at == place).tolist()
+            noise[:, mine] = _noise([jobs[i] for i in mine], samples, fit.alike if fit is not None else 1.0)
             if fit is None:
                 continue
-            levels[:, mine] = _levels(len(jobs), samples, fit.alike)[:, mine]
             cores, walltime_s = np.clip([[jobs[i].cores, jobs[i].walltime_s] for i in mine], *fit.within).T
             asked = _features(cores, walltime_s, fit.largest)
-            unsure[mine] = [_unsure(fit, width) for width in cores.tolist()]
+            unsure = np.array([_unsure(fit, width) for width in cores.tolist()])
             stated = np.array([_stated(forecasts[i].quantiles_s) for i in mine])
             coherent = asked @ fit.step + fit.trust * stated
-            shift[mine] = coherent - stated - (coherent - stated).mean()
-            usual[:, mine] = fit.usual[0] + asked @ fit.usual[1:] + fit.spread[:, None]
-        columns = zip(forecasts, levels.T.tolist(), strict=True)
-        decades = np.array([[_log(forecast.at(level)) for level in column] for forecast, column in columns]).T
-        waits_s = 10.0 ** monotone(jobs, decades + shift)
-        floor = FLOOR_S * (1.0 + 1e-9)
+            doubt[mine] = coherent - stated - (coherent - stated).mean() + unsure
+            usual[:, mine] = fit.usual[0] + asked @ fit.usual[1:] + fit.spread[:, None] - (doubt[mine] - unsure)
+        levels = ((np.arange(samples) + 0.5) / samples).tolist()
+        stated_at = np.array([[_log(forecast.at(level)) for level in levels] for forecast in forecasts]).T
+        ascending = monotone(jobs, stated_at)
+        # in which future a request waits long: by its noise, but that none waits less than one that asks for less
+        place_of = noise.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+        likely = monotone(jobs, np.take_along_axis(ascending, place_of, axis=0)) + 1e-9 * noise
+        made = np.empty_like(ascending)
+        np.put_along_axis(made, likely.argsort(axis=0, kind="stable"), ascending, axis=0)
+        waits_s = 10.0**made
         return JointForecast(
             tuple(jobs),
-            np.where(waits_s <= floor, 0.0, waits_s),
+            np.where(waits_s <= FLOOR_S * (1.0 + 1e-9), 0.0, waits_s),
             None if np.isnan(usual).any() else 10.0 ** np.maximum(monotone(jobs, usual), 0.0),
-            10.0**unsure,
+            10.0**doubt,
         )
 
     # ------------------------------------------------------------------ what is found in them
@@ -224,11 +230,12 @@ def _ridge(
 _NORMAL = NormalDist()
 
 
-def _levels(requests: int, samples: int, alike: float) -> NDArray[np.float64]:
-    """Draw levels of forecasts, shape (samples, requests): of each request all levels, and alike between requests."""
-    rng = np.random.Generator(np.random.PCG64(_SEED))
+def _noise(jobs: Sequence[QueuedJob], samples: int, alike: float) -> NDArray[np.float64]:
+    """Draw how long each request waits in each future beside what is usual; the same for a request in any company."""
     common = np.array([_NORMAL.inv_cdf((i + 0.5) / samples) for i in range(samples)])
-    own = rng.standard_normal((samples, requests))
-    mixed = math.sqrt(alike) * common[:, None] + math.sqrt(1.0 - alike) * own
-    ranks = np.argsort(np.argsort(mixed, axis=0, kind="stable"), axis=0, kind="stable")
-    return (ranks + 0.5) / samples
+    own = [
+        np.random.Generator(np.random.PCG64([_SEED, crc32(repr(job).encode())])).standard_normal(samples)
+        for job in jobs
+    ]
+    mixed: NDArray[np.float64] = math.sqrt(alike) * common[:, None] + math.sqrt(1.0 - alike) * np.array(own).T
+    return mixed

@@ -39,8 +39,8 @@ class JointForecast:
         Waits that such jobs had in the long run, shape (any, requests), where that is known and worth more than
         nothing beside the samples; a choice weighs it in.
     doubt
-        Times as long as sampled a wait is taken to be in a choice, shape (requests,): more for kinds of jobs that were
-        seldom seen, whose waits are mostly predicted too short.
+        Times as long as sampled a wait is taken to be in a choice, shape (requests,): by how waits of such requests
+        really differed, and longer for kinds of jobs that were seldom seen, which are mostly predicted too short.
 
     Examples
     --------
@@ -129,7 +129,14 @@ class JointForecast:
         -------
         int
             Its place.
+
+        Raises
+        ------
+        InputError
+            There is no such place, or a run time cannot be.
         """
+        if own is not None and not 0 <= own < len(self.jobs):
+            raise InputError(f"there is no request {own} of {len(self.jobs)}", hint="Give its place, from 0 on.")
         place = int(np.argmin(self.costs(run_s)))
         if own is None or place == own or self.probability_before(place, own, run_s) >= sure:
             return place
@@ -143,6 +150,8 @@ class JointForecast:
                 raise InputError(
                     f"{len(run_s)} run times for {len(self.jobs)} requests", hint="Give one for each request."
                 )
+            if not all(0 <= one < np.inf for one in run_s):
+                raise InputError(f"run times of {list(run_s)} s cannot be", hint="They are finite and not negative.")
             after_s += np.asarray(run_s, dtype=np.float64)
         ends_s: NDArray[np.float64] = waits_s + after_s
         return ends_s
@@ -175,11 +184,14 @@ def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int =
 
     Of one that cannot sample futures the forecasts are taken at the same levels: when one waits long, all do.
     """
+    if samples < 1:
+        raise InputError(f"{samples} futures cannot be sampled", hint="Ask for 1 or more.")
     if isinstance(estimator, JointEstimator):
         return estimator.predict_together(jobs, samples)
     levels = ((np.arange(samples) + 0.5) / samples).tolist()
     waits_s = [[forecast.at(level) for level in levels] for forecast in map(estimator.predict, jobs)]
-    return JointForecast(tuple(jobs), np.array(waits_s).T)
+    decades = monotone(jobs, np.log10(np.array(waits_s).T + FLOOR_S))
+    return JointForecast(tuple(jobs), np.maximum(10.0**decades - FLOOR_S, 0.0))
 
 
 def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray[np.float64]:

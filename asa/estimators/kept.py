@@ -112,7 +112,9 @@ class Learned:
 
     def live(self, records: Iterable[WaitRecord], until_s: float) -> int:
         """Live on through waits until a time; return how many were learned. What comes later is left for later."""
-        mine = [*self.later, *(record for record in records if record.job.system == self.system)]
+        known = {record.id: record for record in self.later}  # a record that comes twice counts once
+        known |= {record.id: record for record in records if record.job.system == self.system}
+        mine = list(known.values())
         events: list[tuple[float, int, int, str]] = [
             (end_s, 2, -1, name) for name, (_, end_s, _) in self.running.items() if end_s <= until_s
         ]
@@ -230,6 +232,8 @@ def learn(
     choose: Callable[[Mapping[str, Digest]], tuple[str, str, Callable[[], WaitEstimator]]],
     from_state: FromState,
     until_s: float | None,
+    *,
+    anew: bool = False,
 ) -> Learned | None:
     """Learn a bank's waits of one system, from what is kept and what is new; None if the bank holds nothing.
 
@@ -237,7 +241,7 @@ def learn(
     `until_s`: until when; if not given, until the last submission: what became known later is mostly of those that
     waited longest.
     """
-    kept = load(file, store, from_state)
+    kept = None if anew else load(file, store, from_state)
     news = store.news() if kept is not None else store.read()
     digests = kept.digests if kept is not None else {}
     for record in news:
@@ -245,9 +249,9 @@ def learn(
     if not digests:
         return None
     system, settings, make = choose(digests)
-    if kept is not None and (kept.system, kept.settings) != (system, settings):
-        file.unlink(missing_ok=True)
-        return learn(WaitStore(store.folder, create=False), file, choose, from_state, until_s)
+    many = sum(record.job.system == system for record in news) > max_records()
+    if kept is not None and (many or (kept.system, kept.settings) != (system, settings)):
+        return learn(WaitStore(store.folder, create=False), file, choose, from_state, until_s, anew=True)
     if kept is None:
         news = [record for record in news if record.job.system == system][-max_records() :]
         kept = Learned(digests, system, make(), settings, -math.inf)

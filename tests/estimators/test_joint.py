@@ -65,6 +65,14 @@ def test_run_times_are_one_for_each():
         of([[1, 2]]).best([3.0])
 
 
+def test_what_cannot_be_chosen_from_is_refused():
+    for wrong in ({"own": 7}, {"run_s": [-1.0, 1.0]}, {"run_s": [float("nan"), 1.0]}):
+        with pytest.raises(InputError):
+            of([[1, 2]]).best(**wrong)
+    with pytest.raises(InputError, match="0 futures"):
+        WaitBank().predict_together([QueuedJob(0.0, 1, 60.0)], 0)
+
+
 def test_a_forecast_of_one_is_its_samples():
     forecast = of([[float(i), 0] for i in range(101)]).forecast(0)
     assert forecast.quantiles_s == pytest.approx(tuple(range(10, 100, 10)))
@@ -100,12 +108,30 @@ def test_a_wider_job_is_predicted_to_wait_longer_in_the_same_futures():
     jobs = [QueuedJob(now, cores, 3600.0, "me", "x", "a") for cores in (4, 64)]
     joint = estimator.predict_together(jobs)
     assert joint.waits_s.shape == (64, 2)
-    assert (joint.waits_s[:, 0] <= joint.waits_s[:, 1]).all()
+    narrow, wide = np.sort(joint.waits_s, axis=0).T
+    assert (narrow <= wide).all()
     assert joint.probability_before(0, 1) > 0.95
     ratio = np.log10(joint.waits_s[:, 1] / np.maximum(joint.waits_s[:, 0], 10.0))
     assert 0.6 < np.median(ratio) < 1.4
     assert joint.best([5400.0, 600.0]) == 0  # 300 to 1500 s and 5400 s, against 3000 to 15,000 s
     assert joint.best([54_000.0, 600.0]) == 1
+
+
+def test_a_request_is_judged_alike_in_any_company_and_place():
+    estimator, now = lived(ContextualAsa(seed=1))
+    few, many = (
+        [QueuedJob(now, cores, walltime_s, "me", "x", "a") for cores in widths for walltime_s in (600.0, 3600.0)]
+        for widths in ((4, 64), (64, 4, 5, 8, 16, 32))
+    )
+    one, other = estimator.predict_together(few), estimator.predict_together(many)
+    for place, job in enumerate(few):
+        mine, theirs = one.waits_s[:, place], other.waits_s[:, many.index(job)]
+        # but for what makes them rise with what is asked for
+        ratio = np.quantile(mine, [0.1, 0.5, 0.9]) / np.quantile(theirs, [0.1, 0.5, 0.9])
+        assert (np.abs(np.log(ratio)) < np.log(3)).all()
+        assert 0.5 < np.median(mine) / estimator.predict(job).quantiles_s[4] < 2
+    twice = estimator.predict_together([few[0], few[0]])
+    assert np.array_equal(twice.waits_s[:, 0], twice.waits_s[:, 1])
 
 
 def test_being_asked_changes_nothing():

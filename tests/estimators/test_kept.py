@@ -127,6 +127,31 @@ def test_after_merging_nothing_is_counted_twice(tmp_path):
     assert asked(second) == asked(first)
 
 
+def test_a_record_that_comes_twice_does_not_matter(tmp_path):
+    """As where segments were copied by hand."""
+    folder = filled(tmp_path / "bank")
+    learned(folder)
+    with WaitStore(folder) as store:
+        again = store.read()[-30:]
+    (tmp_path / "other").mkdir()
+    with WaitStore(tmp_path / "other", durable=False) as other:
+        other.extend([*again, *records(60, 600)])
+    for segment in (tmp_path / "other").glob("*.jsonl"):
+        (folder / segment.name).write_bytes(segment.read_bytes())
+    assert learned(folder)[0].count > 600
+
+
+def test_much_that_is_new_is_learned_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "max_records", lambda: 300)
+    folder = filled(tmp_path / "bank", 300)
+    learned(folder)
+    with WaitStore(folder, durable=False) as store:
+        store.extend(records(400, 300))
+    second, file = learned(folder)
+    file.unlink()
+    assert asked(second) == asked(learned(folder)[0])
+
+
 def test_other_settings_are_learned_anew(tmp_path):
     folder = filled(tmp_path / "bank")
     with WaitStore(folder, durable=False) as store:
