@@ -39,7 +39,7 @@ class JointForecast:
         Waits that such jobs had in the long run, shape (any, requests), where that is known and worth more than
         nothing beside the samples; a choice weighs it in.
     doubt
-        Times as long as sampled a wait is taken to be in a choice, shape (requests,): by how waits of such requests
+        Times as long as sampled a wait is taken to be in comparisons, shape (requests,): by how waits of such requests
         really differed, and longer for kinds of jobs that were seldom seen, which are mostly predicted too short.
 
     Examples
@@ -94,7 +94,7 @@ class JointForecast:
         run_s
             How long each of all requests runs, in seconds.
         """
-        ends_s = self.ends_s(run_s)
+        ends_s = self._ends_s(self._likely_s, run_s)
         before, same = ends_s[:, first] < ends_s[:, second], ends_s[:, first] == ends_s[:, second]
         return float(before.mean() + same.mean() / 2)
 
@@ -106,10 +106,10 @@ class JointForecast:
         run_s
             How long each runs, in seconds.
         """
-        doubt = 1.0 if self.doubt is None else self.doubt
-        now: NDArray[np.float64] = _mean_log(self._ends_s(self.waits_s * doubt, run_s))
+        now: NDArray[np.float64] = _mean_log(self._ends_s(self._likely_s, run_s))
         if self.usual_s is None:
             return now
+        doubt = 1.0 if self.doubt is None else self.doubt
         usual: NDArray[np.float64] = _mean_log(self._ends_s(self.usual_s * doubt, run_s))
         return (1.0 - _USUAL) * now + _USUAL * usual
 
@@ -141,6 +141,11 @@ class JointForecast:
         if own is None or place == own or self.probability_before(place, own, run_s) >= sure:
             return place
         return own
+
+    @property
+    def _likely_s(self) -> NDArray[np.float64]:
+        """Waits by which requests are compared."""
+        return self.waits_s if self.doubt is None else self.waits_s * self.doubt
 
     def _ends_s(self, waits_s: NDArray[np.float64], run_s: Sequence[float] | None) -> NDArray[np.float64]:
         submit_s = np.array([job.submit_s for job in self.jobs])
