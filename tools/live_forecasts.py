@@ -23,6 +23,7 @@ What differs from the log's site, so that nobody takes it for that site:
 - Estimators are given all times multiplied by the scale, from the log's hour of the day on: what they take for
   granted of queues (10 s are nothing, days have 24 hours) is of real ones.
 - The log's users share the computer's system accounts, those with most jobs have one of their own.
+- Stretches are taken of which a simulation starts nearly all jobs in time, so that few waits stay unknown.
 - The last quarter of the jobs only keeps the queue full. Of the others, those that have not started some minutes
   after the last submission are not judged; their number is printed.
 
@@ -57,7 +58,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts 
 
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.presets import preset
-from asa.backends.simulated.replay import replayed
+from asa.backends.simulated.replay import replay, replayed
 from asa.backends.simulated.swf import read_swf
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.rest import RestLink
@@ -87,7 +88,8 @@ NOTE = (
 _NODES = 8
 _LOOK_S = 3.0  # so often the queue is looked at while nothing is submitted
 _FORGET_S = 120  # Slurm shows ended jobs for so long; more would only make looks longer
-_JUDGED = 0.75  # of the jobs, the first; those behind them compete with them
+_JUDGED = 0.75
+_MAX_UNSTARTED = 0.02
 _MAX_DRAIN_S = 240.0
 _MIN_WAIT_IN_LOG_S = 600.0
 _MAX_SHARE_OF_USER = 0.25
@@ -171,18 +173,48 @@ def from_model(seed: int) -> Jobs:
 def stretch(jobs: Jobs, count: int, minutes: float, seed: int) -> Stretch:
     """Pick a stretch of so many jobs that is submitted within so many minutes.
 
-    It is one of the ten shortest in whose jobs half waited for ten minutes or more, and no user submitted more than a
-    quarter; where there is none, one of the ten shortest of all.
+    It is one of the ten shortest in whose jobs half waited for ten minutes or more, no user submitted more than a
+    quarter, and of which a simulation of the cluster (first come first served, EASY backfilling) starts nearly all that
+    are judged before the replay ends. Where there are none, one of the ten shortest of all.
     """
     count = min(count, len(jobs.submit_s) - 1)
     firsts = np.arange(0, len(jobs.submit_s) - count, max(1, count // 10))
     length_s = jobs.submit_s[firsts + count] - jobs.submit_s[firsts]
-    good = np.array([_is_telling(jobs, slice(first, first + count)) for first in firsts.tolist()])
-    candidates = np.flatnonzero(good) if good.any() else np.arange(len(firsts))
-    shortest = candidates[np.argsort(length_s[candidates], kind="stable")][:_PICKED_FROM]
-    picked = int(shortest[seed % len(shortest)])
-    first = int(firsts[picked])
-    return _scaled(jobs, slice(first, first + count), max(1.0, float(length_s[picked]) / (60.0 * minutes)))
+    shortest = np.argsort(length_s, kind="stable").tolist()
+
+    def made(place: int) -> Stretch:
+        first = int(firsts[place])
+        return _scaled(jobs, slice(first, first + count), max(1.0, float(length_s[place]) / (60.0 * minutes)))
+
+    good: list[Stretch] = []
+    for place in shortest:
+        first = int(firsts[place])
+        if _is_telling(jobs, slice(first, first + count)) and _is_seen_whole(candidate := made(place)):
+            good.append(candidate)
+            if len(good) == _PICKED_FROM:
+                break
+    return good[seed % len(good)] if good else made(shortest[seed % min(_PICKED_FROM, len(shortest))])
+
+
+def _is_seen_whole(there: Stretch) -> bool:
+    """Whether nearly all jobs that are judged start in time, in a simulation."""
+    every = [*there.before, *there.jobs]
+    submit_s = np.array([0] * len(there.before) + [math.floor(job.at_s) for job in there.jobs])
+    run_s = np.array([math.ceil(job.run_s) + 1 for job in every])
+    walltime_s = np.maximum(run_s, [60 * job.walltime_min for job in every])
+    start_s = replay(submit_s, run_s, walltime_s, np.array([job.cores for job in every]), there.machine_cores)
+    judged = start_s[len(there.before) :][: judged_of(len(there.jobs))]
+    return bool(np.mean(judged > there.jobs[-1].at_s + drain_s(there)) <= _MAX_UNSTARTED)
+
+
+def judged_of(count: int) -> int:
+    """Of so many jobs the first so many are judged; those behind them compete with them."""
+    return math.ceil(_JUDGED * count)
+
+
+def drain_s(there: Stretch) -> float:
+    """How long jobs are followed after the last submission, in seconds of the cluster's clock."""
+    return min(_MAX_DRAIN_S, 10.0 + 0.4 * there.jobs[-1].at_s)
 
 
 def _is_telling(jobs: Jobs, rows: slice) -> bool:
@@ -251,7 +283,9 @@ def cluster(newer: bool, replayed_there: Stretch) -> Iterator[Testbed]:
     )
     root = Path(tempfile.mkdtemp(prefix="asa-live-", dir="/tmp"))
     root.chmod(0o755)
-    bed = Testbed(root, newer=newer, nodes=_NODES, cores_per_node=cores_per_node, conf="\n".join(partitions))
+    # with accounting: without it Slurm lets no job's age count
+    size = {"nodes": _NODES, "cores_per_node": cores_per_node}
+    bed = Testbed(root, newer=newer, accounting=True, conf="\n".join(partitions), **size)
     try:
         yield bed.start()
     finally:
@@ -402,8 +436,8 @@ def live(bed: Testbed, release: str, replayed_there: Stretch, seed: int) -> Live
         if len(found.forecasts) % 100 == 0:
             waiting = len(client.queued_s) - len(client.wait_s) - len(client.left)
             _tell(f"{release}: {len(found.forecasts)} of {len(replayed_there.jobs)} submitted, {waiting} wait")
-    judged = found.forecasts[: math.ceil(_JUDGED * len(found.forecasts))]
-    until_s = time.monotonic() + min(_MAX_DRAIN_S, 10.0 + 0.4 * replayed_there.jobs[-1].at_s)
+    judged = found.forecasts[: judged_of(len(found.forecasts))]
+    until_s = time.monotonic() + drain_s(replayed_there)
     while True:
         client.look()
         left = [each for each in judged if each.job_id not in client.wait_s and each.job_id not in client.left]
@@ -575,15 +609,15 @@ def at_once(releases: Sequence[str], arguments: Sequence[str]) -> list[dict[str,
     """Run each release in a process of its own; when this one is interrupted, those clean up and end as well."""
     command = [sys.executable, __file__, *arguments, "--json", "--release"]
     children = [subprocess.Popen([*command, each], stdout=subprocess.PIPE) for each in releases]
-    try:
-        with ThreadPoolExecutor(len(children)) as readers:
+    with ThreadPoolExecutor(len(children)) as readers:
+        try:
             told = list(readers.map(lambda child: child.communicate()[0], children))
-    finally:
-        for child in children:
-            if child.poll() is None:
-                child.terminate()
-        for child in children:
-            child.wait()
+        finally:
+            for child in children:
+                if child.poll() is None:
+                    child.terminate()
+            for child in children:
+                child.wait()
     if any(child.returncode for child in children):
         raise SystemExit(1)
     return [{**each, "facts": _numbers(each["facts"]), "scores": [_numbers(one) for one in each["scores"]]}
@@ -626,4 +660,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        _tell("interrupted; no daemon is left")
+        raise SystemExit(130) from None
