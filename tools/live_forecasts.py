@@ -9,7 +9,7 @@ multifactor priority, backfilling and two partitions, `short` and `batch`. Its h
 - each estimator predicts the wait of this job, and Slurm is asked as well, by `sbatch --test-only`;
 - the job is submitted, and its wait is what Slurm made of it.
 
-    python tools/live_forecasts.py --log CTC-SP2-1996-3.1-cln.swf.gz     # both releases at once: some 25 minutes
+    python tools/live_forecasts.py --log CTC-SP2-1996-3.1-cln.swf.gz     # both releases at once: 22 minutes
     python tools/live_forecasts.py --jobs 60 --minutes 1 --release 22.05 # a glance, with jobs of a workload model
 
 What differs from the log's site, so that nobody takes it for that site:
@@ -271,10 +271,14 @@ def system_accounts() -> list[str]:
 # ---------------------------------------------------------------------- the cluster
 
 
+def cores_per_node(replayed_there: Stretch) -> int:
+    """Share the log's machine out among equal nodes."""
+    return -(-replayed_there.machine_cores // _NODES)
+
+
 @contextmanager
 def cluster(newer: bool, replayed_there: Stretch) -> Iterator[Testbed]:
     """Start a cluster as large as the log's machine; whatever happens, nothing of it is left."""
-    cores_per_node = -(-replayed_there.machine_cores // _NODES)
     partitions = (
         f"MinJobAge={_FORGET_S}",
         "PriorityWeightPartition=2000",  # as much as a minute or so of age
@@ -284,7 +288,7 @@ def cluster(newer: bool, replayed_there: Stretch) -> Iterator[Testbed]:
     root = Path(tempfile.mkdtemp(prefix="asa-live-", dir="/tmp"))
     root.chmod(0o755)
     # with accounting: without it Slurm lets no job's age count
-    size = {"nodes": _NODES, "cores_per_node": cores_per_node}
+    size = {"nodes": _NODES, "cores_per_node": cores_per_node(replayed_there)}
     bed = Testbed(root, newer=newer, accounting=True, conf="\n".join(partitions), **size)
     try:
         yield bed.start()
@@ -531,7 +535,7 @@ def facts(found: Live, replayed_there: Stretch) -> dict[str, Any]:
         "before": len(replayed_there.before),
         "scale": replayed_there.scale,
         "users": replayed_there.users,
-        "machine_cores": replayed_there.machine_cores,
+        "cluster_cores": _NODES * cores_per_node(replayed_there),
         "short_min": replayed_there.short_min,
         "longer_h": replayed_there.longer_h,
         "min_wait_s": MIN_WAIT_S,
@@ -556,7 +560,7 @@ def render(documents: Sequence[dict[str, Any]]) -> list[Table | str]:
 def _of_replay(told: dict[str, Any]) -> str:
     return (
         f"{told['source']}: {told['jobs']} jobs of {told['users']} users, after {told['before']} that were there "
-        f"before, on {told['machine_cores']} cores. A minute is {told['scale'] / 60:.1f} h of the log. Walltimes are "
+        f"before, on {told['cluster_cores']} cores. A minute is {told['scale'] / 60:.1f} h of the log. Walltimes are "
         f"rounded up to minutes, by {told['longer_h']:.1f} h of the log in the mean; partition short takes up to "
         f"{told['short_min']} min. Waits are floored at {told['min_wait_s']:g} s "
         f"({told['min_wait_s'] * told['scale'] / 60:.0f} min of the log).\n"
@@ -567,7 +571,8 @@ def _of_waits(told: dict[str, Any]) -> str:
     return (
         f"{told['forecasts']} forecasts, {told['unstarted']} of jobs that did not start in time, {told['unanswered']} "
         f"without an answer of {SITE}; waits: half up to {told['wait_p50_s']:.0f} s, nine tenths up to "
-        f"{told['wait_p90_s']:.0f} s, {100 * told['at_floor']:.0f} % up to the floor.\n"
+        f"{told['wait_p90_s']:.0f} s, {100 * told['at_floor']:.0f} % up to the floor. Jobs were submitted up to "
+        f"{told['late_s']:.0f} s later than due.\n"
     )
 
 
