@@ -285,7 +285,7 @@ def cluster(newer: bool, replayed_there: Stretch) -> Iterator[Testbed]:
         f"PartitionName=short Nodes=ALL MaxTime={replayed_there.short_min} PriorityJobFactor=10 State=UP",
         "PartitionName=batch Nodes=ALL MaxTime=UNLIMITED PriorityJobFactor=1 State=UP",
     )
-    root = Path(tempfile.mkdtemp(prefix="asa-live-", dir="/tmp"))
+    root = Path(tempfile.mkdtemp(prefix=f"asa-live-{os.getpid()}-", dir="/tmp"))
     root.chmod(0o755)
     # with accounting: without it Slurm lets no job's age count
     size = {"nodes": _NODES, "cores_per_node": cores_per_node(replayed_there)}
@@ -623,7 +623,7 @@ def at_once(releases: Sequence[str], arguments: Sequence[str]) -> list[dict[str,
                     child.terminate()
             for child in children:
                 child.wait()
-    if any(child.returncode for child in children):
+    if not all(told):  # one has said on the error stream why it has none
         raise SystemExit(1)
     return [{**each, "facts": _numbers(each["facts"]), "scores": [_numbers(one) for one in each["scores"]]}
             for text in told for each in json.loads(text)]  # fmt: skip
