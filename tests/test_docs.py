@@ -36,6 +36,7 @@ OF_OTHERS = {
     "--gres",
     "--mem",
     "--signal",
+    "--test-only",
 }  # options of Slurm's that are named
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
 
