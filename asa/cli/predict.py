@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asa.cli.known_waits import Known
+    from asa.sites import OpenedSite
     from asa.waits import QueuedJob
 
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
@@ -111,11 +112,6 @@ def predict(
         beside.print()
 
 
-_Find = Callable[[], "OpenedSite | None"]
-if TYPE_CHECKING:
-    from asa.sites import OpenedSite
-
-
 def _site(
     backend: str | None, site: str | None, settings: Sequence[str] | None, *, bank_only: bool
 ) -> OpenedSite | None:
@@ -131,7 +127,13 @@ def _site(
     return find_site(backend, site, given)
 
 
-def _known(bank: Path | None, system: str | None, partitions: Sequence[str], user: str | None, find: _Find) -> Known:
+def _known(
+    bank: Path | None,
+    system: str | None,
+    partitions: Sequence[str],
+    user: str | None,
+    find: Callable[[], OpenedSite | None],
+) -> Known:
     """Take what is known from the queue where there is one at hand, else from the bank."""
     from asa.cli.known_waits import from_bank, from_queue
 
