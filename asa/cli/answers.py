@@ -186,7 +186,7 @@ class Beside:
         best, jobs = self.best, self.joint.jobs
         by_partition = len({job.partition for job in jobs}) > 1
         ends = "ends" if self.run_s is not None else "starts"
-        table = Table(box=None, padding=(0, 2), title=f"Waits on {escape(jobs[0].system)}", title_justify="left")
+        table = Table(box=None, padding=(0, 1), title=f"Waits on {escape(jobs[0].system)}", title_justify="left")
         if by_partition:
             table.add_column("Partition")
         for heading in ("Cores", "Walltime", "p10", "p50", "p90"):
@@ -194,7 +194,7 @@ class Beside:
         if self.run_s is not None:
             table.add_column("End p50", justify="right")
             table.add_column("Core-h", justify="right")
-        table.add_column(f"{ends.capitalize()} before", justify="right")
+        table.add_column(f"{ends.capitalize()} before", justify="right", no_wrap=True)
         ends_s = np.median(self.joint.ends_s(self.run_s), axis=0).tolist()
         for place, job in enumerate(jobs):
             quantiles_s = self.joint.forecast(place).quantiles_s

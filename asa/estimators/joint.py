@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -219,7 +219,3 @@ def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray
 
 def _else(job: QueuedJob) -> tuple[str, str, str, float]:
     return job.system, job.partition, job.user, job.submit_s
-
-
-Sampler = Callable[[Sequence[QueuedJob], int], NDArray[np.float64]]
-"""Gives sampled waits of requests, shape (samples, requests)."""
