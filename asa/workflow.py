@@ -6,12 +6,13 @@ import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from asa.demands import MAX_COUNT, Demands, resources
 from asa.errors import WorkflowError
+from asa.shapes import Moldable, RunAt, Shape, shapes_of
 from asa.units import core_hours
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Stage(Demands):
         How long it usually runs is learned from how long it ran; until that is known, `expected_run_s` holds.
     input_size
         How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.
+    moldable
+        In which other shapes it may be asked for: of what width, sent where. None for this one alone.
 
     Examples
     --------
@@ -147,6 +150,7 @@ class Stage(Demands):
     input_size: float | None = None
     run_spread: float = 0.0
     when: Literal["success", "failed", "always"] = "success"
+    moldable: Moldable | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -179,6 +183,9 @@ class Stage(Demands):
             raise self._error(f"has run times that stray by {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
         self._check_turn()
         self._check_payload()
+        if self.moldable is not None:
+            self._check_offered(self.moldable)
+            self._check_shapes(self.moldable)
 
     def _check_turn(self) -> None:
         if self.when not in WHENS:
@@ -217,6 +224,86 @@ class Stage(Demands):
             )
         if self.input_size is not None and not 0 < self.input_size < math.inf:
             raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")
+
+    def _check_offered(self, moldable: Moldable) -> None:
+        for own, offered in ((self.width, moldable.widths), (self.partition, moldable.partitions)):
+            if offered and own not in offered:
+                others = ", ".join(map(str, offered))
+                raise self._error(f"asks for {own!r}, which is none of its {others}", "Name it among them.")
+            if len(set(offered)) < len(offered):
+                raise self._error(f"names {', '.join(map(str, offered))}: one of them twice", "Name each once.")
+
+    def _check_shapes(self, moldable: Moldable) -> None:
+        what = "cores" if self.nodes is None else "nodes"
+        if self.cores is not None and self.nodes is not None:
+            raise self._error("asks for cores and nodes, and for several shapes", "Give one of the two.")
+        if self.local:
+            raise self._error("runs where the client is, and asks for several shapes", "Give it one.")
+        for width in moldable.widths:
+            if not 1 <= width <= MAX_CORES:
+                raise self._error(f"asks for {width} {what}", f"Ask for 1 to {MAX_CORES}.")
+            if self.nodes is None and width % self.cpus_per_task:
+                tasks = f"in tasks of {self.cpus_per_task}"
+                raise self._error(f"asks for {width} cores {tasks}", "Give a multiple of those.")
+        for shape in self.shapes:
+            if shape.run_s > shape.walltime_s:
+                raise self._error(
+                    f"is expected to run {shape.run_s:g} s on {shape.width} {what} within a walltime of "
+                    f"{shape.walltime_s:g} s",
+                    "It would be killed: ask for more walltime at this width.",
+                )
+
+    @property
+    def width(self) -> int:
+        """Cores that it asks for; nodes if it asks for nodes alone."""
+        return self.cores if self.cores is not None else self.nodes or 0
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes in which it may be asked for, its own as it is among them.
+
+        A width of which the run time is not known is none of them: see `asa.shapes.run_time_at`.
+        """
+        own = Shape(self.width, self.expected_s, self.walltime_s, self.run_spread, self.partition)
+        return (own,) if self.moldable is None else shapes_of(own, self.moldable)
+
+    def shaped(self, shape: Shape) -> Stage:
+        """Ask for it in one of its shapes; it may still be asked for in the others.
+
+        Parameters
+        ----------
+        shape
+            One of `shapes`.
+        """
+        moldable = self.moldable
+        if moldable is not None and not moldable.run_at:
+            moldable = replace(moldable, run_at=(RunAt(self.width, self.expected_s, self.run_spread),))
+        return replace(
+            self,
+            cores=None if self.cores is None else shape.width,
+            nodes=None if self.nodes is None else shape.width,
+            partition=shape.partition,
+            walltime_s=shape.walltime_s,
+            expected_run_s=shape.run_s,
+            run_spread=shape.spread,
+            moldable=moldable,
+        )
+
+    def fixed(self, width: int | None = None) -> Stage:
+        """Ask for it in one shape alone.
+
+        Parameters
+        ----------
+        width
+            The widest of its shapes that is no wider is taken, or the narrowest; its own if not given.
+        """
+        if self.moldable is None:
+            return self
+        if width is None:
+            return replace(self, moldable=None)
+        here = sorted((one for one in self.shapes if one.partition == self.partition), key=lambda one: one.width)
+        fitting = [shape for shape in here if shape.width <= width]
+        return replace(self.shaped(fitting[-1] if fitting else here[0]), moldable=None)
 
     @property
     def is_idle(self) -> bool:

@@ -1,0 +1,318 @@
+"""The shapes in which a stage may be asked for, and how its run time follows from its width.
+
+Between two widths that were measured the run time is interpolated in the logarithms of both. Beyond them nothing is
+claimed unless a model is named, which is fitted to what is known by least squares on logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise, product
+from typing import Literal, get_args
+
+from asa.errors import WorkflowError
+
+__all__ = ["Moldable", "RunAt", "Scaling", "Shape", "run_time_at", "shapes_of"]
+
+Law = Literal["measured", "amdahl", "downey", "tasks"]
+
+# Of the logarithm of a run time, for each doubling of the width away from the nearest one that was measured: 0.10 and
+# 0.16 to 0.20 where one width of a NAS benchmark was left out and predicted from the others.
+_BETWEEN, _BEYOND = 0.1, 0.2
+_SURE = 2.0  # spreads of its run time that a walltime has room for
+_UNKNOWN_FIT = 0.1  # spread of the logarithm about a model that as many points were fitted to as it has parameters
+_GRID = 24
+_ROUNDS = 4  # each a quarter as wide as the one before
+
+
+@dataclass(frozen=True, slots=True)
+class RunAt:
+    """How long a stage runs at a width.
+
+    Parameters
+    ----------
+    width
+        Cores, or nodes of a stage that asks for whole nodes.
+    run_s
+        Seconds that it is expected to run.
+    spread
+        How far that strays: the standard deviation of the logarithm.
+    """
+
+    width: int
+    run_s: float
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The law by which run times follow from widths.
+
+    Parameters
+    ----------
+    law
+        ``measured``: only what was measured counts, and what lies between. ``amdahl``: a part of the work is serial.
+        ``downey``: Downey's model of speedup, by the average parallelism and its variance. ``tasks``: a bag of equal
+        tasks, as many at a time as fit.
+    parallel
+        Amdahl's law: the share of the work that runs in parallel, 0 to 1; fitted if not given.
+    parallelism, variance
+        Downey's model: the average parallelism, from 1 on, and its variance, from 0 on; fitted if not given.
+    tasks
+        How many tasks a bag holds; 0 for so many that their number does not matter.
+    per_task
+        Cores of each.
+
+    Raises
+    ------
+    WorkflowError
+        A parameter means nothing, or belongs to another law.
+
+    Examples
+    --------
+    >>> round(run_time_at(112, [RunAt(28, 3600.0)], Scaling("amdahl", parallel=0.9)).run_s)
+    2943
+    """
+
+    law: Law = "measured"
+    parallel: float | None = None
+    parallelism: float | None = None
+    variance: float | None = None
+    tasks: int = 0
+    per_task: int = 1
+
+    def __post_init__(self) -> None:
+        laws = get_args(Law)
+        if self.law not in laws:
+            raise _error(f"{self.law!r} is no law of scaling", f"Give one of {', '.join(laws)}.")
+        for name, value, least, most, law in (
+            ("parallel", self.parallel, 0.0, 1.0, "amdahl"),
+            ("parallelism", self.parallelism, 1.0, math.inf, "downey"),
+            ("variance", self.variance, 0.0, math.inf, "downey"),
+        ):
+            if value is None:
+                continue
+            if self.law != law:
+                raise _error(f"{name} is said of {self.law!r}, and belongs to {law!r}", "Leave it out.")
+            if not (least <= value <= most and value < math.inf):
+                raise _error(f"{name} is {value:g}", f"Give a number from {least:g} on, at most {most:g}.")
+        if (self.parallelism is None) != (self.variance is None):
+            raise _error("has one of parallelism and variance", "Give both, or neither to have them fitted.")
+
+    @property
+    def min_points(self) -> int:
+        """How many widths must be measured before it says anything of others."""
+        known = {"amdahl": self.parallel, "downey": self.parallelism, "tasks": 1.0}.get(self.law)
+        return 1 if known is not None else {"downey": 3}.get(self.law, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One way in which a stage may be asked for.
+
+    Parameters
+    ----------
+    width
+        Cores; nodes of a stage that asks for nodes alone.
+    run_s
+        Seconds that it is expected to run so.
+    walltime_s
+        Seconds to ask the batch system for.
+    spread
+        How far its run time strays: the standard deviation of the logarithm.
+    partition
+        Where it is sent; empty for the site's own choice.
+    """
+
+    width: int
+    run_s: float
+    walltime_s: float
+    spread: float = 0.0
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Moldable:
+    """What a stage may be asked for in place of its own shape.
+
+    Parameters
+    ----------
+    widths
+        All widths, its own among them; empty for that alone.
+    run_at
+        What is known of how long it runs at which widths; what it is expected to run at its own if not given.
+    scaling
+        How its run time follows from its width, where that is not known.
+    walltime_at
+        Seconds to ask for at some widths, and between them; by default in proportion to the run times.
+    partitions
+        All partitions, its own among them; empty for that alone.
+    """
+
+    widths: tuple[int, ...] = ()
+    run_at: tuple[RunAt, ...] = ()
+    scaling: Scaling = field(default_factory=Scaling)
+    walltime_at: tuple[tuple[int, float], ...] = ()
+    partitions: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=4096)
+def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
+    """Make every shape of a stage of which the run time is known; `own` is the one that it asks for now."""
+    points = moldable.run_at or (RunAt(own.width, own.run_s, own.spread),)
+    asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
+
+    def usual_s(width: int, run: RunAt) -> float:
+        """Give what is to be asked for at a width, up to a factor that is the same for all."""
+        asked_s = run_time_at(width, asked)
+        return asked_s.run_s if asked_s is not None else run.run_s * math.exp(_SURE * run.spread)
+
+    here = run_time_at(own.width, points, moldable.scaling) or RunAt(own.width, own.run_s, own.spread)
+    factor = own.walltime_s / usual_s(own.width, here)
+    longer = max(own.run_s / here.run_s, 1.0)  # as after a time-out
+    found = []
+    for width in moldable.widths or (own.width,):
+        run = here if width == own.width else run_time_at(width, points, moldable.scaling)
+        if run is None:
+            continue
+        run_s, spread, walltime_s = run.run_s * longer, run.spread, usual_s(width, run) * factor
+        if width == own.width:
+            run_s, spread, walltime_s = own.run_s, own.spread, own.walltime_s
+        found += [Shape(width, run_s, walltime_s, spread, one) for one in moldable.partitions or (own.partition,)]
+    return tuple(found)
+
+
+def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = None) -> RunAt | None:
+    """Say how long a stage runs at a width, and how sure that is.
+
+    Parameters
+    ----------
+    width
+        In the unit of the points.
+    points
+        What is known, one a width.
+    scaling
+        The law; ``measured`` if not given.
+
+    Returns
+    -------
+    RunAt or None
+        What was measured, at a width that was; what lies between two of them, or what a model says. None if neither
+        says anything.
+
+    Examples
+    --------
+    >>> points = [RunAt(64, 263.0), RunAt(256, 73.5)]
+    >>> round(run_time_at(128, points).run_s), run_time_at(512, points)
+    (139, None)
+    >>> round(run_time_at(512, points, Scaling("amdahl")).run_s)
+    42
+    """
+    scaling, points = scaling or Scaling(), sorted(points, key=lambda one: one.width)
+    known = next((one for one in points if one.width == width), None)
+    if known is not None or not points:
+        return known
+    far = min(abs(math.log2(width / one.width)) for one in points)
+    is_between = points[0].width < width < points[-1].width
+    if scaling.law == "measured":
+        return _between(width, points, far) if is_between else None
+    if len(points) < scaling.min_points:
+        return None
+    speed, misfit = _fitted(points, scaling)
+    near = min(points, key=lambda one: abs(math.log(width / one.width)))
+    # what is left of a misfit at the nearest point holds around it, too
+    run_s = near.run_s * speed(near.width) / speed(width)
+    away = (_BETWEEN if is_between else _BEYOND) * far if scaling.law != "tasks" else 0.0
+    return RunAt(width, run_s, math.hypot(near.spread, misfit, away))
+
+
+def _between(width: int, points: Sequence[RunAt], far: float) -> RunAt:
+    below, above = next((a, b) for a, b in pairwise(points) if a.width < width < b.width)
+    share = math.log(width / below.width) / math.log(above.width / below.width)
+    run_s = math.exp((1 - share) * math.log(below.run_s) + share * math.log(above.run_s))
+    spread = (1 - share) * below.spread + share * above.spread
+    return RunAt(width, run_s, math.hypot(spread, _BETWEEN * far))
+
+
+Speed = Callable[[float], float]
+_Ranges = Sequence[tuple[float, float]]  # of parameters
+
+
+def _fitted(points: Sequence[RunAt], scaling: Scaling) -> tuple[Speed, float]:
+    """Give the speed at a width, in any unit, and how far the points are off it (standard deviation of logarithms)."""
+    if scaling.law == "tasks":
+        return _speed_of_bag(scaling), 0.0
+    if scaling.law == "amdahl" and scaling.parallel is not None:
+        return _amdahl(1.0 - scaling.parallel), 0.0
+    if scaling.law == "downey" and scaling.parallelism is not None and scaling.variance is not None:
+        return _downey(scaling.parallelism, scaling.variance), 0.0
+    make, ranges = _FITS[scaling.law](points[-1].width)
+    speed = make(*_least(lambda *at: _misfit(points, make(*at)), ranges))
+    freedom = len(points) - len(ranges) - 1
+    total = _misfit(points, speed)
+    return speed, math.sqrt(total / freedom) if freedom > 0 else max(math.sqrt(total / len(points)), _UNKNOWN_FIT)
+
+
+def _misfit(points: Sequence[RunAt], speed: Speed) -> float:
+    """Sum the squares of how far points are off a speed in the logarithm, whatever its unit."""
+    logs = [math.log(one.run_s * speed(one.width)) for one in points]
+    mean = sum(logs) / len(logs)
+    return sum((log - mean) ** 2 for log in logs)
+
+
+def _least(cost: Callable[..., float], ranges: _Ranges) -> tuple[float, ...]:
+    """Search a grid, and finer ones around the best; O(grid^parameters)."""
+    now = list(ranges)
+    best: tuple[float, ...] = ()
+    for _ in range(_ROUNDS):
+        grid = product(*([low + (high - low) * step / _GRID for step in range(_GRID + 1)] for low, high in now))
+        best = min(grid, key=lambda at: cost(*at))
+        now = [
+            (max(at - (to - of) / 8, low), min(at + (to - of) / 8, high))
+            for at, (of, to), (low, high) in zip(best, now, ranges, strict=True)
+        ]
+    return best
+
+
+def _amdahl(serial: float) -> Speed:
+    return lambda width: 1.0 / (serial + (1.0 - serial) / width)
+
+
+def _downey(parallelism: float, variance: float) -> Speed:
+    """Give the speedup of Downey's model (1997) for low (up to 1) and for high variance."""
+    a, v = parallelism, variance
+
+    def low(n: float) -> float:
+        if n <= a:
+            return a * n / (a + v * (n - 1.0) / 2.0)
+        return a * n / (v * (a - 0.5) + n * (1.0 - v / 2.0)) if n < 2.0 * a - 1.0 else a
+
+    def high(n: float) -> float:
+        return n * a * (v + 1.0) / (v * (n + a - 1.0) + a) if n < a + a * v - v else a
+
+    return low if v <= 1.0 else high
+
+
+# by law, what makes a speed of the logarithms of its parameters, and where these lie; given the widest width
+_FITS: Mapping[str, Callable[[int], tuple[Callable[..., Speed], _Ranges]]] = {
+    "amdahl": lambda _: (lambda serial: _amdahl(math.exp(serial)), [(-14.0, 0.0)]),
+    "downey": lambda widest: (
+        lambda parallelism, variance: _downey(math.exp(parallelism), math.exp(variance)),
+        [(0.0, math.log(4.0 * widest)), (-4.0, 3.0)],
+    ),
+}
+
+
+def _speed_of_bag(scaling: Scaling) -> Speed:
+    def speed(width: float) -> float:
+        at_once = max(int(width) // scaling.per_task, 1)
+        return 1.0 / math.ceil(scaling.tasks / at_once) if scaling.tasks else float(at_once)
+
+    return speed
+
+
+def _error(message: str, hint: str) -> WorkflowError:
+    return WorkflowError(message, where="scaling", hint=hint)

@@ -1,0 +1,168 @@
+"""Shapes of a stage: how its run time follows from its width, and what is asked for at each."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asa.errors import WorkflowError
+from asa.shapes import Moldable, RunAt, Scaling, run_time_at
+from asa.workflow import Stage
+
+POINTS = [RunAt(7, 12_000.0), RunAt(28, 3600.0), RunAt(112, 1500.0)]
+
+
+def stage(**other):
+    known = {"widths": (7, 28, 56, 112, 224), "run_at": tuple(POINTS), **other}
+    return Stage("a", cores=28, walltime_s=8 * 3600.0, expected_run_s=3600.0, moldable=Moldable(**known))
+
+
+def test_a_width_that_was_measured_runs_as_measured():
+    for law in ("measured", "amdahl", "downey"):
+        assert [run_time_at(one.width, POINTS, Scaling(law)) for one in POINTS] == POINTS
+
+
+def test_between_two_widths_the_logarithm_is_interpolated_and_less_sure():
+    between = run_time_at(14, POINTS)
+    assert between.run_s == pytest.approx(math.sqrt(12_000 * 3600))
+    assert 0 < between.spread < 0.3
+
+
+def test_beyond_what_was_measured_only_a_model_says_anything():
+    assert run_time_at(224, POINTS) is None
+    assert run_time_at(3, POINTS) is None
+    beyond = run_time_at(224, POINTS, Scaling("amdahl"))
+    assert 900 < beyond.run_s < 1500
+    assert beyond.spread > run_time_at(56, POINTS, Scaling("amdahl")).spread
+
+
+@pytest.mark.parametrize("parallel", [0.0, 0.5, 0.9, 0.99, 1.0])
+def test_amdahls_law_is_found_again_from_two_points(parallel):
+    def run_s(width):
+        return 10_000.0 * ((1 - parallel) + parallel / width)
+
+    points = [RunAt(4, run_s(4)), RunAt(64, run_s(64))]
+    assert run_time_at(16, points, Scaling("amdahl")).run_s == pytest.approx(run_s(16), rel=0.01)
+    assert run_time_at(256, points, Scaling("amdahl")).run_s == pytest.approx(run_s(256), rel=0.01)
+    assert run_time_at(256, points[:1], Scaling("amdahl", parallel=parallel)).run_s == pytest.approx(run_s(256))
+
+
+@pytest.mark.parametrize(("parallelism", "variance"), [(20.0, 0.3), (50.0, 1.0), (30.0, 2.0), (100.0, 0.0)])
+def test_downeys_model_has_the_speedups_of_its_paper_and_is_found_again(parallelism, variance):
+    known = Scaling("downey", parallelism=parallelism, variance=variance)
+
+    def run_s(width):
+        return run_time_at(width, [RunAt(1, 10_000.0)], known).run_s
+
+    assert run_time_at(1000, [RunAt(1, 10_000.0)], known).run_s == pytest.approx(10_000 / parallelism)  # S(n) = A
+    points = [RunAt(width, run_s(width) if width > 1 else 10_000.0) for width in (1, 4, 16, 64, 256)]
+    assert run_time_at(32, points, Scaling("downey")).run_s == pytest.approx(run_s(32), rel=0.03)
+
+
+def test_a_bag_of_tasks_runs_in_rounds():
+    bag = Scaling("tasks", tasks=10, per_task=2)
+    own = [RunAt(2, 1000.0)]  # one after the other, 100 s each
+    assert [run_time_at(width, own, bag).run_s for width in (4, 8, 20, 40)] == [500.0, 300.0, 100.0, 100.0]
+    assert run_time_at(40, own, Scaling("tasks", per_task=2)).run_s == 50.0  # nobody said how many there are
+
+
+@given(st.lists(st.tuples(st.integers(1, 5000), st.floats(1.0, 1e6)), min_size=1, max_size=5, unique_by=lambda p: p[0]),
+       st.integers(1, 10_000), st.sampled_from(["measured", "amdahl", "downey", "tasks"]))  # fmt: skip
+def test_a_run_time_is_positive_and_between_its_neighbours(points, width, law):
+    known = sorted((RunAt(*point) for point in points), key=lambda one: one.width)
+    found = run_time_at(width, known, Scaling(law))
+    if found is None:
+        return
+    assert found.run_s > 0
+    assert found.spread >= 0
+    if law == "measured":
+        assert (
+            min(one.run_s for one in known) * (1 - 1e-9) <= found.run_s <= max(one.run_s for one in known) * (1 + 1e-9)
+        )
+    if law == "amdahl":
+        wider = run_time_at(2 * width, known, Scaling(law))
+        assert any(one.width in (width, 2 * width) for one in known) or wider.run_s <= found.run_s * 40
+
+
+def test_a_stage_offers_the_widths_of_which_something_is_known():
+    shapes = stage().shapes
+    assert [shape.width for shape in shapes] == [7, 28, 56, 112]
+    assert [shape.run_s for shape in shapes if shape.width != 56] == [12_000.0, 3600.0, 1500.0]
+    assert [shape.width for shape in stage(scaling=Scaling("amdahl")).shapes] == [7, 28, 56, 112, 224]
+
+
+def test_walltimes_are_in_proportion_to_run_times_and_leave_space_for_doubt():
+    of = {shape.width: shape for shape in stage().shapes}
+    assert of[28].walltime_s == 8 * 3600
+    assert of[7].walltime_s / of[7].run_s == pytest.approx(8.0)
+    assert of[56].walltime_s / of[56].run_s > 8.0  # it was not measured
+
+
+def test_walltimes_that_are_said_hold():
+    of = {shape.width: shape.walltime_s for shape in stage(walltime_at=((7, 40_000.0), (28, 28_800.0))).shapes}
+    assert (of[7], of[28]) == (40_000.0, 28_800.0)
+
+
+def test_shapes_do_not_drift_however_often_it_is_reshaped():
+    first = stage(partitions=("", "long"))
+    again = first
+    for shape in (*first.shapes, *reversed(first.shapes)):
+        again = again.shaped(shape)
+        for one, other in zip(again.shapes, first.shapes, strict=True):
+            assert (one.width, one.partition, one.run_s, one.spread) == (
+                other.width,
+                other.partition,
+                other.run_s,
+                other.spread,
+            )
+            assert one.walltime_s == pytest.approx(other.walltime_s, rel=1e-12)
+    model = Stage("a", cores=8, walltime_s=7200.0, expected_run_s=3600.0,
+                  moldable=Moldable((8, 16), scaling=Scaling("amdahl", parallel=0.9)))  # fmt: skip
+    wide = model.shaped(model.shapes[1])
+    assert wide.shaped(wide.shapes[0]).shapes == model.shapes
+
+
+def test_after_a_time_out_all_shapes_ask_for_more():
+    more = replace(stage(), walltime_s=16 * 3600.0)
+    assert [b.walltime_s / a.walltime_s for a, b in zip(stage().shapes, more.shapes, strict=True)] == pytest.approx(
+        [2.0] * 4
+    )
+
+
+def test_one_shape_is_fixed_for_who_chooses_none():
+    assert stage().fixed().shapes == (stage().shapes[1],)
+    assert [stage().fixed(width).cores for width in (5, 7, 60, 1000)] == [7, 7, 56, 112]
+    plain = Stage("b", cores=4)
+    assert plain.fixed(99) is plain
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"widths": (0, 28)}, "asks for 0 cores"),
+        ({"widths": (7, 14)}, "none of its 7, 14"),
+        ({"widths": (28, 28)}, "twice"),
+        ({"partitions": ("long",)}, "none of its long"),
+        ({"walltime_at": ((7, 600.0), (28, 28_800.0))}, "12000 s on 7 cores within a walltime of 600 s"),
+    ],
+)
+def test_shapes_that_contradict_themselves_are_refused(change, words):
+    with pytest.raises(WorkflowError, match=words):
+        stage(**change)
+
+
+@pytest.mark.parametrize("other", [{"nodes": 2}, {"local": True}, {"cpus_per_task": 3, "cores": 27}])
+def test_shapes_go_with_cores_or_nodes_alone(other):
+    with pytest.raises(WorkflowError):
+        replace(stage(), **other)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"law": "moore"}, {"parallel": 0.5}, {"law": "amdahl", "parallel": 1.5}, {"law": "downey", "variance": 1.0}],
+)
+def test_a_law_with_the_parameters_of_another_is_refused(wrong):
+    with pytest.raises(WorkflowError):
+        Scaling(**wrong)
