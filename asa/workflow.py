@@ -463,6 +463,15 @@ class Workflow:
         """Seconds to ask for when all stages share one allocation."""
         return self._walltime_s if self._walltime_s is not None else sum(s.walltime_s for s in self.stages.values())
 
+    def walltime_of(self, names: Iterable[str], asked_s: float) -> float:
+        """Give what to ask for when stages share one allocation whose shapes ask for so much in sum.
+
+        Where a walltime of the whole is given it is as much of that as the whole's is of its stages' own.
+        """
+        if len(set(names)) < len(self.stages) or self._walltime_s is None:
+            return asked_s
+        return asked_s * self._walltime_s / sum(stage.walltime_s for stage in self.stages.values())
+
     def _check_walltime(self) -> None:
         if self._walltime_s is None:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from asa.shapes import Moldable, RunAt
 from asa.workflow import Stage, Workflow
 
 from .paper import divide, peak_times, requested_walltime_s
@@ -19,24 +20,40 @@ class Link:
     share: float  # of the seconds of its kind
 
 
-def chain(name: str, cores: int, links: Sequence[Link]) -> Workflow:
-    """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count."""
+def chain(name: str, cores: int, links: Sequence[Link], widths: Sequence[int] = ()) -> Workflow:
+    """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count.
+
+    With `widths`, its parallel stages may be asked for in these, too, and run as fitted at each. The sequential ones
+    run as at this core count.
+    """
     sequential = [link.share for link in links if not link.parallel]
     parallel = [link.share for link in links if link.parallel]
     fit = peak_times(name, cores, min_sequential_s=len(sequential))
-    wide = iter(divide(max(fit.parallel_s, len(parallel)), parallel))
     narrow = iter(divide(fit.sequential_s, sequential))
+
+    def wide_s(width: int) -> list[int]:
+        at_width = peak_times(name, width, min_sequential_s=len(sequential))
+        return divide(max(at_width.parallel_s, len(parallel)), parallel)
+
+    offered = tuple(dict.fromkeys((cores, *widths)))
+    wide = zip(*map(wide_s, offered), strict=True)
     stages: list[Stage] = []
     for link in links:
-        run_s = float(next(wide if link.parallel else narrow))
+        runs_s = next(wide) if link.parallel else (next(narrow),)
+        moldable = None
+        if link.parallel and len(offered) > 1:
+            points = tuple(RunAt(width, float(run_s)) for width, run_s in zip(offered, runs_s, strict=True))
+            asked = tuple((one.width, requested_walltime_s(one.run_s)) for one in points)
+            moldable = Moldable(offered, points, walltime_at=asked)
         stages.append(
             Stage(
                 link.name,
                 cores=cores if link.parallel else 1,
-                walltime_s=requested_walltime_s(run_s),
-                expected_run_s=run_s,
+                walltime_s=requested_walltime_s(runs_s[0]),
+                expected_run_s=float(runs_s[0]),
                 after=(stages[-1].name,) if stages else (),
                 command=link.name,
+                moldable=moldable,
             )
         )
     return Workflow(name, stages, walltime_s=requested_walltime_s(sum(stage.expected_s for stage in stages)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from asa.workflow import Workflow
 
 from ._chain import Link, chain
@@ -9,12 +11,14 @@ from ._chain import Link, chain
 _LINKS = (Link("search", parallel=True, share=1.0), Link("merge", parallel=False, share=1.0))
 
 
-def blast(cores: int) -> Workflow:
+def blast(cores: int, widths: Sequence[int] = ()) -> Workflow:
     """BLAST at a peak core count: a long search on all cores, a short merge on one.
 
     Parameters
     ----------
     cores
         Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
+    widths
+        Further widths in which its parallel stages may be asked for; none if not given.
     """
-    return chain("blast", cores, _LINKS)
+    return chain("blast", cores, _LINKS, widths)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from asa.workflow import Workflow
 
 from ._chain import Link, chain
@@ -21,12 +23,14 @@ _LINKS = (
 )
 
 
-def montage(cores: int) -> Workflow:
+def montage(cores: int, widths: Sequence[int] = ()) -> Workflow:
     """Montage at a peak core count: stages one, two and five take all cores, the others one.
 
     Parameters
     ----------
     cores
         Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
+    widths
+        Further widths in which its parallel stages may be asked for; none if not given.
     """
-    return chain("montage", cores, _LINKS)
+    return chain("montage", cores, _LINKS, widths)

@@ -69,6 +69,25 @@ class JointForecast:
         quantiles = np.quantile(self.waits_s[:, place], _LEVELS).tolist()
         return WaitForecast(tuple(quantiles), quantiles[4])
 
+    def for_choice(self, place: int) -> WaitForecast:
+        """Give what a choice takes the wait of one request to be: what is sampled, and what is usual, both with doubt.
+
+        Parameters
+        ----------
+        place
+            Its place among the requests.
+        """
+        waits_s, weights = self._likely_s[:, place], np.full(len(self.waits_s), 1.0 / len(self.waits_s))
+        if self.usual_s is not None:
+            doubt = 1.0 if self.doubt is None else self.doubt[place]
+            waits_s = np.concatenate([waits_s, self.usual_s[:, place] * doubt])
+            usual = np.full(len(self.usual_s), _USUAL / len(self.usual_s))
+            weights = np.concatenate([weights * (1.0 - _USUAL), usual])
+        order = np.argsort(waits_s, kind="stable")
+        middles = np.cumsum(weights[order]) - weights[order] / 2
+        quantiles = np.interp(_LEVELS, middles, waits_s[order]).tolist()
+        return WaitForecast(tuple(quantiles), quantiles[4])
+
     def ends_s(self, run_s: Sequence[float] | None = None) -> NDArray[np.float64]:
         """Give when each request would end in each future, in seconds after the first of their submissions.
 

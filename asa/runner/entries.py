@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, TypeAdapter
 
 from asa.backend import JobSpec, JobStatus
-from asa.strategies.base import PlannedJob
+from asa.strategies.base import Choice, PlannedJob
 from asa.workflow import Stage
 
 
@@ -24,6 +24,16 @@ class Begun:
     # whether the run ends as soon as a stage has failed
     fail_fast: bool = True  # as it was before there was a choice
     kind: Literal["begun"] = "begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """It was chosen in which of its shapes a stage is asked for, from now on."""
+
+    stage: str
+    choice: Choice
+    at_s: float
+    kind: Literal["shaped"] = "shaped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +149,19 @@ class Retried:
 
 
 Entry = (
-    Begun | Intended | Again | Accepted | Unsent | Refused | Surplus | Reported | GivingUp | GivenUp | Stopped | Retried
+    Begun
+    | Shaped
+    | Intended
+    | Again
+    | Accepted
+    | Unsent
+    | Refused
+    | Surplus
+    | Reported
+    | GivingUp
+    | GivenUp
+    | Stopped
+    | Retried
 )
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])

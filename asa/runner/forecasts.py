@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from asa.backend import Foresight, JobSpec, Planning
 from asa.errors import InputError
 from asa.estimators import PAPER_ALTERNATIVES_S, WaitBank
+from asa.strategies.base import Request
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 
 _FEW_WAITS = 10
@@ -41,8 +42,10 @@ class LearnedForecast:
         bank: WaitBank,
         job_of: Callable[[tuple[str, ...]], QueuedJob],
         at_once: Callable[[tuple[str, ...]], bool] = lambda _stages: False,
+        own_partition: str = "",
     ) -> None:
         self.bank = bank
+        self._own_partition = own_partition  # where jobs go that name none
         self._job_of = job_of
         self._at_once = at_once
         self._drawn: dict[tuple[tuple[str, ...], int], tuple[int, WaitForecast]] = {}
@@ -59,6 +62,20 @@ class LearnedForecast:
     def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
         """Predict the wait of a job of another size than that of these stages' own."""
         return self._predict(stages, replace(self._job_of(stages), cores=cores, walltime_s=walltime_s))
+
+    def predict_each(self, stages: tuple[str, ...], requests: Sequence[Request]) -> list[WaitForecast]:
+        """Predict the wait for each of several requests, so that they can be compared."""
+        if self._at_once(stages):
+            return [_NO_WAIT] * len(requests)
+        own = self._job_of(stages)
+        jobs = [
+            replace(own, cores=one.cores, walltime_s=one.walltime_s, partition=one.partition or self._own_partition)
+            for one in requests
+        ]
+        if self.bank.draws:
+            return [self._predict(stages, job) for job in jobs]
+        joint = self.bank.predict_together(jobs)
+        return [joint.for_choice(place) for place in range(len(jobs))]
 
     def _predict(self, stages: tuple[str, ...], job: QueuedJob) -> WaitForecast:
         if self._at_once(stages):

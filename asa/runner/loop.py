@@ -27,6 +27,7 @@ from asa.runner.submission import (
     clear_up,
     give_up_orphans,
     look_for_twins,
+    shape,
     submit,
     sweep,
     tell_cancellations,
@@ -207,6 +208,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             bank,
             lambda stages: queued(demand_of(state, stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
+            own_partition=capabilities.partition,
         )
     elif run.strategy.forecast is ForecastKind.PLANNED:
         if not capabilities.plans:
@@ -295,6 +297,7 @@ def _follow_plan(one: Active) -> float | None:
         for job in due:
             if asked_again != one.state.asked_again or not _may_submit(one, job, now):
                 break
+            shape(one, job, plan.choices)
             submit(one, job)
     return None
 

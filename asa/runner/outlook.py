@@ -12,7 +12,7 @@ from asa.demands import Demands
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.observations import queued
-from asa.runner.entries import Accepted, Intended
+from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.specs import spec_of
@@ -156,7 +156,10 @@ def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
         return queued(spec, plan.capabilities, backend.now(), bank.user)
 
     return LearnedForecast(
-        bank, job_of, at_once=lambda stages: all(state.workflow.stages[name].local for name in stages)
+        bank,
+        job_of,
+        at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
+        own_partition=plan.capabilities.partition,
     )
 
 
@@ -174,7 +177,12 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
     state = _state(plan)
     conditional = [name for name, view in state.stages.items() if view.phase is Phase.CONDITIONAL]
     is_first = True
-    while planned := [job for job in strategy.plan(state.view(now_s), forecast).submissions if _is_news(state, job)]:
+    while True:
+        made = strategy.plan(state.view(now_s), forecast)
+        if not (planned := [job for job in made.submissions if _is_news(state, job)]):
+            break
+        for name in (name for job in planned for name in job.stages if name in made.choices):
+            list(state.apply(Shaped(name, made.choices[name], now_s)))
         for job in planned:
             if is_first:
                 spec = spec_of(state, job)

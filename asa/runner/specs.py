@@ -34,7 +34,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         return _growth_spec(state, planned)
     stages = [state.stages[name].stage for name in planned.stages]
     demand = demand_of(state, planned.stages, planned.widths)
-    slots = state.workflow.layout(planned.stages, state.run_s)
+    slots = state.layout(planned.stages)
     inside = set(planned.stages)
     before = [name for stage in stages for name in stage.after if name not in inside]
     waited_for = sorted(_jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else ()
@@ -75,7 +75,9 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
     cores = max(stage.cores_on(per_node) for stage in widest)
     cores = Demands(**shared_by(stages)).allocated(cores, nodes, per_node)
     walltime = sum(stage.walltime_s for stage in stages)
-    if len(stages) == len(state.workflow.stages) > 1:  # with what those have more that ran out of theirs
+    if not state.choices.keys().isdisjoint(names):
+        walltime = state.workflow.walltime_of(names, walltime)
+    elif len(stages) == len(state.workflow.stages) > 1:  # with what those have more that ran out of theirs
         walltime += state.workflow.walltime_s - sum(stage.walltime_s for stage in state.workflow.stages.values())
     partition = next((stage.partition for stage in stages if stage.partition), "")
     together = _in_one_piece(stages, per_node)

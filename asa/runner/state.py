@@ -38,6 +38,7 @@ from asa.runner.entries import (
     Refused,
     Reported,
     Retried,
+    Shaped,
     Stopped,
     Surplus,
     Unsent,
@@ -45,12 +46,12 @@ from asa.runner.entries import (
 from asa.runner.jobs import Job
 from asa.runner.retries import idled_out, is_short, may_retry, tried_again, why
 from asa.runner.stages import Stages
-from asa.strategies.base import Phase, PlannedJob, RunView, StageView
+from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
-from asa.workflow import Workflow
+from asa.workflow import Slot, Workflow
 
 _HOPELESS = "DependencyNeverSatisfied"
-_HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Reported)  # of themselves; see `RunState.lost_jobs`
+_HARMLESS = (Begun, Shaped, Intended, Again, Accepted, Unsent, Reported)  # of themselves; see `RunState.lost_jobs`
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class RunState:
     intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission that was intended of each token
     # tokens of which a second job may yet turn up
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
+    choices: dict[str, Choice] = field(default_factory=dict)  # by stage, the shape that was chosen for it
     refused: dict[str, str] = field(default_factory=dict)  # stages whose job was refused for good, and why
     # how often a stage that had completed was asked for again, with all that follow it
     generations: dict[str, int] = field(default_factory=dict)
@@ -129,6 +131,10 @@ class RunState:
             case Begun(at_s=at_s, fail_fast=fail_fast):
                 self.fail_fast = fail_fast
                 yield RunStarted(time_s=at_s, run=self.name)
+            case Shaped(stage=name, choice=choice):
+                self.choices[name] = choice
+                view = self.stages[name]
+                self.stages.put(name, replace(view, stage=view.stage.shaped(choice.shape)))
             case Intended():
                 self.open_intent = self.intents[entry.token] = entry
             case Again(token=token):
@@ -183,8 +189,26 @@ class RunState:
         """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
         limits = self.capabilities.partitions.get(partition or self.capabilities.partition)
         max_s = limits.max_walltime_s if limits is not None else None
-        asked_s = sum(self.workflow.stages[name].walltime_s for name in stages)
+        asked_s = sum(
+            self.choices[name].shape.walltime_s if name in self.choices else self.workflow.stages[name].walltime_s
+            for name in stages
+        )
         return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
+
+    def layout(self, names: Iterable[str]) -> tuple[Slot, ...]:
+        """Place stages inside one allocation: in the shapes that were chosen for them."""
+        lasts_s = {name: self._lasts_s(name) for name in names}
+        return self.workflow.layout(lasts_s, lasts_s)
+
+    def _lasts_s(self, name: str) -> float:
+        """Say how long a stage runs: what is expected, or in a simulation how long it really does."""
+        expected_s = self.workflow.stages[name].expected_s
+        really_s = expected_s if self.run_s is None else self.run_s[name]
+        if name not in self.choices:
+            return really_s
+        width = self.choices[name].shape.width
+        run_s = next(shape.run_s for shape in self.workflow.stages[name].shapes if shape.width == width)
+        return really_s * run_s / expected_s
 
     def live_jobs(self) -> list[str]:
         """Jobs that have not ended and that the client has not given up."""
@@ -263,6 +287,8 @@ class RunState:
         for name in once_more:  # what it posted and noted the last time does not count any more
             self.generations[name] = self.generations.get(name, 0) + 1
         self.stages = self.taken_up(stages)
+        for name in [name for name in self.choices if self.stages[name].phase is not Phase.DONE]:
+            del self.choices[name]
         anew = tuple(name for name in self.workflow.order if name in once_more)
         return RunResumed(time_s=at_s, run=self.name, anew=anew)
 
@@ -547,7 +573,7 @@ class RunState:
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
-        slots = self.workflow.layout(job.planned.stages, self.run_s)
+        slots = self.layout(job.planned.stages)
         steps = {step.name: step for step in job.status.steps}
         for slot in slots:
             if self.stages[slot.stage].phase is Phase.DONE:

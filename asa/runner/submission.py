@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from asa.backend import Growing, JobSpec, JobState
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
-from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Stopped
-from asa.runner.specs import spec_of
-from asa.strategies.base import PlannedJob
+from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
+from asa.runner.specs import spec_of, token_of
+from asa.strategies.base import Choice, PlannedJob
 
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 
@@ -66,6 +67,15 @@ def sweep(one: Active) -> float | None:
             return one.backend.now() + AGAIN_S[-1]
     one.swept = True
     return None
+
+
+def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> None:
+    """Write down in which shapes a job's stages are asked for; of what may yet turn up it stays as it was."""
+    if planned.joins or token_of(one.state, planned) in one.state.doubtful:
+        return
+    for name in planned.stages:
+        if name in choices:
+            one.commit(Shaped(name, choices[name], one.backend.now()))
 
 
 def submit(one: Active, planned: PlannedJob) -> None:

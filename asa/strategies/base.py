@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
-from typing import Protocol, cast, runtime_checkable
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from asa.backend import Capabilities, DependencyType
 from asa.core import plugins
 from asa.errors import InputError
+from asa.shapes import Shape
 from asa.units import format_duration
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
@@ -285,6 +286,62 @@ class Sizing(Protocol):
         ...
 
 
+class Request(NamedTuple):
+    """What a job would ask the queue for."""
+
+    cores: int
+    walltime_s: float
+    partition: str  # empty for the site's own choice
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A forecast that judges several requests of which one will be made."""
+
+    def predict_each(self, stages: tuple[str, ...], requests: Sequence[Request]) -> Sequence[WaitForecast]:
+        """Predict the wait of a job of some stages for each of several requests, so that they can be compared."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A shape that a stage might have been asked for in, and what was expected of that.
+
+    Parameters
+    ----------
+    shape
+        The shape.
+    cores
+        That it holds.
+    wait_s, end_s
+        Median of the wait in the queue, and of when it would end, in seconds from when it may begin.
+    late_s
+        When it would end with a probability of nine in ten, likewise.
+    """
+
+    shape: Shape
+    cores: int
+    wait_s: float
+    end_s: float
+    late_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """In which of its shapes a stage is to be asked for.
+
+    Parameters
+    ----------
+    shape
+        The shape.
+    weighed
+        What it was chosen from, itself included.
+    """
+
+    shape: Shape
+    weighed: tuple[Weighed, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
     """A job to submit, or more cores for one that was.
@@ -355,11 +412,14 @@ class Plan:
         Jobs to cancel now.
     wake_s
         When to plan again even if nothing happens before.
+    choices
+        By stage of which a job is to be submitted, its shape, where it has several.
     """
 
     submissions: tuple[PlannedJob, ...] = ()
     cancellations: tuple[Cancellation, ...] = ()
     wake_s: float | None = None
+    choices: Mapping[str, Choice] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -367,9 +427,10 @@ class Plan:
         submissions: Iterable[PlannedJob],
         cancellations: Iterable[Cancellation] = (),
         wake_s: float | None = None,
+        choices: Mapping[str, Choice] | None = None,
     ) -> Plan:
         """Make a plan of any iterables."""
-        return cls(tuple(submissions), tuple(cancellations), wake_s)
+        return cls(tuple(submissions), tuple(cancellations), wake_s, choices or {})
 
 
 def lacking(strategy: Strategy, capabilities: Capabilities) -> str:

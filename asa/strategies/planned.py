@@ -20,7 +20,7 @@ from .base import (
     RunView,
     StageView,
 )
-from .growth import Growth, Watched, predicted
+from .growth import Growth, Watched
 from .planning import Aim, Job, Outlook, look_ahead, read_aim
 
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
@@ -83,7 +83,8 @@ class Planned:
             return Plan.of((), given_back)
         holds = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
         wakes = [until_s for until_s in (*holds, watched.wake_s) if until_s is not None and until_s > view.now_s]
-        return Plan.of([*self._submissions(view, forecast, outlook), *watched.growths], wake_s=min(wakes, default=None))
+        asked = [*self._submissions(view, forecast, outlook), *watched.growths]
+        return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
     def _submissions(self, view: RunView, forecast: Forecast, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
@@ -108,10 +109,7 @@ class Planned:
             free -= 1
             submits |= dict.fromkeys(job.block.stages, at_s)
             block = job.block
-            if block.widths:
-                prediction = predicted(forecast, block.stages, view.now_s, block.cores, block.walltime_s)
-            else:
-                prediction = forecast.predict(block.stages, view.now_s)
+            prediction = outlook.predict(block)
             why = reason(job, keep, at_s - view.now_s)
             if keep is Keep.AWAIT:
                 why = f"{why}; {allowance.words}"

@@ -6,18 +6,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from itertools import starmap
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
-from asa.strategies.base import Forecast, Keep, Phase, RunView, StageView
+from asa.strategies.base import Choice, Comparing, Forecast, Keep, Phase, Request, RunView, StageView, Weighed
 from asa.strategies.growth import Growth, predicted, width_of
 from asa.units import core_hours
 from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
+from .molding import forms_of
 from .parts import Block, Parts, max_walltimes
 from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search
 
@@ -30,10 +33,12 @@ NEXT_STAGES = 24
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _FEW_STAGES = 12  # up to so many every job's wait is asked for, else those of like walltimes are taken to be alike
 _ALIKE = 1.25  # times
+_ALIKE_SHAPES = math.sqrt(2.0)  # times: half a power of two, as geometries have it
 _PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
 _SURE = 0.9  # of meeting a deadline
 _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
+_PRICED_AGAIN = 2  # times that a core-hour's price is set anew by the plan that was found with the last
 _HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
 _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
 _LEVELS = np.array(LEVELS)
@@ -127,6 +132,7 @@ class Outlook:
     under_way: tuple[UnderWay, ...]  # jobs that were submitted, in the workflow's order
     question: Question  # what the search was asked for the rest
     sketch: Sketch  # the plan for the rest
+    predict: Callable[[Block], WaitForecast]  # the wait of a block's job
     per_stage_hours: float  # core-hours and expected makespan of what is planned with a job a stage, as a measure
     per_stage_s: float
     planned: int = 0  # stages without a job that are planned, and that are not yet, for there are too many
@@ -136,6 +142,25 @@ class Outlook:
     def end_s(self) -> Samples:
         """Samples of the end of everything, in seconds from now."""
         return _latest([self.sketch.end_s, *(job.end_s for job in self.under_way)])
+
+    def choices(self) -> dict[str, Choice]:
+        """Give the shape of each stage of the plan that has several, with what it was chosen from."""
+        made: dict[str, Choice] = {}
+        for job in self.sketch.jobs:
+            if not job.block.shapes:
+                continue
+            blocks = self.question.parts.blocks(job.block.stages)
+            if len(blocks) == 1 and not any(map(self._is_moldable, job.block.stages)):
+                continue
+            waits_s = self.question.waits_s(blocks)
+            for place, name in enumerate(job.block.stages):
+                if self._is_moldable(name):
+                    weighed = starmap(partial(_weighed, place), zip(blocks, waits_s, strict=True))
+                    made[name] = Choice(job.block.shapes[place], tuple(weighed))
+        return made
+
+    def _is_moldable(self, name: str) -> bool:
+        return self.question.parts.workflow.stages[name].moldable is not None
 
     def frontier(self) -> list[Sketch]:
         """Give the best plans at many prices, by core-hours."""
@@ -184,8 +209,11 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     modes = _modes(site)
     grows = aim.grow and site.grow_by > 0 and Keep.AWAIT in modes  # what is asked for ahead may idle
     widths = {name: width_of(view, name) for name in view.workflow.order} if grows else {}
+    left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
+    is_moldable = any(view.stages[name].stage.moldable is not None for name in view.workflow.order)
+    forms = {name: forms_of(view.stages[name].stage, site) for name in left} if is_moldable else None
     whole = Parts(
-        view.workflow,
+        _as_known(view) if is_moldable else view.workflow,
         cores_per_node=site.cores_per_node,
         shrink_by=site.shrink_by,
         widths=widths,
@@ -194,7 +222,6 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     )
     under_way = tuple(_under_way(view, whole, table))
     bounds = _bounds(view, under_way)
-    left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
     parts = Parts(
         _as_known(view),
         left,
@@ -204,6 +231,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         widths=widths,
         max_cores=site.max_cores,
         more_s=table.more_s,
+        forms=forms,
     )
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
     hours = sum(block.core_hours for block in alone)
@@ -215,12 +243,17 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     handover_s = _HANDOVER_S if grows else 0.0
     question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s)
     sketch = search(question)
+    if is_moldable and aim.price_s is None and price_s:  # what the own shapes cost says little of the others
+        for _ in range(_PRICED_AGAIN):
+            price_s = _WORTH * fair_price_s(sketch.makespan_s, sketch.core_hours)
+            question = replace(question, price_s=price_s)
+            sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
         plans = _at_all_prices(question, makespan_s, hours)
         left_hours = None if aim.at_most is None else aim.at_most * hours - spent
         price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
         question = replace(question, price_s=price_s)
-    return Outlook(view.now_s, under_way, question, sketch, hours, makespan_s, waiting, left_out)
+    return Outlook(view.now_s, under_way, question, sketch, table.forecast, hours, makespan_s, waiting, left_out)
 
 
 def _part_of(view: RunView) -> RunView:
@@ -280,9 +313,26 @@ class _Waits:
         self._view, self.of = view, forecast
         self._is_fine = len(view.workflow.stages) <= _FEW_STAGES
         self._known: dict[tuple[int, float, str], Samples] = {}
+        self._compared: dict[tuple[int, int, str], WaitForecast] = {}
+        self._sampled: dict[tuple[int, int, str], Samples] = {}
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
+        if any(block.shapes for block in blocks):
+            self._compare(blocks)
         return np.stack([self._one(block) for block in blocks])
+
+    def _compare(self, blocks: Sequence[Block]) -> None:
+        """Ask for the waits of blocks in several shapes at once, so that they can be compared."""
+        asked = {key: block for block in blocks if (key := _likeness(block)) not in self._compared}
+        if not asked:
+            return
+        stages, now_s = blocks[0].stages[:1], self._view.now_s
+        requests = [Request(cores, _ALIKE_SHAPES**like, partition) for cores, like, partition in asked]
+        if isinstance(self.of, Comparing):
+            found = self.of.predict_each(stages, requests)
+        else:
+            found = [predicted(self.of, stages, now_s, one.cores, one.walltime_s) for one in requests]
+        self._compared |= dict(zip(asked, found, strict=True))
 
     def more_s(self, stage: str, cores: int, walltime_s: float) -> Samples:
         """Give samples of the wait for some cores of a stage."""
@@ -290,11 +340,19 @@ class _Waits:
 
     def forecast(self, block: Block) -> WaitForecast:
         """Predict the wait of a block's job."""
+        if block.shapes:
+            self._compare([block])
+            return self._compared[_likeness(block)]
         if block.widths:
             return self._sized(block.stages, block.cores, block.walltime_s)
         return self.of.predict(block.stages, self._view.now_s)
 
     def _one(self, block: Block) -> Samples:
+        if block.shapes:
+            key = _likeness(block)
+            if key not in self._sampled:
+                self._sampled[key] = samples(self._compared[key])
+            return self._sampled[key]
         return self._asked(block.stages[0], block.cores, block.walltime_s, lambda: self.forecast(block))
 
     def _asked(self, first: str, cores: int, walltime_s: float, forecast: Callable[[], WaitForecast]) -> Samples:
@@ -308,6 +366,17 @@ class _Waits:
 
     def _sized(self, stages: tuple[str, ...], cores: int, walltime_s: float) -> WaitForecast:
         return predicted(self.of, stages, self._view.now_s, cores, walltime_s)
+
+
+def _weighed(place: int, block: Block, waits_s: Samples) -> Weighed:
+    ends_s = waits_s + block.run_s
+    times = (float(np.median(waits_s)), float(np.median(ends_s)), float(np.quantile(ends_s, _SURE)))
+    return Weighed(block.shapes[place], block.cores, *times)
+
+
+def _likeness(block: Block) -> tuple[int, int, str]:
+    """Tell what the wait of a block's job hangs on where shapes are compared."""
+    return block.cores, round(math.log(block.walltime_s, _ALIKE_SHAPES)), block.shapes[0].partition
 
 
 def _placed(levels: Samples) -> tuple[int, NDArray[np.intp], NDArray[np.intp], Samples]:

@@ -8,8 +8,8 @@ stand still until what its wider stages need has joined it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 
 from asa.backend import Capabilities
 from asa.demands import demands_of
+from asa.shapes import Shape
 from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
 from asa.workflow import Workflow
+
+from .molding import Form, Molds
 
 _GROWTH = Growth()
 _SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed what a job may stand still
@@ -43,6 +46,7 @@ class Block:
     # samples of how long it will, in order; until another job has its stages, where it would for too long. What it
     # holds meanwhile is in its core-hours.
     late_s: NDArray[np.float64] | None = field(default=None, compare=False)
+    shapes: tuple[Shape, ...] = ()  # of its stages, where these may be asked for in several
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Parts:
     `widths`: where jobs can grow: the cores that a job that does has during each stage, as the site gives and takes
     them; 0 where it cannot.
     `more_s`: gives samples, in order, of the wait for cores of a stage, of how many and for how long.
+    `forms`: where shapes are to be chosen: those of each stage. A job whose stages have several does not grow.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Parts:
         widths: Mapping[str, int] | None = None,
         max_cores: float = math.inf,
         more_s: Callable[[str, int, float], NDArray[np.float64]] | None = None,
+        forms: Mapping[str, Sequence[Form]] | None = None,
     ) -> None:
         self.workflow = workflow
         self.cores_per_node = cores_per_node
@@ -112,8 +118,15 @@ class Parts:
         self._more_s = more_s
         self._rising: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
         self._partitions = {stage.name: stage.partition for stage in stages}
+        self._molds = None if forms is None else Molds(forms)
+        self._molded: dict[tuple[str, ...], list[Block]] = {}
         self._kinds = {
-            s.name: (s.partition, s.account, s.options, s.cpus_per_task, *demands_of(s).values()) for s in stages
+            s.name: (
+                s.partition if forms is None else "",  # else those that they have in common are chosen from
+                *(s.account, s.options, s.cpus_per_task),
+                *demands_of(s).values(),
+            )
+            for s in stages
         }
         self._alone = {s.name for s in stages if s.local or s.retries}  # what is run elsewhere, or retried alone
 
@@ -133,19 +146,33 @@ class Parts:
             self._blocks[stages] = self._make(stages) if self._may_share(stages) else None
         return self._blocks[stages]
 
-    def growing(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[Block]:
-        """Make the blocks of the first of some pieces, of the first two, and so on, as far as one job can be made."""
+    def growing(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[tuple[int, Block]]:
+        """Make the blocks of the first of some pieces, of the first two, and so on, as far as one job can be made.
+
+        Each comes with how many pieces it has; several of the same have other shapes.
+        """
         stages: tuple[str, ...] = ()
-        for piece in pieces:
+        for count, piece in enumerate(pieces, start=1):
             added = self.in_order(piece)
             if not self._may_share((*stages[:1], *added)):
                 return
             stages += added
+            if not (blocks := self.blocks(stages)):
+                return
+            for block in blocks:
+                yield count, block
+
+    def blocks(self, stages: tuple[str, ...]) -> Sequence[Block]:
+        """Make the blocks of stages that may share a job, in all shapes that they may have together."""
+        if self._molds is None:
             if stages not in self._blocks:
                 self._blocks[stages] = self._make(stages)
-            if (block := self._blocks[stages]) is None:
-                return
-            yield block
+            block = self._blocks[stages]
+            return () if block is None else (block,)
+        if stages not in self._molded:
+            made = (self._mold(stages, forms) for forms in self._molds.together(stages))
+            self._molded[stages] = [block for block in made if block is not None]
+        return self._molded[stages]
 
     def rising(self, pieces: tuple[str | tuple[Series, ...], ...]) -> list[tuple[int, Block]]:
         """Make those of `growing` whose job gets more cores as it goes, each with how many pieces it has."""
@@ -176,7 +203,7 @@ class Parts:
         ends_s: list[float] = []
         runs_s = walltime_s = waits_s = held_s = 0.0
         late_s, rises, shrinks = np.zeros(1), 0, False
-        for count, block in enumerate(self.growing(pieces), start=1):
+        for count, block in self.growing(pieces):
             for name in block.stages[len(widths) :]:
                 width, before = self._widths.get(name, 0), widths[-1] if widths else math.inf
                 shrinks |= bool(widths) and width < before
@@ -223,26 +250,49 @@ class Parts:
                 )
 
     def _make(self, names: tuple[str, ...]) -> Block | None:
-        """Make a block whose stages run one after the other, as a batch script runs them, branches too."""
-        cores = max(map(self._needs.__getitem__, names))
+        """Make a block of stages as they are asked for now."""
+        needs = list(map(self._needs.__getitem__, names))
         if len(names) == 1:
             stage = self.workflow.stages[names[0]]
-            hours = 0.0 if stage.local else core_hours(cores, stage.expected_s)
+            hours = 0.0 if stage.local else core_hours(needs[0], stage.expected_s)
             run_s, walltime_s = stage.expected_s, stage.walltime_s
-            return Block(names, cores, walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
+            return Block(names, needs[0], walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
         whole = len(names) == len(self.workflow.stages)
         walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
-        lasts = list(map(self._runs_s.__getitem__, names))
-        run_s = sum(lasts)
-        if walltime_s > self._max_walltime_s(self._partitions[names[0]]) or run_s > walltime_s:
+        if walltime_s > self._max_walltime_s(self._partitions[names[0]]):
             return None
-        left = list(accumulate(map(self._needs.__getitem__, reversed(names)), max))[::-1]
+        strays = list(map(self._spreads_s.__getitem__, names)) if self._strays else []
+        return self._in_turn(names, needs, list(map(self._runs_s.__getitem__, names)), walltime_s, strays)
+
+    def _mold(self, names: tuple[str, ...], forms: tuple[Form, ...]) -> Block | None:
+        """Make a block of stages in some shapes."""
+        shapes = tuple(form.shape for form in forms)
+        if len(names) == 1:
+            [form], [shape] = forms, shapes
+            hours = 0.0 if self.workflow.stages[names[0]].local else core_hours(form.cores, shape.run_s)
+            of = (names, form.cores, shape.walltime_s, shape.run_s, hours)
+            return Block(*of, shrinks=False, spread=shape.spread, shapes=shapes)
+        walltime_s = self.workflow.walltime_of(names, sum(shape.walltime_s for shape in shapes))
+        if walltime_s > self._max_walltime_s(shapes[0].partition):
+            return None
+        runs, strays = [shape.run_s for shape in shapes], [shape.spread * shape.run_s for shape in shapes]
+        block = self._in_turn(names, [form.cores for form in forms], runs, walltime_s, strays)
+        return None if block is None else replace(block, shapes=shapes)
+
+    def _in_turn(
+        self, names: tuple[str, ...], needs: list[int], lasts: list[float], walltime_s: float, strays: list[float]
+    ) -> Block | None:
+        """Make a block whose stages run one after the other, as a batch script runs them, branches too."""
+        cores, run_s = max(needs), sum(lasts)
+        if run_s > walltime_s:
+            return None
+        left = list(accumulate(reversed(needs), max))[::-1]
         by = self.shrink_by
         shrinks = by > 0 and not cores % by and left[-1] <= cores - by
         if by > 1:
             left = [-(-need // by) * by for need in left]
         held = sum(map(mul, left, lasts)) if shrinks else cores * run_s
-        spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
+        spread = math.hypot(*strays) / run_s if strays else 0.0
         return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
 
     def _may_share(self, names: tuple[str, ...]) -> bool:

@@ -168,11 +168,10 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
     ways = begin
     for here, piece in enumerate(pieces):
         ways = _best(question, ways) if here == 0 else _made(found[here])
-        blocks = list(question.parts.growing(pieces[here:]))
-        if blocks:
-            extension = _Extension(question, ways, blocks, first=first and here == 0)
-            for place in range(len(blocks)):
-                found[here + 1 + place] += extension.best(place)
+        if growing := list(question.parts.growing(pieces[here:])):
+            extension = _Extension(question, ways, [block for _, block in growing], first=first and here == 0)
+            for place, (count, _) in enumerate(growing):
+                found[here + count] += extension.best(place)
         if risen := question.parts.rising(pieces[here:]):
             # one that idled at its beginning would lack that time when it is to grow
             held_back = replace(question, modes=question.modes - {Keep.AWAIT})
