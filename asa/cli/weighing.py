@@ -201,7 +201,7 @@ def _in_all_modes(
     for chosen in product(*map(possible, groups)):
         sketch = sketch_of(question, list(zip(groups, chosen, strict=True)))
         kept = _kept(question, groups[mine], chosen[mine])
-        if kept not in best or sketch.cost_s(question.price_s) < best[kept].cost_s(question.price_s):
+        if kept not in best or question.cost_s(sketch) < question.cost_s(best[kept]):
             best[kept] = sketch
     for kept, sketch in best.items():
         job = sketch.jobs[mine]
@@ -209,7 +209,7 @@ def _in_all_modes(
         begins_s = next(slot.start_s for slot in slots if slot.stage == stage)
         gap_s = float((job.start_s - job.ready_s).mean()) if begins_s <= 0 else 0.0
         start_s = float(job.start_s.mean()) + begins_s
-        yield Alternative(way, kept, sketch, job, start_s, max(gap_s, 0.0), sketch.cost_s(question.price_s))
+        yield Alternative(way, kept, sketch, job, start_s, max(gap_s, 0.0), question.cost_s(sketch))
 
 
 def _a_price_s(outlook: Outlook, aim: Aim) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -18,7 +18,18 @@ from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.runner.timing import earliest_s
-from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, Strategy, load_strategy
+from asa.strategies.base import (
+    Choice,
+    Forecast,
+    ForecastKind,
+    Keep,
+    Phase,
+    Plan,
+    PlannedJob,
+    RunView,
+    Strategy,
+    load_strategy,
+)
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 from asa.workflow import Stage
 
@@ -181,19 +192,10 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
         made = strategy.plan(state.view(now_s), forecast)
         if not (planned := [job for job in made.submissions if _is_news(state, job)]):
             break
-        for name in (name for job in planned for name in job.stages if name in made.choices):
-            list(state.apply(Shaped(name, made.choices[name], now_s)))
+        _shape(state, planned, made.choices, now_s)
         for job in planned:
             if is_first:
-                spec = spec_of(state, job)
-                in_s = None if earliest_s(state, job) == math.inf else max(job.submit_s - now_s, 0.0)
-                yield PlannedSpec(job, spec, in_s)
-                job_id = f"{MADE_UP}{job.stages[0]}"
-                for entry in (
-                    Intended(spec.token, job, spec, now_s),
-                    Accepted(spec.token, JobStatus(job_id, JobState.PENDING, job.submit_s)),
-                ):
-                    list(state.apply(entry))
+                yield _submitted(state, job, now_s)
             else:
                 yield _later(state, job.stages, now_s, shrinks=job.shrinks, widths=job.widths)
         if is_first:
@@ -207,6 +209,24 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
         if state.stages[name].phase is Phase.WAITING:
             yield _later(state, (name,), now_s)
     yield from _after_failures(state, conditional, now_s)
+
+
+def _shape(state: RunState, planned: Iterable[PlannedJob], choices: Mapping[str, Choice], now_s: float) -> None:
+    for name in (name for job in planned for name in job.stages if name in choices):
+        list(state.apply(Shaped(name, choices[name], now_s)))
+
+
+def _submitted(state: RunState, job: PlannedJob, now_s: float) -> PlannedSpec:
+    """Plan a job that would be submitted at once, and take it to be."""
+    spec = spec_of(state, job)
+    in_s = None if earliest_s(state, job) == math.inf else max(job.submit_s - now_s, 0.0)
+    job_id = f"{MADE_UP}{job.stages[0]}"
+    for entry in (
+        Intended(spec.token, job, spec, now_s),
+        Accepted(spec.token, JobStatus(job_id, JobState.PENDING, job.submit_s)),
+    ):
+        list(state.apply(entry))
+    return PlannedSpec(job, spec, in_s)
 
 
 def _after_failures(state: RunState, stages: Iterable[str], now_s: float) -> Iterator[PlannedSpec]:

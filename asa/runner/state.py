@@ -123,7 +123,7 @@ class RunState:
             idle_core_hours=self.accounts.idle_core_hours(now_s),
         )
 
-    def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
+    def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912, PLR0915 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
         self._pauses_s = None
         self._may_have_lost |= not isinstance(entry, _HARMLESS)

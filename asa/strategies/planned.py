@@ -83,10 +83,10 @@ class Planned:
             return Plan.of((), given_back)
         holds = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
         wakes = [until_s for until_s in (*holds, watched.wake_s) if until_s is not None and until_s > view.now_s]
-        asked = [*self._submissions(view, forecast, outlook), *watched.growths]
+        asked = [*self._submissions(view, outlook), *watched.growths]
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
-    def _submissions(self, view: RunView, forecast: Forecast, outlook: Outlook) -> Iterator[PlannedJob]:
+    def _submissions(self, view: RunView, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
         most = view.capabilities.max_queued
         free = min(self.max_in_flight, self.max_in_flight if most is None else most) - len(outlook.under_way)

@@ -37,6 +37,8 @@ _ALIKE_SHAPES = math.sqrt(2.0)  # times: half a power of two, as geometries have
 _PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
 _SURE = 0.9  # of meeting a deadline
 _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
+# likewise where shapes are chosen: narrow ones cost so much less that at more than this nobody would be served sooner
+_WORTH_OF_SHAPES = 0.1
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
 _PRICED_AGAIN = 2  # times that a core-hour's price is set anew by the plan that was found with the last
 _HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
@@ -241,11 +243,11 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
     handover_s = _HANDOVER_S if grows else 0.0
-    question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s)
+    question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s, typically=is_moldable)
     sketch = search(question)
     if is_moldable and aim.price_s is None and price_s:  # what the own shapes cost says little of the others
         for _ in range(_PRICED_AGAIN):
-            price_s = _WORTH * fair_price_s(sketch.makespan_s, sketch.core_hours)
+            price_s = _WORTH_OF_SHAPES * fair_price_s(question.span_s(sketch), sketch.core_hours)
             question = replace(question, price_s=price_s)
             sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:

@@ -33,6 +33,7 @@ SAMPLES = 48
 _KEPT = 6
 _AGED = 0.5  # of a job's usual wait, about, is left to one that comes with its age: it stands first, and cores drain
 
+_SHORT_S = 10.0  # ends up to so many seconds from now are all the same
 _OF_RUNS = 1 << 20  # far from where waits are drawn
 _OF_GROWTH = 1 << 21
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
@@ -58,6 +59,17 @@ class Question:
     modes: frozenset[Keep] = frozenset(Keep)  # ways to keep a job back that may be used
     # what passes at least from the end of one job to the beginning of the next, beside its wait
     handover_s: float = 0.0
+    # whether the makespan counts by its geometric mean: where shapes are compared a mean hangs on how far the tails of
+    # their forecasts reach, which is what is known least
+    typically: bool = False
+
+    def span_s(self, sketch: Sketch) -> float:
+        """Give the makespan that counts."""
+        return float(_typical(sketch.end_s)) if self.typically else sketch.makespan_s
+
+    def cost_s(self, sketch: Sketch) -> float:
+        """Give what a plan costs in seconds."""
+        return self.span_s(sketch) + self.price_s * sketch.core_hours
 
     def bound_s(self, stages: Iterable[str]) -> Samples | None:
         """Give samples of when what some stages follow, and what is under way, will have ended; None if nothing is."""
@@ -115,7 +127,7 @@ def search(question: Question) -> Sketch:
     milliseconds.
     """
     ways = _series(question, question.parts.series, [Sketch((), np.zeros(SAMPLES), 0.0)], first=True)
-    return min(ways, key=lambda way: way.cost_s(question.price_s))
+    return min(ways, key=question.cost_s)
 
 
 def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
@@ -125,11 +137,12 @@ def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple
     """
     found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
     different = {
-        (sketch.shape, *(job.block.widths for job in sketch.jobs)): (price_s, sketch) for price_s, sketch in found
+        (sketch.shape, *((job.block.widths, job.block.shapes) for job in sketch.jobs)): (price_s, sketch)
+        for price_s, sketch in found
     }.values()
     kept: list[tuple[float, Sketch]] = []
-    for price_s, sketch in sorted(different, key=lambda one: (one[1].core_hours, one[1].makespan_s)):
-        if not kept or sketch.makespan_s < kept[-1][1].makespan_s - 0.5:
+    for price_s, sketch in sorted(different, key=lambda one: (one[1].core_hours, question.span_s(one[1]))):
+        if not kept or question.span_s(sketch) < question.span_s(kept[-1][1]) - 0.5:
             kept.append((price_s, sketch))
     return kept
 
@@ -154,7 +167,7 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]])
         if keep is not Keep.AWAIT and (risen := question.parts.risen(stages)) is not None:
             forms.append(risen)
         extension = _Extension(only, [Sketch((), ready, 0.0)], forms, first=not after)
-        made = min((extension.make(at, 0) for at in range(len(forms))), key=lambda one: one.cost_s(question.price_s))
+        made = min((extension.make(at, 0) for at in range(len(forms))), key=question.cost_s)
         jobs += made.jobs
         hours += made.core_hours
         ends |= dict.fromkeys(stages, made.end_s)
@@ -180,7 +193,7 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
                 found[here + count] += extension.best(place)
         if not isinstance(piece, str):
             beside = _side_by_side(question, piece, ways, first=first and here == 0)
-            found[here + 1] += [(way.cost_s(question.price_s), way, 0, 0) for way in beside]
+            found[here + 1] += [(question.cost_s(way), way, 0, 0) for way in beside]
     return _made(found[-1]) if pieces else ways
 
 
@@ -210,7 +223,7 @@ def _side_by_side(question: Question, branches: tuple[Series, ...], ways: list[S
 
 def _best(question: Question, ways: list[Sketch]) -> list[Sketch]:
     """Keep the few that cost least."""
-    return sorted(ways, key=lambda way: way.cost_s(question.price_s))[:_KEPT]
+    return sorted(ways, key=question.cost_s)[:_KEPT]
 
 
 def _made(ways: list[_Way]) -> list[Sketch]:
@@ -248,7 +261,10 @@ class _Extension:
         else:
             self._ask(question, ready, waits, cores)
         lasts = self._run_s.mean(axis=1)
-        over = np.stack([start.mean(axis=2) + lasts for _, _, start, _ in self.options])
+        if question.typically:
+            over = np.stack([_typical(start + self._run_s) for _, _, start, _ in self.options])
+        else:
+            over = np.stack([start.mean(axis=2) + lasts for _, _, start, _ in self.options])
         spent = np.array([way.core_hours for way in ways])[:, None] + hours
         held = np.stack([spent + idle * cores for *_, idle in self.options])
         total = (over + price * held).reshape(-1, len(blocks))
@@ -314,6 +330,12 @@ def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
         late = np.stack([np.zeros(SAMPLES) if block.late_s is None else block.late_s for block in blocks])
         return made + late[:, _shuffle(salt + _OF_GROWTH, SAMPLES)]
     return made
+
+
+def _typical(ends_s: Samples) -> Samples:
+    """Give the geometric mean over samples."""
+    typical: Samples = np.exp(np.log(np.maximum(ends_s, _SHORT_S)).mean(axis=-1))
+    return typical
 
 
 @cache
