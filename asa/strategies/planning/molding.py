@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from asa.backend import Capabilities
@@ -55,26 +55,53 @@ def _fits(form: Form, site: Capabilities) -> bool:
     return form.cores <= most and form.shape.walltime_s <= longest_s
 
 
-class Molds:
-    """The forms of a workflow's stages."""
+@dataclass(slots=True)
+class Line:
+    """A width, and a partition, that jobs may have: which form of each stage goes there."""
 
-    def __init__(self, forms: Mapping[str, Sequence[Form]]) -> None:
-        self._forms = {
-            name: {
-                partition: tuple(one for one in of if one.shape.partition == partition)  # ascending in cores
-                for partition in dict.fromkeys(one.shape.partition for one in of)
-            }
-            for name, of in forms.items()
-        }
+    width: int
+    partition: str
+    forms: Mapping[str, Form]
 
-    def together(self, names: Sequence[str]) -> Iterator[tuple[Form, ...]]:
-        """Give the forms of stages that share a job, for each partition and width that it may have."""
-        first, *others = (self._forms[name] for name in names)
-        for partition in first:
-            if not all(partition in other for other in others):
-                continue
-            of = [first[partition], *(other[partition] for other in others)]
-            least = max(forms[0].cores for forms in of)
-            for width in sorted({form.cores for forms in of for form in forms if form.cores >= least}):
-                # the widest that fits is the quickest
-                yield tuple(next(form for form in reversed(forms) if form.cores <= width) for forms in of)
+
+def lines_of(forms: Mapping[str, Sequence[Form]]) -> list[Line]:
+    """Give the widths and partitions that jobs of some stages may have; in each a stage runs as wide as fits."""
+    by_partition: dict[str, dict[str, list[Form]]] = {}
+    for name, of in forms.items():
+        for form in of:  # ascending in cores
+            by_partition.setdefault(form.shape.partition, {}).setdefault(name, []).append(form)
+    lines = []
+    for partition, here in by_partition.items():
+        for width in sorted({form.cores for of in here.values() for form in of}):
+            fitting = {name: [form for form in of if form.cores <= width] for name, of in here.items()}
+            lines.append(Line(width, partition, {name: of[-1] for name, of in fitting.items() if of}))
+    return lines
+
+
+@dataclass(slots=True)
+class Growing:
+    """A job on a line that more and more stages share."""
+
+    line: Line
+    cores: int = 0
+    run_s: float = 0.0
+    walltime_s: float = 0.0
+    strays: float = 0.0  # square of how many seconds its run time strays
+    needs: list[int] = field(default_factory=list)
+    lasts_s: list[float] = field(default_factory=list)
+    shapes: tuple[Shape, ...] = ()
+
+    def add(self, name: str) -> bool:
+        """Add a stage; say whether it has a form here."""
+        form = self.line.forms.get(name)
+        if form is None:
+            return False
+        shape = form.shape
+        self.cores = max(self.cores, form.cores)
+        self.run_s += shape.run_s
+        self.walltime_s += shape.walltime_s
+        self.strays += (shape.spread * shape.run_s) ** 2
+        self.needs.append(form.cores)
+        self.lasts_s.append(shape.run_s)
+        self.shapes += (shape,)
+        return True

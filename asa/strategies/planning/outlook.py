@@ -22,7 +22,7 @@ from asa.workflow import Workflow
 
 from .molding import forms_of
 from .parts import Block, Parts, max_walltimes
-from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search
+from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search, typical
 
 WHOLE_STAGES = 60
 """Up to so many stages without a job are planned at a time."""
@@ -40,7 +40,7 @@ _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unles
 # likewise where shapes are chosen: narrow ones cost so much less that at more than this nobody would be served sooner
 _WORTH_OF_SHAPES = 0.1
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
-_PRICED_AGAIN = 2  # times that a core-hour's price is set anew by the plan that was found with the last
+_NO_HOURS = 1e-6
 _HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
 _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
 _LEVELS = np.array(LEVELS)
@@ -239,17 +239,16 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     hours = sum(block.core_hours for block in alone)
     makespan_s = _per_stage_s(view, alone, table(alone))
     price_s = _WORTH * fair_price_s(makespan_s, hours) if aim.price_s is None else aim.price_s
+    if is_moldable and aim.price_s is None:  # what the own shapes cost says little of the others
+        fitting = _fitting_shapes(parts, left, table)
+        typical_s = _per_stage_s(view, fitting, table(fitting)) if fitting else 0.0
+        price_s = _WORTH_OF_SHAPES * fair_price_s(typical_s, sum(block.core_hours for block in fitting))
     if site.charges == "used":
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
     handover_s = _HANDOVER_S if grows else 0.0
     question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s, typically=is_moldable)
     sketch = search(question)
-    if is_moldable and aim.price_s is None and price_s:  # what the own shapes cost says little of the others
-        for _ in range(_PRICED_AGAIN):
-            price_s = _WORTH_OF_SHAPES * fair_price_s(question.span_s(sketch), sketch.core_hours)
-            question = replace(question, price_s=price_s)
-            sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
         plans = _at_all_prices(question, makespan_s, hours)
         left_hours = None if aim.at_most is None else aim.at_most * hours - spent
@@ -315,26 +314,33 @@ class _Waits:
         self._view, self.of = view, forecast
         self._is_fine = len(view.workflow.stages) <= _FEW_STAGES
         self._known: dict[tuple[int, float, str], Samples] = {}
-        self._compared: dict[tuple[int, int, str], WaitForecast] = {}
-        self._sampled: dict[tuple[int, int, str], Samples] = {}
+        self._compared: list[WaitForecast] = []  # of jobs in several shapes; and samples of them
+        self._sampled: Samples = np.empty((0, SAMPLES))
+        self._places: dict[_Likeness, int] = {}  # in both
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
-        if any(block.shapes for block in blocks):
-            self._compare(blocks)
-        return np.stack([self._one(block) for block in blocks])
+        if not any(block.shapes for block in blocks):
+            return np.stack([self._one(block) for block in blocks])
+        keys = list(map(_likeness, blocks))
+        self._compare(blocks[0].stages[:1], keys)
+        sampled: Samples = self._sampled[[self._places[key] for key in keys]]
+        return sampled
 
-    def _compare(self, blocks: Sequence[Block]) -> None:
-        """Ask for the waits of blocks in several shapes at once, so that they can be compared."""
-        asked = {key: block for block in blocks if (key := _likeness(block)) not in self._compared}
+    def _compare(self, stages: tuple[str, ...], keys: Iterable[_Likeness]) -> None:
+        """Ask for the waits of jobs in several shapes at once, so that they can be compared."""
+        asked = [key for key in dict.fromkeys(keys) if key not in self._places]
         if not asked:
             return
-        stages, now_s = blocks[0].stages[:1], self._view.now_s
         requests = [Request(cores, _ALIKE_SHAPES**like, partition) for cores, like, partition in asked]
         if isinstance(self.of, Comparing):
             found = self.of.predict_each(stages, requests)
         else:
+            now_s = self._view.now_s
             found = [predicted(self.of, stages, now_s, one.cores, one.walltime_s) for one in requests]
-        self._compared |= dict(zip(asked, found, strict=True))
+        for key, forecast in zip(asked, found, strict=True):
+            self._places[key] = len(self._compared)
+            self._compared.append(forecast)
+        self._sampled = np.concatenate([self._sampled, *(samples(forecast)[None] for forecast in found)])
 
     def more_s(self, stage: str, cores: int, walltime_s: float) -> Samples:
         """Give samples of the wait for some cores of a stage."""
@@ -343,18 +349,14 @@ class _Waits:
     def forecast(self, block: Block) -> WaitForecast:
         """Predict the wait of a block's job."""
         if block.shapes:
-            self._compare([block])
-            return self._compared[_likeness(block)]
+            key = _likeness(block)
+            self._compare(block.stages[:1], [key])
+            return self._compared[self._places[key]]
         if block.widths:
             return self._sized(block.stages, block.cores, block.walltime_s)
         return self.of.predict(block.stages, self._view.now_s)
 
     def _one(self, block: Block) -> Samples:
-        if block.shapes:
-            key = _likeness(block)
-            if key not in self._sampled:
-                self._sampled[key] = samples(self._compared[key])
-            return self._sampled[key]
         return self._asked(block.stages[0], block.cores, block.walltime_s, lambda: self.forecast(block))
 
     def _asked(self, first: str, cores: int, walltime_s: float, forecast: Callable[[], WaitForecast]) -> Samples:
@@ -376,9 +378,12 @@ def _weighed(place: int, block: Block, waits_s: Samples) -> Weighed:
     return Weighed(block.shapes[place], block.cores, *times)
 
 
-def _likeness(block: Block) -> tuple[int, int, str]:
+_Likeness = tuple[int, int, str]
+
+
+def _likeness(block: Block) -> _Likeness:
     """Tell what the wait of a block's job hangs on where shapes are compared."""
-    return block.cores, round(math.log(block.walltime_s, _ALIKE_SHAPES)), block.shapes[0].partition
+    return block.cores, round(2.0 * math.log2(block.walltime_s)), block.shapes[0].partition
 
 
 def _placed(levels: Samples) -> tuple[int, NDArray[np.intp], NDArray[np.intp], Samples]:
@@ -477,11 +482,22 @@ def _latest(times: Sequence[Samples]) -> Samples:
     return latest
 
 
+def _fitting_shapes(parts: Parts, names: Iterable[str], waits: _Waits) -> list[Block]:
+    """Choose the shape of each stage by itself, by the product of how long it takes and what of its price counts."""
+    fitting = []
+    for name in names:
+        if blocks := parts.blocks((name,)):
+            ends_s = typical(waits(blocks) + np.array([[block.run_s] for block in blocks]))
+            hours = np.array([max(block.core_hours, _NO_HOURS) for block in blocks])
+            fitting.append(blocks[int(np.argmin(np.log(ends_s) + _WORTH_OF_SHAPES * np.log(hours)))])
+    return fitting
+
+
 def _per_stage_s(view: RunView, alone: Sequence[Block], waits: Samples) -> float:
     """Give the expected makespan of the whole with a job a stage, along the slowest way through the graph."""
     ends: dict[str, float] = {}
     for block, wait_s in zip(alone, waits.mean(axis=1).tolist(), strict=True):
         [name] = block.stages
-        before = [ends[p] for p in view.workflow.stages[name].after]
+        before = [ends[p] for p in view.workflow.stages[name].after if p in ends]
         ends[name] = max(before, default=0.0) + wait_s + block.run_s
     return max(ends.values())

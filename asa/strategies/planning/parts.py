@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
@@ -24,7 +24,7 @@ from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
 from asa.workflow import Workflow
 
-from .molding import Form, Molds
+from .molding import Form, Growing, Line, lines_of
 
 _GROWTH = Growth()
 _SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed what a job may stand still
@@ -118,8 +118,8 @@ class Parts:
         self._more_s = more_s
         self._rising: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
         self._partitions = {stage.name: stage.partition for stage in stages}
-        self._molds = None if forms is None else Molds(forms)
-        self._molded: dict[tuple[str, ...], list[Block]] = {}
+        self._lines = None if forms is None else lines_of(forms)
+        self._grown: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
         self._kinds = {
             s.name: (
                 s.partition if forms is None else "",  # else those that they have in common are chosen from
@@ -146,33 +146,66 @@ class Parts:
             self._blocks[stages] = self._make(stages) if self._may_share(stages) else None
         return self._blocks[stages]
 
-    def growing(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[tuple[int, Block]]:
+    def growing(self, pieces: Sequence[str | tuple[Series, ...]]) -> Iterable[tuple[int, Block]]:
         """Make the blocks of the first of some pieces, of the first two, and so on, as far as one job can be made.
 
-        Each comes with how many pieces it has; several of the same have other shapes.
+        `pieces`: from one on to the end of their series. Each block comes with how many of them it has; several of the
+        same have other shapes.
         """
-        stages: tuple[str, ...] = ()
-        for count, piece in enumerate(pieces, start=1):
-            added = self.in_order(piece)
-            if not self._may_share((*stages[:1], *added)):
-                return
-            stages += added
-            if not (blocks := self.blocks(stages)):
-                return
-            for block in blocks:
-                yield count, block
+        if self._lines is None:
+            return enumerate(self._in_own_shapes(pieces), start=1)
+        key = self.in_order(pieces[0])
+        if key not in self._grown:
+            self._grown[key] = list(self._in_all_shapes(pieces, self._lines))
+        return self._grown[key]
 
-    def blocks(self, stages: tuple[str, ...]) -> Sequence[Block]:
-        """Make the blocks of stages that may share a job, in all shapes that they may have together."""
-        if self._molds is None:
+    def blocks(self, stages: tuple[str, ...]) -> list[Block]:
+        """Make the blocks of some stages in all shapes that they may have together; none if no job can be."""
+        if self._lines is None:
+            return [] if (block := self.block(stages)) is None else [block]
+        return [block for count, block in self._in_all_shapes(stages, self._lines) if count == len(stages)]
+
+    def _shared(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[tuple[str, ...]]:
+        """Give the stages of one piece after the other, as far as they may share a job."""
+        first: tuple[str, ...] = ()
+        for piece in pieces:
+            added = self.in_order(piece)
+            if not self._may_share((*first, *added)):
+                return
+            first = first or added[:1]
+            yield added
+
+    def _in_own_shapes(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[Block]:
+        stages: tuple[str, ...] = ()
+        for added in self._shared(pieces):
+            stages += added
             if stages not in self._blocks:
                 self._blocks[stages] = self._make(stages)
-            block = self._blocks[stages]
-            return () if block is None else (block,)
-        if stages not in self._molded:
-            made = (self._mold(stages, forms) for forms in self._molds.together(stages))
-            self._molded[stages] = [block for block in made if block is not None]
-        return self._molded[stages]
+            if (block := self._blocks[stages]) is None:
+                return
+            yield block
+
+    def _in_all_shapes(
+        self, pieces: Iterable[str | tuple[Series, ...]], lines: Sequence[Line]
+    ) -> Iterator[tuple[int, Block]]:
+        growing = [Growing(line) for line in lines]
+        stages: tuple[str, ...] = ()
+        for count, added in enumerate(self._shared(pieces), start=1):
+            stages += added
+            growing = [one for one in growing if all(map(one.add, added))]
+            for one in growing:
+                # one of no more cores than a narrower line has is there already
+                if one.cores == one.line.width and (block := self._grown_to(stages, one)) is not None:
+                    yield count, block
+
+    def _grown_to(self, names: tuple[str, ...], one: Growing) -> Block | None:
+        walltime_s = self.workflow.walltime_of(names, one.walltime_s)
+        if len(names) > 1 and not one.run_s <= walltime_s <= self._max_walltime_s(one.line.partition):
+            return None
+        held, shrinks = self._held(one.cores, one.run_s, one.needs, one.lasts_s)
+        hours = 0.0 if self.workflow.stages[names[0]].local else held / 3600
+        spread = math.sqrt(one.strays) / one.run_s
+        return Block(names, one.cores, walltime_s, one.run_s, hours, shrinks, spread, shapes=one.shapes)
 
     def rising(self, pieces: tuple[str | tuple[Series, ...], ...]) -> list[tuple[int, Block]]:
         """Make those of `growing` whose job gets more cores as it goes, each with how many pieces it has."""
@@ -203,7 +236,7 @@ class Parts:
         ends_s: list[float] = []
         runs_s = walltime_s = waits_s = held_s = 0.0
         late_s, rises, shrinks = np.zeros(1), 0, False
-        for count, block in self.growing(pieces):
+        for count, block in enumerate(self._in_own_shapes(pieces), start=1):
             for name in block.stages[len(widths) :]:
                 width, before = self._widths.get(name, 0), widths[-1] if widths else math.inf
                 shrinks |= bool(widths) and width < before
@@ -261,39 +294,24 @@ class Parts:
         walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
         if walltime_s > self._max_walltime_s(self._partitions[names[0]]):
             return None
-        strays = list(map(self._spreads_s.__getitem__, names)) if self._strays else []
-        return self._in_turn(names, needs, list(map(self._runs_s.__getitem__, names)), walltime_s, strays)
-
-    def _mold(self, names: tuple[str, ...], forms: tuple[Form, ...]) -> Block | None:
-        """Make a block of stages in some shapes."""
-        shapes = tuple(form.shape for form in forms)
-        if len(names) == 1:
-            [form], [shape] = forms, shapes
-            hours = 0.0 if self.workflow.stages[names[0]].local else core_hours(form.cores, shape.run_s)
-            of = (names, form.cores, shape.walltime_s, shape.run_s, hours)
-            return Block(*of, shrinks=False, spread=shape.spread, shapes=shapes)
-        walltime_s = self.workflow.walltime_of(names, sum(shape.walltime_s for shape in shapes))
-        if walltime_s > self._max_walltime_s(shapes[0].partition):
-            return None
-        runs, strays = [shape.run_s for shape in shapes], [shape.spread * shape.run_s for shape in shapes]
-        block = self._in_turn(names, [form.cores for form in forms], runs, walltime_s, strays)
-        return None if block is None else replace(block, shapes=shapes)
-
-    def _in_turn(
-        self, names: tuple[str, ...], needs: list[int], lasts: list[float], walltime_s: float, strays: list[float]
-    ) -> Block | None:
-        """Make a block whose stages run one after the other, as a batch script runs them, branches too."""
+        lasts = list(map(self._runs_s.__getitem__, names))
         cores, run_s = max(needs), sum(lasts)
         if run_s > walltime_s:
             return None
-        left = list(accumulate(reversed(needs), max))[::-1]
+        held, shrinks = self._held(cores, run_s, needs, lasts)
+        spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
+        return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
+
+    def _held(self, cores: int, run_s: float, needs: Sequence[int], lasts_s: Sequence[float]) -> tuple[float, bool]:
+        """Count the core-seconds that stages hold one after the other; and say whether their job gives cores back."""
         by = self.shrink_by
-        shrinks = by > 0 and not cores % by and left[-1] <= cores - by
+        if not by:
+            return cores * run_s, False
+        left = list(accumulate(reversed(needs), max))[::-1]
+        shrinks = not cores % by and left[-1] <= cores - by
         if by > 1:
             left = [-(-need // by) * by for need in left]
-        held = sum(map(mul, left, lasts)) if shrinks else cores * run_s
-        spread = math.hypot(*strays) / run_s if strays else 0.0
-        return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
+        return sum(map(mul, left, lasts_s)) if shrinks else cores * run_s, shrinks
 
     def _may_share(self, names: tuple[str, ...]) -> bool:
         """Whether one job can stand for stages: they ask for the same, and none is run elsewhere or retried alone."""

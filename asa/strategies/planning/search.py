@@ -12,11 +12,10 @@ plans of small workflows.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from operator import itemgetter
+from itertools import groupby
 from statistics import NormalDist
 
 import numpy as np
@@ -65,7 +64,7 @@ class Question:
 
     def span_s(self, sketch: Sketch) -> float:
         """Give the makespan that counts."""
-        return float(_typical(sketch.end_s)) if self.typically else sketch.makespan_s
+        return float(typical(sketch.end_s)) if self.typically else sketch.makespan_s
 
     def cost_s(self, sketch: Sketch) -> float:
         """Give what a plan costs in seconds."""
@@ -73,6 +72,8 @@ class Question:
 
     def bound_s(self, stages: Iterable[str]) -> Samples | None:
         """Give samples of when what some stages follow, and what is under way, will have ended; None if nothing is."""
+        if not self.bounds_s:
+            return None
         bounds = [self.bounds_s[name] for name in stages if name in self.bounds_s]
         return np.maximum.reduce(bounds) if bounds else None
 
@@ -177,23 +178,23 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]])
 def _series(question: Question, series: Series, begin: list[Sketch], *, first: bool) -> list[Sketch]:
     """Extend ways by a series; `first` where nothing of the workflow was asked for before."""
     pieces = series.pieces
-    found: list[list[_Way]] = [[] for _ in range(len(pieces) + 1)]  # ways to each place, by what they cost
+    found: list[list[_Ways]] = [[] for _ in range(len(pieces) + 1)]  # ways to each place
     ways = begin
     for here, piece in enumerate(pieces):
         ways = _best(question, ways) if here == 0 else _made(found[here])
         if growing := list(question.parts.growing(pieces[here:])):
             extension = _Extension(question, ways, [block for _, block in growing], first=first and here == 0)
-            for place, (count, _) in enumerate(growing):
-                found[here + count] += extension.best(place)
+            for count, places in groupby(range(len(growing)), key=lambda place: growing[place][0]):
+                found[here + count].append(extension.best(list(places)))
         if risen := question.parts.rising(pieces[here:]):
             # one that idled at its beginning would lack that time when it is to grow
             held_back = replace(question, modes=question.modes - {Keep.AWAIT})
             extension = _Extension(held_back, ways, [block for _, block in risen], first=first and here == 0)
             for place, (count, _) in enumerate(risen):
-                found[here + count] += extension.best(place)
+                found[here + count].append(extension.best([place]))
         if not isinstance(piece, str):
             beside = _side_by_side(question, piece, ways, first=first and here == 0)
-            found[here + 1] += [(question.cost_s(way), way, 0, 0) for way in beside]
+            found[here + 1] += [(np.array([[question.cost_s(way)]]), way, [0]) for way in beside]
     return _made(found[-1]) if pieces else ways
 
 
@@ -226,10 +227,17 @@ def _best(question: Question, ways: list[Sketch]) -> list[Sketch]:
     return sorted(ways, key=question.cost_s)[:_KEPT]
 
 
-def _made(ways: list[_Way]) -> list[Sketch]:
-    """Make the few that cost least."""
-    best = heapq.nsmallest(_KEPT, ways, key=itemgetter(0))
-    return [way.make(place, which) if isinstance(way, _Extension) else way for _, way, place, which in best]
+def _made(found: list[_Ways]) -> list[Sketch]:
+    """Make the few that cost least; of those that cost the same the first."""
+    costs = [costs_s.ravel() for costs_s, _, _ in found]
+    begins = np.cumsum([0, *map(len, costs)])
+    best = []
+    for which in np.argsort(np.concatenate(costs), kind="stable")[:_KEPT].tolist() if costs else ():
+        number = int(begins.searchsorted(which, "right")) - 1
+        costs_s, of, places = found[number]
+        place, rank = divmod(which - int(begins[number]), costs_s.shape[1])
+        best.append(of.make(places[place], rank) if isinstance(of, _Extension) else of)
+    return best
 
 
 class _Extension:
@@ -262,14 +270,15 @@ class _Extension:
             self._ask(question, ready, waits, cores)
         lasts = self._run_s.mean(axis=1)
         if question.typically:
-            over = np.stack([_typical(start + self._run_s) for _, _, start, _ in self.options])
+            over = np.stack([typical(start + self._run_s) for _, _, start, _ in self.options])
         else:
             over = np.stack([start.mean(axis=2) + lasts for _, _, start, _ in self.options])
         spent = np.array([way.core_hours for way in ways])[:, None] + hours
         held = np.stack([spent + idle * cores for *_, idle in self.options])
         total = (over + price * held).reshape(-1, len(blocks))
-        self._order = np.argsort(total, axis=0, kind="stable")[:_KEPT]
-        self._costs = np.take_along_axis(total, self._order, 0)
+        order = np.argsort(total, axis=0, kind="stable")[:_KEPT]
+        self._order = order.T  # of each block, which ways and manners cost least
+        self._costs = np.take_along_axis(total, order, 0).T
 
     def _ask(self, question: Question, ready: Samples, waits: Samples, cores: Samples) -> None:
         """Try every manner that is allowed."""
@@ -291,14 +300,13 @@ class _Extension:
             idle = np.maximum(ready - arrive, 0.0).mean(axis=2)
             self.options.append((Keep.AWAIT, submit, np.maximum(ready, arrive), idle))
 
-    def best(self, place: int) -> list[_Way]:
-        """Give the ways that cost least and end with one of the blocks."""
-        costs, order = self._costs[:, place].tolist(), self._order[:, place].tolist()
-        return [(cost_s, self, place, which) for cost_s, which in zip(costs, order, strict=True)]
+    def best(self, places: list[int]) -> _Ways:
+        """Give the ways that cost least and end with each of some blocks."""
+        return self._costs[places], self, places
 
-    def make(self, place: int, which: int) -> Sketch:
-        """Make one of them."""
-        option, way = divmod(which, len(self.ways))
+    def make(self, place: int, rank: int) -> Sketch:
+        """Make one of them, the cheapest at rank 0."""
+        option, way = divmod(int(self._order[place, rank]), len(self.ways))
         keep, submit, start, idle = self.options[option]
         before, block = self.ways[way], self.blocks[place]
         times = self._ready[way, place], start[way, place], self._run_s[place]
@@ -315,8 +323,11 @@ def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
     return np.maximum(ready_s + _AGED * usual_s, left_s)
 
 
-_Way = tuple[float, Sketch | _Extension, int, int]
-"""What a way to somewhere costs, and what it is: only those that are kept are made."""
+_Ways = tuple[Samples, Sketch | _Extension, list[int]]
+"""What ways to somewhere cost, a row for each block and ascending in it; what they are, and which blocks.
+
+Only those that are kept are made.
+"""
 
 
 def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
@@ -332,7 +343,7 @@ def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
     return made
 
 
-def _typical(ends_s: Samples) -> Samples:
+def typical(ends_s: Samples) -> Samples:
     """Give the geometric mean over samples."""
     typical: Samples = np.exp(np.log(np.maximum(ends_s, _SHORT_S)).mean(axis=-1))
     return typical
