@@ -41,14 +41,16 @@ if TYPE_CHECKING:
     from asa.cli.weighing import Weighed
     from asa.report.frontier import Candidate
     from asa.runner import RunPlan
-    from asa.strategies.base import Forecast, PlannedJob
+    from asa.strategies.base import Choice, Forecast, PlannedJob, Request
     from asa.strategies.planning import Aim, Job, Outlook, Sketch
     from asa.waits import WaitForecast
 
 _STRATEGY = "asa-plan"
 _UNKNOWN = "nothing is known of this queue's waits yet: a job a stage, each when those that it follows have ended"
 _OF_WAITS = ("expected_submit_in_s", "wait_s", "ready_in_s", "start_in_s", "gap_s", "idle_s", "idle_core_hours")
+_SPREAD = ("p10", "p50", "p90")
 _FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
+_USUAL_WORTH = "1 % of Per-Stage's core-hours weighs as much as 0.8 % of its"
 _NARROW = 40
 _FEW = 4
 _OTHER_CLOCK_S = 86_400.0
@@ -190,6 +192,13 @@ class _Steady:
             self.known[stages] = self.forecast.predict(stages, needed_s)
         return self.known[stages]
 
+    def predict_each(self, stages: tuple[str, ...], requests: Sequence[Request]) -> Sequence[WaitForecast]:
+        from asa.strategies.base import Comparing
+
+        if isinstance(self.forecast, Comparing):
+            return self.forecast.predict_each(stages, requests)
+        return [self.predict(stages, 0.0)] * len(requests)
+
 
 # ---------------------------------------------------------------------- what is shown
 
@@ -323,7 +332,7 @@ class _Shown:
             )
 
     def as_dict(self, weighed: Weighed | None) -> dict[str, Any]:
-        outlook = self.outlook
+        outlook, choices = self.outlook, self.choices()
         return {
             "schema": SCHEMA,
             "workflow": self.made.workflow,
@@ -341,8 +350,13 @@ class _Shown:
             },
             "candidates": [self._candidate_as_dict(one) for one in self.candidates],
             "jobs": [self._job_as_dict(line) for line in self.lines(self.sketch)],
+            **({"shapes": {name: _choice_as_dict(one) for name, one in choices.items()}} if choices else {}),
             "explain": weighed.as_dict() if weighed is not None else None,
         }
+
+    def choices(self) -> Mapping[str, Choice]:
+        """Give the shapes that were weighed, by stage."""
+        return self.outlook.choices() if self.is_informed else {}
 
     def _job_as_dict(self, line: _Line) -> dict[str, Any]:
         fields = line.as_dict()
@@ -387,10 +401,9 @@ class _Shown:
         worth = f"a core-hour is worth {format_duration(price_s)} of makespan"
         if aim.price_s is not None:
             return f"{words}what costs least where {worth}."
-        return (
-            f"{words}what costs least where {worth}, so that 1 % of Per-Stage's core-hours weighs as much as 0.8 % of "
-            "its makespan; --price, --at-most and --deadline choose otherwise."
-        )
+        share = "1 % of its core-hours weighs as much as 0.1 % of its" if outlook.question.typically else _USUAL_WORTH
+        otherwise = "--price, --at-most and --deadline choose otherwise"
+        return f"{words}what costs least where {worth}, so that {share} makespan; {otherwise}."
 
 
 def _times(sketch: Sketch, outlook: Outlook) -> float:
@@ -450,6 +463,7 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
             "yellow",
         )
     _print_jobs(console, shown)
+    _print_shapes(console, shown.choices())
     if weighed is not None:
         _print_weighed(console, weighed)
     words = "Nothing was submitted. Run it so:"
@@ -543,6 +557,70 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
         console.print()
         for number, line in enumerate(lines, start=1):
             _wrap(console, f"{number}. {line.reason()}", indent=3)
+
+
+def _choice_as_dict(choice: Choice) -> dict[str, Any]:
+    return {
+        "width": choice.shape.width,
+        "partition": choice.shape.partition,
+        "weighed": [
+            {
+                "width": one.shape.width,
+                "partition": one.shape.partition,
+                "cores": one.cores,
+                "walltime_s": one.shape.walltime_s,
+                "run_s": one.run_s,
+                "core_hours": one.core_hours,
+                "wait_s": dict(zip(_SPREAD, one.waits_s, strict=True)),
+                "end_in_s": dict(zip(_SPREAD, one.ends_s, strict=True)),
+            }
+            for one in choice.weighed
+        ],
+    }
+
+
+def _print_shapes(console: Console, choices: Mapping[str, Choice]) -> None:
+    """Show for each job in which shapes it might have been asked for."""
+    from asa.report.frontier import CHOSEN
+
+    has_partitions = any(one.shape.partition for choice in choices.values() for one in choice.weighed)
+    seen: list[tuple[object, ...]] = []
+    for name, choice in choices.items():
+        if (told := (choice.shape.width, *(one.ends_s for one in choice.weighed))) in seen:
+            continue  # it shares a job
+        seen.append(told)
+        _say(console, f"\nShapes weighed for {name}; times from when it may begin", "bold")
+        columns = [
+            "",
+            "Cores",
+            *(["Partition"] if has_partitions else []),
+            "Wait",
+            "8 in 10",
+            "Runs",
+            "Ends",
+            "8 in 10",
+            "Core-h",
+        ]
+        table = _table(*columns, left=("Partition",))
+        for one in choice.weighed:
+            is_chosen = one.shape == choice.shape
+            wait, end = (_range(times_s) for times_s in (one.waits_s, one.ends_s))
+            table.add_row(
+                CHOSEN if is_chosen else "",
+                str(one.cores),
+                *([one.shape.partition] if has_partitions else []),
+                *wait,
+                format_duration(one.run_s),
+                *end,
+                f"{one.core_hours:,.1f}",
+                style="bold green" if is_chosen else "",
+            )
+        console.print(table)
+
+
+def _range(times_s: tuple[float, float, float]) -> tuple[str, str]:
+    low, half, high = map(format_duration, times_s)
+    return half, f"{low} - {high}"
 
 
 def _wrap(console: Console, words: str, indent: int) -> None:

@@ -72,9 +72,10 @@ def candidates_of(outlook: Outlook) -> list[Candidate]:
     known: list[tuple[str, str, Sketch]] = []
     if question.parts.block(stages) is not None:
         known.append(("Big Job", "B", sketch_of(_rigid(question), [(stages, Keep.NOTHING)])))
-    known.append(("Per-Stage", "P", sketch_of(question, [((name,), Keep.NOTHING) for name in stages])))
+    fixed = _fixed(question) if question.typically else question
+    known.append(("Per-Stage", "P", sketch_of(fixed, [((name,), Keep.NOTHING) for name in stages])))
     if Keep.DEPENDENCY in question.modes:
-        known.append(("Chained", "C", sketch_of(question, [((name,), Keep.DEPENDENCY) for name in stages])))
+        known.append(("Chained", "C", sketch_of(fixed, [((name,), Keep.DEPENDENCY) for name in stages])))
     found = []
     for name, mark, sketch in known:
         same = next((one for one in best if _jobs_of(one) == _jobs_of(sketch)), None)
@@ -93,8 +94,15 @@ def _rigid(question: Question) -> Question:
     return replace(question, parts=Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node))
 
 
-def _jobs_of(sketch: Sketch) -> list[tuple[tuple[str, ...], bool, Keep]]:
-    return [(job.block.stages, job.block.shrinks, job.keep) for job in sketch.jobs]
+def _fixed(question: Question) -> Question:
+    """Give the question for those who choose no shapes."""
+    parts = question.parts
+    rest = {"cores_per_node": parts.cores_per_node, "shrink_by": parts.shrink_by}
+    return replace(question, parts=Parts(parts.workflow, parts.names, **rest))
+
+
+def _jobs_of(sketch: Sketch) -> list[tuple[object, ...]]:
+    return [(job.block.stages, job.block.shrinks, job.block.shapes, job.keep) for job in sketch.jobs]
 
 
 def interval_s(sketch: Sketch) -> tuple[float, float]:

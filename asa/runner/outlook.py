@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from asa.backend import Backend, JobSpec, JobState, JobStatus, Previewing
+from asa.backend import Backend, Capabilities, JobSpec, JobState, JobStatus, Previewing
 from asa.demands import Demands
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
@@ -30,6 +30,8 @@ from asa.strategies.base import (
     Strategy,
     load_strategy,
 )
+from asa.strategies.planning import fits
+from asa.units import format_duration
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 from asa.workflow import Stage
 
@@ -83,6 +85,9 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
         stages = [workflow.stages[name] for name in job.planned.stages]
         if why := (plan.capabilities.impossible(job.spec) or _conflict(stages)):
             reasons["+".join(job.planned.stages)] = why
+    for stage in workflow.stages.values():
+        if stage.name not in reasons and (why := _beyond(stage, plan.capabilities)):
+            reasons[stage.name] = why
     if reasons:
         lines = "".join(f"\n  {stages}: {why}" for stages, why in reasons.items())
         count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
@@ -110,6 +115,19 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
             except SubmitRejectedError as error:
                 where = f"stage {job.planned.stages[0]!r}"
                 raise InputError(f"options: {error.message}", where=where, hint=error.hint) from error
+
+
+def _beyond(stage: Stage, site: Capabilities) -> str | None:
+    """Say of which width, or in which partition, a stage could never be asked for; None if there is none."""
+    forms = [(shape, fits(stage, shape, site)) for shape in stage.shapes] if stage.moldable is not None else []
+    by_width: dict[str, list[bool]] = {}
+    for shape, is_possible in forms:
+        unit = "cores" if stage.cores is not None else "nodes"
+        by_width.setdefault(f"{shape.width} {unit} for {format_duration(shape.walltime_s)}", []).append(is_possible)
+        if shape.partition:
+            by_width.setdefault(f"any of its widths in partition {shape.partition!r}", []).append(is_possible)
+    never = [words for words, possible in by_width.items() if not any(possible)]
+    return f"may be asked for with {never[0]}, which no job can have here" if never else None
 
 
 # what may contradict them; what runs, when, and behind what does not

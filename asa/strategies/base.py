@@ -312,18 +312,22 @@ class Weighed:
     shape
         The shape.
     cores
-        That it holds.
-    wait_s, end_s
-        Median of the wait in the queue, and of when it would end, in seconds from when it may begin.
-    late_s
-        When it would end with a probability of nine in ten, likewise.
+        That its job would hold.
+    run_s
+        How long that would run; all stages that share it.
+    core_hours
+        That it would take.
+    waits_s, ends_s
+        Its wait in the queue, and when it would end, in seconds from when it may begin: what is not exceeded with the
+        probabilities 0.1, 0.5 and 0.9.
     """
 
     shape: Shape
     cores: int
-    wait_s: float
-    end_s: float
-    late_s: float
+    run_s: float
+    core_hours: float
+    waits_s: tuple[float, float, float]
+    ends_s: tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)

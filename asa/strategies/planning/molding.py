@@ -41,6 +41,11 @@ def own_form(stage: Stage, site: Capabilities) -> Form:
     return _form(stage, own, site.cores_per_node)
 
 
+def fits(stage: Stage, shape: Shape, site: Capabilities) -> bool:
+    """Whether a job of a stage in one of its shapes can be at a site."""
+    return _fits(_form(stage, shape, site.cores_per_node), site)
+
+
 def _form(stage: Stage, shape: Shape, cores_per_node: int) -> Form:
     cores, nodes = (shape.width, stage.nodes or 0) if stage.cores is not None else (0, shape.width)
     return Form(stage.allocated(cores, nodes, cores_per_node), shape)

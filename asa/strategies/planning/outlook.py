@@ -373,9 +373,19 @@ class _Waits:
 
 
 def _weighed(place: int, block: Block, waits_s: Samples) -> Weighed:
-    ends_s = waits_s + block.run_s
-    times = (float(np.median(waits_s)), float(np.median(ends_s)), float(np.quantile(ends_s, _SURE)))
-    return Weighed(block.shapes[place], block.cores, *times)
+    return Weighed(
+        block.shapes[place],
+        block.cores,
+        block.run_s,
+        block.core_hours,
+        _spread(waits_s),
+        _spread(waits_s + block.run_s),
+    )
+
+
+def _spread(times_s: Samples) -> tuple[float, float, float]:
+    low, half, high = np.quantile(times_s, [0.1, 0.5, 0.9]).tolist()
+    return low, half, high
 
 
 _Likeness = tuple[int, int, str]

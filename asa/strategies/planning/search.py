@@ -151,22 +151,21 @@ def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple
 def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]]) -> Sketch:
     """Say what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
 
-    A job grows if it is to cost less then.
+    A job has the shapes, and grows, with which it is to cost least.
     """
     ends: dict[str, Samples] = {}
     jobs: list[Job] = []
     hours = 0.0
     for stages, keep in shape:
-        if (block := question.parts.block(stages)) is None:
+        if not (forms := question.parts.blocks(stages)):
             raise InputError(
                 "cannot share a job", where=f"stages {', '.join(stages)}", hint="Give each a job of its own."
             )
         after = {p for name in stages for p in question.parts.workflow.stages[name].after} & ends.keys()
         ready = np.maximum.reduce([np.zeros(SAMPLES), *(ends[name] for name in after)])
         only = replace(question, modes=frozenset({keep}))
-        forms = [block]
         if keep is not Keep.AWAIT and (risen := question.parts.risen(stages)) is not None:
-            forms.append(risen)
+            forms = [*forms, risen]
         extension = _Extension(only, [Sketch((), ready, 0.0)], forms, first=not after)
         made = min((extension.make(at, 0) for at in range(len(forms))), key=question.cost_s)
         jobs += made.jobs
