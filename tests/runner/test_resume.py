@@ -24,9 +24,10 @@ from asa.metrics import measure
 from asa.observations import observation_of
 from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Submitted
 from asa.runner import CancelRequest, Journal, Run, read_journal, run_all
-from asa.runner.entries import Accepted, Again, Begun, Intended
+from asa.runner.entries import Accepted, Again, Begun, Intended, Shaped
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
+from asa.shapes import Moldable, Scaling
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
 from asa.strategies.planned import Planned
 from asa.strategies.planning import Aim
@@ -62,6 +63,42 @@ class Growing(Planned):
     def predict_size(self, stages, needed_s, cores, walltime_s):
         del stages, needed_s, cores, walltime_s
         return WaitForecast((0.0,) * 9, 0.0)
+
+
+class Fickle(Planned):
+    """asa-plan with waits that are others each time that it asks, so that it changes its mind on shapes."""
+
+    is_informed = True
+
+    def __init__(self, seed):
+        super().__init__(Aim(price_s=3000.0 * 10.0**seed))
+        object.__setattr__(self, "draw", random.Random(seed))
+
+    def plan(self, view, forecast):
+        del forecast
+        return super().plan(view, self)
+
+    def predict(self, stages, needed_s):
+        del stages, needed_s
+        return WaitForecast((50.0,) * 9, 50.0)
+
+    def predict_each(self, stages, requests):
+        del stages
+        waits = [self.draw.uniform(0.0, 300.0) for _ in requests]
+        return [WaitForecast((wait_s,) * 9, wait_s) for wait_s in waits]
+
+
+MOLDABLE = Workflow(
+    "moldable",
+    [
+        replace(
+            stage,
+            expected_run_s=stage.walltime_s / 2,
+            moldable=Moldable((*{1: (1,), 4: (4, 1, 2, 8), 8: (8, 2, 4)}[stage.cores],), scaling=Scaling("tasks")),
+        )
+        for stage in FLOW.stages.values()
+    ],
+)
 
 
 class Killed(BaseException):
@@ -119,13 +156,13 @@ class MortalBackend:
         return call
 
 
-def go(world, folder, strategy, mortal=None, **options):
+def go(world, folder, strategy, mortal=None, flow=FLOW, **options):
     mortal = mortal or Mortal()
     journal = MortalJournal(folder / "journal.jsonl", mortal)
     with WaitStore(folder / "bank", durable=False) as store:
         bank = WaitBank("last", store=store, user="me")
         of = load_strategy(strategy) if isinstance(strategy, str) else strategy
-        run = Run(FLOW, of, bank=bank, id="r" * 12, journal=journal)
+        run = Run(flow, of, bank=bank, id="r" * 12, journal=journal)
         try:
             [result] = run_all(MortalBackend(world, mortal), [run], **options)
         finally:
@@ -180,6 +217,43 @@ def test_a_client_killed_at_any_point_goes_on_where_it_was(strategy, tmp_path):
             go(world, folder, strategy, Mortal(at))
         again = go(world, folder, strategy)
         check(world, folder, again)
+
+
+def cores_chosen(folder):
+    """What the journal says of each stage's shape when its job was asked for, beside what was asked for."""
+    chosen, pairs = {}, []
+    for entry in read_journal(folder / "journal.jsonl")[0]:
+        if isinstance(entry, Shaped):
+            chosen[entry.stage] = entry.choice.shape.width
+        elif isinstance(entry, Intended):
+            needs = [chosen.get(name, MOLDABLE.stages[name].cores) for name in entry.planned.stages]
+            pairs.append((max(needs), entry.spec.cores))
+    return pairs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shapes_that_change_with_each_plan_and_a_client_killed_at_any_point(seed, tmp_path):
+    plain = Mortal()
+    (tmp_path / "plain").mkdir()
+    world = machine()
+    expected = go(world, tmp_path / "plain", Fickle(seed), plain, MOLDABLE)
+    assert expected.outcome == "completed"
+    widths = {cores for cores, _ in cores_chosen(tmp_path / "plain")}
+    for at in range(plain.count):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = machine()
+        with pytest.raises(Killed):
+            go(world, folder, Fickle(seed), Mortal(at), MOLDABLE)
+        again = go(world, folder, Fickle(seed + 1), None, MOLDABLE)
+        assert again.outcome == "completed", again.reason
+        assert sorted(r.stages[0] for r in again.records if isinstance(r, StageEnded)) == ["a", "b", "c", "d"]
+        done = [statuses for statuses in payloads(world).values() if statuses]
+        assert all(len(statuses) == 1 for statuses in done)
+        pairs = cores_chosen(folder)
+        assert all(written == asked for written, asked in pairs), pairs
+        widths |= {cores for cores, _ in pairs}
+    assert len(widths) > 2
 
 
 @pytest.mark.parametrize("strategy", ["chained", "asa-naive"])
