@@ -25,6 +25,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.cli.screen import clock, cores
+from asa.cli.shapes import told_of_shapes
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
         yield f"The run ended before its turn{f'; {stage.reason}, before that' if stage.reason else ''}."
     else:
         yield from _pending(folder, state, run, stage)
+    yield from told_of_shapes(state, stage.stage)
 
 
 def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:

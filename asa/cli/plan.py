@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 _STRATEGY = "asa-plan"
 _UNKNOWN = "nothing is known of this queue's waits yet: a job a stage, each when those that it follows have ended"
 _OF_WAITS = ("expected_submit_in_s", "wait_s", "ready_in_s", "start_in_s", "gap_s", "idle_s", "idle_core_hours")
-_SPREAD = ("p10", "p50", "p90")
 _FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
 _USUAL_WORTH = "1 % of Per-Stage's core-hours weighs as much as 0.8 % of its"
 _NARROW = 40
@@ -332,6 +331,8 @@ class _Shown:
             )
 
     def as_dict(self, weighed: Weighed | None) -> dict[str, Any]:
+        from asa.cli.shapes import choice_as_dict
+
         outlook, choices = self.outlook, self.choices()
         return {
             "schema": SCHEMA,
@@ -350,7 +351,7 @@ class _Shown:
             },
             "candidates": [self._candidate_as_dict(one) for one in self.candidates],
             "jobs": [self._job_as_dict(line) for line in self.lines(self.sketch)],
-            **({"shapes": {name: _choice_as_dict(one) for name, one in choices.items()}} if choices else {}),
+            **({"shapes": {name: choice_as_dict(one) for name, one in choices.items()}} if choices else {}),
             "explain": weighed.as_dict() if weighed is not None else None,
         }
 
@@ -449,6 +450,8 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from asa.cli.shapes import print_shapes
+
     console = Console(highlight=False)
     made = shown.made
     console.print(Text.assemble((f"{made.workflow} on {made.capabilities.system} ({made.backend})", "bold"), "\n"))
@@ -463,7 +466,7 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
             "yellow",
         )
     _print_jobs(console, shown)
-    _print_shapes(console, shown.choices())
+    print_shapes(console, shown.choices())
     if weighed is not None:
         _print_weighed(console, weighed)
     words = "Nothing was submitted. Run it so:"
@@ -557,70 +560,6 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
         console.print()
         for number, line in enumerate(lines, start=1):
             _wrap(console, f"{number}. {line.reason()}", indent=3)
-
-
-def _choice_as_dict(choice: Choice) -> dict[str, Any]:
-    return {
-        "width": choice.shape.width,
-        "partition": choice.shape.partition,
-        "weighed": [
-            {
-                "width": one.shape.width,
-                "partition": one.shape.partition,
-                "cores": one.cores,
-                "walltime_s": one.shape.walltime_s,
-                "run_s": one.run_s,
-                "core_hours": one.core_hours,
-                "wait_s": dict(zip(_SPREAD, one.waits_s, strict=True)),
-                "end_in_s": dict(zip(_SPREAD, one.ends_s, strict=True)),
-            }
-            for one in choice.weighed
-        ],
-    }
-
-
-def _print_shapes(console: Console, choices: Mapping[str, Choice]) -> None:
-    """Show for each job in which shapes it might have been asked for."""
-    from asa.report.frontier import CHOSEN
-
-    has_partitions = any(one.shape.partition for choice in choices.values() for one in choice.weighed)
-    seen: list[tuple[object, ...]] = []
-    for name, choice in choices.items():
-        if (told := (choice.shape.width, *(one.ends_s for one in choice.weighed))) in seen:
-            continue  # it shares a job
-        seen.append(told)
-        _say(console, f"\nShapes weighed for {name}; times from when it may begin", "bold")
-        columns = [
-            "",
-            "Cores",
-            *(["Partition"] if has_partitions else []),
-            "Wait",
-            "8 in 10",
-            "Runs",
-            "Ends",
-            "8 in 10",
-            "Core-h",
-        ]
-        table = _table(*columns, left=("Partition",))
-        for one in choice.weighed:
-            is_chosen = one.shape == choice.shape
-            wait, end = (_range(times_s) for times_s in (one.waits_s, one.ends_s))
-            table.add_row(
-                CHOSEN if is_chosen else "",
-                str(one.cores),
-                *([one.shape.partition] if has_partitions else []),
-                *wait,
-                format_duration(one.run_s),
-                *end,
-                f"{one.core_hours:,.1f}",
-                style="bold green" if is_chosen else "",
-            )
-        console.print(table)
-
-
-def _range(times_s: tuple[float, float, float]) -> tuple[str, str]:
-    low, half, high = map(format_duration, times_s)
-    return half, f"{low} - {high}"
 
 
 def _wrap(console: Console, words: str, indent: int) -> None:
