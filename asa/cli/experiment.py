@@ -117,6 +117,52 @@ def strategies(
         sys.stderr.write(f"Figure written to {plot}\n")
 
 
+@app.command("shapes")
+def shapes(
+    trace: _Traces,
+    workflows: Annotated[
+        str, typer.Option(help="Moldable workflows, comma-separated: the paper's, and a chain of NAS benchmarks.")
+    ] = "montage,blast,statistics,benchmarks",
+    starts: Annotated[
+        int, typer.Option(help="Replications: times of the log at which a run begins.", min=2, max=MAX_RUNS)
+    ] = 40,
+    age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
+    estimator: Annotated[
+        str, typer.Option(help="Who predicts waits; `asa list` shows all. `asa-queue` sees the queue, `asa` does not.")
+    ] = "asa-queue",
+    history: PastJobsOption = 2000,
+    results: ResultsOption = None,
+    jobs: JobsOption = None,
+    executor: ExecutorOption = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with all runs, and no table.")] = False,
+) -> None:
+    """Compare asa-plan with shapes that it chooses with asa-plan at every single width, on real logs.
+
+    Each stage may be asked for on 7 to 224 cores. The references are known in hindsight only: the one width that was
+    best over all starts, and of each start the width that was best then.
+
+    As in: `asa experiment shapes --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
+    """
+    from asa.cli.progress import with_progress
+    from asa.pool.executors import executor_of
+    from asa.studies.shapes.scores import Verdicts
+    from asa.studies.shapes.study import Question, hold
+
+    question = Question(tuple(trace), names_in(workflows, "--workflows"), _RULES[age], estimator, starts, history)
+    with executor_of(executor, jobs) as elsewhere:
+        runs = with_progress(
+            lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
+            kept=results,
+        )
+    verdicts = Verdicts(runs, starts, estimator)
+    if as_json:
+        print_json(verdicts.as_dict())
+        return
+    from asa.studies.present import console
+
+    console().print(verdicts)
+
+
 def _print_json(trials: Sequence[LogRun]) -> None:
     from dataclasses import asdict
 

@@ -20,6 +20,7 @@ from asa.estimators.joint import together
 from asa.history import JobHistory
 from asa.studies.accuracy.prequential import MakeEstimator, Timeline, sees_queue
 from asa.studies.harness import counted, run_cells, silent
+from asa.studies.programs import BENCHMARKS
 from asa.waits import QueuedJob, Surroundings, WaitEstimator
 from asa.workflows.paper import TABLE_1
 
@@ -30,15 +31,6 @@ _WHO = "~chooser"
 _MIN_S = 60
 
 _LASTS_S = 4 * 3600.0  # of a benchmark, which is repeated so often in one job, at the fewest cores
-_BENCHMARKS: Mapping[str, Mapping[int, float]] = {
-    # seconds by processes: NAS parallel benchmarks on two machines, medians of the ELiSE project's measurements
-    "bt.D": {64: 486.25, 256: 123.99},
-    "cg.D": {64: 183.43, 128: 93.29},
-    "cg.D, Grid'5000": {32: 347.0, 64: 193.0},
-    "ft.D": {64: 185.72, 256: 55.98},
-    "ft.D, Grid'5000": {32: 263.0, 64: 150.0},
-    "lu.D": {64: 263.41, 128: 138.56, 256: 73.55},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ def programs(machine_cores: int) -> dict[str, dict[int, int]]:
         for hours in (2, 16):
             took = {cores: 1 - share + share / cores for cores in _WIDTHS}
             found[f"Amdahl {share:.0%}, {hours} h"] = {c: 3600 * hours * t / took[7] for c, t in took.items()}
-    for name, measured in _BENCHMARKS.items():
+    for name, measured in BENCHMARKS.items():
         times = max(_LASTS_S / max(measured.values()), 1.0)
         found[name] = {cores: times * took_s for cores, took_s in measured.items()}
     for name, rows in TABLE_1.items():

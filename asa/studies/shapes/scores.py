@@ -1,0 +1,165 @@
+"""How workflows did whose shapes were chosen: over the best width of all starts, and over the best of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group
+from rich.text import Text
+
+from asa.core.intervals import Interval, as_ratio, statistic_interval
+from asa.studies.present import Row, Table, number
+from asa.studies.runs import put_together
+from asa.studies.shapes.study import CHOSEN, ShapeRun
+
+ALL = "all"
+_BIG_JOB = "big-job"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How chosen shapes did, of one workflow on one log or of several; ratios are geometric means over starts."""
+
+    trace: str
+    workflow: str
+    age_accrues: bool
+    best_width: int  # of all starts, in hindsight; 0 for several
+    over_fixed: Interval  # makespan over that width's
+    over_each: Interval  # over that of the width that was best at each start
+    each_over_fixed: float
+    over_big_job: Interval  # over the Big Job's; and core-hours likewise, of sums over starts
+    hours_over_big_job: float
+    hours_over_fixed: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give its figures as JSON-ready data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A workflow on a log: logarithms of makespans by start, and mean core-hours."""
+
+    trace: str
+    workflow: str
+    best_width: int
+    chosen: NDArray[np.float64]
+    fixed: NDArray[np.float64]
+    each: NDArray[np.float64]
+    big_job: NDArray[np.float64]
+    hours: tuple[float, float, float]  # of what is chosen, of the best width, of the Big Job
+
+
+def judged(runs: Sequence[ShapeRun]) -> list[Verdict]:
+    """Say how chosen shapes did: a row for each log and workflow, for each log, and for all; under each rule of age."""
+    verdicts: list[Verdict] = []
+    for age, of in put_together(runs, lambda run: run.age_accrues).items():
+        cells = [_cell(here) for here in put_together(of, lambda run: (run.trace, run.workflow)).values()]
+        by_log = put_together(cells, lambda cell: cell.trace)
+        for trace, here in by_log.items():
+            verdicts += [_verdict([cell], trace, cell.workflow, age_accrues=age) for cell in here]
+            verdicts += [_verdict(here, trace, ALL, age_accrues=age)] if len(here) > 1 else []
+        verdicts += [_verdict(cells, ALL, ALL, age_accrues=age)] if len(by_log) > 1 else []
+    return verdicts
+
+
+def _cell(runs: Sequence[ShapeRun]) -> _Cell:
+    arms: Mapping[tuple[str, int], Sequence[ShapeRun]] = put_together(runs, lambda run: (run.strategy, run.width))
+    logs = {arm: np.log([r.makespan_s for r in sorted(of, key=lambda r: r.start)]) for arm, of in arms.items()}
+    hours = {arm: float(np.mean([r.core_hours for r in of])) for arm, of in arms.items()}
+    [big_job] = (arm for arm in arms if arm[0] == _BIG_JOB)
+    [chosen] = (arm for arm in arms if arm[1] == CHOSEN)
+    fixed = [arm for arm in arms if arm not in (big_job, chosen)]
+    best = min(fixed, key=lambda arm: float(logs[arm].mean()))
+    return _Cell(
+        runs[0].trace,
+        runs[0].workflow,
+        best[1],
+        logs[chosen],
+        logs[best],
+        np.min([logs[arm] for arm in fixed], axis=0),
+        logs[big_job],
+        (hours[chosen], hours[best], hours[big_job]),
+    )
+
+
+def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: bool) -> Verdict:
+    """Judge cells that count alike; intervals are over starts, at which all cells of a log meet the same queue."""
+    gaps = np.mean([np.stack([c.chosen, c.fixed, c.each, c.big_job], axis=1) for c in cells], axis=0)
+    hours = np.log([cell.hours for cell in cells]).mean(axis=0)
+
+    def over(place: int) -> Interval:
+        return as_ratio(statistic_interval(lambda mean: float(mean[0] - mean[place]), gaps))
+
+    return Verdict(
+        trace,
+        workflow,
+        age_accrues,
+        cells[0].best_width if len(cells) == 1 else 0,
+        over(1),
+        over(2),
+        float(np.exp(np.mean(gaps[:, 2] - gaps[:, 1]))),
+        over(3),
+        float(np.exp(hours[0] - hours[2])),
+        float(np.exp(hours[0] - hours[1])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """All that was found: for a terminal, and as JSON-ready data."""
+
+    runs: Sequence[ShapeRun]
+    starts: int
+    estimator: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give every figure, and every run."""
+        return {"verdicts": [one.as_dict() for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
+
+    def __rich__(self) -> Group:
+        """Lay it out, a table for each rule of age."""
+        words = (
+            f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
+            "the one width that was best over all starts. Over each: over the width that was best at each start; none "
+            "is a single width that anybody could have known. Possible: of these two the second over the first. Over "
+            "Big Job: makespan, and core-hours. Geometric means with 95 % intervals over starts."
+        )
+        by_age = put_together(judged(self.runs), lambda one: one.age_accrues)
+        return Group(*(_table(age, of) for age, of in by_age.items()), Text(words, style="dim"))
+
+
+def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a key of the table
+    rows: list[Row] = []
+    for place, one in enumerate(verdicts):
+        if place == 0 or one.trace != verdicts[place - 1].trace:
+            log = Path(one.trace).name.removesuffix(".gz").removesuffix(".swf")
+            rows.append(Row((log, *[""] * 7), style="bold", begins_section=place > 0))
+        rows.append(
+            Row(
+                (
+                    f"  {one.workflow}",
+                    str(one.best_width or ""),
+                    _ratio(one.over_fixed),
+                    number(one.each_over_fixed, 2),
+                    _ratio(one.over_each),
+                    number(one.hours_over_fixed, 2),
+                    _ratio(one.over_big_job),
+                    number(one.hours_over_big_job, 2),
+                ),
+                style="bold" if one.workflow == ALL else "",
+            )
+        )
+    headings = ("", "Best width", "Over fixed", "Possible", "Over each", "Core-h", "Over Big Job", "Core-h")
+    rule = "accrues" if age else "does not accrue"
+    return Table(headings, rows, title=f"Shapes that are chosen, where the age of dependent jobs {rule}")
+
+
+def _ratio(found: Interval) -> str:
+    half = (found.high - found.low) / 2
+    return f"{found.mean:.2f}{'' if np.isnan(half) else f' +-{half:.2f}'}"

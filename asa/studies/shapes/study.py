@@ -1,0 +1,174 @@
+"""What `asa experiment shapes` runs: on real logs the same plans at each single width, and with shapes that are chosen.
+
+All meet the same queues. Two references are known in hindsight only: the one width that was best over all starts, and
+of each start the width that was best then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Unpack, cast
+
+from asa.backend import Backend, Site
+from asa.core import plugins
+from asa.errors import InputError
+from asa.estimators import WaitBank
+from asa.metrics import measure
+from asa.runner import Run, run_all
+from asa.shapes import Moldable, RunAt
+from asa.strategies import load_strategy
+from asa.studies.harness import How, Kind, code_digest, digest, fill
+from asa.studies.programs import BENCHMARKS
+from asa.studies.runs import one_by_one
+from asa.workflow import Stage, Workflow
+
+CHOSEN = 0
+"""In place of a width: shapes are chosen."""
+
+BIG_JOB = 112
+"""Cores of the Big Job that core-hours are compared with."""
+
+WIDTHS = (7, 14, 28, 56, 112, 224)
+BENCHMARK_CHAIN = "benchmarks"
+WORKFLOWS = ("montage", "blast", "statistics", BENCHMARK_CHAIN)
+_STRATEGY, _REFERENCE = "asa-plan", "big-job"
+_LASTS_S = 3600.0  # of a benchmark at its narrowest
+_CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D", "bt.D")
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeCell:
+    """What is run in one go: one workflow on one log, in one width or in shapes that are chosen."""
+
+    trace: str
+    workflow: str
+    age_accrues: bool
+    strategy: str
+    width: int  # or `CHOSEN`
+    estimator: str
+    starts: int
+    history: int  # past jobs of everybody that the estimator learns at each
+    log: str  # digests of the log, and of all code
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRun:
+    """One run."""
+
+    trace: str
+    workflow: str
+    age_accrues: bool
+    strategy: str
+    width: int
+    start: int
+    makespan_s: float
+    core_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to find out."""
+
+    traces: tuple[Path, ...]
+    workflows: tuple[str, ...] = WORKFLOWS
+    age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues
+    estimator: str = "asa-queue"
+    starts: int = 40
+    history: int = 2000
+
+    def cells(self) -> list[ShapeCell]:
+        """All that is to be run; a log's cells together, as it is read once for them."""
+        if self.starts < 2 or not self.traces or not self.workflows:
+            raise InputError("there is nothing to compare", hint="Give a log, a workflow, and at least two starts.")
+        plugins.load("asa.estimators", self.estimator)
+        cells = []
+        for trace in self.traces:
+            widths = _widths(_site(str(trace), age_accrues=True))
+            if len(widths) < 2:
+                raise InputError("its machine is too small for a choice of widths", where=str(trace))
+            log = digest([trace])
+            for age, workflow in product(self.age, self.workflows):
+                moldable_workflow(workflow, widths)
+                for strategy, width in [(_REFERENCE, widest(widths)), *((_STRATEGY, w) for w in (*widths, CHOSEN))]:
+                    named = [("strategies", strategy), ("estimators", self.estimator)]
+                    code = code_digest((f"asa.{kind}", name) for kind, name in named)
+                    rest = (strategy, width, self.estimator, self.starts, self.history, log, code)
+                    cells.append(ShapeCell(str(trace), workflow, age, *rest))
+        return cells
+
+
+def _widths(site: Site) -> list[int]:
+    return [width for width in WIDTHS if width <= site.capabilities.max_cores]
+
+
+def widest(widths: Sequence[int]) -> int:
+    """Give the width of the Big Job that is compared with, and a workflow's own."""
+    return max((width for width in widths if width <= BIG_JOB), default=min(widths))
+
+
+def moldable_workflow(name: str, widths: Sequence[int]) -> Workflow:
+    """Make a workflow whose parallel stages may be asked for in any of some widths: the paper's, or benchmarks."""
+    if name == BENCHMARK_CHAIN:
+        return Workflow(name, _benchmarks(max(widths)))
+    return cast("Workflow", plugins.load("asa.workflows", name)(widest(widths), widths))
+
+
+def _benchmarks(max_cores: int) -> Iterable[Stage]:
+    """Give benchmarks one after the other, each repeated for an hour on its fewest cores."""
+    before: tuple[str, ...] = ()
+    for name in _CHAINED:
+        fitting = {cores: run_s for cores, run_s in BENCHMARKS[name].items() if cores <= max_cores}
+        if len(fitting) < 2:
+            continue
+        times = _LASTS_S / max(fitting.values())
+        points = tuple(RunAt(cores, times * run_s) for cores, run_s in sorted(fitting.items(), reverse=True))
+        own = points[0]
+        stage = Stage(
+            name.partition(",")[0],
+            cores=own.width,
+            walltime_s=1.5 * own.run_s,
+            expected_run_s=own.run_s,
+            after=before,
+            command="true",
+            moldable=Moldable(tuple(one.width for one in points), points),
+        )
+        before = (stage.name,)
+        yield stage
+
+
+def hold(question: Question, kept: Path | None = None, **how: Unpack[How]) -> list[ShapeRun]:
+    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
+    outcomes = fill(question.cells(), Kind(run_cell, ShapeCell, ShapeRun), kept, **how)
+    return [run for runs in outcomes.values() for run in runs]
+
+
+@lru_cache(maxsize=4)
+def _site(trace: str, *, age_accrues: bool) -> Site:
+    make = plugins.load("asa.backends", "simulated")
+    return cast("Site", make(trace=trace, age_accrues=age_accrues))
+
+
+def run_cell(cell: ShapeCell) -> list[ShapeRun]:
+    """Run all replications in the order of the log's time, with one estimator."""
+    site = _site(cell.trace, age_accrues=cell.age_accrues)
+    workflow = moldable_workflow(cell.workflow, _widths(site))
+    if cell.width != CHOSEN:
+        workflow = Workflow(workflow.name, [stage.fixed(cell.width) for stage in workflow.stages.values()])
+    bank = WaitBank(cell.estimator, machine_cores=site.capabilities.max_cores)
+
+    def run(start: int, world: Backend) -> ShapeRun:
+        [result] = run_all(world, [Run(workflow, load_strategy(cell.strategy), bank=bank)], history=cell.history)
+        if result.outcome != "completed":
+            where = f"{cell.trace}, {cell.workflow}, start {start}"
+            raise InputError(f"a run did not complete: {result.reason}", where=where)
+        took = measure(workflow, result.records)
+        of = (site.capabilities.system, cell.workflow, cell.age_accrues, cell.strategy, cell.width, start)
+        return ShapeRun(*of, took.makespan_s, took.core_hours)
+
+    site.prepare(range(cell.starts))
+    return one_by_one(site, range(cell.starts), run)
