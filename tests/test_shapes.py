@@ -105,6 +105,22 @@ def test_walltimes_that_are_said_hold():
     assert (of[7], of[28]) == (40_000.0, 28_800.0)
 
 
+def test_widths_of_which_no_walltime_is_said_ask_in_proportion_to_the_nearest_of_which_one_is():
+    of = {shape.width: shape for shape in stage(walltime_at=((28, 28_800.0), (112, 6000.0))).shapes}
+    assert (of[7].walltime_s, of[112].walltime_s) == (pytest.approx(8 * 12_000), 6000.0)
+    first = stage(walltime_at=((28, 28_800.0),))
+    narrow = first.shaped(first.shapes[0])
+    assert [shape.walltime_s for shape in narrow.shapes] == pytest.approx([shape.walltime_s for shape in first.shapes])
+
+
+def test_what_is_not_said_is_never_shorter_than_the_run_that_is_expected():
+    """Its own width, between two that were measured, is less sure than those, and asks for little."""
+    points = (RunAt(7, 12_000.0), RunAt(112, 1500.0))
+    own_s = run_time_at(28, points).run_s
+    tight = Stage("a", cores=28, walltime_s=1.01 * own_s, expected_run_s=own_s, moldable=Moldable((7, 28, 112), points))
+    assert [shape.walltime_s >= shape.run_s for shape in tight.shapes] == [True] * 3
+
+
 def test_shapes_do_not_drift_however_often_it_is_reshaped():
     first = stage(partitions=("", "long"))
     again = first
