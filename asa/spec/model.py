@@ -150,7 +150,7 @@ _NUMBER_0_1 = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _TEMPLA
 Widths = Annotated[
     list[Cores],
     BeforeValidator(_told(several)),
-    Field(min_length=1, max_length=MAX_WIDTHS),
+    Field(min_length=1),
     AfterValidator(_told(distinct)),
     WithJsonSchema(
         {
@@ -321,7 +321,7 @@ def _as_expectation(value: object) -> object:
             error.hint = f"{near(value, ['learn'])}{error.hint}"
             raise ValueError(error.message) from error
         return {"learn": False, "until": value}
-    if isinstance(value, dict) and is_by_width(value):
+    if isinstance(value, dict) and _told(is_by_width)(value):
         return _Expectation.model_construct(learn=False, until=_as_durations(value))
     if isinstance(value, dict):
         return value
@@ -535,7 +535,7 @@ class StageSpec(StageSettings):
             return {width * each: one for width, one in given.items()} if isinstance(given, dict) else given
 
         return Asked(
-            stage=str(self.name),
+            where=f"stage {str(self.name)!r}",
             cores=cores,
             nodes=self.nodes,
             cpus_per_task=cpus_per_task,

@@ -35,7 +35,7 @@ _WRITTEN = {"amdahl": "{ amdahl = 0.95 }", "downey": "{ downey = { parallelism =
 def several(given: object) -> list[Any]:
     """Make a list of one width, of several, or of a range; what is in a list stays as it is.
 
-    Raises `InputError`: text is meant as a range, and is none.
+    Raises `InputError`: text is meant as a range, and is none; or they are too many.
 
     Examples
     --------
@@ -43,6 +43,8 @@ def several(given: object) -> list[Any]:
     ([28], [28, 7], [7, 14, 28, 56, 112])
     """
     if isinstance(given, list | tuple | range):
+        if len(given) > MAX_WIDTHS:
+            raise InputError(f"has {len(given)} entries", hint=f"Name {MAX_WIDTHS} at most: each is weighed.")
         return list(given)
     if not isinstance(given, str) or ".." not in given:
         return [given]
@@ -74,7 +76,7 @@ def width_of(key: object) -> int:
     is_digits = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < _LONGEST
     if is_digits or (type(key) is not bool and isinstance(key, Integral)):
         return int(str(key))
-    raise InputError(f"{str(key)!r} is no width", hint='Write cores, or nodes, and a time: { 28 = "40min" }.')
+    raise InputError(f"{str(key)!r} is no width", hint="Give cores, or nodes, by their number alone, as 28.")
 
 
 def at_widths(table: Mapping[Any, Any], read: Callable[[Any], float]) -> dict[int, float]:
@@ -87,8 +89,16 @@ def at_widths(table: Mapping[Any, Any], read: Callable[[Any], float]) -> dict[in
 
 
 def is_by_width(table: Mapping[Any, Any]) -> bool:
-    """Whether a table has widths for keys, and not words such as ``learn``."""
-    return any(not isinstance(key, str) or key[:1].isdigit() for key in table)
+    """Whether a table has widths for keys, and not ``learn`` and ``until``.
+
+    Raises `InputError`: it has both.
+    """
+    found = any(not isinstance(key, str) or key[:1].isdigit() for key in table)
+    word = next((key for key in table if key in {"learn", "until"}), None)
+    if found and word is not None:
+        hint = 'Write it as in { learn = true, until = { 7 = "6h" } }.'
+        raise InputError(f"{word!r} stands beside widths", hint=hint)
+    return found
 
 
 def read_scaling(given: object) -> Scaling:
@@ -155,7 +165,7 @@ class Remark(NamedTuple):
 class Asked:
     """What a stage asks for, in one shape or in several, as it was written: the first of several is its own."""
 
-    stage: str
+    where: str  # as errors name the stage
     cores: Sequence[int] | None
     nodes: Sequence[int] | None
     walltime_s: float | Mapping[int, float]
@@ -208,7 +218,7 @@ class Asked:
         known = points or (RunAt(self._sizes[0], 1.0),)
         mute = [width for width in offered if run_time_at(width, known, self._law) is None]
         if mute:
-            message = f"no run time is known on {self._of(mute)}, so that is never chosen"
+            message = f"it is never asked for on {self._of(mute)}, for no run time is known there"
             yield Remark("expected" if points else self._what, message, self._remedy(len(known)))
         if self.scaling is not None and self.scaling.law == "tasks" and self.tasks is None:
             message = "scaling as a bag of tasks, it must be one: work that is shared out over all of $ASA_CORES"
@@ -273,4 +283,4 @@ class Asked:
         return f"{', '.join(map(str, widths))} {self._what}"
 
     def _error(self, message: str, hint: str) -> WorkflowError:
-        return WorkflowError(message, where=f"stage {self.stage!r}", hint=hint)
+        return WorkflowError(message, where=self.where, hint=hint)

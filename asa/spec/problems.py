@@ -39,7 +39,6 @@ _SAID = {
     "string_pattern_mismatch": "is not 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-', the first a letter or digit",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
-    "too_long": "is longer than anybody can weigh, a hundred at most",
 }
 _BOUNDS = {
     "greater_than": ("gt", "must be above {}"),

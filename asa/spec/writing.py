@@ -9,7 +9,6 @@ from pathlib import PurePath
 
 from asa.demands import resources
 from asa.errors import InputError
-from asa.shapes import Scaling
 from asa.spec.moldable import several
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.workflow import Stage, Workflow
