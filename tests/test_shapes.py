@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from left_out_widths import errors, table, within
 
 from asa.errors import WorkflowError
 from asa.shapes import Moldable, RunAt, Scaling, run_time_at
@@ -59,6 +61,24 @@ def test_downeys_model_has_the_speedups_of_its_paper_and_is_found_again(parallel
     assert run_time_at(1000, [RunAt(1, 10_000.0)], known).run_s == pytest.approx(10_000 / parallelism)  # S(n) = A
     points = [RunAt(width, run_s(width) if width > 1 else 10_000.0) for width in (1, 4, 16, 64, 256)]
     assert run_time_at(32, points, Scaling("downey")).run_s == pytest.approx(run_s(32), rel=0.03)
+
+
+def test_benchmarks_of_which_one_width_is_left_out_are_predicted():
+    """NAS parallel benchmarks, on two machines; nothing is claimed of what lies beyond unless a law is named."""
+    found = {
+        place: {name: sum(map(abs, logs)) / len(logs) for name, logs in by_name.items()}
+        for place, by_name in errors().items()
+    }
+    assert found["between two"]["asa, measured"] < 0.1
+    assert found["between two"]["asa, amdahl"] <= found["between two"]["Amdahl, fitted"]
+    assert found["beyond two"]["asa, amdahl"] < min(
+        found["beyond two"][name] for name in ("Amdahl, fitted", "log-log line", "no scaling")
+    )
+    assert "asa, measured" not in found["beyond two"]
+    inside, total = within()
+    assert inside / total >= 0.7
+    docs = Path(__file__).parents[1] / "docs" / "workflows.md"
+    assert table() in docs.read_text(encoding="utf-8"), "write it anew: python tools/left_out_widths.py"
 
 
 def test_a_bag_of_tasks_runs_in_rounds():
