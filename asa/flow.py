@@ -14,14 +14,14 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, chdir, closing, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import update_wrapper
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Generic, Literal, ParamSpec, TypedDict, Unpack, cast
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from asa.backend import Backend, Facility
 from asa.demands import resources
@@ -34,6 +34,7 @@ from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
+from asa.spec.moldable import Asked, at_widths, distinct, is_by_width, read_scaling, several
 from asa.spec.problems import meant
 from asa.units import parse_duration
 from asa.workflow import Stage, Workflow
@@ -47,8 +48,10 @@ Duration = str | float | timedelta
 
 _inside_a_stage = False
 
-_SEVERAL = ("options", "inputs", "outputs")
-_TIME = ((Real, str, timedelta), 'seconds, or text such as "40min"')
+_SEVERAL = ("partition", "options", "inputs", "outputs")
+T = TypeVar("T")
+_TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
+_WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
 _FLAG = (bool, "True or False")
 _AMOUNTS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "count": (Integral, "a whole number"),
@@ -56,10 +59,12 @@ _AMOUNTS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "flag": _FLAG,
 }
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    **dict.fromkeys(("cores", "nodes", "cpus_per_task", "retries"), (Integral, "a whole number")),
+    **dict.fromkeys(("cores", "nodes"), _WIDTHS),
+    **dict.fromkeys(("cpus_per_task", "retries"), (Integral, "a whole number")),
     **{one.key: _AMOUNTS[one.kind] for one in resources()},
-    **dict.fromkeys(("walltime", "expected"), _TIME),
-    **dict.fromkeys(("partition", "account"), (str, "text")),
+    **dict.fromkeys(("walltime", "expected"), _TIMES),
+    "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
+    "account": (str, "text"),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
     "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     **dict.fromkeys(("retry_walltime_factor", "input_size"), (Real, "a number")),
@@ -75,13 +80,16 @@ class Resources(TypedDict, total=False):
     Parameters
     ----------
     cores, nodes, cpus_per_task, gpus
-        One core if neither cores nor nodes are given.
+        One core if neither cores nor nodes are given. Of cores or nodes several, or a range such as ``"7..112"``, of
+        which the first is its own.
     memory, burst_buffer
         Bytes, or text such as ``"4G"``.
     walltime, expected
-        An hour if not given; `expected` may be ``"learn"``.
+        An hour if not given; `expected` may be ``"learn"``; both may be said by width, as in ``{7: "6h", 28: 5700}``.
+    scaling
+        ``"measured"``, ``"amdahl"``, ``"downey"`` or ``"tasks"``: how run times at other widths follow.
     partition, account, options
-        For the batch system; of options one, or several.
+        For the batch system; of partitions and options one, or several.
     environment
         Variables.
     inputs, outputs
@@ -92,16 +100,17 @@ class Resources(TypedDict, total=False):
         As in `asa.Stage`.
     """
 
-    cores: int
-    nodes: int
+    cores: int | Sequence[int] | str
+    nodes: int | Sequence[int] | str
     cpus_per_task: int
     gpus: int
     memory: int | str
     burst_buffer: int | str
     exclusive: bool
-    walltime: Duration
-    expected: Duration
-    partition: str
+    walltime: Duration | Mapping[int, Duration]
+    expected: Duration | Mapping[int, Duration] | Mapping[str, object]
+    scaling: str | Mapping[str, object]
+    partition: str | Sequence[str]
     account: str
     options: str | Iterable[str]
     environment: Mapping[str, str]
@@ -289,7 +298,11 @@ class Flow:
             tasks=_several(tasks),
             tasks_file=tasks_file,
             after=tuple(before.name if isinstance(before, Stage) else before for before in befores),
-            **_fields(_checked(resources, (*_WAYS, *_KINDS), where), where),
+            **_fields(
+                _checked(resources, (*_WAYS, *_KINDS), where),
+                where,
+                tasks=len(_several(tasks)) if tasks or tasks_file else None,
+            ),
         )
         return self._stages[name]
 
@@ -448,9 +461,9 @@ def _checked(asked: Resources, known: Iterable[str], where: str) -> Resources:
         if value is None:
             continue
         kind, words = _KINDS[key]
-        given = _several(value) if key in _SEVERAL and isinstance(value, Iterable) else value
+        given: Any = _several(value) if key in _SEVERAL and isinstance(value, Iterable) else value
         is_right = isinstance(given, kind) and isinstance(given, bool) == (kind is bool)
-        if not is_right or (isinstance(given, tuple) and not all(isinstance(one, str) for one in given)):
+        if not is_right or (key in _SEVERAL and not all(isinstance(one, str) for one in given)):
             raise InputError(f"{key} cannot be {value!r}", where=where, hint=f"Give {words}.")
         checked[key] = given
     return cast("Resources", checked)
@@ -464,23 +477,76 @@ def _parsed(parse: Callable[[str], float], key: str, text: str, where: str) -> f
         raise InputError(f"{key}: {error.message}", where=where, hint=f"{guess}{error.hint}") from error
 
 
-def _seconds(key: str, given: Duration, where: str) -> float:
+def _seconds(key: str, given: Any, where: str) -> float:
+    if not isinstance(given, _TIMES[0]) or isinstance(given, bool | Mapping):  # of one width
+        raise InputError(f"{key} cannot be {given!r}", where=where, hint=f"Give {_TIMES[1]}.")
     if isinstance(given, timedelta):
         return given.total_seconds()
     return _parsed(parse_duration, key, given, where) if isinstance(given, str) else float(given)
 
 
-def _fields(asked: Resources, where: str) -> dict[str, Any]:
+def _named(key: str, where: str, read: Callable[[], T]) -> T:
+    """Name the key in what is said of its value."""
+    try:
+        return read()
+    except InputError as error:
+        if error.where == where:
+            raise
+        raise InputError(f"{key}: {error.message}", where=where, hint=error.hint) from error
+
+
+def _widths(fields: dict[str, Any], key: str, where: str) -> list[int] | None:
+    given = fields.pop(key, None)
+    if given is None:
+        return None
+    widths = _named(key, where, lambda: distinct(several(given)))
+    if not widths or not all(type(width) is not bool and isinstance(width, Integral) for width in widths):
+        raise InputError(f"{key} cannot be {given!r}", where=where, hint=f"Give {_WIDTHS[1]}.")
+    return [int(width) for width in widths]
+
+
+def _times(key: str, given: Any, where: str) -> float | dict[int, float]:
+    if not isinstance(given, Mapping):
+        return _seconds(key, given, where)
+    if not given:
+        raise InputError(f"{key} cannot be {given!r}", where=where, hint=f"Give {_TIMES[1]}.")
+    return _named(key, where, lambda: at_widths(given, lambda one: _seconds(key, one, where)))
+
+
+def _expectation(given: Any, where: str) -> tuple[bool, float | dict[int, float] | None]:
+    """Tell whether its run time is learned, and what holds until then."""
+    if given is None or given == "learn":
+        return given == "learn", None
+    if not isinstance(given, Mapping) or not given or _named("expected", where, lambda: is_by_width(given)):
+        return False, _times("expected", given, where)
+    if unknown := next((key for key in given if key not in {"learn", "until"}), None):
+        hint = 'Write it as in {7: "6h", 28: "95min"}, or {"learn": True, "until": "22min"}.'
+        raise InputError(f"expected: {unknown!r} is no width", where=where, hint=hint)
+    learns, until = given.get("learn", True), given.get("until")
+    if not isinstance(learns, bool):
+        raise InputError(f"expected: learn cannot be {learns!r}", where=where, hint="Give True or False.")
+    return learns, None if until is None else _times("expected", until, where)
+
+
+def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str, Any]:
     """Translate what a user asks for into the fields of a `Stage`."""
     fields: dict[str, Any] = dict(asked)
     if "cores" not in fields and "nodes" not in fields:
         fields["cores"] = fields.get("cpus_per_task", 1)
-    expected = fields.pop("expected", None)
-    if expected == "learn":
-        fields["learns_run"] = True
-    elif expected is not None:
-        fields["expected_run_s"] = _seconds("expected", expected, where)
-    fields["walltime_s"] = _seconds("walltime", fields.pop("walltime", 3600.0), where)
+    fields["learns_run"], expected_s = _expectation(fields.pop("expected", None), where)
+    law = fields.pop("scaling", None)
+    shapes = Asked(
+        where=where,
+        cores=_widths(fields, "cores", where),
+        nodes=_widths(fields, "nodes", where),
+        cpus_per_task=fields.get("cpus_per_task", 1),
+        walltime_s=_times("walltime", fields.pop("walltime", 3600.0), where),
+        expected_s=expected_s,
+        scaling=None if law is None else _named("scaling", where, lambda: read_scaling(law)),
+        partitions=_named("partition", where, lambda: distinct(fields.pop("partition", ()))) or [""],
+        tasks=tasks,
+    )
+    fields |= shapes.fields()
     for one in resources():
         if one.key in fields:
             given = fields.pop(one.key)

@@ -163,26 +163,43 @@ class Moldable:
 def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
     """Make every shape of a stage of which the run time is known; `own` is the one that it asks for now."""
     points = moldable.run_at or (RunAt(own.width, own.run_s, own.spread),)
-    asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
-
-    def usual_s(width: int, run: RunAt) -> float:
-        """Give what is to be asked for at a width, up to a factor that is the same for all."""
-        asked_s = run_time_at(width, asked)
-        return asked_s.run_s if asked_s is not None else run.run_s * math.exp(_SURE * run.spread)
-
     here = run_time_at(own.width, points, moldable.scaling) or RunAt(own.width, own.run_s, own.spread)
-    factor = own.walltime_s / usual_s(own.width, here)
+    runs = {
+        width: here if width == own.width else run_time_at(width, points, moldable.scaling)
+        for width in moldable.widths or (own.width,)
+    }
+    known = {width: run for width, run in runs.items() if run is not None}
+    usual_s = _usual_walltimes(known, moldable)
+    factor = own.walltime_s / usual_s[own.width]
     longer = max(own.run_s / here.run_s, 1.0)  # as after a time-out
+    told = {width for width, _ in moldable.walltime_at}
     found = []
-    for width in moldable.widths or (own.width,):
-        run = here if width == own.width else run_time_at(width, points, moldable.scaling)
-        if run is None:
-            continue
-        run_s, spread, walltime_s = run.run_s * longer, run.spread, usual_s(width, run) * factor
+    for width, run in known.items():
+        run_s, spread, walltime_s = run.run_s * longer, run.spread, usual_s[width] * factor
         if width == own.width:
             run_s, spread, walltime_s = own.run_s, own.spread, own.walltime_s
+        elif width not in told:  # one that asks for little, and is less sure, does not make others ask for too little
+            walltime_s = max(walltime_s, run_s)
         found += [Shape(width, run_s, walltime_s, spread, one) for one in moldable.partitions or (own.partition,)]
     return tuple(found)
+
+
+def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int, float]:
+    """Say what is to be asked for at each width, up to a factor that is the same for all.
+
+    What is said at some widths holds there and between them; others are in proportion to the nearest of these.
+    """
+    asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
+    told = {width: one.run_s for width in runs if (one := run_time_at(width, asked)) is not None}
+    with_doubt = {width: run.run_s * math.exp(_SURE * run.spread) for width, run in runs.items()}
+
+    def usual_s(width: int) -> float:
+        if width in told or not told:
+            return told.get(width, with_doubt[width])
+        near = min(told, key=lambda one: abs(math.log(one / width)))
+        return with_doubt[width] * told[near] / with_doubt[near]
+
+    return {width: usual_s(width) for width in runs}
 
 
 def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = None) -> RunAt | None:
@@ -211,7 +228,7 @@ def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = N
     >>> round(run_time_at(512, points, Scaling("amdahl")).run_s)
     42
     """
-    scaling, points = scaling or Scaling(), sorted(points, key=lambda one: one.width)
+    scaling, points = scaling or Scaling(), tuple(sorted(points, key=lambda one: one.width))
     known = next((one for one in points if one.width == width), None)
     if known is not None or not points:
         return known
@@ -241,7 +258,8 @@ Speed = Callable[[float], float]
 _Ranges = Sequence[tuple[float, float]]  # of parameters
 
 
-def _fitted(points: Sequence[RunAt], scaling: Scaling) -> tuple[Speed, float]:
+@lru_cache(maxsize=1024)  # it is asked for each width
+def _fitted(points: tuple[RunAt, ...], scaling: Scaling) -> tuple[Speed, float]:
     """Give the speed at a width, in any unit, and how far the points are off it (standard deviation of logarithms)."""
     if scaling.law == "tasks":
         return _speed_of_bag(scaling), 0.0

@@ -276,3 +276,64 @@ nameless = stage()(lambda: None)
 def test_a_function_that_is_not_there_by_its_name_is_refused():
     with pytest.raises(InputError, match=f"is not to be found in {__name__} by this name"):
         nameless.bind()
+
+
+def made(**resources):
+    return Flow("x").stage("a", "x", **resources)
+
+
+def test_a_stage_of_several_shapes_is_said_as_in_a_file(tmp_path):
+    """The same words mean the same, and numbers and times of Python will do."""
+    lines = """cores = [28, 7, 112]
+        expected = { 7 = "6h", 28 = "95min" }
+        walltime = { 7 = "8h", 28 = "4h" }
+        scaling = { amdahl = 0.95 }
+        partition = ["short", "batch"]"""
+    (tmp_path / "x.toml").write_text(f'name = "x"\n[[stage]]\nname = "a"\ncommand = "x"\n{lines}\n')
+    written = load_workflow(tmp_path / "x.toml").stages["a"]
+    assert written == made(
+        cores=(28, 7, 112),
+        expected={7: timedelta(hours=6), 28: 5700},
+        walltime={7: "8h", 28: 4 * 3600.0},
+        scaling={"amdahl": 0.95},
+        partition=["short", "batch"],
+    )
+    assert [shape.width for shape in written.shapes[::2]] == [7, 28, 112]
+    assert made(cores="2..8").moldable.widths == (2, 4, 8)
+    assert made(nodes=range(1, 4)).moldable.widths == (1, 2, 3)
+    bag = Flow("x").stage("a", tasks=["x"] * 10, cores=[2, 4], cpus_per_task=2, walltime=600)
+    assert [shape.run_s for shape in bag.shapes] == [600, 300]
+    assert made(cores=[28], partition=["short"]).moldable is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"cores": [28, 28]}, "cores: 28 stands there twice"),
+        ({"cores": [28, 0]}, "asks for 0 cores"),
+        ({"cores": [28, 1.5]}, "cores cannot be .28, 1.5."),
+        ({"cores": []}, "cores cannot be"),
+        ({"cores": "8..2"}, "cores: '8..2' ends before it begins"),
+        ({"cores": range(1, 1000)}, "cores: has 999 entries"),
+        ({"cores": [28, 6], "cpus_per_task": 4}, "asks for 6 cores in tasks of 4"),
+        ({"cores": [28, 7], "nodes": 2}, "asks for cores and nodes, and for several shapes"),
+        ({"cores": [28, 7], "expected": {7: "1h"}}, "no run time is known on 28 cores, its own width"),
+        ({"cores": [28, 7], "walltime": {7: "1h"}}, "no walltime is said for 28 cores, its own width"),
+        ({"cores": [28, 7], "expected": {"wide": "1h"}}, "expected: 'wide' is no width"),
+        ({"cores": [28, 7], "expected": {28: "1h", "learn": True}}, "expected: 'learn' stands beside widths"),
+        ({"cores": [28, 7], "expected": {28: True}}, "expected cannot be True"),
+        ({"cores": [28, 7], "expected": {"learn": "no"}}, "expected: learn cannot be 'no'"),
+        ({"cores": [28, 7], "scaling": "amdhal"}, "scaling: 'amdhal' is no law of scaling\nDid you mean 'amdahl'"),
+        ({"cores": [28, 7], "partition": ["a", "a"]}, "partition: 'a' stands there twice"),
+        ({"cores": [28, 7], "partition": ["a", 1]}, "partition cannot be"),
+    ],
+)
+def test_shapes_that_make_no_sense_are_named(asked, words):
+    with pytest.raises(InputError, match=f"^stage 'a': {words}"):
+        made(**asked)
+
+
+def test_shapes_may_be_learned():
+    learns = made(cores=[4, 8], expected={"learn": True, "until": {4: "30min", 8: "20min"}})
+    assert (learns.learns_run, learns.expected_run_s) == (True, 1800)
+    assert made(cores=[4, 8], expected={"learn": True}).learns_run

@@ -18,6 +18,7 @@ from asa.errors import InputError, StateError
 from asa.history import read_history
 from asa.records import Ended, RunResumed, StageEnded, StageStarted, Submitted
 from asa.runtimes import RunForecast, RunTime, RunTimes, advise, expect, forecast_run, run_times_of
+from asa.shapes import Moldable, RunAt, Scaling, run_time_at
 from asa.strategies import Keep
 from asa.units import round_walltime
 from asa.workflow import Stage, Workflow
@@ -554,6 +555,85 @@ def test_what_would_not_fit_into_the_whole_is_not_expected(tmp_path):
     found = expect(flow, RunTimes(tmp_path), SITE)
     assert found.workflow is flow
     assert "walltime of 800 s" in found.trouble
+
+
+def of_widths(law=None, until=(), own=8, learns=True, walltime_s=36_000.0, **shapes):
+    points = tuple(RunAt(*one) for one in until)
+    expected = run_time_at(own, points, law)
+    moldable = Moldable((4, 8, 16, 32), points, law or Scaling(), **shapes)
+    return Workflow("blast", [Stage("search", cores=own, walltime_s=walltime_s, learns_run=learns, moldable=moldable,
+                                    expected_run_s=expected and expected.run_s)])  # fmt: skip
+
+
+def learn(tmp_path, flow, *known):
+    log = RunTimes(tmp_path)
+    for cores, run_s in known:
+        log.observe(runs([run_s] * 5, cores=cores))
+    found = expect(flow, log, SITE)
+    assert not found.trouble
+    stage = found.workflow.stages["search"]
+    return found, {shape.width: round(shape.run_s) for shape in stage.shapes}
+
+
+def test_run_times_are_learned_at_each_width(tmp_path):
+    """What ran wins over what the file says, there alone; the rest follows from both."""
+    file = of_widths(until=((4, 8000.0), (8, 5000.0), (16, 3000.0)))
+    found, run_s = learn(tmp_path, file, (8, 4000.0), (32, 1000.0), (64, 10.0))
+    assert run_s == {4: 8000, 8: 4000, 16: 3000, 32: 1000}
+    stage = found.workflow.stages["search"]
+    assert stage.expected_run_s == 4000.0
+    assert stage.run_spread > 0
+    assert found.forecasts["search"].how == "from 5 runs"
+    same = of_widths(until=((4, 8000.0), (8, 5000.0)), learns=False)
+    assert expect(same, RunTimes(tmp_path), SITE).workflow.stages == same.stages
+
+
+def test_a_width_that_never_ran_follows_from_those_that_did(tmp_path):
+    found, run_s = learn(tmp_path, of_widths(), (4, 8000.0), (16, 2000.0))
+    assert run_s == {4: 8000, 8: 4000, 16: 2000}  # 32 is beyond, and no law is named
+    assert found.forecasts["search"].how == "from 10 runs on 4, 16 cores"
+    assert found.forecasts["search"].p50_s == pytest.approx(4000)
+    _, run_s = learn(tmp_path, of_widths(Scaling("amdahl")))
+    assert run_s[32] == pytest.approx(1000, abs=20)
+
+
+def test_one_width_that_ran_is_a_guess_for_its_own_as_ever(tmp_path):
+    found, run_s = learn(tmp_path, of_widths(), (4, 8000.0))
+    assert run_s == {4: 8000, 8: round(8000 * math.sqrt(0.5))}
+    assert "a guess" in found.forecasts["search"].how
+    _, run_s = learn(tmp_path, of_widths(until=((8, 5000.0),)))
+    assert run_s == {4: 8000, 8: 5000}, "the file says what holds at 8"
+
+
+def test_what_ran_longer_than_it_may_is_expected_to_run_as_long_as_it_may(tmp_path):
+    said = {"walltime_at": ((8, 3600.0), (32, 1200.0)), "walltime_s": 3600.0}
+    found, run_s = learn(tmp_path, of_widths(**said), (8, 9000.0), (32, 2000.0))
+    assert run_s == {8: 3600, 16: round(math.sqrt(3600 * 1200)), 32: 1200}
+    assert found.workflow.stages["search"].walltime_s == 3600.0
+    found, run_s = learn(tmp_path / "other", of_widths(walltime_s=3600.0), (4, 9000.0), (16, 5000.0))
+    assert run_s[8] == 3600, "between the two it takes longer than it may"
+
+
+def test_only_whole_runs_on_this_system_tell_of_a_width(tmp_path):
+    log = RunTimes(tmp_path)
+    log.observe(runs([9.0] * 5, cores=16, system="elsewhere"))
+    log.observe(runs([9.0] * 5, cores=32, cut=range(5)))
+    stage = of_widths(until=((8, 5000.0),)).stages["search"]
+    assert expect(Workflow("blast", [stage]), log, SITE).workflow.stages["search"].moldable == stage.moldable
+
+
+def test_widths_that_are_given_the_same_cores_are_not_told_apart(tmp_path):
+    """On nodes of its own, of 4 cores."""
+    log = RunTimes(tmp_path)
+    log.observe(runs([9.0] * 5))
+    stage = Stage("search", cores=2, learns_run=True, exclusive=True, moldable=Moldable((2, 3, 8)))
+    found = expect(Workflow("blast", [stage]), log, SITE).workflow.stages["search"]
+    assert (found.expected_run_s, found.moldable) == (9.0, stage.moldable)
+    nodes = Stage(
+        "search", nodes=2, learns_run=True, moldable=Moldable((1, 2), scaling=Scaling("amdahl", parallel=1.0))
+    )
+    found = expect(Workflow("blast", [nodes]), log, SITE).workflow.stages["search"]
+    assert [shape.run_s for shape in found.shapes] == pytest.approx([9.0, 4.5])
 
 
 def steady(p99_s, *, p90_s=None, count=14, longest_s=None, cut_s=0.0, is_guess=False):

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from left_out_widths import errors, table, within
 
 from asa.errors import WorkflowError
 from asa.shapes import Moldable, RunAt, Scaling, run_time_at
@@ -61,6 +63,24 @@ def test_downeys_model_has_the_speedups_of_its_paper_and_is_found_again(parallel
     assert run_time_at(32, points, Scaling("downey")).run_s == pytest.approx(run_s(32), rel=0.03)
 
 
+def test_benchmarks_of_which_one_width_is_left_out_are_predicted():
+    """NAS parallel benchmarks, on two machines; nothing is claimed of what lies beyond unless a law is named."""
+    found = {
+        place: {name: sum(map(abs, logs)) / len(logs) for name, logs in by_name.items()}
+        for place, by_name in errors().items()
+    }
+    assert found["between two"]["asa, measured"] < 0.1
+    assert found["between two"]["asa, amdahl"] <= found["between two"]["Amdahl, fitted"]
+    assert found["beyond two"]["asa, amdahl"] < min(
+        found["beyond two"][name] for name in ("Amdahl, fitted", "log-log line", "no scaling")
+    )
+    assert "asa, measured" not in found["beyond two"]
+    inside, total = within()
+    assert inside / total >= 0.7
+    docs = Path(__file__).parents[1] / "docs" / "workflows.md"
+    assert table() in docs.read_text(encoding="utf-8"), "write it anew: python tools/left_out_widths.py"
+
+
 def test_a_bag_of_tasks_runs_in_rounds():
     bag = Scaling("tasks", tasks=10, per_task=2)
     own = [RunAt(2, 1000.0)]  # one after the other, 100 s each
@@ -103,6 +123,22 @@ def test_walltimes_are_in_proportion_to_run_times_and_leave_space_for_doubt():
 def test_walltimes_that_are_said_hold():
     of = {shape.width: shape.walltime_s for shape in stage(walltime_at=((7, 40_000.0), (28, 28_800.0))).shapes}
     assert (of[7], of[28]) == (40_000.0, 28_800.0)
+
+
+def test_widths_of_which_no_walltime_is_said_ask_in_proportion_to_the_nearest_of_which_one_is():
+    of = {shape.width: shape for shape in stage(walltime_at=((28, 28_800.0), (112, 6000.0))).shapes}
+    assert (of[7].walltime_s, of[112].walltime_s) == (pytest.approx(8 * 12_000), 6000.0)
+    first = stage(walltime_at=((28, 28_800.0),))
+    narrow = first.shaped(first.shapes[0])
+    assert [shape.walltime_s for shape in narrow.shapes] == pytest.approx([shape.walltime_s for shape in first.shapes])
+
+
+def test_what_is_not_said_is_never_shorter_than_the_run_that_is_expected():
+    """Its own width, between two that were measured, is less sure than those, and asks for little."""
+    points = (RunAt(7, 12_000.0), RunAt(112, 1500.0))
+    own_s = run_time_at(28, points).run_s
+    tight = Stage("a", cores=28, walltime_s=1.01 * own_s, expected_run_s=own_s, moldable=Moldable((7, 28, 112), points))
+    assert [shape.walltime_s >= shape.run_s for shape in tight.shapes] == [True] * 3
 
 
 def test_shapes_do_not_drift_however_often_it_is_reshaped():

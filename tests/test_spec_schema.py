@@ -20,6 +20,7 @@ SCHEMA_FILE = Path(__file__).parents[1] / "asa/workflow.schema.json"
 VALIDATOR = Draft202012Validator(schema_document())
 STAGE = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "10min"\n'
 
+SEVERAL = '[parameters]\nwide = 112\nlaw = "amdahl"\n[[stage]]\nname = "a"\n'
 FILLED = """
 [parameters]
 width = 2
@@ -54,6 +55,13 @@ GOOD = [
     FILLED,
     STAGE + '[[stage]]\nname = "b"\nafter = ["a"]\ncores = 1\nwalltime = "30:00"\n',
     'walltime = "2 hours"\n' + STAGE,
+    SEVERAL
+    + 'cores = [28, 7, "{{wide}}"]\nexpected = { 7 = "2h", 28 = "1h", "{{wide}}" = "30min" }\nwalltime = "3h"\n',
+    SEVERAL + 'cores = "7..{{wide}}"\nscaling = { amdahl = "0.{{wide}}" }\nwalltime = { 7 = "3h", 112 = "4h" }\n',
+    SEVERAL
+    + 'nodes = [2, 1]\nexpected = { learn = true, until = { 2 = "1h" } }\nscaling = "{{law}}"\nwalltime = "3h"\n',
+    SEVERAL + 'ntasks = [2, 1]\nscaling = { downey = { parallelism = 60, variance = 0 } }\nwalltime = "3h"\n',
+    SEVERAL + 'cores = [2]\npartition = ["a", "{{law}}"]\nwalltime = "3h"\n',
 ]
 BAD_LINES = [
     "coers = 1\n",
@@ -92,6 +100,18 @@ BAD_LINES = [
     'input_size = "9"\n',
     'inputs = [""]\n',
     'outputs = "a"\n',
+    'scaling = "moore"\n',
+    "scaling = { amdahl = 1.5 }\n",
+    "scaling = { amdahl = 0.5, downey = { parallelism = 2, variance = 1 } }\n",
+    "scaling = { downey = 2 }\n",
+    "scaling = { downey = { parallelism = 2 } }\n",
+    "scaling = { downey = { parallelism = 0.5, variance = 1 } }\n",
+    "scaling = { tasks = 2 }\n",
+    "partition = []\n",
+    'partition = ["a", "a"]\n',
+    'expected = { 1 = "5min", b = "6min" }\n',
+    'expected = { 1 = "5min", learn = true }\n',
+    "expected = { 1 = 5 }\n",
     "ntasks = 2\n",
     "cpus_per_task = 0\n",
 ]
@@ -108,6 +128,12 @@ BAD = [
     '[[stage]]\nname = "a"\ncores = 0\nwalltime = "1h"\n',
     '[[stage]]\nname = "a"\ncores = 1.5\nwalltime = "1h"\n',
     '[[stage]]\nname = "a"\ncores = true\nwalltime = "1h"\n',
+    '[[stage]]\nname = "a"\ncores = []\nwalltime = "1h"\n',
+    '[[stage]]\nname = "a"\ncores = [2, 0]\nwalltime = "1h"\n',
+    '[[stage]]\nname = "a"\ncores = [2, 2]\nwalltime = "1h"\n',
+    '[[stage]]\nname = "a"\ncores = "2.."\nwalltime = "1h"\n',
+    '[[stage]]\nname = "a"\ncores = 1\nwalltime = {}\n',
+    '[[stage]]\nname = "a"\ncores = 1\nwalltime = { wide = "1h" }\n',
     '[[stage]]\nname = "a"\ncores = "8"\nwalltime = "1h"\n',
     '[[stage]]\nname = "a"\ncores = 1\nwalltime = 60\n',
     '[[stage]]\nname = "a"\ncores = 1\nwalltime = "soon"\n',

@@ -1,13 +1,14 @@
 """Workflows as TOML text that reads back equal."""
 
 import string
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asa.errors import InputError
+from asa.errors import InputError, WorkflowError
+from asa.shapes import Moldable, RunAt, Scaling, run_time_at
 from asa.spec import load_workflow, write_workflow
 from asa.workflow import Stage, Workflow
 
@@ -29,15 +30,58 @@ PAYLOAD = st.one_of(
 )
 
 
+LAWS = st.sampled_from([
+    Scaling(), Scaling("amdahl"), Scaling("amdahl", parallel=0.5), Scaling("downey"),
+    Scaling("downey", parallelism=60.0, variance=0.25), Scaling("tasks"),
+])  # fmt: skip
+
+
 @st.composite
-def stages(draw, name, before):
+def moldables(draw, stage):
+    """The stage, and other shapes in which it may be asked for, as a file can say them."""
+    each = stage.cpus_per_task if stage.nodes is None else 1
+    widths = draw(st.lists(st.integers(1, 99).map(lambda width: width * each), max_size=4))
+    widths = tuple(sorted({*widths, stage.width})) if widths else ()
+    partitions = tuple(dict.fromkeys([stage.partition, *draw(st.lists(TEXT, max_size=2))]))
+    partitions = partitions if len(partitions) > 1 else ()
+    if len(widths) < 2 and not partitions:
+        return stage
+    if len(widths) < 2:
+        widths = ()
+    law = draw(LAWS)
+    if law.law == "tasks" and stage.nodes is None:
+        law = Scaling("tasks", tasks=len(stage.tasks), per_task=stage.cpus_per_task)
+    known = draw(st.dictionaries(st.sampled_from(widths or (stage.width,)), SECONDS, max_size=3))
+    points = tuple(RunAt(width, run_s) for width, run_s in sorted(known.items()))
+    own = run_time_at(stage.width, points, law)
+    # enough for most of what a law makes of these times
+    asked = draw(st.sampled_from([(), tuple((width, 86400.0 * 30) for width in widths)]))
+    if own is None or own.run_s > stage.walltime_s:
+        points, expected_s = (), stage.expected_run_s
+    else:
+        expected_s = own.run_s
+    if not points and law.law == "tasks" and not (stage.tasks or stage.tasks_file):
+        law = Scaling()
+    try:
+        return replace(
+            stage,
+            expected_run_s=expected_s,
+            walltime_s=86400.0 * 30 if asked else stage.walltime_s,
+            moldable=Moldable(widths, points, law, asked, partitions),
+        )
+    except WorkflowError:  # at some width it would be killed
+        return stage
+
+
+@st.composite
+def stages(draw, name, before, *, several=False):
     walltime_s = draw(SECONDS)
     cpus_per_task = draw(st.integers(1, 8))
     cores = draw(st.one_of(st.none(), st.integers(1, 1000).map(lambda count: count * cpus_per_task)))
     after = tuple(draw(st.lists(st.sampled_from(before), unique=True)) if before else ())
     given = dict(  # noqa: C408 - the fields as they are
         cores=cores,
-        nodes=draw(st.integers(1, 9)) if cores is None else draw(st.one_of(st.none(), st.integers(1, 9))),
+        nodes=draw(st.integers(1, 9)) if cores is None else None if several else draw(st.sampled_from([None, 2, 9])),
         walltime_s=walltime_s,
         expected_run_s=draw(st.sampled_from([None, walltime_s])),
         after=after,
@@ -55,13 +99,15 @@ def stages(draw, name, before):
         outputs=tuple(draw(st.lists(SOME, max_size=3))),
         retries=draw(st.integers(0, 100)),
         retry_walltime_factor=draw(st.one_of(st.just(2.0), st.floats(1, 10))),
-        local=draw(st.booleans()),
+        local=not several and draw(st.booleans()),
         learns_run=draw(st.booleans()),
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
+    others |= {"moldable"}  # which follows
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
-    return Stage(name, **given, **draw(PAYLOAD))
+    made = Stage(name, **given, **draw(PAYLOAD))
+    return draw(moldables(made)) if several else made
 
 
 @st.composite
@@ -85,6 +131,16 @@ def test_what_is_written_reads_back_equal(tmp_path, flow):
     again = load_workflow(path)
     assert (again.name, dict(again.stages), again.walltime_s) == (flow.name, dict(flow.stages), flow.walltime_s)
     assert list(again.stages) == list(flow.stages)
+
+
+@given(stages("a", [], several=True))
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_a_stage_of_several_shapes_reads_back_equal(tmp_path, stage):
+    path = tmp_path / "flow.toml"
+    path.write_text(write_workflow(Workflow("w", [stage])), encoding="utf-8", newline="")
+    assert load_workflow(path).stages["a"] == stage
 
 
 def test_it_reads_well():
@@ -126,6 +182,45 @@ expected = { learn = true, until = "22min" }
 outputs = ["proj/*.fits"]
 retries = { times = 2, walltime_factor = 1.5 }
 environment = { OMP_NUM_THREADS = "4" }
+"""
+    )
+
+
+def test_several_shapes_read_well():
+    """Its own width first, and a range where the widths are doubled."""
+    points = (RunAt(7, 21600.0), RunAt(28, 5700.0), RunAt(112, 2400.0))
+    flow = Workflow(
+        "moments",
+        [
+            Stage(
+                "all", cores=28, walltime_s=28800, expected_run_s=5700, command="x", partition="short", learns_run=True,
+                moldable=Moldable((7, 14, 28, 112), points, Scaling("amdahl"), ((7, 36000.0), (28, 28800.0)),
+                                  ("short", "batch")),
+            ),
+            Stage("some", nodes=2, walltime_s=3600, command="x",
+                  moldable=Moldable((2, 4, 7), scaling=Scaling("downey", parallelism=60.0, variance=0.5))),
+        ],
+    )  # fmt: skip
+    assert (
+        write_workflow(flow)
+        == """\
+name = "moments"
+
+[[stage]]
+name = "all"
+command = "x"
+cores = [28, 7, 14, 112]
+partition = ["short", "batch"]
+walltime = { 7 = "10h", 28 = "8h" }
+expected = { learn = true, until = { 7 = "6h", 28 = "1h35m", 112 = "40min" } }
+scaling = "amdahl"
+
+[[stage]]
+name = "some"
+command = "x"
+nodes = "2..7"
+walltime = "1h"
+scaling = { downey = { parallelism = 60, variance = 0.5 } }
 """
     )
 

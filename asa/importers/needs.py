@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asa.errors import InputError
+from asa.spec.moldable import several
 from asa.units import parse_memory
 
 from .base import Notes
@@ -31,6 +32,13 @@ _WIDENING_NAMES: Final = (
 _WIDENING: Final = frozenset(_WIDENING_NAMES.split())
 """Options with which Slurm may give a job another number of cores than its tasks have."""
 
+_FROM_TO: Final = re.compile(r"(\d+)-(\d+)")
+_COUNT_TASKS_NAMES: Final = (
+    "array cpus-per-gpu gpus gpus-per-task mincpus ntasks ntasks-per-gpu overcommit tres-per-task"
+)
+_COUNT_TASKS: Final = frozenset(_COUNT_TASKS_NAMES.split())
+"""Options by which a job's cores do not follow from the number of its nodes, or follow from it otherwise."""
+
 _GPU: Final = re.compile(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count>\d+))?(?:\([^)]*\))?")
 
 
@@ -43,6 +51,7 @@ class Needs:
     memory_bytes: int = 0
     gpus: int = 0
     options: tuple[str, ...] = ()  # what is said in sbatch's own words
+    widths: tuple[int, ...] = ()  # cores that it may have, where it says a number of nodes that may vary
 
     @property
     def cores(self) -> int:
@@ -62,7 +71,11 @@ def read_needs(given: Mapping[str, Directive], notes: Notes) -> Needs:
     gpus, gpu_options = _gpus(given, layout)
     cpus, cpu_options = _cpus_per_task(given, layout, notes)
     tasks = layout.tasks
-    if layout.varies and "ntasks" not in given:
+    spans = layout.spans
+    if spans:
+        note = f"of {spans[0]} to {spans[-1]} nodes it has {spans[0]}, unless a strategy chooses its width"
+        notes.add(note, given["nodes"].where)
+    elif layout.varies and "ntasks" not in given:
         note = f"of a number of nodes that may vary the least is taken: {layout.nodes}"
         notes.add(note, given["nodes"].where)
     counted = set() if cpu_options else {"cpus-per-gpu", "mincpus"}
@@ -72,7 +85,8 @@ def read_needs(given: Mapping[str, Directive], notes: Notes) -> Needs:
         notes.add("--exclusive: Slurm gives whole nodes, asa counts the cores", given["exclusive"].where)
     if "overcommit" in given:
         notes.add("--overcommit: Slurm gives fewer cores than asa counts", given["overcommit"].where)
-    return Needs(tasks, cpus, memory, gpus, (*layout.options, *gpu_options, *cpu_options, *memory_options))
+    widths = tuple(nodes * (tasks // spans[0]) * cpus for nodes in spans)
+    return Needs(tasks, cpus, memory, gpus, (*layout.options, *gpu_options, *cpu_options, *memory_options), widths)
 
 
 class _Layout:
@@ -92,6 +106,14 @@ class _Layout:
         elif not self.gpus and "ntasks-per-gpu" in given:
             self.gpus = math.ceil(self.tasks / _count(given, "ntasks-per-gpu"))
         self._text = text_of(given, "nodes")
+        self.spans = self._spans(given)
+
+    def _spans(self, given: Mapping[str, Directive]) -> list[int]:
+        """Give the numbers of nodes that it may have, doubled, where its tasks are as many on each; else none."""
+        match = _FROM_TO.fullmatch(self._text)
+        if match is None or int(match[2]) <= int(match[1]) or not _COUNT_TASKS.isdisjoint(given):
+            return []
+        return several(f"{match[1]}..{match[2]}")
 
     def _tasks(self, given: Mapping[str, Directive]) -> int:
         if tasks := _count(given, "ntasks"):
@@ -118,6 +140,8 @@ class _Layout:
 
         A stage's `nodes` would be whole nodes with a task for each of their cores, which no script asks for.
         """
+        if self.spans:  # so many nodes as there are tasks for
+            return [f"--ntasks-per-node={self._per_node or 1}"]
         if self.tasks == 1 and not self._per_node:
             return []
         per_node = self._per_node or (self.tasks // self.known_nodes if self.known_nodes else 0)
@@ -185,8 +209,8 @@ def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_w
     """Tell the memory of the whole job, or what is passed on of it: all of a node's, or what depends on the nodes."""
     counted = layout.tasks == 1 or not is_widened
     for name, times in (
-        ("mem", layout.known_nodes if counted else 0),
-        ("mem-per-cpu", 0 if is_widened else cores),
+        ("mem", layout.known_nodes if counted and not layout.spans else 0),
+        ("mem-per-cpu", 0 if is_widened or layout.spans else cores),
         ("mem-per-gpu", layout.gpus if layout.known_nodes == 1 and counted else 0),
     ):
         if name in given:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from asa.errors import InputError
+from asa.shapes import Moldable
 from asa.units import format_duration, parse_duration
 from asa.workflow import Stage, Workflow
 
@@ -172,6 +173,7 @@ class _Translator:
             account=text_of(given, "account"),
             options=_options(given, needs),
             environment=self._environment(given),
+            moldable=Moldable(needs.widths) if needs.widths else None,
         )
         if "array" in given:
             return self._array(script, stage, needs)

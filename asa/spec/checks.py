@@ -22,7 +22,7 @@ from asa.spec.places import Location
 from asa.spec.problems import Problem, Severity
 from asa.spec.reading import Reading, names_in, read
 from asa.spec.schema import SCHEMA_LINE
-from asa.spec.shell import BUILTINS, FORMS, SHELLS, Program, ShellText, interpreter_of, read_shell
+from asa.spec.shell import BUILTINS, FORMS, LAUNCHERS, SHELLS, Program, ShellText, interpreter_of, read_shell
 from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
@@ -37,6 +37,8 @@ _SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A
 _SLURM_GIVEN = re.compile(r"\b(SLURM_[A-Z0-9_]+):?=")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{\w+[^}]*\}?|\([^)]*\)?)|`[^`]*`?")
 _EXPANDED_IN_PATHS = re.compile(rf"{_VARIABLE.pattern}|^~[^/]*/|^~$|\{{[^{{}}]*(?:,|\.\.)[^{{}}]*\}}")
+# by which a payload learns, or may learn, how many cores it has
+_TELLS_CORES = re.compile(r"ASA_CORES|SLURM_|OMP_NUM_THREADS|\bnproc\b|cpu_count|sched_getaffinity|\bparallel\b")
 _LIKENESS = 0.75  # among thousands of names, more than usually
 _SBATCH = re.compile(r"#SBATCH\s+(-[A-Za-z]|--[A-Za-z-]+)(?:[=\s]\s*|(?<=-[A-Za-z]))?([^\s#]*)")
 _SHORT = {
@@ -109,6 +111,7 @@ class _Checks:
         self._check_idle(texts)
         self._check_programs(read)
         self._check_forms(read)
+        self._check_widths(texts, read)
         self._check_syntax([text for text, _ in read if not _is_plain(text.text)])
         for stage in self._flow.stages.values():
             self._check_inputs(stage)
@@ -286,6 +289,46 @@ class _Checks:
                 is_bash = shutil.which("bash") and _complaint("bash", text.text) is None
                 hint = _TO_BASH if is_bash else "Mend the shell's syntax."
                 self._reading.problems.append(Problem(text.file, at, "error", message, hint))
+
+    # ---------------------------------------------------------------------- several widths
+
+    def _check_widths(self, texts: Sequence[_Text], read: Sequence[tuple[_Text, ShellText]]) -> None:
+        """Tell of what would run the same, whichever of its widths a stage gets."""
+        for stage in self._flow.stages.values():
+            if stage.moldable is None or not stage.moldable.widths:
+                continue
+            launches = [
+                (text, program)
+                for text, found in read
+                for program in found.programs
+                if text.stage is stage and program.name in LAUNCHERS
+            ]
+            if stage.tasks or stage.tasks_file:
+                self._check_launches_of_tasks(stage, launches)
+                continue
+            for text, program in launches:
+                if program.ranks not in {"", "1"}:
+                    each = stage.cpus_per_task
+                    processes = "$ASA_CORES" if each == 1 else f"$((ASA_CORES / {each}))"
+                    message = f"{program.name} starts {program.ranks} processes, whichever of its widths it gets"
+                    self._add_in(text, program, message, f"Write {processes} in place of {program.ranks}.")
+            if not launches and not any(_TELLS_CORES.search(text.text) for text in texts if text.stage is stage):
+                message = "it has several widths, and nothing here says which of them it got"
+                hint = "$ASA_CORES is the number of its cores; a program that finds out by itself needs no more."
+                self._add(stage, "", message, hint, "note")
+
+    def _check_launches_of_tasks(self, stage: Stage, launches: Sequence[tuple[_Text, Program]]) -> None:
+        for text, program in launches[:1]:
+            count = stage.cpus_per_task
+            cores = "1 core" if count == 1 else f"{count} cores"
+            message = f"{program.name} in one of its tasks, which get {cores} each, however wide it is"
+            hint = "Leave it out; or run one command with it on $ASA_CORES, in place of tasks."
+            self._add_in(text, program, message, hint)
+
+    def _add_in(self, text: _Text, program: Program, message: str, hint: str) -> None:
+        line = text.first_line + (program.line if text.is_on_lines else 0)
+        message = f"stage {text.stage.name!r}: {message}"
+        self._reading.problems.append(Problem(text.file, line, "warning", message, hint))
 
     # ---------------------------------------------------------------------- files
 

@@ -5,12 +5,33 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    WithJsonSchema,
+)
 
 from asa.demands import Demands, resources
 from asa.errors import InputError, near
+from asa.shapes import Law, Scaling
+from asa.spec.moldable import (
+    MAX_WIDTHS,
+    RANGE_PATTERN,
+    Asked,
+    at_widths,
+    distinct,
+    is_by_width,
+    read_scaling,
+    several,
+    width_of,
+)
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
 from asa.workflow import MAX_CORES, MAX_RETRIES, MAX_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
@@ -37,14 +58,23 @@ _TEMPLATE = {"type": "string", "pattern": TEMPLATE_PATTERN}
 _DURATION = {"type": "string", "anyOf": [{"pattern": DURATION_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}
 
 
-def _text_first(parse: Any, unit: str) -> Any:
-    def read(value: object) -> Any:
-        if not isinstance(value, str):
-            raise ValueError(f"write it in quotes with its unit, such as {unit}")  # noqa: TRY004 - pydantic wants it
+def _told(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Let pydantic know of what is refused."""
+
+    def read(value: Any) -> Any:
         try:
             return parse(value)
         except InputError as error:
             raise ValueError(error.message) from error  # whose hint is shown, too
+
+    return read
+
+
+def _text_first(parse: Any, unit: str) -> Any:
+    def read(value: object) -> Any:
+        if not isinstance(value, str):
+            raise ValueError(f"write it in quotes with its unit, such as {unit}")  # noqa: TRY004 - pydantic wants it
+        return _told(parse)(value)
 
     return BeforeValidator(read)
 
@@ -109,6 +139,104 @@ Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_CORES), _wh
 Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_CORES), _whole(0, MAX_CORES)]
 Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_RETRIES), _whole(0, MAX_RETRIES)]
 
+_COUNT = {"type": "integer", "minimum": 1, "maximum": MAX_CORES}
+_BY_WIDTH = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"anyOf": [{"pattern": "^[0-9]+$"}, {"pattern": TEMPLATE_PATTERN}]},
+    "additionalProperties": _DURATION,
+}
+_NUMBER_0_1 = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _TEMPLATE]}
+Widths = Annotated[
+    list[Cores],
+    BeforeValidator(_told(several)),
+    Field(min_length=1),
+    AfterValidator(_told(distinct)),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _COUNT,
+                {"type": "string", "anyOf": [{"pattern": TEMPLATE_PATTERN}, {"pattern": RANGE_PATTERN}]},
+                {
+                    "type": "array",
+                    "items": {"anyOf": [_COUNT, _TEMPLATE]},
+                    "minItems": 1,
+                    "maxItems": MAX_WIDTHS,
+                    "uniqueItems": True,
+                },
+            ]
+        }
+    ),
+]
+"""Cores, nodes or tasks: a number, several, or a range."""
+_A_DURATION: TypeAdapter[float] = TypeAdapter(Duration)
+_DURATIONS: TypeAdapter[dict[int, float]] = TypeAdapter(
+    dict[Annotated[int, BeforeValidator(_told(width_of))], Duration]
+)
+
+
+def _as_durations(value: object) -> float | dict[int, float]:
+    if not isinstance(value, dict):
+        return _A_DURATION.validate_python(value)
+    if not value:
+        raise ValueError("names no width")
+    _told(lambda table: at_widths(table, lambda _: 0.0))(value)  # for what is wrong with its keys
+    return _DURATIONS.validate_python(value)
+
+
+Durations = Annotated[
+    float | dict[int, float], PlainValidator(_as_durations), WithJsonSchema({"anyOf": [_DURATION, _BY_WIDTH]})
+]
+"""One, or some by width."""
+ScalingLaw = Annotated[
+    Scaling,
+    PlainValidator(_told(read_scaling)),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": list(get_args(Law))},
+                _TEMPLATE,
+                {
+                    "type": "object",
+                    "properties": {"amdahl": _NUMBER_0_1},
+                    "required": ["amdahl"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "downey": {
+                            "type": "object",
+                            "properties": {
+                                "parallelism": {"anyOf": [{"type": "number", "minimum": 1}, _TEMPLATE]},
+                                "variance": {"anyOf": [{"type": "number", "minimum": 0}, _TEMPLATE]},
+                            },
+                            "required": ["parallelism", "variance"],
+                            "additionalProperties": False,
+                        }
+                    },
+                    "required": ["downey"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+Partitions = Annotated[
+    list[str],
+    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+    Field(min_length=1),
+    AfterValidator(_told(distinct)),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
+            ]
+        }
+    ),
+]
+
 
 def _one_line(text: str) -> str:
     if not text.strip() or "\n" in text:
@@ -169,7 +297,9 @@ class _Expectation(_Model):
     """How long a stage usually runs, learned from how long it ran."""
 
     learn: Flag = Field(default=True, description="Whether it is learned from how long the stage ran.")
-    until: Duration | None = Field(default=None, description="What holds until something is known.", examples=["22min"])
+    until: Durations | None = Field(
+        default=None, description="What holds until something is known.", examples=["22min"]
+    )
 
 
 class _Retries(_Model):
@@ -191,6 +321,8 @@ def _as_expectation(value: object) -> object:
             error.hint = f"{near(value, ['learn'])}{error.hint}"
             raise ValueError(error.message) from error
         return {"learn": False, "until": value}
+    if isinstance(value, dict) and _told(is_by_width)(value):
+        return _Expectation.model_construct(learn=False, until=_as_durations(value))
     if isinstance(value, dict):
         return value
     raise ValueError('write it in quotes with its unit, such as "22min", or "learn"')
@@ -208,11 +340,12 @@ Expected = Annotated[
             "anyOf": [
                 {"const": "learn"},
                 _DURATION,
+                _BY_WIDTH,
                 {
                     "type": "object",
                     "properties": {
                         "learn": _described({"anyOf": [{"type": "boolean"}, _TEMPLATE]}, _Expectation, "learn"),
-                        "until": _described(_DURATION, _Expectation, "until"),
+                        "until": _described({"anyOf": [_DURATION, _BY_WIDTH]}, _Expectation, "until"),
                     },
                     "additionalProperties": False,
                 },
@@ -266,13 +399,20 @@ class StageSettings(_Model):
         "the stage begins; a stage before it may write it.",
         examples=["project.tasks"],
     )
-    cores: Cores | None = Field(default=None, description="Cores that it needs.", examples=[112])
-    ntasks: Cores | None = Field(
+    cores: Widths | None = Field(
+        default=None,
+        description="Cores that it needs; or those that it may be asked for with, as a list of which the first is what "
+        "it gets from strategies that choose none, or as a range, which is doubled from its first to its last.",
+        examples=[112, [28, 7, 14, 56], "7..112"],
+    )
+    ntasks: Widths | None = Field(
         default=None,
         description="In place of cores, as batch scripts say it: cores are ntasks times cpus_per_task.",
         examples=[28],
     )
-    nodes: Cores | None = Field(default=None, description="Whole nodes that it needs.", examples=[2])
+    nodes: Widths | None = Field(
+        default=None, description="Whole nodes that it needs; several as of cores.", examples=[2, [2, 1, 4], "1..8"]
+    )
     cpus_per_task: Cores | None = Field(
         default=None, description="Cores that belong together, for one task each; cores are a multiple.", examples=[4]
     )
@@ -294,8 +434,11 @@ class StageSettings(_Model):
         "tasks are on those that it asks for.",
         examples=[True],
     )
-    partition: str | None = Field(
-        default=None, description="Where its job is sent; the site's own choice if not given.", examples=["batch"]
+    partition: Partitions | None = Field(
+        default=None,
+        description="Where its job is sent; the site's own choice if not given. Of several the first is what it gets "
+        "from strategies that choose none.",
+        examples=["batch", ["short", "batch"]],
     )
     account: str | None = Field(
         default=None, description="Who is charged; the site's own choice if not given.", examples=["proj-42"]
@@ -305,16 +448,24 @@ class StageSettings(_Model):
         description="Further options of the batch system, each beginning with two dashes.",
         examples=[["--constraint=haswell"]],
     )
-    walltime: Duration | None = Field(
+    walltime: Durations | None = Field(
         default=None,
-        description="After how long it is killed, in any spelling of Slurm's (90 means 90 minutes) or with units.",
-        examples=["40min", "1h30m", "2:00:00", "1-12"],
+        description="After how long it is killed, in any spelling of Slurm's (90 means 90 minutes) or with units; or "
+        "by width. At others it is in proportion to the run times.",
+        examples=["40min", "1h30m", "2:00:00", "1-12", {"7": "8h", "112": "1h"}],
     )
     expected: Expected | None = Field(
         default=None,
         description='How long it usually runs; "learn" to learn it from how long it ran; or both, as in '
-        '{ learn = true, until = "22min" }.',
-        examples=["22min", "learn"],
+        '{ learn = true, until = "22min" }; or by width, as in { 7 = "6h", 28 = "95min" }, in the unit of cores, nodes '
+        "or ntasks.",
+        examples=["22min", "learn", {"7": "6h", "28": "95min"}],
+    )
+    scaling: ScalingLaw | None = Field(
+        default=None,
+        description="By which law run times at other widths follow from those that are known: only between them "
+        "(measured), Amdahl's, Downey's model, or as a bag of equal tasks, as what has tasks does by itself.",
+        examples=["amdahl", {"amdahl": 0.95}, {"downey": {"parallelism": 60, "variance": 0.5}}],
     )
     environment: Environment | None = Field(
         default=None, description="Variables for what it runs, by name.", examples=[{"OMP_NUM_THREADS": "4"}]
@@ -372,37 +523,50 @@ class StageSpec(StageSettings):
         nothing = Demands()
         return {one.field: getattr(self, one.key) or getattr(nothing, one.field) for one in resources()}
 
+    def asked(self) -> Asked:
+        """Gather what it asks for, in one shape or in several."""
+        cpus_per_task = self.cpus_per_task or 1
+        each = 1 if self.ntasks is None else cpus_per_task  # cores of what is counted
+        cores = self.cores if self.ntasks is None else [count * each for count in self.ntasks]
+        if cores is None and self.nodes is None and self.local:
+            cores = [cpus_per_task]
+
+        def in_cores(given: float | dict[int, float] | None) -> float | dict[int, float] | None:
+            return {width * each: one for width, one in given.items()} if isinstance(given, dict) else given
+
+        return Asked(
+            where=f"stage {str(self.name)!r}",
+            cores=cores,
+            nodes=self.nodes,
+            cpus_per_task=cpus_per_task,
+            walltime_s=in_cores(self.walltime) or LOCAL_WALLTIME_S,
+            expected_s=None if self.expected is None else in_cores(self.expected.until),
+            scaling=self.scaling,
+            partitions=[str(one) for one in self.partition or ("",)],
+            tasks=len(self.tasks or ()) if self.tasks or self.tasks_file else None,
+        )
+
     def build(self, script: str) -> Stage:
         """Make the stage."""
-        is_local = bool(self.local)
-        cpus_per_task = self.cpus_per_task or 1
-        cores = self.cores if self.ntasks is None else self.ntasks * cpus_per_task
-        if cores is None and self.nodes is None and is_local:
-            cores = cpus_per_task
         expected, retries = self.expected or _Expectation(learn=False), self.retries or _Retries(times=0)
         return Stage(
             name=str(self.name),
-            cores=cores,
-            nodes=self.nodes,
-            walltime_s=LOCAL_WALLTIME_S if self.walltime is None else self.walltime,
-            expected_run_s=expected.until,
+            **self.asked().fields(),
             after=tuple(map(str, self.after)),
             when=self.when,
             command=str(self.command or ""),
             **self._demands(),
-            partition=str(self.partition or ""),
             account=str(self.account or ""),
             script=script,
             tasks=tuple(map(str, self.tasks or ())),
             tasks_file=str(self.tasks_file or ""),
-            cpus_per_task=cpus_per_task,
             options=tuple(map(str, self.options or ())),
             environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
             inputs=tuple(map(str, self.inputs or ())),
             outputs=tuple(map(str, self.outputs or ())),
             retries=retries.times,
             retry_walltime_factor=retries.walltime_factor,
-            local=is_local,
+            local=bool(self.local),
             learns_run=expected.learn,
             input_size=self.input_size,
         )

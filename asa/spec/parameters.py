@@ -12,6 +12,7 @@ Parameter = str | int | float | bool
 
 PLACEHOLDER = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_-]*)[ \t]*\}\}")
 
+_BY_WIDTH = (("expected",), ("until",), ("walltime",))  # tables whose keys are widths, which may be parameters, too
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -73,7 +74,10 @@ def fill(
     if isinstance(value, list):
         return [fill(part, parameters, (*location, i), unknown, used) for i, part in enumerate(value)]
     if isinstance(value, dict):
-        return {key: fill(part, parameters, (*location, key), unknown, used) for key, part in value.items()}
+        filled = {key: fill(part, parameters, (*location, key), unknown, used) for key, part in value.items()}
+        if location[-1:] in _BY_WIDTH:
+            return {_fill_text(key, parameters, location, unknown, used): part for key, part in filled.items()}
+        return filled
     return value
 
 

@@ -85,7 +85,7 @@ class Problem:
 def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) -> tuple[str, str]:
     """Say what pydantic found, and what to do."""
     location, kind = error["loc"], error["type"]
-    key = next((part for part in reversed(location) if isinstance(part, str) and part != "[key]"), "")
+    key = _key_at(location)
     stage = names[location[1]] if location[0] == "stage" and len(location) > 1 else None
     whose = _whose(stage)
     if kind == "extra_forbidden":
@@ -106,6 +106,14 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
         hint = (cause.hint if isinstance(cause, InputError) else None) or "Mend this value."
         return f"{whose}{key}: {str(error['msg']).removeprefix('Value error, ')}", hint
     return f"{whose}{key}: {_SAID.get(kind, error['msg'])}", _example(location, error["input"])
+
+
+def _key_at(location: Sequence[str | int]) -> str:
+    """Name the key that a value stands at; what is said by width with that."""
+    keys = [part for part in location if isinstance(part, str)]
+    key = next((part for part in reversed(keys) if part != "[key]"), "")
+    is_width = len(keys) > 1 and keys[-1] == key and keys[-2] != "environment" and key.isdigit()
+    return f"{keys[-2]} at {key}" if is_width else key
 
 
 _ADD = {

@@ -427,6 +427,10 @@ def _build(reading: Reading, specs: Mapping[int, StageSpec]) -> dict[int, Stage]
             continue
         try:
             stages[number] = spec.build(script)
+            for remark in spec.asked().remarks():
+                key = "ntasks" if remark.key == "cores" and spec.ntasks is not None else remark.key
+                place = reading.place_of(spec.name, key)
+                reading.add(place, f"stage {spec.name!r}: {remark.message}", remark.hint, "note")
         except WorkflowError as error:
             reading.add(_where(error, number, reading), f"{error.where}: {error.message}", error.hint or "")
     return stages
@@ -437,6 +441,8 @@ _OF_KEY = (
     ("asks for a walltime", "walltime"),
     ("cores in tasks of", "cpus_per_task"),
     ("bytes of memory", "memory"),
+    ("no run time is known", "expected"),
+    ("no walltime is said", "walltime"),
 )
 
 

@@ -24,6 +24,9 @@ BUILTINS = frozenset((
 ))  # fmt: skip
 """What shells have built in."""
 
+LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "aprun", "ibrun", "prterun"})
+"""Programs that start the processes of MPI."""
+
 _EXPANSIONS = {
     "!": "${!x}", "/": "${x/a/b}", ":": "${x:0:1}", "^": "${x^}", ",": "${x,}", "[": "${x[0]}",
 }  # fmt: skip
@@ -87,7 +90,8 @@ _WRAPPERS: dict[str, dict[str, int]] = {
     "taskset": {"-c": 0},
     "ionice": dict.fromkeys(("-c", "-n"), 1),
 }
-_WRAPPERS |= dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun", "aprun", "ibrun", "prterun"), _WRAPPERS["mpirun"])
+_WRAPPERS |= dict.fromkeys(LAUNCHERS - {"srun", "mpirun"}, _WRAPPERS["mpirun"])
+_RANKS = re.compile(r"(?:-n|-np|--np|--ntasks)(?:=?(\d+))?")
 _INTERPRETERS: dict[str, dict[str, int]] = {
     **dict.fromkeys(SHELLS, dict.fromkeys(("--login", "--norc", "--noprofile", "--posix"), 0)),
     "python": dict.fromkeys(("-u", "-B", "-E", "-I", "-O", "-OO", "-s", "-S", "-v"), 0) | {"-W": 1, "-X": 1},
@@ -109,6 +113,7 @@ class Program:
     name: str
     line: int  # in the text, from 0
     file: str = ""  # that an interpreter is given; empty for none
+    ranks: str = ""  # how many processes a launcher of MPI is told to start, where that is a number
 
 
 @dataclass(slots=True)
@@ -244,7 +249,7 @@ class _Reader:
             words = takewhile(lambda t: t.is_word or t.text not in _SEPARATORS, islice(self._tokens, self._at, None))
             if any(word.text == _FORM_IN[name] and not word.is_quoted for word in words):
                 self._found.forms.setdefault(_FORM_IN[name], token.line)
-        self._found.programs.append(Program(name, token.line, self._file_for(name)))
+        self._found.programs.append(Program(name, token.line, self._file_for(name), self._ranks_for(name)))
 
     def _file_for(self, name: str) -> str:
         """Tell which file an interpreter is given; empty if that cannot be found out."""
@@ -262,6 +267,17 @@ class _Reader:
             if step is None:
                 break
             at += step
+        return ""
+
+    def _ranks_for(self, name: str) -> str:
+        """Tell how many processes a launcher is told to start; empty if none, or if that is worked out."""
+        at = 1
+        while name in LAUNCHERS and (token := self._next(at)) is not None and token.text.startswith("-"):
+            after = self._next(at + 1)
+            if match := _RANKS.fullmatch(token.text):
+                value = match[1] or (after.text if after is not None and after.is_plain else "")
+                return value if value.isdigit() and token.is_plain else ""
+            at += _words_of_option(token.text, _WRAPPERS[name]) or 1
         return ""
 
     def _hide(self, name: str) -> None:

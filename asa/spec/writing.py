@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import PurePath
 
 from asa.demands import resources
 from asa.errors import InputError
+from asa.spec.moldable import several
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.workflow import Stage, Workflow
 
@@ -19,6 +20,7 @@ _PLAIN_LINES = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _RETRY_FACTOR = 2.0
+_SEVERAL = 2
 
 
 def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | None = None) -> str:
@@ -58,7 +60,7 @@ def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | N
     head = [f"name = {_text(workflow.name)}"]
     whole_s = sum(stage.walltime_s for stage in workflow.stages.values())
     if workflow.walltime_s != whole_s:
-        head.append(f"walltime = {_text(_duration(workflow.walltime_s))}")
+        head.append(f"walltime = {_duration_of(workflow.walltime_s)}")
     stages = [_stage(stage, (scripts or {}).get(stage.name)) for stage in workflow.stages.values()]
     tables = [head, *stages]
     if any(_OPEN in line for table in tables for line in table if not line.startswith("script = ")):
@@ -75,15 +77,16 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("script", _script(stage, script)),
         ("tasks", _list(stage.tasks)),
         ("tasks_file", _text(stage.tasks_file) if stage.tasks_file else ""),
-        ("cores", _number(stage.cores)),
-        ("nodes", _number(stage.nodes)),
+        ("cores", _widths(stage, stage.cores)),
+        ("nodes", _widths(stage, stage.nodes)),
         ("cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""),
         *((one.key, _amount(getattr(stage, one.field), one.kind)) for one in resources()),
-        ("partition", _text(stage.partition) if stage.partition else ""),
+        ("partition", _partitions(stage)),
         ("account", _text(stage.account) if stage.account else ""),
         ("options", _list(stage.options)),
-        ("walltime", _text(_duration(stage.walltime_s))),
+        ("walltime", _by_width(stage.moldable.walltime_at if stage.moldable else ()) or _duration_of(stage.walltime_s)),
         ("expected", _expected(stage)),
+        ("scaling", _scaling(stage)),
         ("inputs", _list(stage.inputs)),
         ("outputs", _list(stage.outputs)),
         ("retries", _retries(stage)),
@@ -110,8 +113,46 @@ def _script(stage: Stage, path: str | PurePath | None) -> str:
     return _quoted(stage.script)
 
 
+def _widths(stage: Stage, own: int | None) -> str:
+    """Write what it asks for; of several widths its own first."""
+    widths = () if stage.moldable is None or own is None else stage.moldable.widths
+    if len(widths) < _SEVERAL:
+        return _number(own)
+    doubled = f"{own}..{widths[-1]}"
+    if several(doubled) == list(widths):
+        return _text(doubled)
+    return f"[{', '.join(map(str, (own, *(width for width in widths if width != own))))}]"
+
+
+def _partitions(stage: Stage) -> str:
+    others = [one for one in (stage.moldable.partitions if stage.moldable else ()) if one != stage.partition]
+    if others:
+        return _list((stage.partition, *others))
+    return _text(stage.partition) if stage.partition else ""
+
+
+def _by_width(said: Iterable[tuple[int, float]]) -> str:
+    pairs = ", ".join(f"{width} = {_duration_of(seconds)}" for width, seconds in said)
+    return f"{{ {pairs} }}" if pairs else ""
+
+
+def _scaling(stage: Stage) -> str:
+    if stage.moldable is None:
+        return ""
+    scaling = stage.moldable.scaling
+    if scaling.parallel is not None:
+        return f"{{ amdahl = {_number(scaling.parallel)} }}"
+    if scaling.parallelism is not None:
+        a, v = _number(scaling.parallelism), _number(scaling.variance)
+        return f"{{ downey = {{ parallelism = {a}, variance = {v} }} }}"
+    is_bag = bool(stage.tasks or stage.tasks_file)  # which scales as such if nothing else is said
+    return _text(scaling.law) if scaling.law != "measured" or is_bag else ""
+
+
 def _expected(stage: Stage) -> str:
-    until = "" if stage.expected_run_s is None else _text(_duration(stage.expected_run_s))
+    until = "" if stage.expected_run_s is None else _duration_of(stage.expected_run_s)
+    if stage.moldable is not None and stage.moldable.run_at:
+        until = _by_width((one.width, one.run_s) for one in stage.moldable.run_at)
     if not stage.learns_run:
         return until
     return f"{{ learn = true, until = {until} }}" if until else '"learn"'
@@ -140,6 +181,10 @@ def _number(number: float | None) -> str:
     if number is None:
         return ""
     return str(int(number)) if float(number).is_integer() and abs(number) < 1 << 53 else repr(number)
+
+
+def _duration_of(seconds: float) -> str:
+    return _text(_duration(seconds))
 
 
 def _duration(seconds: float) -> str:

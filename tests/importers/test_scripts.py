@@ -86,6 +86,35 @@ def test_cores_are_the_tasks_that_slurm_would_start(here, lines, cores, per_task
 
 
 @pytest.mark.parametrize(
+    ("lines", "widths", "options"),
+    [
+        ("-N 2-8", (2, 4, 8), ("--ntasks-per-node=1",)),
+        ("-N 1-3", (1, 2, 3), ("--ntasks-per-node=1",)),
+        ("-N 2-8 --ntasks-per-node=3 -c 2", (12, 24, 48), ("--ntasks-per-node=3",)),
+        ("-N 2-4 --mem-per-cpu=2G", (2, 4), ("--ntasks-per-node=1", "--mem-per-cpu=2G")),
+        ("-N 1-2 --mem=8G", (1, 2), ("--ntasks-per-node=1", "--mem=8G")),
+        ("-N 2-4 --gres=gpu:2 --exclusive", (2, 4), ("--ntasks-per-node=1", "--gres=gpu:2", "--exclusive")),
+        ("-N 2-4 -n 8", None, ("--nodes=2-4",)),
+        ("-N 2-4 --gpus=4 --ntasks-per-gpu=1", None, ("--nodes=2-4",)),
+        ("-N 2-2", None, ("--nodes=2-2",)),
+    ],
+)
+def test_a_number_of_nodes_that_may_vary_becomes_widths_where_cores_follow_from_it(here, lines, widths, options):
+    made = import_scripts([here("a.sbatch", f"#SBATCH -t 5 {lines}", "srun a")])
+    stage = made.workflow.stages["a"]
+    assert (stage.moldable and stage.moldable.widths, stage.options) == (widths, options)
+    assert stage.memory_bytes == 0
+    if widths:
+        assert stage.cores == widths[0]
+        assert "unless a strategy chooses its width" in told(made)
+
+
+def test_partitions_among_which_slurm_chooses_stay_its_choice(here):
+    stage = stage_of(here, "-t 5 -p short,batch")
+    assert (stage.partition, stage.moldable) == ("short,batch", None)
+
+
+@pytest.mark.parametrize(
     ("lines", "gpus", "options"),
     [
         (["--gpus=4"], 4, ()),

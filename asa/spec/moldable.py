@@ -1,0 +1,286 @@
+"""What a stage may say of several shapes, in a file or in Python: how it is read, and what a stage makes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any, NamedTuple, TypeVar, cast, get_args
+
+from asa.errors import InputError, WorkflowError, near
+from asa.shapes import Law, Moldable, RunAt, Scaling, run_time_at
+from asa.spec.parameters import Filled
+from asa.units import format_duration
+
+T = TypeVar("T")
+
+MAX_WIDTHS = 100
+"""Widths of a stage at most: each is weighed against the others."""
+
+RANGE_PATTERN = r"^\s*[0-9]{1,18}\s*\.\.\s*[0-9]{1,18}\s*$"
+
+_LONGEST = 19  # digits of a number that TOML can say
+_RANGE = re.compile(r"\s*([0-9]{1,18})\s*\.\.\s*([0-9]{1,18})\s*")
+_LAWS = get_args(Law)
+_OF_LAW: Mapping[str, tuple[str, ...]] = {"amdahl": ("parallel",), "downey": ("parallelism", "variance")}
+_WRITTEN = {"amdahl": "{ amdahl = 0.95 }", "downey": "{ downey = { parallelism = 60, variance = 0.5 } }"}
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def several(given: object) -> list[Any]:
+    """Make a list of one width, of several, or of a range; what is in a list stays as it is.
+
+    Raises `InputError`: text is meant as a range, and is none; or they are too many.
+
+    Examples
+    --------
+    >>> several(28), several([28, 7]), several("7..112")
+    ([28], [28, 7], [7, 14, 28, 56, 112])
+    """
+    if isinstance(given, list | tuple | range):
+        if len(given) > MAX_WIDTHS:
+            raise InputError(f"has {len(given)} entries", hint=f"Name {MAX_WIDTHS} at most: each is weighed.")
+        return list(given)
+    if not isinstance(given, str) or ".." not in given:
+        return [given]
+    match = _RANGE.fullmatch(given)
+    if match is None:
+        raise InputError(f"{str(given)!r} is no range", hint='Write it as in "7..112": doubled from the first on.')
+    first, last = int(match[1]), int(match[2])
+    if last < first:
+        raise InputError(f"{str(given)!r} ends before it begins", hint=f'Write "{last}..{first}".')
+    widths = [first]
+    while first > 0 and 2 * widths[-1] < last:
+        widths.append(2 * widths[-1])
+    return widths if last == first else [*widths, last]
+
+
+def distinct(values: Sequence[T]) -> Sequence[T]:
+    """Refuse what stands in a list twice, with `InputError`."""
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise InputError(f"{twice!r} stands there twice", hint="Name each once.")
+    return values
+
+
+def width_of(key: object) -> int:
+    """Read the width at which something is said; TOML has keys that are text.
+
+    Raises `InputError`: it is no number.
+    """
+    is_digits = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < _LONGEST
+    if is_digits or (type(key) is not bool and isinstance(key, Integral)):
+        return int(str(key))
+    raise InputError(f"{str(key)!r} is no width", hint="Give cores, or nodes, by their number alone, as 28.")
+
+
+def at_widths(table: Mapping[Any, Any], read: Callable[[Any], float]) -> dict[int, float]:
+    """Read what is said at some widths, each value as `read` does.
+
+    Raises `InputError`: a key is no width, or one stands there twice.
+    """
+    distinct([width_of(key) for key in table])
+    return {width_of(key): read(value) for key, value in table.items()}
+
+
+def is_by_width(table: Mapping[Any, Any]) -> bool:
+    """Whether a table has widths for keys, and not ``learn`` and ``until``.
+
+    Raises `InputError`: it has both.
+    """
+    found = any(not isinstance(key, str) or key[:1].isdigit() for key in table)
+    word = next((key for key in table if key in {"learn", "until"}), None)
+    if found and word is not None:
+        hint = 'Write it as in { learn = true, until = { 7 = "6h" } }.'
+        raise InputError(f"{word!r} stands beside widths", hint=hint)
+    return found
+
+
+def read_scaling(given: object) -> Scaling:
+    """Read a law: its name, or a table of that with its parameters.
+
+    Raises `InputError`: there is no such law, or it has no such parameters.
+
+    Examples
+    --------
+    >>> read_scaling({"amdahl": 0.95}).parallel, read_scaling("tasks").law
+    (0.95, 'tasks')
+    """
+    if isinstance(given, Mapping):
+        if len(given) != 1:
+            raise InputError("names more than one law, or none", hint=f"Write one, as in {_WRITTEN['amdahl']}.")
+        [(law, value)] = given.items()
+    else:
+        law, value = given, None
+    if not isinstance(law, str) or law not in _LAWS:
+        guess = near(law, _LAWS) if isinstance(law, str) else ""
+        raise InputError(f"{law!r} is no law of scaling", hint=f"{guess}Give one of {', '.join(_LAWS)}.")
+    law = cast("Law", str(law))
+    if value is None:
+        return Scaling(law)
+    names = _OF_LAW.get(law, ())
+    values = value if isinstance(value, Mapping) else dict(zip(names[:1], [value], strict=False))
+    if not names or not values or (len(names) > 1 and not isinstance(value, Mapping)):
+        raise _no_parameters(law)
+    if unknown := next((name for name in values if name not in names), None):
+        raise InputError(f"{law} has no parameter {unknown!r}", hint=f"{near(str(unknown), names)}{_example(law)}")
+    numbers = {name: _number(name, one) for name, one in values.items()}
+    parallel, parallelism, variance = (numbers.get(name) for name in ("parallel", "parallelism", "variance"))
+    return Scaling(law, parallel, parallelism, variance)
+
+
+def _no_parameters(law: str) -> InputError:
+    what = "takes a number" if law == "amdahl" else "takes a table" if law in _OF_LAW else "takes no parameter"
+    return InputError(f"{law} {what}", hint=_example(law))
+
+
+def _example(law: str) -> str:
+    return f"Write it as in {_WRITTEN[law]}." if law in _WRITTEN else f'Write "{law}".'
+
+
+def _number(name: str, given: object) -> float:
+    if isinstance(given, Filled) or (type(given) is not bool and isinstance(given, Real)):
+        with suppress(ValueError):
+            return float(given)
+    raise InputError(f"{name} is {given!r}", hint="Give a number, without quotes.")
+
+
+# ---------------------------------------------------------------------- what is asked for
+
+
+class Remark(NamedTuple):
+    """Something worth knowing of what a stage asks for."""
+
+    key: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a stage asks for, in one shape or in several, as it was written: the first of several is its own."""
+
+    where: str  # as errors name the stage
+    cores: Sequence[int] | None
+    nodes: Sequence[int] | None
+    walltime_s: float | Mapping[int, float]
+    expected_s: float | Mapping[int, float] | None = None
+    cpus_per_task: int = 1
+    scaling: Scaling | None = None
+    partitions: Sequence[str] = ("",)
+    tasks: int | None = None  # in its bag, 0 if their number is not known; None for what is no bag
+
+    def fields(self) -> dict[str, Any]:
+        """Make the fields of a `Stage` that it decides.
+
+        Raises `WorkflowError`: it contradicts itself, or does not say what holds for its own shape.
+        """
+        if self.cores is not None and self.nodes is not None and max(len(self.cores), len(self.nodes)) > 1:
+            raise self._error("asks for cores and nodes, and for several shapes", "Give one of the two.")
+        own = self._sizes[0] if self._sizes else 0
+        is_plain = len(self._sizes) <= 1 and len(self.partitions) <= 1
+        moldable = Moldable(
+            widths=tuple(sorted(self._sizes)) if len(self._sizes) > 1 else (),
+            run_at=self._run_at,
+            scaling=self._law,
+            walltime_at=self._walltime_at,
+            partitions=tuple(self.partitions) if len(self.partitions) > 1 else (),
+        )
+        return {
+            "cores": self.cores[0] if self.cores else None,
+            "nodes": self.nodes[0] if self.nodes else None,
+            "cpus_per_task": self.cpus_per_task,
+            "walltime_s": self._own_walltime_s(own),
+            "expected_run_s": self._own_run_s(own),
+            "partition": self.partitions[0],
+            "moldable": None if is_plain else moldable,
+        }
+
+    def remarks(self) -> Iterator[Remark]:
+        """Tell what is worth knowing of it, and is no error."""
+        points, offered = self._run_at, sorted(self._sizes)
+        unused = [one.width for one in points if one.width not in offered]
+        if unused:
+            message = f"a run time is known on {self._of(unused)}, which it never asks for"
+            yield Remark("expected", message, f"Name the width in `{self._what}`, if it may ask for that, too.")
+        for narrow, wide in pairwise(points):
+            if wide.run_s > narrow.run_s:
+                took = ", ".join(f"{format_duration(one.run_s)} on {one.width}" for one in (wide, narrow))
+                hint = "Nothing forbids that, and the wider shape is worth it only where it waits less."
+                yield Remark("expected", f"it is expected to run longer on more {self._what}: {took}", hint)
+        if len(offered) < 2:
+            return
+        known = points or (RunAt(self._sizes[0], 1.0),)
+        mute = [width for width in offered if run_time_at(width, known, self._law) is None]
+        if mute:
+            message = f"it is never asked for on {self._of(mute)}, for no run time is known there"
+            yield Remark("expected" if points else self._what, message, self._remedy(len(known)))
+        if self.scaling is not None and self.scaling.law == "tasks" and self.tasks is None:
+            message = "scaling as a bag of tasks, it must be one: work that is shared out over all of $ASA_CORES"
+            yield Remark("scaling", message, "Write it as `tasks`, if it is a list of commands.")
+
+    @property
+    def _what(self) -> str:
+        return "cores" if self.cores is not None else "nodes"
+
+    @property
+    def _sizes(self) -> Sequence[int]:
+        return self.cores or self.nodes or ()
+
+    @property
+    def _law(self) -> Scaling:
+        law = self.scaling
+        if law is None:
+            is_bag = self.tasks is not None and len(self._sizes) > 1 and not isinstance(self.expected_s, Mapping)
+            law = Scaling("tasks" if is_bag else "measured")
+        if law.law != "tasks":
+            return law
+        if self.cores is None:  # how many fit on a node is not known here
+            return Scaling("tasks")
+        return Scaling("tasks", tasks=self.tasks or 0, per_task=self.cpus_per_task)
+
+    @property
+    def _run_at(self) -> tuple[RunAt, ...]:
+        known = self.expected_s if isinstance(self.expected_s, Mapping) else {}
+        return tuple(RunAt(width, run_s) for width, run_s in sorted(known.items()))
+
+    @property
+    def _walltime_at(self) -> tuple[tuple[int, float], ...]:
+        return tuple(sorted(self.walltime_s.items())) if isinstance(self.walltime_s, Mapping) else ()
+
+    def _own_run_s(self, own: int) -> float | None:
+        if not isinstance(self.expected_s, Mapping):
+            return self.expected_s
+        found = run_time_at(own, self._run_at, self._law)
+        if found is None:
+            hint = f"Write it in `expected`, or put a width first in `{self._what}` of which it is known."
+            raise self._error(f"no run time is known on {self._of([own])}, its own width", hint)
+        return found.run_s
+
+    def _own_walltime_s(self, own: int) -> float:
+        if not isinstance(self.walltime_s, Mapping):
+            return self.walltime_s
+        found = run_time_at(own, [RunAt(*one) for one in self._walltime_at])
+        if found is None:
+            message = f"no walltime is said for {self._of([own])}, its own width"
+            raise self._error(message, "Write it in `walltime`: others may be left out.")
+        return found.run_s
+
+    def _remedy(self, known: int) -> str:
+        law = self._law
+        if law.law == "measured":
+            return 'Have it run there once and write down how long, or name a law, as in scaling = "amdahl".'
+        count = f"{known} {'is' if known == 1 else 'are'} known"
+        more = f"{law.law} needs the run times of {law.min_points} widths, and {count}"
+        return f"{more}; or its parameters, as in scaling = {_WRITTEN[law.law]}."
+
+    def _of(self, widths: Sequence[int]) -> str:
+        return f"{', '.join(map(str, widths))} {self._what}"
+
+    def _error(self, message: str, hint: str) -> WorkflowError:
+        return WorkflowError(message, where=self.where, hint=hint)
