@@ -37,7 +37,7 @@ BENCHMARK_CHAIN = "benchmarks"
 WORKFLOWS = ("montage", "blast", "statistics", BENCHMARK_CHAIN)
 _STRATEGY, _REFERENCE = "asa-plan", "big-job"
 _LASTS_S = 3600.0  # of a benchmark at its narrowest
-_CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D", "bt.D")
+_CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D, Grid'5000", "bt.D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,13 @@ class Question:
         plugins.load("asa.estimators", self.estimator)
         cells = []
         for trace in self.traces:
-            widths = _widths(_site(str(trace), age_accrues=True))
+            machine = _site(str(trace), age_accrues=True).capabilities.max_cores
+            widths = _widths(machine)
             if len(widths) < 2:
-                raise InputError("its machine is too small for a choice of widths", where=str(trace))
+                raise InputError("its machine is too small", where=str(trace), hint="Give the log of a larger one.")
             log = digest([trace])
             for age, workflow in product(self.age, self.workflows):
-                moldable_workflow(workflow, widths)
+                moldable_workflow(workflow, machine)
                 for strategy, width in [(_REFERENCE, widest(widths)), *((_STRATEGY, w) for w in (*widths, CHOSEN))]:
                     named = [("strategies", strategy), ("estimators", self.estimator)]
                     code = code_digest((f"asa.{kind}", name) for kind, name in named)
@@ -102,8 +103,8 @@ class Question:
         return cells
 
 
-def _widths(site: Site) -> list[int]:
-    return [width for width in WIDTHS if width <= site.capabilities.max_cores]
+def _widths(machine_cores: int) -> list[int]:
+    return [width for width in WIDTHS if width <= machine_cores]
 
 
 def widest(widths: Sequence[int]) -> int:
@@ -111,10 +112,11 @@ def widest(widths: Sequence[int]) -> int:
     return max((width for width in widths if width <= BIG_JOB), default=min(widths))
 
 
-def moldable_workflow(name: str, widths: Sequence[int]) -> Workflow:
-    """Make a workflow whose parallel stages may be asked for in any of some widths: the paper's, or benchmarks."""
+def moldable_workflow(name: str, machine_cores: int) -> Workflow:
+    """Make a workflow whose parallel stages may be asked for in several widths: the paper's, or benchmarks."""
     if name == BENCHMARK_CHAIN:
-        return Workflow(name, _benchmarks(max(widths)))
+        return Workflow(name, _benchmarks(machine_cores))
+    widths = _widths(machine_cores)
     return cast("Workflow", plugins.load("asa.workflows", name)(widest(widths), widths))
 
 
@@ -156,10 +158,11 @@ def _site(trace: str, *, age_accrues: bool) -> Site:
 def run_cell(cell: ShapeCell) -> list[ShapeRun]:
     """Run all replications in the order of the log's time, with one estimator."""
     site = _site(cell.trace, age_accrues=cell.age_accrues)
-    workflow = moldable_workflow(cell.workflow, _widths(site))
+    machine = site.capabilities.max_cores
+    workflow = moldable_workflow(cell.workflow, machine)
     if cell.width != CHOSEN:
         workflow = Workflow(workflow.name, [stage.fixed(cell.width) for stage in workflow.stages.values()])
-    bank = WaitBank(cell.estimator, machine_cores=site.capabilities.max_cores)
+    bank = WaitBank(cell.estimator, machine_cores=machine)
 
     def run(start: int, world: Backend) -> ShapeRun:
         [result] = run_all(world, [Run(workflow, load_strategy(cell.strategy), bank=bank)], history=cell.history)
