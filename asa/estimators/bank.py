@@ -115,7 +115,7 @@ class WaitBank:
         else:
             self.name, self._make = "", estimator
         self.seed, self.machine_cores, self.store = seed, machine_cores, store
-        self.user = user or (OWN_USER if store is None else _login_name())
+        self.user = user or (OWN_USER if store is None else login_name())
         one = self._make(Surroundings())
         self.sees_queue = bool(getattr(one, "sees_queue", False))
         self.draws = bool(getattr(one, "draws", False))
@@ -140,7 +140,7 @@ class WaitBank:
             estimator = self._estimators[system] = self._make(Surroundings(seed, self.machine_cores))
         return estimator
 
-    def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0) -> None:
+    def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0, *, store: WaitStore | None = None) -> None:
         """Take an estimator of a system that has learned already.
 
         Parameters
@@ -151,7 +151,12 @@ class WaitBank:
             The estimator; it is changed from now on.
         learned
             How many waits it has learned.
+        store
+            Where it has learned them from, read so far; what is observed is kept there from now on.
         """
+        if store is not None:
+            self.store = store
+            self.user = login_name() if self.user == OWN_USER else self.user
         self._estimators[system] = estimator
         self.learned += learned
 
@@ -317,7 +322,8 @@ class WaitBank:
             recent.append(Outcome(job, forecast, observation.wait_s))
 
 
-def _login_name() -> str:
+def login_name() -> str:
+    """Name the user of this process."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without a name on this host

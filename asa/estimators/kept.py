@@ -22,7 +22,8 @@ import numpy as np
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.errors import AsaError
-from asa.estimators.bank import Outcome, max_records
+from asa.estimators.bank import Outcome, WaitBank, max_records
+from asa.estimators.choice import SEEING
 from asa.estimators.store import WaitRecord, WaitStore
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
@@ -259,6 +260,36 @@ def learn(
     if kept.live(news, until_s) >= _WORTH_KEEPING:
         save(file, store, kept)
     return kept
+
+
+def seeing(store: WaitStore, system: str, cores: int, now_s: float, seed: int = 0) -> Learned | None:
+    """Learn a bank's waits of one system for a look at its queue, by the estimator that sees it; see `learn`."""
+    from asa.estimators.queue_aware import QueueAwareAsa  # noqa: PLC0415 - `asa predict` decides first how it is loaded
+
+    def choose(_digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
+        make = WaitBank(SEEING, machine_cores=cores, seed=seed)
+        return system, f"{SEEING} {cores} {seed}", lambda: make[system]
+
+    return learn(store, place_of(store.folder, system, SEEING), choose, QueueAwareAsa.from_state, now_s)
+
+
+def bank_of(
+    estimator: str, store: WaitStore | None, system: str, *, machine_cores: int, seed: int, now_s: float
+) -> WaitBank:
+    """Open a bank for a run on a system.
+
+    What an estimator that simulates the queue has learned is taken from what is kept: it learns ten times as long as
+    others, and a run begins, and begins again, with it.
+    """
+    if estimator != SEEING or store is None:
+        return WaitBank(estimator, seed=seed, machine_cores=machine_cores, store=store)
+    bank = WaitBank(estimator, seed=seed, machine_cores=machine_cores)
+    learned = seeing(store, system, machine_cores, now_s, seed)
+    if learned is not None:
+        bank.adopt(system, learned.estimator, learned.count, store=store)
+    else:
+        bank.adopt(system, bank[system], store=store)
+    return bank
 
 
 def _until_s(kept: Learned, news: Sequence[WaitRecord]) -> float:
