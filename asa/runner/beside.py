@@ -16,6 +16,7 @@ from asa.backend import (
     Backend,
     Capabilities,
     Condition,
+    EstimatesStarts,
     Facility,
     Growing,
     JobSpec,
@@ -57,6 +58,10 @@ class Beside:
     def notes(self) -> Sequence[str]:
         """What a user should know about both."""
         return [*self._far.notes, *self._near.notes]
+
+    def estimated_start(self, spec: JobSpec) -> float | None:
+        """When the far one expects a job to start, if it says so; see `asa.backend.EstimatesStarts`."""
+        return self.far.estimated_start(spec) if isinstance(self.far, EstimatesStarts) else None
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed."""
