@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from asa.errors import InputError
 
 if TYPE_CHECKING:
+    from asa.backend import Backend
     from asa.estimators.bank import Outcome, WaitBank
     from asa.estimators.kept import Digest, Learned
     from asa.estimators.store import WaitStore
@@ -27,6 +28,10 @@ _BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits 
 _STALE_S = 30 * 86_400.0
 _HISTORY = 1000  # past jobs of everybody that are looked at beside what waits and runs
 _HERE = "local"
+
+
+Asked = tuple[int, float, str]
+"""A request: cores, walltime in seconds, partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class Known:
     behind_s: float | None  # how old the newest is by today's clock; None where that says nothing
     live: str = ""  # what was seen of the queue, in words; empty where nobody looked
     max_cores: int = 0  # of the machine; 0 where it was not asked
+    whose: str = "The batch system"  # who said these words
+    words_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
         """Make a request of now."""
@@ -104,8 +111,16 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     )
 
 
-def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str], user: str | None) -> Known:
+def from_queue(
+    bank: Path | None,
+    opened: OpenedSite,
+    partitions: Sequence[str],
+    user: str | None,
+    asked: Callable[[Sequence[str]], Sequence[Asked]] = lambda _partitions: (),
+) -> Known:
     """Learn what a bank knows of a site, look at its queue, and answer as of now.
+
+    `asked`: gives, for the partitions, the requests of which the batch system is asked for its own word, too.
 
     Raises `InputError`: it is not clear what is meant. `UnavailableError`: the site cannot be asked.
     """
@@ -122,6 +137,7 @@ def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str],
     ):
         capabilities, now_s = world.capabilities, world.now()
         events = [_in_bank(event) for event in world.queue_events(_HISTORY, ends=True)]
+        words_s = _words(world, asked(tuple(partitions) or (capabilities.partition,)))
     own = _hashed(user or getpass.getuser())
     chosen = choose(events, own)
     seen = _Seen.of(events)
@@ -152,7 +168,21 @@ def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str],
         0.0,
         f"{seen.words}; predicted by `{chosen.name}`, since {chosen.why}",
         capabilities.max_cores,
+        "Slurm itself" if opened.backend.startswith("slurm") else "The batch system itself",
+        words_s,
     )
+
+
+def _words(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float]:
+    """Ask a batch system for its own word of requests; one of which it says nothing is left out."""
+    from asa.backend import JobSpec, site_word_s
+
+    said = {
+        one: site_word_s(world, JobSpec("asa-predict", cores=one[0], walltime_s=one[1], partition=one[2]))
+        for one in asked
+        if one[0] <= world.capabilities.max_cores
+    }
+    return {one: word_s for one, word_s in said.items() if word_s is not None}
 
 
 def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float) -> Learned | None:

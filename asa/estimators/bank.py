@@ -6,9 +6,10 @@ import getpass
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -200,33 +201,51 @@ class WaitBank:
         job = self._as_kept(job)
         return OwnJob(job, forecast, self[job.system].submitted(job, forecast))
 
-    def observe(self, own: OwnJob, observation: WaitObservation, *, token: str = "") -> None:
-        """Learn what became of a wait of this client's, and keep it in the store; with a token, once for all time."""
+    def observe(
+        self, own: OwnJob, observation: WaitObservation, *, token: str = "", word_s: float | None = None
+    ) -> None:
+        """Learn what became of a wait of this client's, and keep it in the store; with a token, once for all time.
+
+        `word_s`: how long the batch system itself said that it would be, when the job was submitted.
+        """
         self[own.job.system].observe(own.ticket, observation)
         self.own += 1
         self._learned(own.job, own.forecast, observation)
         if self.store is not None:
-            self.store.append(self._record(own.job, own.forecast, observation, token))
+            self.store.append(self._record(own.job, own.forecast, observation, token, word_s))
 
-    def keep(self, waits: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]]) -> int:
+    def keep(
+        self,
+        waits: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]],
+        words_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> int:
         """Have waits of this client's in the store, each with its token, unless they are; return how many were not.
 
-        After a crash: what was observed may or may not have reached the store.
+        After a crash: what was observed may or may not have reached the store. `words_s`: by token, how long the batch
+        system itself said that it would be.
         """
         if self.store is None:
             return 0
-        return self.store.extend(self._record(job, forecast, wait, token) for job, forecast, wait, token in waits)
+        return self.store.extend(
+            self._record(job, forecast, wait, token, words_s.get(token)) for job, forecast, wait, token in waits
+        )
 
     def withdrawn(self, own: OwnJob) -> None:
         """Forget a job of this client whose wait will never be known."""
         self[own.job.system].withdrawn(own.ticket)
 
     def _record(
-        self, job: QueuedJob, forecast: WaitForecast | None, observation: WaitObservation, token: str
+        self,
+        job: QueuedJob,
+        forecast: WaitForecast | None,
+        observation: WaitObservation,
+        token: str,
+        word_s: float | None,
     ) -> WaitRecord:
         stated = forecast.quantiles_s if forecast is not None else None
         kept = self._as_kept(job)
-        return WaitRecord(kept, observation, forecast=stated, estimator=self.name, id=f"run-{token}" if token else "")
+        name = f"run-{token}" if token else ""
+        return WaitRecord(kept, observation, forecast=stated, estimator=self.name, id=name, word_s=word_s)
 
     def ended(self, own: OwnJob, run_s: float) -> None:
         """Note that a started job of this client ended."""

@@ -24,10 +24,11 @@ from asa.core.files import put
 from asa.errors import AsaError
 from asa.estimators.bank import Outcome, WaitBank, max_records
 from asa.estimators.choice import SEEING
+from asa.estimators.site_word import Lived
 from asa.estimators.store import WaitRecord, WaitStore
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
-_VERSION = 1
+_VERSION = 2
 _FEW_BYTES = 16_384  # some dozen waits
 _OUTCOMES = 1000
 _RUNS = 1000  # latest runs whose users are counted
@@ -46,6 +47,7 @@ class Digest:
     users: set[str] = field(default_factory=set)
     runners: list[str] = field(default_factory=list)  # users of the latest jobs whose run time is known
     lived: list[Outcome] = field(default_factory=list)  # forecasts that runs of asa acted upon, the latest
+    words: list[Lived] = field(default_factory=list)  # of the batch system, of these
 
     def add(self, record: WaitRecord) -> None:
         """Count a record."""
@@ -59,6 +61,9 @@ class Digest:
         if record.forecast is not None and record.observation.kind == "exact":
             forecast = WaitForecast(record.forecast, record.forecast[4])
             self.lived.append(Outcome(job, forecast, record.observation.wait_s))
+            if record.word_s is not None:
+                self.words.append(Lived(record.word_s, forecast.wait_s, record.observation.wait_s))
+        del self.words[:-_OUTCOMES]
         if len(self.runners) > 2 * _RUNS:
             del self.runners[:-_RUNS]
         if len(self.lived) > 2 * _OUTCOMES:
@@ -73,6 +78,7 @@ class Digest:
             "users": sorted(self.users),
             "runners": self.runners[-_RUNS:],
             "lived": [_written(outcome) for outcome in self.lived[-_OUTCOMES:]],
+            "words": self.words,
         }
 
     @classmethod
@@ -85,6 +91,7 @@ class Digest:
             set(data["users"]),
             list(data["runners"]),
             [_outcome(row) for row in data["lived"]],
+            [Lived(*map(float, row)) for row in data["words"]],
         )
 
 

@@ -59,10 +59,6 @@ class Beside:
         """What a user should know about both."""
         return [*self._far.notes, *self._near.notes]
 
-    def estimated_start(self, spec: JobSpec) -> float | None:
-        """When the far one expects a job to start, if it says so; see `asa.backend.EstimatesStarts`."""
-        return self.far.estimated_start(spec) if isinstance(self.far, EstimatesStarts) else None
-
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed."""
         return _advice(reason, self._far, self._near)
@@ -185,6 +181,10 @@ class BesideBackend:
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
         """When the far one would plan a job to start, if it plans; see `asa.backend.Planning`."""
         return cast("Planning", self.far).planned_start(spec, submit_s)
+
+    def estimated_start(self, spec: JobSpec) -> float | None:
+        """When the far one expects a job to start, if it says so; see `asa.backend.EstimatesStarts`."""
+        return self.far.estimated_start(spec) if isinstance(self.far, EstimatesStarts) else None
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed; see `asa.backend.Advisor`."""

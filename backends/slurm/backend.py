@@ -166,12 +166,12 @@ class SlurmBackend:
         self._estimated_s = asked
         if len(asked) >= _MAX_ESTIMATES:
             return None
-        self._estimated_s.append(clock_s)
         name = job_name(spec.name, "")
         alone = replace(spec, dependencies=(), begin_s=None, held=False)
         try:
             self._refuse_the_impossible(alone)
             job = self._slurm_job(alone, name, name, _NOTHING, pass_on(alone, {}, self.now()))
+            self._estimated_s.append(clock_s)
             return self._link.estimated_start_s(replace(job, comment="", environment={"PATH": "/usr/bin:/bin"}))
         except BackendError:
             return None
