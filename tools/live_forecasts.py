@@ -81,10 +81,10 @@ MIN_WAIT_S = 5.0
 
 HEADINGS = ("Predictor", "Jobs", "Error", "2x %", "first", "later", "2x %", "p50 %", "p90 %")
 NOTE = (
-    "Error: mean distance in powers of ten, 0.3 is a factor of 2; 2x: within a factor of 2; first: error of the first 50 "
-    "jobs; later: both, of the second half; p50, p90: coverage of these stated quantiles. test-only: Slurm's own word at the same moment; "
-    "corrected: times the median of how far it was off in the first half; x: geometric mean of two; with: weighed by what "
-    "both were lately worth, as `asa predict` does where the queue is hidden."
+    "Error: mean distance in powers of ten, 0.3 is a factor of 2; 2x: within a factor of 2; first: error of the first "
+    "50 jobs; later: both, of the second half; p50, p90: coverage of these stated quantiles. test-only: Slurm's own "
+    "word at the same moment; corrected: times the median of how far it was off in the first half; with: weighed by "
+    "what both were lately worth, as `asa predict` does where the queue is hidden; x: geometric mean of two."
 )
 
 _NODES = 8
@@ -524,7 +524,7 @@ def scores(found: Live) -> list[Score]:
 
 
 def _with_site(judged: Sequence[Forecast], unit: float) -> NDArray[np.float64]:
-    """Weigh Slurm's word against asa's forecasts, by what had become known of earlier ones at each job; times a unit."""
+    """Weigh Slurm's word against asa's forecasts, by what was known of earlier ones at each job; times a unit."""
     known: list[tuple[float, Lived]] = []
     rows: list[tuple[float, ...]] = []
     for place, each in enumerate(judged):
