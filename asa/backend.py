@@ -6,10 +6,11 @@ so a wait is always the difference of two readings of one clock.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -31,6 +32,7 @@ __all__ = [
     "Condition",
     "Dependency",
     "DependencyType",
+    "EstimatesStarts",
     "Examinable",
     "Examination",
     "Facility",
@@ -802,6 +804,30 @@ class Planning(Protocol):
         What is planned may come earlier, when others end before they have to; not later, unless something breaks.
         """
         ...
+
+
+@runtime_checkable
+class EstimatesStarts(Protocol):
+    """A backend whose batch system says when it expects a job to start that is not submitted, and promises nothing."""
+
+    def estimated_start(self, spec: JobSpec) -> float | None:
+        """When the batch system expects a job to start if it were submitted now, without dependencies, on its clock.
+
+        None where it does not say, or was asked as often lately as is kind. It is a question to the batch system.
+        """
+        ...
+
+
+def site_word_s(backend: Backend, spec: JobSpec) -> float | None:
+    """How long a job would wait by the batch system's own word or plan, in seconds; None where there is none."""
+    if spec.local:
+        return None
+    now = backend.now()
+    if backend.capabilities.plans and isinstance(backend, Planning):
+        start_s: float | None = backend.planned_start(replace(spec, dependencies=()), now)
+    else:
+        start_s = backend.estimated_start(spec) if isinstance(backend, EstimatesStarts) else None
+    return None if start_s is None or not math.isfinite(start_s) else max(0.0, start_s - now)
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
-from asa.runner.begin import plan_run
+from asa.runner.begin import choose_estimator, plan_run
 from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
@@ -337,7 +337,7 @@ class Flow:
         site: str | None = None,
         settings: Mapping[str, Any] | None = None,
         strategy: str = "",
-        estimator: str = "asa",
+        estimator: str = "auto",
         name: str = "",
         folder: str | Path = ".",
         runs: str | Path | None = None,
@@ -355,7 +355,8 @@ class Flow:
         backend, site, settings
             Where: as ``asa run`` has them. This computer, if nothing is given and no batch system is found.
         strategy, estimator
-            Their names; the site's own strategy if not given, else `asa`.
+            Their names; the site's own strategy if not given, else `asa`. The estimator that is best with what the site
+            shows, ``auto``, if not given.
         name
             Of the run; the flow's if not given.
         folder
@@ -400,6 +401,7 @@ class Flow:
         with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-") as place:
             with _closing(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
+                who = choose_estimator(estimator, chosen, world, history)
             flow = self.workflow
             if kept_in is not None:
                 with suppress(StateError):  # what was learned is of use, and no more
@@ -409,7 +411,7 @@ class Flow:
                 opened,
                 capabilities,
                 strategy=chosen,
-                estimator=estimator,
+                estimator=who,
                 name=name,
                 bank=kept_in,
                 history=history,

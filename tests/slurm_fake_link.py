@@ -88,6 +88,7 @@ class FakeLink:
         self.down = False
         self.in_doubt = False
         self.foreign = []
+        self.estimated, self.says_s = [], None
         self.all = {}
         self.submitted = []
         self.past_down = False
@@ -118,6 +119,11 @@ class FakeLink:
 
     def close(self):
         self.calls["close"] += 1
+
+    def estimated_start_s(self, job):
+        """Say what it was told to say, as `sbatch --test-only` would."""
+        self.estimated.append(job)
+        return None if self.says_s is None else self.clock() + self.says_s
 
     def submit(self, job):
         self._call("submit")

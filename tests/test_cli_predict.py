@@ -1,14 +1,26 @@
 """``asa learn`` and ``asa predict``."""
 
+import getpass
 import gzip
 import json
 import os
 import platform
 import re
+from types import SimpleNamespace
+from typing import ClassVar
 
 import forked
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
+
+from asa import QueuedJob, WaitStore
+from asa.backend import Capabilities
+from asa.cli.predict import predict
+from asa.estimators.store import WaitRecord
+from asa.sites import OpenedSite
+from asa.waits import QueueEvent, exactly
 
 SACCT = "JobID|User|Partition|Submit|Start|End|State|TimelimitRaw|ReqCPUS"
 
@@ -301,3 +313,89 @@ def test_a_second_question_is_answered_from_what_is_kept(tmp_path, bank):
     assert asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout == first
     asa("bank", "forget", "--all", "--yes", bank=bank)
     assert not list((bank.parent / ".cache" / "asa" / "learned").rglob("*.json"))
+
+
+class Site:
+    """A queue that shows only one's own jobs, and a batch system with words of its own."""
+
+    words_s: ClassVar[list[float | None]] = [36_000.0]
+    condition = submit = find = cancel = hold = release = status = wait = None  # nothing is submitted
+
+    def __init__(self, others=False):
+        self.capabilities = Capabilities("north", 64, 16, age_accrues=False, partition="batch")
+        self.others, self.asked = others, []
+
+    def now(self):
+        return 1e9
+
+    def queue_events(self, most, *, ends=False):
+        name = "somebody" if self.others else getpass.getuser()
+        return [
+            QueueEvent("submitted", 1, 1e9 - 600, QueuedJob(1e9 - 600, 4, 3600.0, name, "north", "batch")),
+            QueueEvent("started", 1, 1e9 - 300),
+        ]
+
+    def estimated_start(self, spec):
+        self.asked.append((spec.cores, spec.walltime_s, spec.partition))
+        word_s = self.words_s[len(self.asked) % len(self.words_s)]
+        return None if word_s is None else self.now() + word_s
+
+
+def predicted(site, bank, monkeypatch, *arguments):
+    facility = SimpleNamespace(connect=lambda _folder: site)
+    opened = OpenedSite("slurm-cli", facility, {})
+    monkeypatch.setattr("asa.cli.known_waits.find_site", lambda *_: opened)
+    app = typer.Typer()
+    app.command()(predict)
+    done = CliRunner().invoke(app, ["--bank", str(bank), *arguments], env={"COLUMNS": "100"}, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def lived(bank, factor, count=30):
+    """Keep waits of runs of one's own that were half an hour, when the batch system said so many times as much."""
+    stated = tuple(600.0 * place for place in range(1, 10))
+    WaitStore(bank).extend(
+        WaitRecord(
+            QueuedJob(1e9 - 9000 * (count - n), 4, 3600.0, getpass.getuser(), "north", "batch"),
+            exactly(1800.0),
+            forecast=stated,
+            estimator="asa",
+            word_s=1800.0 * factor,
+        )
+        for n in range(count)
+    )
+
+
+def test_what_the_batch_system_says_is_told_with_how_far_off_it_was(bank, monkeypatch):
+    lived(bank, factor=20)
+    asked = ("--cores", "4", "--walltime", "1h")
+    told = " ".join(predicted(Site(), bank, monkeypatch, *asked).split())
+    assert re.search(
+        r"Slurm itself says 10h00m \(lately off by a factor of 20, forecasts by 1.7; counts for \d+%\)", told
+    )
+    with_it = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--json"))
+    without = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--json", "--no-ask-site"))
+    assert (with_it["site_word"]["wait_s"], with_it["site_word"]["outcomes"]) == (36_000.0, 30)
+    assert "site_word" not in without
+    assert without["wait_s"] / 2 < with_it["wait_s"] < 2 * without["wait_s"], "its bias is known"
+    seen = json.loads(predicted(Site(others=True), bank, monkeypatch, *asked, "--json"))
+    assert seen["site_word"]["share"] == 0, "the queue itself tells more"
+
+
+def test_each_request_is_asked_for_once_and_no_more_than_twelve(bank, monkeypatch):
+    lived(bank, factor=1)
+    site = Site()
+    told = json.loads(predicted(site, bank, monkeypatch, "--cores", "1,2,4,8", "--walltime", "1h,2h,3h,4h", "--json"))
+    assert len(told["requests"]) == 16
+    assert len(site.asked) == len(set(site.asked)) == 12
+    wide = Site()
+    predicted(wide, bank, monkeypatch, "--cores", "2,4", "--walltime", "1h", "--run-time", "30min,30min")
+    assert wide.asked == [(2, 3600.0, "batch"), (4, 3600.0, "batch")]
+
+
+@pytest.mark.parametrize("word_s", [None, float("nan"), float("inf")])
+def test_a_batch_system_that_says_nothing_of_use_breaks_no_prediction(bank, monkeypatch, word_s):
+    lived(bank, factor=1)
+    monkeypatch.setattr(Site, "words_s", [word_s])
+    assert "itself says" not in predicted(Site(), bank, monkeypatch, "--cores", "4", "--walltime", "1h")

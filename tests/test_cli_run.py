@@ -486,3 +486,31 @@ def test_a_run_goes_on_from_another_folder(place, tmp_path):
     assert other.returncode == 0, errors
     assert place.lines() == ["a", "b", "c"]
     assert not list(elsewhere.iterdir())
+
+
+def plan_of(run):
+    return json.loads((run / "run.json").read_text())
+
+
+def test_a_run_says_by_which_estimator_it_predicts_and_why(place):
+    """And keeps it, unless it goes on with another; one that was named needs no word."""
+    told = place.asa("run", place.flow(*CHAIN), *place.on).stderr
+    assert "Waits are predicted by `asa`: the site shows no job of others." in " ".join(told.split())
+    [run] = place.runs()
+    assert (plan_of(run)["estimator"], plan_of(run)["estimator_why"]) == (
+        "asa", "the site shows no job of others",
+    )  # fmt: skip
+    place.asa("resume", "--from", "c", "--estimator", "last")
+    assert (plan_of(run)["estimator"], plan_of(run)["estimator_why"]) == ("last", "")
+    place.asa("resume", "--from", "c")
+    assert plan_of(run)["estimator"] == "last"
+    assert "no estimator 'lost'" in place.asa("resume", "--from", "c", "--estimator", "lost", code=2).stderr
+    for options in (["--estimator", "last"], ["--strategy", "per-stage"], ["--quiet"]):
+        assert "predicted by" not in place.asa("run", "flow.toml", *place.on, *options).stderr
+
+
+def test_a_simulated_queue_shows_everybody_so_that_it_is_simulated(place):
+    told = place.asa("run", place.flow(*CHAIN), "--backend", "simulated", "--set", "system=hpc2n", "--dry-run").stderr
+    assert "predicted by `asa-queue`: the site shows the jobs of others" in " ".join(told.split())
+    asked = ("--backend", "simulated", "--set", "system=hpc2n", "--dry-run", "--history", "0")
+    assert "predicted by `asa`: with --history 0" in " ".join(place.asa("run", "flow.toml", *asked).stderr.split())

@@ -18,6 +18,35 @@ ENOUGH = 20
 
 _P10, _P50, _P90 = 0, 4, 8
 _FLOOR_S = 10.0
+_FEW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a batch system itself says of a request."""
+
+    whose: str
+    word_s: float
+    share: float  # what that counts for in the answer
+    outcomes: int  # of such words, lately
+    off: float  # decades that they were off; nan where no outcome is known
+    forecasts_off: float  # and the forecasts beside them
+
+    def words(self) -> str:
+        """Say it in a line."""
+        from asa.units import format_duration
+
+        told = f"{self.whose} says {format_duration(self.word_s)}"
+        lately = "how far off such words are here is not known yet"
+        if self.outcomes >= _FEW:
+            lately = f"lately off by a factor of {10**self.off:.2g}, forecasts by {10**self.forecasts_off:.2g}"
+        counts = f"counts for {self.share:.0%}" if self.share else "the queue is visible, so that it counts for nothing"
+        return f"{told} ({lately}; {counts})."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as JSON-ready data."""
+        known = {"factor_off": 10**self.off, "forecast_factor_off": 10**self.forecasts_off} if self.outcomes else {}
+        return {"wait_s": self.word_s, "share": self.share, "outcomes": self.outcomes, **known}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +63,7 @@ class Answer:
     of_geometry: bool
     behind_s: float | None
     live: str = ""  # what was seen of the queue, in words
+    said: Said | None = None
 
     def quality(self) -> dict[str, float]:
         """Shares of the recent forecasts; coverage spreads waits that equal a stated one, see `coverage`."""
@@ -60,6 +90,7 @@ class Answer:
         job, forecast = self.job, self.forecast
         return {
             **({"queue": self.live} if self.live else {}),
+            **({"site_word": self.said.as_dict()} if self.said is not None else {}),
             "system": job.system,
             "partition": job.partition,
             "cores": job.cores,
@@ -108,6 +139,8 @@ class Answer:
         )
         if self.live:
             console.print(f"{self.live[0].upper()}{self.live[1:]}.", style="dim")
+        if self.said is not None:
+            console.print(self.said.words(), markup=False)
         if self.alike < ENOUGH and not self.live:
             console.print("Few jobs of this kind were seen: the answer leans on other kinds, and may be far off.")
         if quality := self.quality():

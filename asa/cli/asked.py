@@ -19,6 +19,7 @@ from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 if TYPE_CHECKING:
     from asa.backend import Backend
     from asa.runner import RunPlan
+    from asa.runner.begin import Chosen
     from asa.sites import OpenedSite
     from asa.workflow import Stage, Workflow
 
@@ -45,6 +46,13 @@ SettingsOption = Annotated[
     ),
 ]
 EstimatorOption = Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")]
+AutoEstimatorOption = Annotated[
+    str,
+    typer.Option(
+        help="Who predicts waits; `asa list` shows all. `auto` is the best with what the site shows: `asa-queue` where "
+        "that is the jobs of others, else `asa`."
+    ),
+]
 BankOption = Annotated[
     str | None,
     typer.Option(
@@ -114,7 +122,16 @@ class Asked:
         ):
             yield world
 
-    def planned(self, world: Backend, strategy: str, *, name: str = "") -> RunPlan:
+    def chosen(self, world: Backend, strategy: str) -> Chosen:
+        """Find who is to predict its waits, and say so where that was not named."""
+        from asa.runner.begin import choose_estimator
+
+        chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
+        if chosen.why and not self.quiet:
+            sys.stderr.write(f"Waits are predicted by `{chosen.estimator}`: {chosen.why}.\n")
+        return chosen
+
+    def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
         """Write down what is to run."""
         from asa.cli.advise import learned
         from asa.runner.begin import plan_run
@@ -124,7 +141,7 @@ class Asked:
             self.opened,
             world.capabilities,
             strategy=strategy,
-            estimator=self.forecasting.estimator,
+            estimator=estimator,
             name=name,
             bank=self.bank,
             history=self.forecasting.history,
@@ -149,12 +166,14 @@ def read_asked(
     """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet."""
     from asa.cli.revising import bank_folder
     from asa.core import plugins
+    from asa.estimators.choice import AUTO
     from asa.runner.begin import check_bank, check_text
     from asa.sites import open_facility
 
     parameters, given = split_settings(workflow, given_settings(settings))
     flow = _workflow_of(workflow, cores, parameters, only_look=only_look)
-    plugins.load("asa.estimators", forecasting.estimator)
+    if forecasting.estimator != AUTO:
+        plugins.load("asa.estimators", forecasting.estimator)
     if _is_file(workflow) and not quiet:
         _warn_of(workflow, parameters)
     with _parameter_hints(workflow):

@@ -9,14 +9,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asa.errors import InputError
 
 if TYPE_CHECKING:
+    from asa.backend import Backend
     from asa.estimators.bank import Outcome, WaitBank
     from asa.estimators.kept import Digest, Learned
     from asa.estimators.store import WaitStore
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 _BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits now, nor that nothing happened meanwhile
 _STALE_S = 30 * 86_400.0
 _HISTORY = 1000  # past jobs of everybody that are looked at beside what waits and runs
-_MANY = 1000  # waits of others whose run times are known, from which the queue's simulation can be learned
 _HERE = "local"
+
+
+Asked = tuple[int, float, str]
+"""A request: cores, walltime in seconds, partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Known:
     behind_s: float | None  # how old the newest is by today's clock; None where that says nothing
     live: str = ""  # what was seen of the queue, in words; empty where nobody looked
     max_cores: int = 0  # of the machine; 0 where it was not asked
+    whose: str = "The batch system"  # who said these words
+    words_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
         """Make a request of now."""
@@ -105,13 +111,22 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     )
 
 
-def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str], user: str | None) -> Known:
+def from_queue(
+    bank: Path | None,
+    opened: OpenedSite,
+    partitions: Sequence[str],
+    user: str | None,
+    asked: Callable[[Sequence[str]], Sequence[Asked]] = lambda _partitions: (),
+) -> Known:
     """Learn what a bank knows of a site, look at its queue, and answer as of now.
+
+    `asked`: gives, for the partitions, the requests of which the batch system is asked for its own word, too.
 
     Raises `InputError`: it is not clear what is meant. `UnavailableError`: the site cannot be asked.
     """
     from asa.cli.driving import opened as connected
     from asa.estimators.bank import WaitBank
+    from asa.estimators.choice import choose
     from asa.estimators.kept import Digest
     from asa.estimators.store import default_folder
 
@@ -122,15 +137,16 @@ def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str],
     ):
         capabilities, now_s = world.capabilities, world.now()
         events = [_in_bank(event) for event in world.queue_events(_HISTORY, ends=True)]
+        words_s = _words(world, asked(tuple(partitions) or (capabilities.partition,)))
     own = _hashed(user or getpass.getuser())
-    seen = _Seen.of(events, own)
-    learned = _learned(folder, capabilities.system, capabilities.max_cores, now_s, others=seen.others)
+    chosen = choose(events, own)
+    seen = _Seen.of(events)
+    learned = _learned(folder, chosen.name, capabilities.system, capabilities.max_cores, now_s)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
     places = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
     for one in set(partitions) - {*places, capabilities.partition}:
         sys.stderr.write(f"Note: no job in partition {one!r} was seen: is that its name?\n")
-    estimator = "asa-queue" if seen.others and _is_everybodys(digest) else "asa"
-    known = WaitBank(estimator, machine_cores=capabilities.max_cores, user=own)
+    known = WaitBank(chosen.name, machine_cores=capabilities.max_cores, user=own)
     if learned is not None:
         known.adopt(capabilities.system, learned.estimator, learned.count)
     known.follow(events)
@@ -150,32 +166,46 @@ def from_queue(bank: Path | None, opened: OpenedSite, partitions: Sequence[str],
         learned.kinds if learned is not None else {},
         digest.lived,
         0.0,
-        f"{seen.words}; predicted by `{estimator}`",
+        f"{seen.words}; predicted by `{chosen.name}`, since {chosen.why}",
         capabilities.max_cores,
+        "Slurm itself" if opened.backend.startswith("slurm") else "The batch system itself",
+        words_s,
     )
 
 
-def _learned(folder: Path, system: str, cores: int, now_s: float, *, others: bool) -> Learned | None:
+def _words(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float]:
+    """Ask a batch system for its own word of requests; one of which it says nothing is left out."""
+    from asa.backend import JobSpec, site_word_s
+
+    said = {
+        one: site_word_s(world, JobSpec("asa-predict", cores=one[0], walltime_s=one[1], partition=one[2]))
+        for one in asked
+        if one[0] <= world.capabilities.max_cores
+    }
+    return {one: word_s for one, word_s in said.items() if word_s is not None}
+
+
+def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float) -> Learned | None:
     """Learn what a bank holds of a system, for a look at its queue; None if it holds nothing."""
     from asa.estimators import kept
     from asa.estimators.bank import WaitBank
+    from asa.estimators.choice import SEEING
     from asa.estimators.contextual import ContextualAsa
-    from asa.estimators.queue_aware import QueueAwareAsa
     from asa.estimators.store import WaitStore
 
     if not folder.exists():
         return None
 
-    def choose(digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
-        sees = others and system in digests and _is_everybodys(digests[system])
-        make = WaitBank("asa-queue" if sees else "asa", machine_cores=cores)
-        return system, f"{make.name} {cores}", lambda: make[system]
-
-    def from_state(state: Mapping[str, Any]) -> WaitEstimator:
-        return QueueAwareAsa.from_state(state) if "adviser" in state else ContextualAsa.from_state(state)
+    def choose(_digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
+        make = WaitBank(estimator, machine_cores=cores)
+        return system, f"{estimator} {cores}", lambda: make[system]
 
     store = WaitStore(folder, create=False)
-    learned = kept.learn(store, kept.place_of(folder, system, "live"), choose, from_state, now_s)
+    if estimator == SEEING:
+        learned = kept.seeing(store, system, cores, now_s)
+    else:
+        file = kept.place_of(folder, system, "live")
+        learned = kept.learn(store, file, choose, ContextualAsa.from_state, now_s)
     _say_oddities(store)
     return learned if learned is not None and system in learned.digests else None
 
@@ -186,27 +216,23 @@ class _Seen:
 
     waiting: int
     running: int
-    others: bool  # whether jobs of others are shown
 
     @classmethod
-    def of(cls, events: Sequence[QueueEvent], own: str) -> _Seen:
+    def of(cls, events: Sequence[QueueEvent]) -> _Seen:
         waiting: set[int | str] = set()
         running: set[int | str] = set()
-        others = False
         for event in events:
             if event.what == "submitted" and event.job is not None:
                 waiting.add(event.key)
-                others |= _hashed(event.job.user) not in {"", own}
             else:
                 waiting.discard(event.key)
                 (running.add if event.what == "started" else running.discard)(event.key)
-        return cls(len(waiting), len(running), others)
+        return cls(len(waiting), len(running))
 
     @property
     def words(self) -> str:
         waiting = "1 job waits" if self.waiting == 1 else f"{self.waiting:,} jobs wait"
-        shown = f"as of now: {waiting}, {self.running:,} {'runs' if self.running == 1 else 'run'}"
-        return shown if self.others else f"{shown} (the site shows only your own)"
+        return f"as of now: {waiting}, {self.running:,} {'runs' if self.running == 1 else 'run'}"
 
 
 def _hashed(user: str) -> str:
@@ -220,11 +246,6 @@ def _in_bank(event: QueueEvent) -> QueueEvent:
     from dataclasses import replace
 
     return event if event.job is None else event._replace(job=replace(event.job, user=_hashed(event.job.user)))
-
-
-def _is_everybodys(digest: Digest) -> bool:
-    """Whether a bank holds what a simulation of the queue can be learned from: runs of others, not one's own only."""
-    return len(digest.runners) >= _MANY and len(set(digest.runners[-_MANY:])) > 1
 
 
 def _say_oddities(store: WaitStore) -> None:

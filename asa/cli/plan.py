@@ -18,9 +18,9 @@ import typer
 
 from asa.cli.asked import (
     Asked,
+    AutoEstimatorOption,
     BankOption,
     CoresOption,
-    EstimatorOption,
     Forecasting,
     HistoryOption,
     SeedOption,
@@ -96,7 +96,7 @@ def plan(
         Path | None,
         typer.Option(help="Draw the plans, core-hours against makespan (.png, .svg).", metavar="FILE"),
     ] = None,
-    estimator: EstimatorOption = "asa",
+    estimator: AutoEstimatorOption = "auto",
     bank: BankOption = None,
     history: HistoryOption = 2000,
     seed: SeedOption = 0,
@@ -151,8 +151,9 @@ def _looked(asked: Asked, wanted: Mapping[str, str | None]) -> _Shown:
         now_s = world.now()
         aims = {name: _in_seconds(name, text, now_s) for name, text in wanted.items() if text is not None}
         aim = read_aim(aims)
-        made = asked.planned(world, ":".join([_STRATEGY, *(f"{name}={text}" for name, text in aims.items())]))
-        forecast = _Steady(forecast_of(made, world, read_only_bank(made, asked.bank)))
+        who = asked.chosen(world, _STRATEGY)
+        made = asked.planned(world, ":".join([_STRATEGY, *(f"{name}={text}" for name, text in aims.items())]), who)
+        forecast = _Steady(forecast_of(made, world, read_only_bank(made, asked.bank, now_s), who.events))
         view = view_of(made, now_s)
         submissions = Planned(aim=aim).plan(view, forecast).submissions
         outlook = look_ahead(view, forecast, aim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import product
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,13 +21,16 @@ from asa.units import MAX_CORES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asa.cli.known_waits import Known
+    from asa.cli.answers import Said
+    from asa.cli.known_waits import Asked, Known
+    from asa.estimators.joint import JointForecast
     from asa.sites import OpenedSite
-    from asa.waits import QueuedJob
+    from asa.waits import QueuedJob, WaitForecast
 
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 _MAX_REQUESTS = 100
 _MAX_WORDS = 100
+_MAX_ASKED = 12  # of which the batch system is asked for its own word
 
 
 def predict(
@@ -71,6 +75,14 @@ def predict(
     bank_only: Annotated[
         bool, typer.Option("--bank-only", help="Ask no batch system: answer as of the last job in the bank.")
     ] = False,
+    ask_site: Annotated[
+        bool,
+        typer.Option(
+            "--ask-site/--no-ask-site",
+            help="Ask the batch system, too, when it would start each request, the first 12 at most (Slurm's commands: "
+            "`sbatch --test-only`), and weigh that by how far off it was lately. Nothing is submitted.",
+        ),
+    ] = True,
     backend: BackendOption = None,
     site: SiteOption = None,
     settings: SetOption = None,
@@ -93,7 +105,12 @@ def predict(
     run_s = _run_times(run_time, widths)
     times = (_seconds(within, "--within"),) if within is not None else _WITHIN_S
     partitions = list(dict.fromkeys(part.strip() for part in partition.split(","))) if partition is not None else []
-    known = _known(bank, system, partitions, user, lambda: _site(backend, site, settings, bank_only=bank_only))
+
+    def asked(places: Sequence[str]) -> list[Asked]:
+        every = product(dict.fromkeys(widths), walltimes, places) if ask_site else ()
+        return [one for one in every if run_s.get(one[0], 0.0) <= one[1]][:_MAX_ASKED]
+
+    known = _known(bank, system, partitions, user, lambda: _site(backend, site, settings, bank_only=bank_only), asked)
     jobs = _in_time(_requests(known, list(dict.fromkeys(widths)), walltimes), run_s)
     as_json = as_json or output is Output.JSON
     if len(jobs) == 1 and not run_s:
@@ -103,7 +120,7 @@ def predict(
         else:
             answer.print()
         return
-    joint = known.bank.predict_together(jobs)
+    joint = _joint(known, jobs)
     each_s = [run_s[job.cores] for job in jobs] if run_s else None
     beside = Beside(joint, each_s, times, _answer(known, jobs[joint.best(each_s)], times))
     if as_json:
@@ -133,6 +150,7 @@ def _known(
     partitions: Sequence[str],
     user: str | None,
     find: Callable[[], OpenedSite | None],
+    asked: Callable[[Sequence[str]], Sequence[Asked]],
 ) -> Known:
     """Take what is known from the queue where there is one at hand, else from the bank."""
     from asa.cli.known_waits import from_bank, from_queue
@@ -141,7 +159,7 @@ def _known(
     if opened is None:
         return from_bank(bank, system, partitions, user)
     try:
-        return from_queue(bank, opened, partitions, user)
+        return from_queue(bank, opened, partitions, user, asked)
     except AsaError as error:
         if not opened.why:  # the user named it
             raise
@@ -198,10 +216,11 @@ def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
     from asa.estimators.kept import kind_of
 
     geometry = job.geometry
+    forecast, said = _said(known, job, known.bank.predict(job))
     alike = [o for o in known.outcomes if o.job.geometry == geometry and o.job.user == (known.user or o.job.user)]
     return Answer(
         job,
-        known.bank.predict(job),
+        forecast,
         times,
         known.bank.learned,
         known.digest.count,
@@ -210,6 +229,37 @@ def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
         of_geometry=len(alike) >= ENOUGH,
         behind_s=known.behind_s,
         live=known.live,
+        said=said,
+    )
+
+
+def _said(known: Known, job: QueuedJob, forecast: WaitForecast) -> tuple[WaitForecast, Said | None]:
+    """Weigh in what the batch system says of a request, where it was asked."""
+    from asa.cli.answers import Said
+    from asa.estimators.site_word import assumed_error, blend, off_lately
+
+    word_s = known.words_s.get((job.cores, job.walltime_s, job.partition))
+    if word_s is None:
+        return forecast, None
+    lived = known.digest.words
+    share = 0.0
+    if not known.bank.sees_queue:
+        lately = [(one.forecast.wait_s, one.wait_s) for one in known.outcomes]
+        blended = blend(forecast, word_s, lived, assumed_error(known.bank.learned, lately))
+        forecast, share = blended.forecast, blended.share
+    return forecast, Said(known.whose, word_s, share, *off_lately(lived))
+
+
+def _joint(known: Known, jobs: Sequence[QueuedJob]) -> JointForecast:
+    """Judge requests together, with what the batch system says of them weighed in."""
+    from asa.estimators.site_word import blended_together, decades_between
+
+    joint = known.bank.predict_together(jobs)
+    if not known.words_s or known.bank.sees_queue:
+        return joint
+    alone = [joint.forecast(place) for place in range(len(jobs))]
+    return blended_together(
+        joint, [decades_between(one, _said(known, job, one)[0]) for job, one in zip(jobs, alone, strict=True)]
     )
 
 

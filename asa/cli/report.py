@@ -142,7 +142,7 @@ def _page(folder: RunFolder) -> Page:
         "Workflow": plan.workflow,
         "Begun": datetime.fromtimestamp(plan.created_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "Strategy": plan.strategy,
-        "Estimator": plan.estimator,
+        "Estimator": f"{plan.estimator}, since {plan.estimator_why}" if plan.estimator_why else plan.estimator,
         "Backend": plan.backend,
         "asa": __version__,
     }

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.core import plugins
 from asa.errors import InputError
 from asa.workflow import Workflow
 
@@ -45,6 +46,19 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
             f"Note: the bank {folder.plan.bank} {trouble}. The run goes on, and its waits are not learned; "
             "--bank DIR names another.\n"
         )
+
+
+def check_estimator(given: str | None) -> None:
+    """Refuse an estimator that is not there; `auto` is for a run that begins, and looks at the queue."""
+    if given is not None:
+        plugins.load("asa.estimators", given)
+
+
+def take_estimator(folder: RunFolder, given: str | None) -> None:
+    """Let a run's waits be predicted by another estimator from now on."""
+    if given is not None:
+        with folder.driven():
+            folder.revise(estimator=given, estimator_why="")
 
 
 def revise(

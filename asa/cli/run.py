@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.asked import (
+    AutoEstimatorOption,
     BankOption,
     CoresOption,
-    EstimatorOption,
     Forecasting,
     HistoryOption,
     SeedOption,
@@ -62,7 +62,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    estimator: EstimatorOption = "asa",
+    estimator: AutoEstimatorOption = "auto",
     bank: BankOption = None,
     name: Annotated[str | None, typer.Option(help="Of the run. [default: the workflow's]", show_default=False)] = None,
     history: HistoryOption = 2000,
@@ -115,10 +115,11 @@ def run(
     facility = facility_for(chosen, asked.opened, asked.workflow)
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
-        plan = replace(asked.planned(world, chosen, name=name or ""), fail_fast=fail_fast)
+        who = asked.chosen(world, chosen)
+        plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast)
         check_options(plan, how, world)
         if dry_run:
-            jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank))
+            jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
             return
     folder = RunFolder.create(runs_folder(runs).absolute(), plan)
@@ -154,6 +155,12 @@ def resume(
         ),
     ] = None,
     settings: SetOption = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            help="Who predicts waits from now on; `asa list` shows all. [default: who did]", show_default=False
+        ),
+    ] = None,
     bank: BankOption = None,
     output: OutputOption = Output.TABLE,
     quiet: QuietOption = False,
@@ -161,14 +168,14 @@ def resume(
 ) -> None:
     """Go on with a run that was left, killed or cut off; no job is submitted twice.
 
-    --set changes what the run was begun with, as in --set url=https://new.example.org:6820. What --workflow and --bank
-    change is kept.
+    --set changes what the run was begun with, as in --set url=https://new.example.org:6820. What --workflow,
+    --estimator and --bank change is kept.
 
     Exit codes: 0 the run completed, 1 it failed, was cancelled, or another client drives it, 2 the input cannot be
     used, 130 it was left.
     """
     from asa.cli.driving import reopen, tell_end
-    from asa.cli.revising import revise, take_bank
+    from asa.cli.revising import check_estimator, revise, take_bank, take_estimator
 
     folder = open_run(runs, run)
     state, _ = read_state(folder)
@@ -181,12 +188,14 @@ def resume(
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
+    check_estimator(estimator)
     parameters, given = split_settings(str(workflow), given_settings(settings)) if workflow is not None else ({}, None)
     facility = reopen(folder, given if given is not None else given_settings(settings))
     revised = revise(folder, state, workflow, again, parameters) if workflow is not None else None
     if revised is None:
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
+    take_estimator(folder, estimator)
     words = f"goes on{_what_runs(state, again, retry=retry)}"
     _drive(folder, facility, output, words, quiet=quiet, retry=retry, again=again, revised=revised)
 

@@ -6,9 +6,10 @@ import getpass
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -115,7 +116,7 @@ class WaitBank:
         else:
             self.name, self._make = "", estimator
         self.seed, self.machine_cores, self.store = seed, machine_cores, store
-        self.user = user or (OWN_USER if store is None else _login_name())
+        self.user = user or (OWN_USER if store is None else login_name())
         one = self._make(Surroundings())
         self.sees_queue = bool(getattr(one, "sees_queue", False))
         self.draws = bool(getattr(one, "draws", False))
@@ -140,7 +141,7 @@ class WaitBank:
             estimator = self._estimators[system] = self._make(Surroundings(seed, self.machine_cores))
         return estimator
 
-    def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0) -> None:
+    def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0, *, store: WaitStore | None = None) -> None:
         """Take an estimator of a system that has learned already.
 
         Parameters
@@ -151,7 +152,12 @@ class WaitBank:
             The estimator; it is changed from now on.
         learned
             How many waits it has learned.
+        store
+            Where it has learned them from, read so far; what is observed is kept there from now on.
         """
+        if store is not None:
+            self.store = store
+            self.user = login_name() if self.user == OWN_USER else self.user
         self._estimators[system] = estimator
         self.learned += learned
 
@@ -195,33 +201,51 @@ class WaitBank:
         job = self._as_kept(job)
         return OwnJob(job, forecast, self[job.system].submitted(job, forecast))
 
-    def observe(self, own: OwnJob, observation: WaitObservation, *, token: str = "") -> None:
-        """Learn what became of a wait of this client's, and keep it in the store; with a token, once for all time."""
+    def observe(
+        self, own: OwnJob, observation: WaitObservation, *, token: str = "", word_s: float | None = None
+    ) -> None:
+        """Learn what became of a wait of this client's, and keep it in the store; with a token, once for all time.
+
+        `word_s`: how long the batch system itself said that it would be, when the job was submitted.
+        """
         self[own.job.system].observe(own.ticket, observation)
         self.own += 1
         self._learned(own.job, own.forecast, observation)
         if self.store is not None:
-            self.store.append(self._record(own.job, own.forecast, observation, token))
+            self.store.append(self._record(own.job, own.forecast, observation, token, word_s))
 
-    def keep(self, waits: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]]) -> int:
+    def keep(
+        self,
+        waits: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]],
+        words_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> int:
         """Have waits of this client's in the store, each with its token, unless they are; return how many were not.
 
-        After a crash: what was observed may or may not have reached the store.
+        After a crash: what was observed may or may not have reached the store. `words_s`: by token, how long the batch
+        system itself said that it would be.
         """
         if self.store is None:
             return 0
-        return self.store.extend(self._record(job, forecast, wait, token) for job, forecast, wait, token in waits)
+        return self.store.extend(
+            self._record(job, forecast, wait, token, words_s.get(token)) for job, forecast, wait, token in waits
+        )
 
     def withdrawn(self, own: OwnJob) -> None:
         """Forget a job of this client whose wait will never be known."""
         self[own.job.system].withdrawn(own.ticket)
 
     def _record(
-        self, job: QueuedJob, forecast: WaitForecast | None, observation: WaitObservation, token: str
+        self,
+        job: QueuedJob,
+        forecast: WaitForecast | None,
+        observation: WaitObservation,
+        token: str,
+        word_s: float | None,
     ) -> WaitRecord:
         stated = forecast.quantiles_s if forecast is not None else None
         kept = self._as_kept(job)
-        return WaitRecord(kept, observation, forecast=stated, estimator=self.name, id=f"run-{token}" if token else "")
+        name = f"run-{token}" if token else ""
+        return WaitRecord(kept, observation, forecast=stated, estimator=self.name, id=name, word_s=word_s)
 
     def ended(self, own: OwnJob, run_s: float) -> None:
         """Note that a started job of this client ended."""
@@ -317,7 +341,8 @@ class WaitBank:
             recent.append(Outcome(job, forecast, observation.wait_s))
 
 
-def _login_name() -> str:
+def login_name() -> str:
+    """Name the user of this process."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without a name on this host

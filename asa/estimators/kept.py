@@ -22,11 +22,13 @@ import numpy as np
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.errors import AsaError
-from asa.estimators.bank import Outcome, max_records
+from asa.estimators.bank import Outcome, WaitBank, max_records
+from asa.estimators.choice import SEEING
+from asa.estimators.site_word import Lived
 from asa.estimators.store import WaitRecord, WaitStore
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
-_VERSION = 1
+_VERSION = 2
 _FEW_BYTES = 16_384  # some dozen waits
 _OUTCOMES = 1000
 _RUNS = 1000  # latest runs whose users are counted
@@ -45,6 +47,7 @@ class Digest:
     users: set[str] = field(default_factory=set)
     runners: list[str] = field(default_factory=list)  # users of the latest jobs whose run time is known
     lived: list[Outcome] = field(default_factory=list)  # forecasts that runs of asa acted upon, the latest
+    words: list[Lived] = field(default_factory=list)  # of the batch system, of these
 
     def add(self, record: WaitRecord) -> None:
         """Count a record."""
@@ -58,6 +61,9 @@ class Digest:
         if record.forecast is not None and record.observation.kind == "exact":
             forecast = WaitForecast(record.forecast, record.forecast[4])
             self.lived.append(Outcome(job, forecast, record.observation.wait_s))
+            if record.word_s is not None:
+                self.words.append(Lived(record.word_s, forecast.wait_s, record.observation.wait_s))
+        del self.words[:-_OUTCOMES]
         if len(self.runners) > 2 * _RUNS:
             del self.runners[:-_RUNS]
         if len(self.lived) > 2 * _OUTCOMES:
@@ -72,6 +78,7 @@ class Digest:
             "users": sorted(self.users),
             "runners": self.runners[-_RUNS:],
             "lived": [_written(outcome) for outcome in self.lived[-_OUTCOMES:]],
+            "words": self.words,
         }
 
     @classmethod
@@ -84,6 +91,7 @@ class Digest:
             set(data["users"]),
             list(data["runners"]),
             [_outcome(row) for row in data["lived"]],
+            [Lived(*map(float, row)) for row in data["words"]],
         )
 
 
@@ -259,6 +267,36 @@ def learn(
     if kept.live(news, until_s) >= _WORTH_KEEPING:
         save(file, store, kept)
     return kept
+
+
+def seeing(store: WaitStore, system: str, cores: int, now_s: float, seed: int = 0) -> Learned | None:
+    """Learn a bank's waits of one system for a look at its queue, by the estimator that sees it; see `learn`."""
+    from asa.estimators.queue_aware import QueueAwareAsa  # noqa: PLC0415 - `asa predict` decides first how it is loaded
+
+    def choose(_digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
+        make = WaitBank(SEEING, machine_cores=cores, seed=seed)
+        return system, f"{SEEING} {cores} {seed}", lambda: make[system]
+
+    return learn(store, place_of(store.folder, system, SEEING), choose, QueueAwareAsa.from_state, now_s)
+
+
+def bank_of(
+    estimator: str, store: WaitStore | None, system: str, *, machine_cores: int, seed: int, now_s: float
+) -> WaitBank:
+    """Open a bank for a run on a system.
+
+    What an estimator that simulates the queue has learned is taken from what is kept: it learns ten times as long as
+    others, and a run begins, and begins again, with it.
+    """
+    if estimator != SEEING or store is None:
+        return WaitBank(estimator, seed=seed, machine_cores=machine_cores, store=store)
+    bank = WaitBank(estimator, seed=seed, machine_cores=machine_cores)
+    learned = seeing(store, system, machine_cores, now_s, seed)
+    if learned is not None:
+        bank.adopt(system, learned.estimator, learned.count, store=store)
+    else:
+        bank.adopt(system, bank[system], store=store)
+    return bank
 
 
 def _until_s(kept: Learned, news: Sequence[WaitRecord]) -> float:

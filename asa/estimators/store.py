@@ -50,6 +50,10 @@ _FIELDS = (
 _KINDS = get_args(get_type_hints(WaitObservation)["kind"])
 _ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _HASHED = re.compile(r"~[0-9a-f]{8}")
+# A batch system's own word stands behind the estimator's name, where it does not keep earlier versions from reading a
+# record, as a field more would.
+_WORD_BEHIND = "; the batch system said "
+_WORD = re.compile(rf"{_WORD_BEHIND}(\d+\.?\d*(?:e[+-]?\d+)?)\Z", re.ASCII)
 _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken for a record
 
 _IDLE_S = 3600.0  # whoever was silent for so long begins another segment, long before others may merge the old one
@@ -81,6 +85,8 @@ class WaitRecord:
         Empty for a run of one's own; else what it was learned from, as the name of a log.
     id
         Tells it from all others, for life. Empty for a new record; a store gives it one.
+    word_s
+        Seconds that the batch system itself said it would wait, when it was submitted; None where it was not asked.
     """
 
     job: QueuedJob
@@ -90,6 +96,7 @@ class WaitRecord:
     run_s: float = -1.0
     source: str = ""
     id: str = ""
+    word_s: float | None = None
 
     @property
     def known_s(self) -> float:
@@ -764,6 +771,8 @@ def _row(record: WaitRecord, name: str) -> _Row:
             and job.cores == int(job.cores) >= 1
             and seen.kind in _KINDS
             and all(isinstance(text, str) for text in texts)
+            and (record.word_s is None or 0 <= record.word_s < math.inf)
+            and _WORD.search(record.estimator) is None
             and (forecast is None or (len(forecast) == len(LEVELS) and all(map(math.isfinite, forecast))))
         )
     except (TypeError, ValueError, OverflowError):
@@ -779,6 +788,8 @@ def _row(record: WaitRecord, name: str) -> _Row:
             f"{name!r} is no id of a record", hint="Use at most 64 letters, digits, dots, dashes, underscores."
         )
     user, system, partition, estimator, source = texts
+    if record.word_s is not None:
+        estimator = f"{estimator}{_WORD_BEHIND}{float(record.word_s)!r}"
     user = user_in_store(user)
     submit_s, wait_s, walltime_s, run_s = times
     return [
@@ -789,6 +800,9 @@ def _row(record: WaitRecord, name: str) -> _Row:
 
 def _record(row: _Row) -> WaitRecord:
     name, submit_s, wait_s, kind, cores, walltime_s, user, system, partition, run_s, estimator, source, *more = row
+    word_s = None
+    if _WORD_BEHIND in estimator and (said := _WORD.search(estimator)) is not None:
+        estimator, word_s = estimator[: said.start()], float(said[1])
     return WaitRecord(
         QueuedJob(submit_s, cores, walltime_s, user, system, partition),
         WaitObservation(wait_s, kind),
@@ -797,6 +811,7 @@ def _record(row: _Row) -> WaitRecord:
         run_s,
         source,
         name,
+        word_s,
     )
 
 

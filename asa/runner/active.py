@@ -120,7 +120,8 @@ class Active(Submitter):
         if self.run.bank is None:
             return
         try:
-            self.run.bank.keep(self.waits)
+            words_s = {token: i.word_s for token, i in self.state.intents.items() if i.word_s is not None}
+            self.run.bank.keep(self.waits, words_s)
         except StateError as error:
             self.trouble = str(error)
         else:
@@ -246,7 +247,9 @@ def _learn(one: Active, news: Observation) -> None:
     if job.known_as is not None:
         token = job.spec.token if one.run.journal is not None else ""
         try:
-            one.run.bank.observe(job.known_as, news.observation, token=token)
+            intent = one.state.intents.get(job.spec.token)
+            word_s = intent.word_s if intent is not None else None
+            one.run.bank.observe(job.known_as, news.observation, token=token, word_s=word_s)
         except StateError as error:  # it is kept in the end, if that can be
             one.trouble = str(error)
 

@@ -4,19 +4,52 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from asa.backend import Capabilities, Setting
+from asa.backend import Backend, Capabilities, Setting
 from asa.core import plugins
 from asa.errors import InputError
+from asa.estimators.bank import login_name
+from asa.estimators.choice import AUTO, BLIND, choose
 from asa.runner.folder import RunPlan
 from asa.runner.outlook import check_possible, check_strategy
 from asa.sites import OpenedSite
-from asa.strategies.base import lacking
+from asa.strategies.base import ForecastKind, lacking
+from asa.waits import QueueEvent
 from asa.workflow import Stage, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Who predicts the waits of a run."""
+
+    estimator: str
+    why: str = ""  # half a sentence; empty where it was named, or nothing is predicted
+    events: Sequence[QueueEvent] | None = None  # what a look at the queue showed; None where nobody looked
+
+
+_DEFAULT = Chosen(BLIND)
+
+
+def choose_estimator(wanted: str, strategy: str, world: Backend, history: int) -> Chosen:
+    """Take the estimator that is wanted, or else the best with what is visible, which costs a look at the queue.
+
+    Raises `InputError`: there is no such estimator, or no such strategy.
+    """
+    if wanted != AUTO:
+        plugins.load("asa.estimators", wanted)
+        return Chosen(wanted)
+    if check_strategy(strategy).forecast is not ForecastKind.LEARNED:
+        return Chosen(BLIND)
+    if not history:
+        return Chosen(BLIND, "with --history 0 nobody looks at the queue")
+    events = world.queue_events(history, ends=True)
+    choice = choose(events, login_name())
+    return Chosen(choice.name, choice.why, events)
 
 
 def plan_run(
@@ -25,7 +58,7 @@ def plan_run(
     capabilities: Capabilities,
     *,
     strategy: str,
-    estimator: str = "asa",
+    estimator: Chosen = _DEFAULT,
     name: str = "",
     bank: Path | None = None,
     history: int = 2000,
@@ -41,11 +74,10 @@ def plan_run(
     `bank`: folder of the bank, which is made if it is missing; None for none.
     `source`, `parameters`: the file that the workflow was read from, and with which parameters.
     `only_look`: nothing will be submitted: stages may have nothing to run, and the bank is not touched.
-    Raises `InputError`: the strategy or the estimator is not there, a stage has nothing to run, a job could never
+    Raises `InputError`: the strategy is not there, a stage has nothing to run, a job could never
     start, nothing can be kept in the bank, or a path cannot be written down.
     """
     how = check_strategy(strategy)
-    plugins.load("asa.estimators", estimator)
     place = str((folder or Path.cwd()).absolute())
     kept_in = str(bank.absolute()) if bank is not None else ""
     check_text(place, kept_in, source, *map(str, opened.settings.values()))
@@ -56,7 +88,8 @@ def plan_run(
         stages=tuple(workflow.stages.values()),
         walltime_s=workflow.walltime_s,
         strategy=strategy,
-        estimator=estimator,
+        estimator=estimator.estimator,
+        estimator_why=estimator.why,
         backend=opened.backend,
         settings=dict(opened.settings),
         capabilities=capabilities,

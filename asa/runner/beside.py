@@ -16,6 +16,7 @@ from asa.backend import (
     Backend,
     Capabilities,
     Condition,
+    EstimatesStarts,
     Facility,
     Growing,
     JobSpec,
@@ -180,6 +181,10 @@ class BesideBackend:
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
         """When the far one would plan a job to start, if it plans; see `asa.backend.Planning`."""
         return cast("Planning", self.far).planned_start(spec, submit_s)
+
+    def estimated_start(self, spec: JobSpec) -> float | None:
+        """When the far one expects a job to start, if it says so; see `asa.backend.EstimatesStarts`."""
+        return self.far.estimated_start(spec) if isinstance(self.far, EstimatesStarts) else None
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed; see `asa.backend.Advisor`."""

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from asa.backend import Backend
 from asa.errors import AsaError, StateError
 from asa.estimators import WaitBank
+from asa.estimators.kept import bank_of
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Record
@@ -73,7 +74,7 @@ def drive(
     with folder.driven() as journal:
         folder.check(journal)
         backend = connect(folder)
-        bank = _bank(folder)
+        bank = _bank(folder, backend.now())
         run = Run(
             plan.make_workflow(),
             strategy,
@@ -124,12 +125,13 @@ def _keep_run_times(folder: RunFolder) -> None:
             RunTimes(plan.bank).observe(run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs))
 
 
-def _bank(folder: RunFolder) -> WaitBank:
+def _bank(folder: RunFolder, now_s: float) -> WaitBank:
     """Open the bank; a run goes on without a store that cannot be read."""
     plan = folder.plan
 
     def bank(store: WaitStore | None) -> WaitBank:
-        return WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
+        site = plan.capabilities
+        return bank_of(plan.estimator, store, site.system, machine_cores=site.max_cores, seed=plan.seed, now_s=now_s)
 
     try:
         return bank(WaitStore(plan.bank) if plan.bank else None)

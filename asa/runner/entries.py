@@ -45,6 +45,7 @@ class Intended:
     spec: JobSpec  # what is asked of the batch system
     at_s: float
     kind: Literal["intended"] = "intended"
+    word_s: float | None = None  # how long it would wait by the batch system's own word; None where it was not asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ class RunPlan:
         The workflow's name, its stages and, where it has one of its own, the walltime of the whole.
     strategy, estimator
         Their names.
+    estimator_why
+        Why that estimator, in words; empty where the user named it, or nothing is predicted.
     backend, settings
         The backend's name and what opens it; no secrets but what a user has put into variables of jobs.
     capabilities
@@ -99,6 +101,7 @@ class RunPlan:
     capabilities: Annotated[Capabilities, BeforeValidator(_renamed)]
     walltime_s: float | None = None
     estimator: str = "asa"
+    estimator_why: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     folder: str = ""
     seed: int = 0

@@ -11,6 +11,7 @@ from asa.backend import Backend, Capabilities, JobSpec, JobState, JobStatus, Pre
 from asa.demands import Demands
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
+from asa.estimators.kept import bank_of
 from asa.observations import queued
 from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
@@ -32,7 +33,7 @@ from asa.strategies.base import (
 )
 from asa.strategies.planning import fits
 from asa.units import format_duration
-from asa.waits import LEVELS, QueuedJob, WaitForecast
+from asa.waits import LEVELS, QueuedJob, QueueEvent, WaitForecast
 from asa.workflow import Stage
 
 MADE_UP = "JOB-OF-"
@@ -157,27 +158,41 @@ def _conflict(stages: Sequence[Stage]) -> str | None:
     return None
 
 
-def read_only_bank(plan: RunPlan, folder: Path | None) -> WaitBank:
+def read_only_bank(plan: RunPlan, folder: Path | None, now_s: float) -> WaitBank:
     """Open what is known of waits, so that nothing is changed.
 
     `plan`: what the run is: its estimator, its seed, and the site's cores.
     `folder`: of the bank; None, or one that does not exist, for nothing known.
     """
     store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
-    return WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
+    site = plan.capabilities
+    return bank_of(plan.estimator, store, site.system, machine_cores=site.max_cores, seed=plan.seed, now_s=now_s)
 
 
-def plan_of(plan: RunPlan, strategy: Strategy, backend: Backend, bank: WaitBank) -> list[PlannedSpec]:
-    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing."""
+def plan_of(
+    plan: RunPlan,
+    strategy: Strategy,
+    backend: Backend,
+    bank: WaitBank,
+    events: Sequence[QueueEvent] | None = None,
+) -> list[PlannedSpec]:
+    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing.
+
+    `events`: what a look at the queue showed already, from which the bank has not learned; None if nobody looked.
+    """
     is_learned = strategy.forecast is ForecastKind.LEARNED
-    forecast = forecast_of(plan, backend, bank) if is_learned else NoForecast()
+    forecast = forecast_of(plan, backend, bank, events) if is_learned else NoForecast()
     return list(_jobs(plan, strategy, forecast, backend.now()))
 
 
-def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
-    """Predict with a bank that has seen the queue as it is now, if the run looks at it."""
+def forecast_of(
+    plan: RunPlan, backend: Backend, bank: WaitBank, events: Sequence[QueueEvent] | None = None
+) -> Forecast:
+    """Predict with a bank that has seen the queue as it is now, if the run looks at it; `events` as for `plan_of`."""
     state = _state(plan)
-    if plan.history:
+    if events is not None:
+        bank.follow(events)
+    elif plan.history:
         bank.follow(backend.queue_events(plan.history, ends=bank.sees_queue))
 
     def job_of(stages: tuple[str, ...]) -> QueuedJob:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from asa.backend import Growing, JobSpec, JobState
+from asa.backend import Growing, JobSpec, JobState, site_word_s
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
+from asa.runner.forecasts import LearnedForecast
 from asa.runner.specs import spec_of, token_of
 from asa.strategies.base import Choice, PlannedJob
 
@@ -87,7 +88,11 @@ def submit(one: Active, planned: PlannedJob) -> None:
         return
     before = one.state.intents.get(spec.token)
     is_again, now = before is not None and before.spec == spec, one.backend.now()
-    one.commit(Again(spec.token, now) if is_again else Intended(spec.token, planned, spec, now))
+    if is_again:
+        one.commit(Again(spec.token, now))
+    else:
+        word_s = None if planned.joins else _word_s(one, spec)
+        one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
     refusal = one.send(spec.token, one.attempt, partial(_send, one, planned, spec))
     if refusal is None:
         return
@@ -96,6 +101,17 @@ def submit(one: Active, planned: PlannedJob) -> None:
         return
     why = f"{_stages(planned)} refused: {refusal.message}"
     one.commit(Refused(spec.token, one.backend.now(), f"{why}. {refusal.hint}" if refusal.hint else why))
+
+
+def _word_s(one: Active, spec: JobSpec) -> float | None:
+    """Ask the batch system how long a job would wait, so that it is learned how far off its word is.
+
+    Only where that is kept, and where the queue is hidden: beside an estimator that sees it the word is worth nothing.
+    """
+    bank = one.run.bank
+    if bank is None or bank.store is None or bank.sees_queue or not isinstance(one.forecast, LearnedForecast):
+        return None
+    return None if spec.dependencies else site_word_s(one.backend, spec)
 
 
 def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:

@@ -42,6 +42,8 @@ _LONGEST_FILE_NAME = 200
 _MIN_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _COMMENT = "asa:"
+_NOTHING = "#!/bin/sh\nexit 0\n"
+_MINUTE_S, _MAX_ESTIMATES = 60.0, 12
 _ALL_MEMORY = "--mem=0"
 _EXCLUSIVE = "--exclusive"
 
@@ -91,6 +93,7 @@ class SlurmBackend:
         self._feed = QueueFeed(capabilities.system)
         self._feed_poll_s = queue_poll_s
         self._feed_due_s = -math.inf
+        self._estimated_s: list[float] = []
 
     # ------------------------------------------------------------------ what is known without asking
 
@@ -155,6 +158,23 @@ class SlurmBackend:
         self._jobs[job_id].tell()
         self._pacer.changed(after_s)
         return job_id
+
+    def estimated_start(self, spec: JobSpec) -> float | None:
+        """Ask when Slurm expects a job to start; see `asa.backend.EstimatesStarts`. Twelve times a minute at most."""
+        clock_s = self._clock()
+        asked = [time_s for time_s in self._estimated_s if 0 <= clock_s - time_s < _MINUTE_S]
+        self._estimated_s = asked
+        if len(asked) >= _MAX_ESTIMATES:
+            return None
+        name = job_name(spec.name, "")
+        alone = replace(spec, dependencies=(), begin_s=None, held=False)
+        try:
+            self._refuse_the_impossible(alone)
+            job = self._slurm_job(alone, name, name, _NOTHING, pass_on(alone, {}, self.now()))
+            self._estimated_s.append(clock_s)
+            return self._link.estimated_start_s(replace(job, comment="", environment={"PATH": "/usr/bin:/bin"}))
+        except BackendError:
+            return None
 
     def preview(self, spec: JobSpec) -> dict[str, str]:
         """Show what `submit` would send; see `asa.backend.Previewing`."""

@@ -206,6 +206,10 @@ class SlurmLink(Protocol):
         """
         ...
 
+    def estimated_start_s(self, job: SlurmJob) -> float | None:
+        """Ask when a job would start that is not submitted; None where it does not say, or cannot be asked this way."""
+        ...
+
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show what `submit` would send, by titles; the values of variables, which may be secret, are left out."""
         ...

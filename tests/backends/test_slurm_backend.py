@@ -24,6 +24,7 @@ from asa.backend import (
     JobState,
     PartitionLimits,
     Step,
+    site_word_s,
 )
 from asa.errors import (
     BackendError,
@@ -1092,3 +1093,28 @@ def test_a_folder_whose_path_is_not_utf8_is_told(world, tmp_path):
     with pytest.raises(InputError, match="not UTF-8") as error:
         site.client()
     str(error.value).encode()
+
+
+def test_slurm_is_asked_for_a_start_of_a_job_that_stands_alone(world):
+    site = world()
+    backend, site.link.says_s = site.client(), 40.0
+    asked = spec(dependencies=(Dependency("7"),), held=True, options=("--nice=5",), token="t")
+    assert backend.estimated_start(asked) == site.clock() + 40.0
+    assert site_word_s(backend, asked) == 40.0
+    job = site.link.estimated[-1]
+    assert (job.dependency, job.held, job.comment) == ("", False, "")
+    assert (job.options, job.cores, job.walltime_s) == (("--nice=5",), 1, HOUR)
+    assert not site.link.all
+
+
+def test_slurm_is_asked_twelve_times_a_minute_at_most_and_never_of_what_cannot_be(world):
+    site = world()
+    backend, site.link.says_s = site.client(), 0.0
+    assert backend.estimated_start(spec(cores=10_000)) is None
+    assert not site.link.estimated
+    said = [backend.estimated_start(spec()) for _ in range(20)]
+    assert said.count(None) == 8
+    site.clock.sleep(60)
+    assert backend.estimated_start(spec()) is not None
+    site.link.says_s = -30.0
+    assert site_word_s(backend, spec()) == 0.0

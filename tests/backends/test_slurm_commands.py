@@ -1,6 +1,7 @@
 """Slurm through its commands, without Slurm: what they print, and what may go wrong with them."""
 
 import os
+import shlex
 import signal
 import stat
 import time
@@ -619,3 +620,37 @@ def test_about_tells_a_controller_that_is_away_from_commands_that_are():
     assert (about.version, about.controller_up, about.accounting) == ("22.05.8", False, False)
     with pytest.raises(UnavailableError):
         says(255, stderr="ssh: connect to host login port 22: Connection refused\n").about()
+
+
+SAYS = "sbatch: Job 4 to start at 2026-11-24T05:10:16 using 4 processors on nodes n001 in partition normal"
+
+
+@pytest.mark.parametrize(
+    ("returncode", "printed", "said_s"),
+    [
+        (0, SAYS, 1_795_497_016.0),
+        (0, f"Welcome to this machine!\n{SAYS}\n", 1_795_497_016.0),
+        (0, SAYS.replace("2026-11-24T05:10:16", "1795497016"), 1_795_497_016.0),
+        (0, SAYS.replace("2026-11-24T05:10:16", "N/A"), None),
+        (0, SAYS.replace("2026-11-24T05:10:16", "9" * 400 + "-11-24T05:10:16"), None),
+        (0, "sbatch: Job 4 is going to start some day", None),
+        (0, "", None),
+        (1, "allocation failure: Requested node configuration is not available", None),
+        (1, SAYS, None),
+    ],
+)
+def test_what_slurm_says_of_a_start_is_read_or_nothing(programs, returncode, printed, said_s):
+    """And in no case it is an error: a prediction does without."""
+    note = 'echo "$@" >$HERE/asked; env >$HERE/env'
+    programs("sbatch", f"{note}; printf %s {shlex.quote(printed)} >&2; exit {returncode}")
+    assert CommandLink().estimated_start_s(JOB) == said_s
+    asked = Path(os.environ["HERE"], "asked").read_text().split()
+    assert "--test-only" in asked
+    assert "--parsable" not in asked
+    assert {"--ntasks=4", "--time=60"} <= set(asked)
+    assert "TZ=UTC" in Path(os.environ["HERE"], "env").read_text().split()
+
+
+@pytest.mark.parametrize("error", [TimeoutError(""), FileNotFoundError("sbatch"), PermissionError("sbatch")])
+def test_where_slurm_cannot_be_asked_it_says_nothing(error):
+    assert raises_(error).estimated_start_s(JOB) is None

@@ -1121,3 +1121,30 @@ def test_files_are_as_readable_as_the_folder(tmp_path):
             assert [path.stat().st_mode & 0o777 for path in segments(folder)] == [0o660]
     finally:
         os.umask(mask)
+
+
+def test_what_the_batch_system_said_is_kept_where_earlier_versions_read_past_it(tmp_path):
+    """A field more would be a damaged line to them."""
+    stated = tuple(map(float, range(9)))
+    given = [
+        record(n, estimator="asa", forecast=stated, word_s=said) for n, said in enumerate([None, 0.0, 1e17, 90.25])
+    ]
+    with WaitStore(tmp_path / "a") as ours:
+        ours.append(given[3])
+        ours.extend(given[:3])
+        assert sorted((kept.word_s or 0.0, kept.estimator) for kept in ours.read()) == [
+            (0.0, "asa"), (0.0, "asa"), (90.25, "asa"), (1e17, "asa"),
+        ]  # fmt: skip
+        ours.export(tmp_path / "file")
+    lines = [json.loads(line) for path in segments(tmp_path / "a") for line in path.read_text().splitlines()]
+    rows = [line for line in lines if isinstance(line, list)]
+    assert {len(row) for row in rows} == {len(module._FIELDS) + 1}
+    other = WaitStore(tmp_path / "b")
+    assert other.import_(tmp_path / "file") == 4
+    assert {kept.word_s for kept in other.read()} == {None, 0.0, 1e17, 90.25}
+
+
+@pytest.mark.parametrize("word_s", [-1.0, float("inf"), float("nan")])
+def test_what_no_batch_system_says_is_refused(tmp_path, word_s):
+    with pytest.raises(InputError, match="no job is like"):
+        WaitStore(tmp_path).append(record(0, word_s=word_s))

@@ -5,6 +5,7 @@ nothing of ours stays in the queue, and no payload runs twice.
 """
 
 import math
+import shutil
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -529,3 +530,25 @@ def test_who_is_given_back_has_ended_before_another_is_asked_for(story):
     assert one.ran() == dict.fromkeys("abcd", 1)
     again = [r for r in result.records if isinstance(r, Cancelled)]
     assert again, "something came early"
+
+
+@pytest.mark.parametrize(("strategy", "asks"), [("asa", True), ("per-stage", False)])
+def test_what_slurm_said_of_a_job_is_kept_with_what_became_of_it(tmp_path, strategy, asks):
+    """Once for each submission, where waits are predicted; it survives a client that is killed before it is known."""
+    place = Place(tmp_path / "run", [stage("a", "true")], strategy, bank=str(tmp_path / "bank"))
+    place.link.says_s = 90.0
+    assert place.go().outcome == "completed"
+    [kept] = WaitStore(tmp_path / "bank").read()
+    assert kept.word_s == (90.0 if asks else None)
+    assert len(place.link.estimated) == asks
+    shutil.rmtree(tmp_path / "bank")
+    place.go()  # of the journal alone
+    [again] = WaitStore(tmp_path / "bank").read()
+    assert again.word_s == kept.word_s
+
+
+def test_slurm_is_not_asked_where_the_queue_is_seen(tmp_path):
+    place = Place(tmp_path / "run", [stage("a", "true")], "asa", bank=str(tmp_path / "bank"))
+    place.folder.revise(estimator="asa-queue")
+    assert place.go().outcome == "completed"
+    assert not place.link.estimated

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import live_forecasts
@@ -12,7 +13,7 @@ import pytest
 from live_forecasts import ESTIMATORS, SITE, Forecast, Jobs, Live, facts, from_model, scores, stretch
 from slurm_testbed import missing
 
-PREDICTORS = [*ESTIMATORS, SITE, f"{SITE}, corrected", f"asa x {SITE}", f"asa-queue x {SITE}"]
+PREDICTORS = [*ESTIMATORS, SITE, f"asa with {SITE}", f"{SITE}, corrected", f"asa x {SITE}", f"asa-queue x {SITE}"]
 
 
 def drawn(count=400):
@@ -45,6 +46,20 @@ def test_who_is_twice_too_long_is_corrected():
     assert by_name[SITE].log10_error == pytest.approx(math.log10(2))
     assert by_name[f"{SITE}, corrected"].forecasts == 2
     assert by_name[f"{SITE}, corrected"].log10_error_later == pytest.approx(0.0)
+
+
+def test_a_word_that_is_right_is_weighed_in_once_that_is_known():
+    """And not before: what it is worth is taken from jobs that had started by then."""
+
+    def error(apart_s):
+        found = Live("x", [replace(forecast(10.0 * 2 ** (n % 5), 0.0), at_s=apart_s * n) for n in range(60)])
+        for each in found.forecasts:
+            each.said_s |= {"asa": 30 * each.wait_s, SITE: each.wait_s}
+            each.quantiles_s["asa"] = tuple(6 * each.wait_s * place for place in range(1, 10))
+        return {score.predictor: score for score in scores(found)}[f"asa with {SITE}"].log10_error_later
+
+    assert error(apart_s=400.0) < 0.1
+    assert error(apart_s=0.0) > 0.5
 
 
 def test_who_did_not_start_is_counted_and_not_judged():

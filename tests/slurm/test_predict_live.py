@@ -1,6 +1,7 @@
 """`asa predict` looks at a real queue, and answers as of now."""
 
 import json
+import re
 import time
 from types import SimpleNamespace
 
@@ -100,3 +101,19 @@ def test_a_controller_that_was_named_and_is_down_is_an_error(slurm):
             asa("--cores", 1, "--walltime", "1h", *commands(slurm))
     finally:
         slurm.start_controller()
+
+
+def test_slurm_is_asked_for_its_own_word(full):
+    """Where its commands are; the REST API knows no such question. Nothing is submitted."""
+    asked = ("--cores", 112, "--walltime", "30m")
+    told = json.loads(asa(*asked, "--json", *commands(full)).stdout)
+    assert 3000 < told["site_word"]["wait_s"] <= 2 * 3600
+    assert told["site_word"]["outcomes"] == 0
+    assert "site_word" not in json.loads(asa(*asked, "--json", *rest(full)).stdout)
+    assert "site_word" not in json.loads(asa(*asked, "--json", "--no-ask-site", *commands(full)).stdout)
+    words = " ".join(asa(*asked, *commands(full)).stdout.split())
+    assert re.search("Slurm itself says (1h|59m)", words)
+    assert "how far off such words are here is not known yet" in words
+    several = ("--cores", "28,112", "--walltime", "30m,2h")
+    assert "Slurm itself says" in asa(*several, *commands(full)).stdout
+    assert full.run("squeue", "-h", "-o", "%T").split() == ["PENDING", "RUNNING"]

@@ -27,6 +27,7 @@ from .reading import (
     read_limits,
     read_nodes,
     read_partitions,
+    read_start_s,
 )
 from .writing import (
     as_this_user,
@@ -38,10 +39,12 @@ from .writing import (
     sbatch,
     sbatch_command,
     sbatch_input,
+    test_only,
     through,
 )
 
 _LOOK_BACK_S: Final = 7 * 86400
+_MAX_ESTIMATE_S: Final = 10.0  # for what a submission waits for, and could do without
 _JOB_ID = re.compile(r"[0-9]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")
 _VERSION = re.compile(r"\d+\.\d+[\w.-]*")
@@ -143,6 +146,15 @@ class CommandLink:
         if done.returncode == 0 and (job_id := read_job_id(done.stdout)) is not None:
             return job_id
         raise refusals.submission(job.name, done)
+
+    def estimated_start_s(self, job: SlurmJob) -> float | None:
+        """Ask when a job would start that is not submitted, by ``sbatch --test-only``."""
+        timeout_s = min(self._timeout_s, _MAX_ESTIMATE_S)
+        try:
+            done = self._do("estimated_start_s", test_only(job, timeout_s), sbatch_input(job), timeout_s)
+        except OSError:
+            return None
+        return read_start_s(done.stdout + done.stderr) if done.returncode == 0 else None
 
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show the command that `submit` would run; the script is its input, and the variables behind that."""
@@ -274,9 +286,10 @@ class CommandLink:
         except OSError as error:
             raise refusals.not_started(program_of(command), error) from None
 
-    def _do(self, method: str, command: Sequence[str], stdin: str = "") -> Done:
+    def _do(self, method: str, command: Sequence[str], stdin: str = "", timeout_s: float = math.inf) -> Done:
         self.calls[method] += 1
-        return self._run(through(self._prefix, command, remote_shell=self._remote_shell), stdin, self._timeout_s)
+        whole = through(self._prefix, command, remote_shell=self._remote_shell)
+        return self._run(whole, stdin, min(timeout_s, self._timeout_s))
 
     def _too_long(self, error: TimeoutError) -> str:
         return f"no answer within {self._timeout_s:g} s {' '.join(str(error).split())}".rstrip()

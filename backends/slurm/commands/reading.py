@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
 from asa.errors import InputError
@@ -37,6 +39,7 @@ _NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
 _NUMBER = re.compile(r"(\d+)\Z")
+_START = re.compile(r"\bto start at (\S+)")
 _JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?\s*$")
 _SETTING = re.compile(r"(?m)^(\w[\w\[\]]*)\s*=[ \t]*(.*?)\s*$")
 _FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
@@ -191,6 +194,24 @@ def read_job_id(printed: str) -> str | None:
     """
     numbers = _JOB_ID.findall(printed)
     return numbers[-1] if numbers else None
+
+
+def read_start_s(printed: str) -> float | None:
+    r"""Read what ``sbatch --test-only`` printed, in UTC or in seconds since 1970; None if it says no time.
+
+    Examples
+    --------
+    >>> [read_start_s(f"sbatch: Job 7 to start at {time} using 2 processors") for time in ("60", "1970-01-01T00:01:00")]
+    [60.0, 60.0]
+    >>> read_start_s("allocation failure: Requested node configuration is not available")
+    """
+    if (told := _START.search(printed)) is None:
+        return None
+    if told[1].isdecimal():
+        return float(told[1])
+    with suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(told[1]).replace(tzinfo=UTC).timestamp()
+    return None
 
 
 def read_limits(printed: str) -> list[SlurmLimits]:

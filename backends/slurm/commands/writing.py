@@ -107,7 +107,20 @@ def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
     Slurm adds what the user's login shell sets (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own
     ``srun``.
     """
+    return _with_input(job, sbatch_command(job), timeout_s)
+
+
+def test_only(job: SlurmJob, timeout_s: float) -> list[str]:
+    """Write the command that asks when a job would start, and submits nothing; it reads the same.
+
+    Times are in UTC where Slurm does not write them as it is told to.
+    """
     command = sbatch_command(job)
+    place = command.index("--parsable")
+    return _with_input(job, ["env", "TZ=UTC", *command[:place], "--test-only", *command[place + 1 :]], timeout_s)
+
+
+def _with_input(job: SlurmJob, command: list[str], timeout_s: float) -> list[str]:
     _refuse_null("an option", *command)
     length = len(job.script.encode(errors="surrogateescape"))
     return ["sh", "-c", _TWO_INPUTS, str(length), "timeout", "-s", "KILL", f"{timeout_s:g}", *command]

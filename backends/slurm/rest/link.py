@@ -181,6 +181,10 @@ class RestLink:
         user_message = reading.text(document.get("job_submit_user_msg"))
         raise submit_refusal(answer.status, complaints(document), user_message)
 
+    def estimated_start_s(self, job: SlurmJob) -> float | None:  # noqa: ARG002 - the port's shape
+        """Ask nothing: no version of the REST API, 0.0.38 to 0.0.45, knows what ``sbatch --test-only`` asks."""
+        return None
+
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show the request that `submit` would send."""
         dialect = self._versions.get()

@@ -1,0 +1,37 @@
+"""Which estimator is best with what is visible of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from asa.estimators.store import user_in_store
+from asa.waits import QueueEvent
+
+AUTO = "auto"
+"""Stands for the best with what is visible."""
+BLIND, SEEING = "asa", "asa-queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An estimator, and why it was taken."""
+
+    name: str
+    why: str  # half a sentence
+
+
+def choose(events: Iterable[QueueEvent], own: str) -> Choice:
+    """Choose by what a look at a queue showed.
+
+    Where others' jobs are visible, simulating the queue is nearer from the first job on, however little was learned.
+
+    `own`: the user's name, as it is or as a store keeps it. A job that nobody is named of is taken for another's: a
+    backend leaves out those of its own client.
+    """
+    if not any(user_in_store(event.job.user) != user_in_store(own) for event in events if event.job is not None):
+        return Choice(BLIND, "the site shows no job of others")
+    if find_spec("numba") is None:
+        return Choice(BLIND, "numba is not installed, without which it takes long to simulate the visible queue")
+    return Choice(SEEING, "the site shows the jobs of others, so that the queue can be simulated")

@@ -1,0 +1,117 @@
+"""What a batch system itself says of a start, beside a forecast: how far off each was lately, and what each counts for.
+
+Slurm's ``sbatch --test-only`` and a planning system's plan count on whole walltimes and on nobody who comes later; but
+they know the queue that a site may hide, and its priorities. As an input of the estimators that word was of use while
+little was learned, and in the way later. So it stands outside of them, and the two are blended by what became of
+earlier words. Where the queue is visible and simulated, the word adds nothing, and counts for nothing.
+
+Constants were chosen on two logs (HPC2N, CTC) and a stretch of one on real daemons (CTC), and confirmed on others; see
+"The site's own word" in docs/waits.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.estimators.joint import FLOOR_S, JointForecast, monotone
+from asa.waits import WaitForecast
+
+_MAX_LIVED = 200
+_KEEP = 0.95  # of what an outcome counts for, at each later one
+_NEAR = 0.8  # decades between two words, at which what became of one counts 1/e for the other
+_OF_BIAS, _OF_ERROR = 2.0, 4.0  # outcomes that what is assumed beforehand counts for
+_WORD_ERROR = 1.0  # decades that a word is taken to be off, its bias taken out, before any outcome is known
+_LEARNED_ERROR, _FIRST_ERROR = 0.7, 1.1  # that a forecast is taken to be off
+_FEW_WAITS = 30
+_OF_ASSUMED = 4.0  # outcomes that this counts for
+_SHARPNESS = 4.0  # trust falls by exp(-sharpness x error in decades)
+_LATELY = 50
+
+
+class Lived(NamedTuple):
+    """A word of a batch system, the forecast beside it, and the wait that came true; in seconds."""
+
+    word_s: float
+    forecast_s: float
+    wait_s: float
+
+
+def off_lately(lived: Sequence[Lived]) -> tuple[int, float, float]:
+    """Say of how many words lately it is known, and by how many decades these were off, and the forecasts beside them.
+
+    The latter are nan where none is known.
+    """
+    words, forecasts, waits = _decades(np.array(lived[-_LATELY:], dtype=np.float64).reshape(-1, 3).T)
+    if not len(words):
+        return 0, math.nan, math.nan
+    return len(words), float(np.abs(waits - words).mean()), float(np.abs(waits - forecasts).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """A forecast in which a batch system's word counts."""
+
+    forecast: WaitForecast
+    share: float  # what the word counts for, from 0 to 1
+    shift: float  # decades by which the forecast was moved
+
+
+def assumed_error(learned: int, lately: Sequence[tuple[float, float]]) -> float:
+    """Say how many decades a forecast is taken to be off, before it is known how it does beside a word.
+
+    `learned`: of how many waits it was made.
+    `lately`: forecasts of that kind and the waits that came true, in seconds, oldest first.
+    """
+    assumed = _LEARNED_ERROR if learned >= _FEW_WAITS else _FIRST_ERROR
+    stated, waits = _decades(np.array(lately[-_LATELY:], dtype=np.float64).reshape(-1, 2).T)
+    return (float(np.abs(stated - waits).sum()) + _OF_ASSUMED * assumed) / (len(waits) + _OF_ASSUMED)
+
+
+def blend(forecast: WaitForecast, word_s: float, lived: Sequence[Lived], assumed: float = _LEARNED_ERROR) -> Blend:
+    """Move a forecast towards what a batch system says, by what both were lately worth.
+
+    `lived`: earlier words and what came true, oldest first.
+    `assumed`: decades that the forecast is taken to be off beforehand; see `assumed_error`.
+    """
+    latest = np.array(lived[-_MAX_LIVED:], dtype=np.float64).reshape(-1, 3)
+    words, forecasts, waits = _decades(latest.T)
+    word, stated = _decades(np.array([word_s, forecast.quantiles_s[4]])).tolist()
+    counts = _KEEP ** np.arange(len(words) - 1, -1, -1) * np.exp(-np.abs(words - word) / _NEAR)
+    total = float(counts.sum())
+    bias = float(counts @ (waits - words)) / (total + _OF_BIAS)
+    of_word = (float(counts @ np.abs(waits - words - bias)) + _OF_ERROR * _WORD_ERROR) / (total + _OF_ERROR)
+    of_forecast = (float(counts @ np.abs(waits - forecasts)) + _OF_ERROR * assumed) / (total + _OF_ERROR)
+    share = 1.0 / (1.0 + math.exp(_SHARPNESS * (of_word - of_forecast)))
+    shift = share * (max(word + bias, math.log10(FLOOR_S)) - stated)
+    return Blend(_moved(forecast, shift), share, shift)
+
+
+def blended_together(joint: JointForecast, shifts: Sequence[float]) -> JointForecast:
+    """Move requests that are judged together, each by so many decades."""
+    moved = _decades(joint.waits_s) + np.array(shifts)
+    return replace(joint, waits_s=np.maximum(10.0 ** monotone(joint.jobs, moved) - FLOOR_S, 0.0))
+
+
+def decades_between(forecast: WaitForecast, moved: WaitForecast) -> float:
+    """Say by how many decades a forecast was moved."""
+    middles: tuple[float, float] = tuple(_decades(np.array([forecast.quantiles_s[4], moved.quantiles_s[4]])).tolist())
+    return middles[1] - middles[0]
+
+
+def _moved(forecast: WaitForecast, shift: float) -> WaitForecast:
+    times = 10.0**shift
+    *quantiles_s, wait_s = (
+        max((one + FLOOR_S) * times - FLOOR_S, 0.0) for one in (*forecast.quantiles_s, forecast.wait_s)
+    )
+    return WaitForecast(tuple(quantiles_s), wait_s, forecast.alternative)
+
+
+def _decades(waits_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    decades: NDArray[np.float64] = np.log10(waits_s + FLOOR_S)
+    return decades
