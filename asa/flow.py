@@ -355,7 +355,7 @@ class Flow:
         backend, site, settings
             Where: as ``asa run`` has them. This computer, if nothing is given and no batch system is found.
         strategy, estimator
-            Their names; the site's own strategy if not given, else `asa`. The estimator that is best with what the site
+            Their names; the site's own strategy if not given, else `asa-plan`. The estimator that is best with what the site
             shows, ``auto``, if not given.
         name
             Of the run; the flow's if not given.
@@ -394,7 +394,7 @@ class Flow:
             hint = 'Write it below `if __name__ == "__main__":`.'
             raise InputError("is called where a stage only looks for its function", where="Flow.run", hint=hint)
         opened = open_facility(backend, site, settings)
-        chosen = strategy or opened.strategy or "asa"
+        chosen = strategy or opened.strategy or "asa-plan"
         check_strategy(chosen)
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
         runs_folder = Path(runs or default_runs_folder()).absolute()

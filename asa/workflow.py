@@ -488,6 +488,20 @@ class Workflow:
                 hint="All in one job they would be killed: ask for more walltime, or leave it out for the stages' sum.",
             )
 
+    def fixed(self, width: int | None = None) -> Workflow:
+        """Give the workflow with each stage in one shape; see `Stage.fixed`.
+
+        Parameters
+        ----------
+        width
+            The widest that stages of several shapes are to have; their own if not given.
+        """
+        if all(stage.moldable is None for stage in self.stages.values()):
+            return self
+        stages = [stage.fixed(width) for stage in self.stages.values()]
+        asked_s = self.walltime_of(self.stages, sum(stage.walltime_s for stage in stages))
+        return Workflow(self.name, stages, walltime_s=None if self._walltime_s is None else asked_s)
+
     def peak_cores(self, cores_per_node: int) -> int:
         """Cores of the widest stage: what a Big Job asks for all the time."""
         return max(stage.cores_on(cores_per_node) for stage in self.stages.values())

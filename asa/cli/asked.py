@@ -86,6 +86,17 @@ CoresOption = Annotated[
     typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MAX_CORES, show_default=False),
 ]
 
+WidthOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Ask for stages of several shapes in one: the widest of these cores, or nodes. [default: asa-plan "
+        "chooses, other strategies take each stage's first]",
+        min=1,
+        max=MAX_CORES,
+        show_default=False,
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Forecasting:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from asa.waits import WaitForecast
 
 _STRATEGY = "asa-plan"
-_UNKNOWN = "nothing is known of this queue's waits yet: a job a stage, each when those that it follows have ended"
+_UNKNOWN = "nothing is known of this queue's waits yet: a job a stage, each behind those that it follows"
 _OF_WAITS = ("expected_submit_in_s", "wait_s", "ready_in_s", "start_in_s", "gap_s", "idle_s", "idle_core_hours")
 _FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
 _USUAL_WORTH = "1 % of Per-Stage's core-hours weighs as much as 0.8 % of its"
@@ -308,7 +308,8 @@ class _Shown:
         if self.is_informed:
             return self.outlook.sketch
         question = self.outlook.question
-        return sketch_of(question, [((name,), Keep.NOTHING) for name in question.parts.names])
+        keep = Keep.DEPENDENCY if Keep.DEPENDENCY in question.modes else Keep.NOTHING
+        return sketch_of(question, [((name,), keep) for name in question.parts.names])
 
     def lines(self, sketch: Sketch) -> Iterator[_Line]:
         """Tell of the jobs of a plan."""
@@ -461,8 +462,8 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
     else:
         _say(
             console,
-            "Nothing is known of this queue's waits yet, so that plans cannot be compared. asa-plan then does "
-            "as Per-Stage does: a job a stage, each submitted when those that it follows have ended. Let it learn "
+            "Nothing is known of this queue's waits yet, so that plans cannot be compared. asa-plan then makes "
+            "a job of each stage, in its own shape, behind those that it follows. Let it learn "
             "first, by `asa learn --since 30d`, or by --history where the site shows everybody's jobs.\n",
             "yellow",
         )

@@ -19,6 +19,7 @@ from asa.cli.asked import (
     HistoryOption,
     SeedOption,
     SettingsOption,
+    WidthOption,
     read_asked,
     split_settings,
 )
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Workflow
 
-_STRATEGY = "asa"
+_STRATEGY = "asa-plan"
+_WHY = "on recorded queues none was both quicker and cheaper; it decides which stages share a job, and when each is asked for"
 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing until the run ends.")]
 
@@ -58,7 +60,7 @@ def run(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="How resources are asked for; `asa list` shows all. [default: the site file's, else asa]",
+            help="How resources are asked for; `asa list` shows all. [default: the site file's, else asa-plan]",
             show_default=False,
         ),
     ] = None,
@@ -68,6 +70,7 @@ def run(
     history: HistoryOption = 2000,
     seed: SeedOption = 0,
     cores: CoresOption = None,
+    width: WidthOption = None,
     fail_fast: Annotated[
         bool,
         typer.Option(
@@ -109,9 +112,13 @@ def run(
         raise InputError("goes with --dry-run", where="--scripts", hint="Give both, or leave it out.")
     forecast = Forecasting(estimator, bank, history, seed)
     asked = read_asked(workflow, backend, site, settings, cores, forecast, only_look=dry_run, quiet=quiet)
+    if width is not None:
+        asked = replace(asked, workflow=asked.workflow.fixed(width))
     check_text(str(runs_folder(runs).absolute()))
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
+    if strategy is None and not asked.opened.strategy and not quiet:
+        sys.stderr.write(f"Strategy `{chosen}`: {_WHY}.\n")
     facility = facility_for(chosen, asked.opened, asked.workflow)
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:

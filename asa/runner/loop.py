@@ -215,7 +215,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             raise InputError(
                 "this strategy asks a batch system that plans, which this one does not",
                 where=f"run {state.name!r}",
-                hint="Take `asa`.",
+                hint="Take `asa-plan`.",
             )
         forecast = PlannedForecast(cast("Planning", backend), spec_for, backend.now)
     elif run.strategy.forecast is ForecastKind.KNOWN:
@@ -223,7 +223,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             raise InputError(
                 "this strategy needs to know the future, which only a simulator does",
                 where=f"run {state.name!r}",
-                hint="Take `asa`.",
+                hint="Take `asa-plan`.",
             )
         forecast = KnownForecast(backend, spec_for, backend.now)
     one = Active(backend, run, state, forecast, begins_s, emit)

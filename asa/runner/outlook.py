@@ -73,7 +73,7 @@ def check_strategy(name: str) -> Strategy:
     strategy = load_strategy(name)
     if strategy.forecast is ForecastKind.KNOWN:
         raise InputError(
-            "needs to know the future, which only a simulator does", where=f"strategy {name!r}", hint="Take `asa`."
+            "needs to know the future, which only a simulator does", where=f"strategy {name!r}", hint="Take `asa-plan`."
         )
     return strategy
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from asa.backend import DependencyType
 from asa.units import format_duration
 
 from .base import (
@@ -24,6 +25,8 @@ from .growth import Growth, Watched
 from .planning import Aim, Job, Outlook, look_ahead, read_aim
 
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
+_UNKNOWN = "nothing is known of this queue's waits yet: a job a stage"
+_UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _SHORT_HOLD_S, _LONGEST_HOLD_S = 60.0, 4 * 3600.0
 
 
@@ -75,7 +78,7 @@ class Planned:
         grows = any(stage.cores for stage in view.stages.values())
         watched = Growth().watch(view, forecast) if grows else Watched()
         if not forecast.is_informed:
-            asked = () if watched.cancellations else (*_a_job_a_stage(view), *watched.growths)
+            asked = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.growths)
             return Plan.of(asked, watched.cancellations, watched.wake_s)
         outlook = look_ahead(view, forecast, self.aim)
         given_back = [*watched.cancellations, *self._given_back(view, outlook)]
@@ -86,10 +89,36 @@ class Planned:
         asked = [*self._submissions(view, outlook), *watched.growths]
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
+    def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
+        """Plan while nothing is known: each stage a job behind those that it follows, which is never worse than after.
+
+        Where there are no dependencies, when those have ended.
+        """
+        if DependencyType.AFTEROK not in view.capabilities.dependency_types:
+            for name in view.to_run_now():
+                yield PlannedJob((name,), view.now_s, Keep.NOTHING, _UNKNOWN)
+            return
+        free = self._free(view, len({one.job_id for one in view.stages.values() if one.phase in _UNDER_WAY}))
+        waiting: set[str] = set()  # for a later plan
+        for name in view.left():
+            if view.stages[name].phase is not Phase.WAITING:
+                continue
+            is_ready = view.is_ready(name)
+            if not is_ready and (free <= 0 or not waiting.isdisjoint(view.stages[name].stage.after)):
+                waiting.add(name)
+                continue
+            free -= 1
+            keep, words = (Keep.NOTHING, "") if is_ready else (Keep.DEPENDENCY, ", behind those that it follows")
+            yield PlannedJob((name,), view.now_s, keep, f"{_UNKNOWN}{words}")
+
+    def _free(self, view: RunView, under_way: int) -> int:
+        """Count the jobs that may be submitted ahead of their turn."""
+        most = view.capabilities.max_queued
+        return min(self.max_in_flight, self.max_in_flight if most is None else most) - under_way
+
     def _submissions(self, view: RunView, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
-        most = view.capabilities.max_queued
-        free = min(self.max_in_flight, self.max_in_flight if most is None else most) - len(outlook.under_way)
+        free = self._free(view, len(outlook.under_way))
         free -= sum(growth.phase is not Phase.DONE for growth in view.growths)
         submits: dict[str, float] = {}
         allowance = IdleAllowance.of(view, self.max_idle, self.max_idle_core_hours)
@@ -163,12 +192,6 @@ class Planned:
                 idles = "has idled for as long as" if view.now_s >= stage.hold_until_s else "would idle for longer than"
                 begins = f": the stage can begin in about {format_duration(ready_s)}" if ready_s >= 1 else ""
                 yield Cancellation(stage.job_id, f"it {idles} it may{begins}")
-
-
-def _a_job_a_stage(view: RunView) -> Iterator[PlannedJob]:
-    """Plan as Per-Stage does."""
-    for name in view.to_run_now():
-        yield PlannedJob((name,), view.now_s, Keep.NOTHING, "nothing is known of this queue's waits yet: a job a stage")
 
 
 def reason(job: Job, keep: Keep, in_s: float) -> str:

@@ -71,6 +71,8 @@ def probe(slurm):
     """Run the script by some means; give what it saw by file, its folder's name taken out."""
 
     def probed(means, wishes=None):
+        # one that still leaves its nodes would have the next on others, with other names
+        until(lambda: not slurm.run("squeue", "--noheader"), what="the end of all jobs", within_s=60)
         folder = slurm.folder(f"environment{next(NUMBERS)}")
         (folder / "script").write_text(SCRIPT)
         for part in ("run", *(f"run/{name}" for name in ("scripts", "logs", "marks", "posts", "jobs"))):

@@ -161,7 +161,7 @@ def run_cell(cell: ShapeCell) -> list[ShapeRun]:
     machine = site.capabilities.max_cores
     workflow = moldable_workflow(cell.workflow, machine)
     if cell.width != CHOSEN:
-        workflow = Workflow(workflow.name, [stage.fixed(cell.width) for stage in workflow.stages.values()])
+        workflow = workflow.fixed(cell.width)
     bank = WaitBank(cell.estimator, machine_cores=machine)
 
     def run(start: int, world: Backend) -> ShapeRun:
