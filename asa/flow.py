@@ -355,8 +355,8 @@ class Flow:
         backend, site, settings
             Where: as ``asa run`` has them. This computer, if nothing is given and no batch system is found.
         strategy, estimator
-            Their names; the site's own strategy if not given, else `asa-plan`. The estimator that is best with what the site
-            shows, ``auto``, if not given.
+            Their names; the site's own strategy if not given, else `asa-plan`. The estimator that is best with what the
+            site shows, ``auto``, if not given.
         name
             Of the run; the flow's if not given.
         folder

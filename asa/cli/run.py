@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     from asa.workflow import Workflow
 
 _STRATEGY = "asa-plan"
-_WHY = "on recorded queues none was both quicker and cheaper; it decides which stages share a job, and when each is asked for"
+_WHY = (
+    "on recorded queues none was both quicker and cheaper; it decides which stages share a job, and when each is asked "
+    "for"
+)
 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing until the run ends.")]
 

@@ -69,6 +69,7 @@ def run_all(
     runs: Sequence[Run],
     *,
     history: int = 2000,
+    is_followed: bool = False,
     on_record: Callable[[Record], None] = lambda _: None,
     requests: Callable[[], Iterable[CancelRequest]] = tuple,
     on_pass: Callable[[Sequence[RunState], float | None], None] = lambda _states, _wake_s: None,
@@ -84,6 +85,8 @@ def run_all(
     history
         Jobs of everybody's past that banks learn at the beginning, the latest that the site shows. 0: they learn from
         this client's own jobs only, then and later.
+    is_followed
+        Whether the banks follow this queue already: they have learned what `Backend.queue_events` has told until now.
     on_record
         Called with each record as it happens; not with those of a journal.
     requests
@@ -124,7 +127,7 @@ def run_all(
     if len(set(names)) != len(names):
         raise InputError("two runs have the same name", where=f"runs {', '.join(names)}", hint="Name each one.")
     banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
-    for bank in banks:
+    for bank in () if is_followed else banks:
         bank.lose_sight()  # it may have followed another queue
     for request in requests():  # what was wanted while nobody drove
         _carry_out(active, request)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import TypeVar
 
 from asa.backend import Backend, Site
 from asa.errors import InputError, RunError
+from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
 from asa.runner import RunResult
 from asa.timeline import Timeline, timeline
@@ -23,6 +26,41 @@ def one_by_one(site: Site, seeds: Sequence[int], run: Callable[[int, Backend], _
     """
     came = {seed: run(seed, site.open(seed)) for seed in site.in_order(seeds)}
     return [came[seed] for seed in seeds]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was known at the beginning of a replication: the same for all who compete in it."""
+
+    site: Site
+    seed: int
+    bank: WaitBank  # has learned the past and seen the queue
+    history: int
+
+    def begin(self) -> tuple[Backend, WaitBank]:
+        """Open the world anew, with a bank that follows its queue already, for `run_all` with `is_followed`."""
+        world = self.site.open(self.seed)
+        world.queue_events(self.history, ends=self.bank.sees_queue)  # which the bank knows
+        return world, deepcopy(self.bank)
+
+
+def each_knowing(
+    site: Site, seeds: Sequence[int], bank: WaitBank, history: int, run: Callable[[Known], _T]
+) -> list[_T]:
+    """Run something at each seed with what a bank has learned by then, in the order of a log's time.
+
+    To learn the past takes longer than most runs do, and so is done once for all that are compared. None of them learns
+    from its own jobs for the next seed.
+
+    Returns: what it returned, in the order of the seeds.
+    """
+
+    def knowing(seed: int, world: Backend) -> _T:
+        bank.lose_sight()
+        bank.follow(world.queue_events(history, ends=bank.sees_queue))
+        return run(Known(site, seed, bank, history))
+
+    return one_by_one(site, seeds, knowing)
 
 
 def put_together(runs: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
 from pathlib import Path
 from typing import Unpack, cast
 
-from asa.backend import Backend, Site
+from asa.backend import Site
 from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import WaitBank
@@ -23,7 +22,7 @@ from asa.shapes import Moldable, RunAt
 from asa.strategies import load_strategy
 from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.programs import BENCHMARKS
-from asa.studies.runs import one_by_one
+from asa.studies.runs import Known, each_knowing
 from asa.workflow import Stage, Workflow
 
 CHOSEN = 0
@@ -42,13 +41,11 @@ _CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D, Grid'5000", "bt.D")
 
 @dataclass(frozen=True, slots=True)
 class ShapeCell:
-    """What is run in one go: one workflow on one log, in one width or in shapes that are chosen."""
+    """What is run in one go: some workflows on one log, each in every width and in shapes that are chosen."""
 
     trace: str
-    workflow: str
+    workflows: str  # comma-separated
     age_accrues: bool
-    strategy: str
-    width: int  # or `CHOSEN`
     estimator: str
     starts: int
     history: int  # past jobs of everybody that the estimator learns at each
@@ -86,21 +83,25 @@ class Question:
         if self.starts < 2 or not self.traces or not self.workflows:
             raise InputError("there is nothing to compare", hint="Give a log, a workflow, and at least two starts.")
         plugins.load("asa.estimators", self.estimator)
-        cells = []
+        named = [("strategies", _REFERENCE), ("strategies", _STRATEGY), ("estimators", self.estimator)]
+        code = code_digest((f"asa.{kind}", name) for kind, name in named)
+        cells: list[ShapeCell] = []
         for trace in self.traces:
             machine = _site(str(trace), age_accrues=True).capabilities.max_cores
             widths = _widths(machine)
             if len(widths) < 2:
                 raise InputError("its machine is too small", where=str(trace), hint="Give the log of a larger one.")
-            log = digest([trace])
-            for age, workflow in product(self.age, self.workflows):
+            for workflow in self.workflows:
                 moldable_workflow(workflow, machine)
-                for strategy, width in [(_REFERENCE, widest(widths)), *((_STRATEGY, w) for w in (*widths, CHOSEN))]:
-                    named = [("strategies", strategy), ("estimators", self.estimator)]
-                    code = code_digest((f"asa.{kind}", name) for kind, name in named)
-                    rest = (strategy, width, self.estimator, self.starts, self.history, log, code)
-                    cells.append(ShapeCell(str(trace), workflow, age, *rest))
+            rest = (self.estimator, self.starts, self.history, digest([trace]), code)
+            cells += [ShapeCell(str(trace), ",".join(self.workflows), age, *rest) for age in self.age]
         return cells
+
+
+def _arms(machine_cores: int) -> list[tuple[str, int]]:
+    """Give what is compared: strategies, each with a width."""
+    widths = _widths(machine_cores)
+    return [(_REFERENCE, widest(widths)), *((_STRATEGY, width) for width in (*widths, CHOSEN))]
 
 
 def _widths(machine_cores: int) -> list[int]:
@@ -156,22 +157,30 @@ def _site(trace: str, *, age_accrues: bool) -> Site:
 
 
 def run_cell(cell: ShapeCell) -> list[ShapeRun]:
-    """Run all replications in the order of the log's time, with one estimator."""
+    """Run all replications in the order of the log's time; what is compared begins each with the same knowledge."""
     site = _site(cell.trace, age_accrues=cell.age_accrues)
     machine = site.capabilities.max_cores
-    workflow = moldable_workflow(cell.workflow, machine)
-    if cell.width != CHOSEN:
-        workflow = workflow.fixed(cell.width)
+    workflows = {name: moldable_workflow(name, machine) for name in cell.workflows.split(",")}
     bank = WaitBank(cell.estimator, machine_cores=machine)
-
-    def run(start: int, world: Backend) -> ShapeRun:
-        [result] = run_all(world, [Run(workflow, load_strategy(cell.strategy), bank=bank)], history=cell.history)
-        if result.outcome != "completed":
-            where = f"{cell.trace}, {cell.workflow}, start {start}"
-            raise InputError(f"a run did not complete: {result.reason}", where=where)
-        took = measure(workflow, result.records)
-        of = (site.capabilities.system, cell.workflow, cell.age_accrues, cell.strategy, cell.width, start)
-        return ShapeRun(*of, took.makespan_s, took.core_hours)
-
     site.prepare(range(cell.starts))
-    return one_by_one(site, range(cell.starts), run)
+
+    def run(known: Known) -> list[ShapeRun]:
+        return [
+            _run(cell, known, name, workflow, arm) for name, workflow in workflows.items() for arm in _arms(machine)
+        ]
+
+    came = each_knowing(site, range(cell.starts), bank, cell.history, run)
+    return [one for runs in came for one in runs]
+
+
+def _run(cell: ShapeCell, known: Known, name: str, workflow: Workflow, arm: tuple[str, int]) -> ShapeRun:
+    strategy, width = arm
+    world, bank = known.begin()
+    asked = workflow if width == CHOSEN else workflow.fixed(width)
+    [result] = run_all(world, [Run(asked, load_strategy(strategy), bank=bank)], history=cell.history, is_followed=True)
+    if result.outcome != "completed":
+        where = f"{cell.trace}, {name}, start {known.seed}"
+        raise InputError(f"a run did not complete: {result.reason}", where=where)
+    took = measure(asked, result.records)
+    of = (known.site.capabilities.system, name, cell.age_accrues, strategy, width, known.seed)
+    return ShapeRun(*of, took.makespan_s, took.core_hours)
