@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -199,6 +200,30 @@ class JointEstimator(WaitEstimator, Protocol):
             The requests, of one system; what is known is known now, whenever they are to be submitted.
         samples
             So many futures.
+        """
+        ...
+
+
+@runtime_checkable
+class ReplacingEstimator(WaitEstimator, Protocol):
+    """An estimator that sees the queue, and so can tell what a waiting job's place in it is worth."""
+
+    def instead_of(
+        self, ticket: int
+    ) -> AbstractContextManager[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
+        """Let everything be predicted meanwhile as if a waiting job were withdrawn.
+
+        Parameters
+        ----------
+        ticket
+            What `submitted` returned for it.
+
+        Returns
+        -------
+        context manager
+            Of a function that takes the waiting job, and another that would be submitted in its place, both with now
+            as the time of submission. It gives, in seconds, how much longer the first waits where it is now, and how
+            long the second, which comes last: shape (samples, 2), a row a future. None where it does not wait.
         """
         ...
 

@@ -8,11 +8,12 @@ reads a clock.
 
 from .molding import fits
 from .outlook import Aim, Outlook, look_ahead, read_aim
-from .parts import Parts, take_apart
+from .parts import Block, Parts, take_apart
 from .search import Job, Question, Sketch, mode_of, search, sketch_of
 
 __all__ = [
     "Aim",
+    "Block",
     "Job",
     "Outlook",
     "Parts",
