@@ -148,3 +148,15 @@ def _expecting(stage: Stage, forecast: RunForecast) -> Stage:
     expected_s = max(forecast.p50_s, 1.0)
     spread = min(math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL, _MAX_SPREAD)
     return replace(stage, expected_run_s=min(expected_s, stage.walltime_s), run_spread=spread)
+
+
+def with_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Stage:
+    """Offer a stage at the widths, too, at which it ran on this system, where these can be asked for."""
+    if (stage.cores is not None and stage.nodes is not None) or stage.exclusive:
+        return stage  # what it was given is not what it asked for
+    moldable = stage.moldable or Moldable()
+    unit = stage.cpus_per_task if stage.nodes is None else capabilities.cores_per_node
+    ran = {run.cores for run in times if run.system == capabilities.system and run.kind == "exact"}
+    widths = {cores if stage.nodes is None else cores // unit for cores in ran if cores % unit == 0}
+    every = {stage.width, *moldable.widths, *widths}
+    return replace(stage, moldable=replace(moldable, widths=tuple(sorted(every))))
