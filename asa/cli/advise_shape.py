@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from asa.errors import InputError, WorkflowError
+from asa.errors import InputError, UnknownNameError, WorkflowError
 from asa.units import MAX_CORES
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ def find_place(
             named = system if system is not None else last or None
             known = find_known(where.bank, named, partitions, None, lambda: None)
     except InputError as error:
-        is_named = (opened is not None and not opened.why) or (is_command and where.system is not None)
-        if is_named or error.where in {"--system", "--partition"}:
+        is_unknown = is_command and isinstance(error, UnknownNameError)
+        is_named = opened is not None and not opened.why
+        if is_unknown or is_named or error.where in {"--system", "--partition"}:
             raise  # the user can mend it
         why = " ".join(words for words in (error.where, f"{error.message}.", error.hint) if words)
     name = known.system if known is not None else system or last
@@ -181,13 +182,17 @@ def _offer(advice: StageAdvice, stage: Stage, seen: Seen, place: Place, *, is_as
     from asa.cli.advised_shapes import shape_words
     from asa.runtimes.comparing import Offer
 
+    moldable, known_widths = seen.stage.moldable, {shape.width for shape in seen.stage.shapes}
+    for width in moldable.widths if moldable is not None else ():
+        if width not in known_widths:
+            advice.left_out.append(f"{shape_words(width, '', advice.what)}: how long it runs there is not known")
     for shape in sorted(seen.stage.shapes, key=lambda one: (one.partition, one.width)):
         cores = seen.stage.shaped(shape).cores_on(place.site.cores_per_node)
         words = place.impossible(cores, shape.walltime_s, shape.partition)
         if words:
             if strict:
                 raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what can run there.")
-            advice.left_out.append(f"{shape_words(shape, advice.what)}: {words}")
+            advice.left_out.append(f"{shape_words(shape.width, shape.partition, advice.what)}: {words}")
             continue
         if is_asked and (shape.width, shape.partition) == (stage.width, stage.partition):
             advice.own = len(advice.offers)

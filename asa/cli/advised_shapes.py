@@ -145,7 +145,7 @@ def _beside(advice: StageAdvice, one: int, other: int) -> str:
 def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
     one = trial.untried
     where = trial.partition if _has_partitions(advice) else ""
-    name = _words(one.width, where, advice.what)
+    name = shape_words(one.width, where, advice.what)
     gain = f"{format_duration(trial.gain_s)} ({trial.share:.0%} of the time to its end)"
     if not trial.is_worth_it and trial.share < _NOTHING:
         return "No further width is worth a trial."
@@ -163,25 +163,21 @@ def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
 
 def _name(advice: StageAdvice, place: int) -> str:
     shape = advice.offers[place].shape
-    return _words(shape.width, shape.partition if _has_partitions(advice) else "", advice.what)
+    return shape_words(shape.width, shape.partition if _has_partitions(advice) else "", advice.what)
 
 
 def _has_partitions(advice: StageAdvice) -> bool:
     return len({offer.shape.partition for offer in advice.offers}) > 1
 
 
-def _words(width: int, partition: str, what: str) -> str:
+def shape_words(width: int, partition: str, what: str) -> str:
+    """Name a shape; without its partition where that is empty."""
     count = f"{width} {what[:-1] if width == 1 else what}"
     return f"{count} in partition {partition}" if partition else count
 
 
 def _begun(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}"
-
-
-def shape_words(shape: Shape, what: str) -> str:
-    """Name a shape."""
-    return _words(shape.width, shape.partition, what)
 
 
 # ---------------------------------------------------------------------- for a person
@@ -222,10 +218,10 @@ def _table(advice: StageAdvice, *, is_wide: bool) -> Any:
     table.add_column("")
     table.add_column(advice.what.capitalize(), justify="right")
     if has_partitions:
-        table.add_column("Partition", overflow="fold")
-    for column in ("Known by", "Runs for", "8 in 10"):
+        table.add_column("Where", overflow="fold")
+    for column in ("Known", "Run", "8 in 10"):
         table.add_column(column, justify="right", no_wrap=True)
-    waits = () if compared is None else ("Waits", *(("8 in 10",) if is_wide else ()), "Ends in", "8 in 10")
+    waits = () if compared is None else ("Wait", *(("8 in 10",) if is_wide else ()), "End", "8 in 10")
     for column in (*waits, "Core-h"):
         table.add_column(column, justify="right", no_wrap=True)
     for place, offer in enumerate(advice.offers):
