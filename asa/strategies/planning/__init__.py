@@ -7,11 +7,12 @@ reads a clock.
 """
 
 from .molding import fits
-from .outlook import Aim, Outlook, look_ahead, read_aim
+from .outlook import WORTH_OF_SHAPES, Aim, Outlook, look_ahead, read_aim
 from .parts import Block, Parts, take_apart
 from .search import Job, Question, Sketch, mode_of, search, sketch_of
 
 __all__ = [
+    "WORTH_OF_SHAPES",
     "Aim",
     "Block",
     "Job",
