@@ -114,15 +114,13 @@ def run(
     if scripts and not dry_run:
         raise InputError("goes with --dry-run", where="--scripts", hint="Give both, or leave it out.")
     forecast = Forecasting(estimator, bank, history, seed)
-    asked = read_asked(workflow, backend, site, settings, cores, forecast, only_look=dry_run, quiet=quiet)
-    if width is not None:
-        asked = replace(asked, workflow=asked.workflow.fixed(width))
+    asked = read_asked(workflow, backend, site, settings, cores, forecast, width=width, only_look=dry_run, quiet=quiet)
     check_text(str(runs_folder(runs).absolute()))
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
     if strategy is None and not asked.opened.strategy and not quiet:
         sys.stderr.write(f"Strategy `{chosen}`: {_WHY}.\n")
-    facility = facility_for(chosen, asked.opened, asked.workflow)
+    facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
         who = asked.chosen(world, chosen)

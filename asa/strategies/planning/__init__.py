@@ -6,7 +6,7 @@ least, `outlook` asks it what is best from what is true of a run now. Nothing he
 reads a clock.
 """
 
-from .molding import fits
+from .molding import impossible
 from .outlook import WORTH_OF_SHAPES, Aim, Outlook, look_ahead, read_aim
 from .parts import Block, Parts, take_apart
 from .search import Job, Question, Sketch, mode_of, search, sketch_of
@@ -20,7 +20,7 @@ __all__ = [
     "Parts",
     "Question",
     "Sketch",
-    "fits",
+    "impossible",
     "look_ahead",
     "mode_of",
     "read_aim",
