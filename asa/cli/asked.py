@@ -120,6 +120,7 @@ class Asked:
     forecasting: Forecasting  # by what waits are to be predicted
     only_look: bool  # whether nothing is to be submitted
     quiet: bool  # whether to keep notes to oneself
+    width: int | None = None  # in which stages of several shapes are asked for alone; None if they are not fixed
 
     @contextmanager
     def connected(self, place: Path) -> Iterator[Backend]:
@@ -147,8 +148,9 @@ class Asked:
         from asa.cli.advise import learned
         from asa.runner.begin import plan_run
 
+        flow = learned(self.workflow, self.bank, world.capabilities, quiet=self.quiet)  # run times at widths, too
         return plan_run(
-            learned(self.workflow, self.bank, world.capabilities, quiet=self.quiet),
+            flow if self.width is None else flow.fixed(self.width),
             self.opened,
             world.capabilities,
             strategy=strategy,
@@ -173,6 +175,7 @@ def read_asked(
     *,
     only_look: bool,
     quiet: bool = False,
+    width: int | None = None,
 ) -> Asked:
     """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet."""
     from asa.cli.revising import bank_folder
@@ -183,6 +186,8 @@ def read_asked(
 
     parameters, given = split_settings(workflow, given_settings(settings))
     flow = _workflow_of(workflow, cores, parameters, only_look=only_look)
+    if width is not None and all(stage.moldable is None for stage in flow.stages.values()):
+        raise InputError("no stage has several shapes", where="--width", hint="Leave --width out.")
     if forecasting.estimator != AUTO:
         plugins.load("asa.estimators", forecasting.estimator)
     if _is_file(workflow) and not quiet:
@@ -196,7 +201,7 @@ def read_asked(
     if not only_look:
         check_bank(bank)
     source = str(Path(workflow).absolute()) if _is_file(workflow) else ""
-    return Asked(flow, source, parameters, opened, bank, forecasting, only_look, quiet)
+    return Asked(flow, source, parameters, opened, bank, forecasting, only_look, quiet, width)
 
 
 @contextmanager
@@ -291,12 +296,12 @@ def names_in(text: str, option: str) -> tuple[str, ...]:
     return names
 
 
-def counts_in(text: str | None) -> tuple[int, ...]:
+def counts_in(text: str | None, option: str = "--cores") -> tuple[int, ...]:
     """Read core counts with commas between them; nothing if none are given."""
     try:
         counts = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
     except ValueError:
         counts = (0,)
     if counts and min(counts) < 1:
-        raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
+        raise InputError(f"{text!r} are no core counts", where=option, hint="Give whole numbers such as 28,56,112.")
     return counts

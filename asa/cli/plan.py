@@ -25,6 +25,7 @@ from asa.cli.asked import (
     HistoryOption,
     SeedOption,
     SettingsOption,
+    WidthOption,
     read_asked,
 )
 from asa.cli.doctor import BackendOption, SiteOption
@@ -101,6 +102,7 @@ def plan(
     history: HistoryOption = 2000,
     seed: SeedOption = 0,
     cores: CoresOption = None,
+    width: WidthOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show which jobs the strategy asa-plan would make of a workflow, when, and why; nothing is submitted.
@@ -124,7 +126,7 @@ def plan(
     if picture is not None:
         check_figure_path(picture, "--picture")
     forecasting = Forecasting(estimator, bank, history, seed)
-    asked = read_asked(workflow, backend, site, settings, cores, forecasting, only_look=True)
+    asked = read_asked(workflow, backend, site, settings, cores, forecasting, only_look=True, width=width)
     if explain is not None and explain not in asked.workflow.stages:
         raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
     shown = _looked(asked, {"price": price, "at-most": at_most, "deadline": deadline})
@@ -133,6 +135,7 @@ def plan(
         print_json(shown.as_dict(weighed))
     else:
         options = [("--backend", backend), ("--site", site), *(("--set", setting) for setting in settings or [])]
+        options.append(("--width", None if width is None else str(width)))
         where = [word for option in options if option[1] is not None for word in option if word]
         run = [workflow, *where] if asked.source else ["flow.toml"]
         _print(shown, weighed, shlex.join(["asa", "run", *run, "--strategy", shown.made.strategy]))
