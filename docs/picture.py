@@ -1,7 +1,8 @@
-"""The README's picture: the same Montage run asked for in three ways, and what each of its jobs did when.
+"""The README's picture: the same Montage run asked for in four ways, and what each of its jobs did when.
 
 A row is a job. It waits in the queue, then holds its cores; the dark part is what its stages use of them. Drawn is the
-replication, of twenty, in which all three makespans are nearest to their medians.
+replication, of twenty, in which all four makespans are nearest to their medians. All begin with the same knowledge of
+the queue. In the fourth way the parallel stages may be asked for in any of the widths at which the ASA paper ran them.
 
     python docs/picture.py [FILE.svg]
 """
@@ -23,14 +24,18 @@ from rich.console import Console
 from asa import Run, WaitBank, Workflow, run_all
 from asa.metrics import RunMetrics, measure
 from asa.strategies import load_strategy
+from asa.studies.runs import Known, each_knowing
 from asa.timeline import Lane, Timeline, timeline
 from asa.units import format_duration
 
 SYSTEM, CORES, REPLICATIONS = "uppmax", 160, 20
+WIDTHS = (28, 56, 112, 160, 320, 640)
+ESTIMATOR, HISTORY = "asa-queue", 200
 TITLES = {
     "big-job": "Big Job: one wait, and cores that idle where a stage needs one",
     "per-stage": "Per-Stage: no idle cores, and a wait for every stage",
     "asa": "ASA: each stage asked for ahead of time, by its predicted wait",
+    "asa-plan": "asa-plan: which stages share a job, and how wide each is, by the predicted waits",
 }
 WIDTH, LEFT, RIGHT, ROW, HEAD = 760, 142, 16, 17, 34
 STYLE = """
@@ -52,16 +57,22 @@ class Asked:
     jobs: Timeline
 
 
-def replicate(flow: Workflow, strategy: str) -> list[Asked]:
-    """Run each replication of the workflow, with one estimator that meets them in order."""
+def replicate(flows: Mapping[str, Workflow]) -> dict[str, list[Asked]]:
+    """Run each replication in each way."""
     site = SimulatedSite(SYSTEM)
-    bank = WaitBank(seed=0, machine_cores=site.capabilities.max_cores)
-    done = []
-    for seed in range(REPLICATIONS):
-        run = Run(flow, load_strategy(strategy), bank=bank)
-        [result] = run_all(site.open(seed), [run], history=2000)
-        done.append(Asked(measure(flow, result.records), timeline(result.records)))
-    return done
+
+    def run(known: Known) -> dict[str, Asked]:
+        done = {}
+        for strategy, flow in flows.items():
+            world, bank = known.begin()
+            asked = Run(flow, load_strategy(strategy), bank=bank)
+            [result] = run_all(world, [asked], history=HISTORY, is_followed=True)
+            done[strategy] = Asked(measure(flow, result.records), timeline(result.records))
+        return done
+
+    bank = WaitBank(ESTIMATOR, machine_cores=site.capabilities.max_cores)
+    replications = each_knowing(site, range(REPLICATIONS), bank, HISTORY, run)
+    return {strategy: [done[strategy] for done in replications] for strategy in flows}
 
 
 def most_typical(runs: Mapping[str, Sequence[Asked]]) -> int:
@@ -76,7 +87,8 @@ def most_typical(runs: Mapping[str, Sequence[Asked]]) -> int:
 
 def row(flow: Workflow, lane: Lane, y: float, x: tuple[float, float]) -> Iterator[str]:
     """Draw a job: what it waited, what it held, and what its stages used of that."""
-    name = lane.stages[0] if len(lane.stages) == 1 else "all nine stages"
+    more = len(lane.stages) - 1
+    name = "all nine stages" if more == len(flow.stages) - 1 else lane.stages[0] + (f" + {more}" if more else "")
     yield f'<text x="{LEFT - 34}" y="{y + 11:.1f}" text-anchor="end" class="ink">{escape(name)}</text>'
     yield f'<text x="{LEFT - 6}" y="{y + 11:.1f}" text-anchor="end" class="faint">{lane.cores}</text>'
     begin_s, scale = x
@@ -127,7 +139,7 @@ def draw(flow: Workflow, shown: Mapping[str, Asked]) -> str:
 def main(target: Path) -> None:
     """Run, choose and draw."""
     flow = montage(CORES)
-    runs = {name: replicate(flow, name) for name in TITLES}
+    runs = replicate({name: montage(CORES, WIDTHS) if name == "asa-plan" else flow for name in TITLES})
     replication = most_typical(runs)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(draw(flow, {name: asked[replication] for name, asked in runs.items()}))

@@ -67,8 +67,32 @@ def test_tables_on_a_log(log, flow):
     """One table a core count, a sentence, averages; nothing else on standard output."""
     options = ("--seeds", 3, "--strategies", "big-job,per-stage,asa,chained", "--jobs", 1)
     done = asa("compare", flow, "--trace", log, *options)
-    for words in ("tiny on log", "16 cores", "per-stage", "Makespan", "asa finishes", "Above the best"):
+    for words in ("tiny on log", "16 cores", "per-stage", "Makespan", "asa finishes"):
         assert words in done.stdout
+    assert "Above the best" not in done.stdout
+    done = asa("compare", "blast", "--cores", "8,16", "--trace", log, *options)
+    assert "Above the best strategy, averaged over core counts" in done.stdout
+
+
+def strategies_of(done):
+    return list(dict.fromkeys(run["strategy"] for run in json.loads(done.stdout)))
+
+
+def test_stages_of_several_shapes_are_compared_with_and_without_a_choice(log, flow, tmp_path):
+    """Of a file as of an installed workflow: asa-plan has a row of its own in which it chooses."""
+    options = ("--trace", log, "--seeds", 1, "--jobs", 1)
+    usual = ["big-job", "per-stage", "asa", "chained", "asa-plan"]
+    several = [*usual[:-1], "asa-plan:shapes=own", "asa-plan"]
+    path = tmp_path / "several.toml"
+    shapes = 'cores = [16, 4]\nexpected = { 16 = "5min", 4 = "20min" }'
+    path.write_text(FLOW.replace("cores = 16\n", f"{shapes}\n", 1).replace('expected = "5min"\n', "", 1))
+    assert strategies_of(asa("compare", flow, *options, "--json")) == usual
+    assert strategies_of(asa("compare", path, *options, "--json")) == several
+    blast = ("compare", "blast", "--cores", 16, *options)
+    assert strategies_of(asa(*blast, "--json")) == usual
+    assert strategies_of(asa(*blast, "--widths", "4,16", "--json")) == several
+    assert "Of each stage asa-plan chooses the shape" in asa(*blast, "--widths", "4,16").stdout
+    assert "--widths" in asa("compare", path, "--widths", 4, code=2).stderr
 
 
 def test_json_has_a_record_a_run(log):
@@ -137,6 +161,7 @@ BAD = [
     (["compare", "montage", "--seeds", "0"], "--seeds", "1"),
     (["compare", "montage", "--cores", "28,many"], "no core counts", "--cores"),
     (["compare", "montage", "--cores", "0"], "no core counts", "--cores"),
+    (["compare", "montage", "--widths", "wide"], "no core counts", "--widths"),
     (
         ["compare", "montage", "--cores", "20000"],
         "a job of 20000 cores is larger than 'hpc2n', which has 16856",

@@ -326,12 +326,12 @@ def names_in(text: str, option: str) -> tuple[str, ...]:
     return names
 
 
-def counts_in(text: str | None) -> tuple[int, ...]:
+def counts_in(text: str | None, option: str = "--cores") -> tuple[int, ...]:
     """Read core counts with commas between them; nothing if none are given."""
     try:
         counts = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
     except ValueError:
         counts = (0,)
     if counts and min(counts) < 1:
-        raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
+        raise InputError(f"{text!r} are no core counts", where=option, hint="Give whole numbers such as 28,56,112.")
     return counts

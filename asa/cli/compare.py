@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 _SIMULATED = "simulated"
 _OF_THE_SITE = ("grow", "shrink")  # settings that are no scheduler's
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
-_DEFAULT_STRATEGIES = "big-job,per-stage,asa,asa-naive,chained"
+_DEFAULT_STRATEGIES = ("big-job", "per-stage", "asa", "chained", "asa-plan")
+_OWN_SHAPES = "asa-plan:shapes=own"
 
 
 _Workflow = Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")]
@@ -56,7 +58,22 @@ _Cores = Annotated[
     str | None,
     typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]"),
 ]
-_Strategies = Annotated[str, typer.Option(help="Which ways of asking, comma-separated; `asa list` shows all.")]
+_Widths = Annotated[
+    str | None,
+    typer.Option(
+        help="Cores that an installed workflow's parallel stages may be asked for as well, comma-separated: asa-plan "
+        "chooses among them. [default: none; a workflow file says it itself]",
+        show_default=False,
+    ),
+]
+_Strategies = Annotated[
+    str | None,
+    typer.Option(
+        help="Which ways of asking, comma-separated; `asa list` shows all. [default: "
+        f"{','.join(_DEFAULT_STRATEGIES)}; where stages have several shapes also {_OWN_SHAPES}]",
+        show_default=False,
+    ),
+]
 _Seeds = Annotated[
     int, typer.Option(help="Replications of each strategy and core count, a seed each.", min=1, max=MAX_RUNS)
 ]
@@ -71,12 +88,19 @@ _AgeAccrues = Annotated[
     ),
 ]
 _Estimator = Annotated[
-    str, typer.Option(help="Who predicts: asa, asa-tuned (the paper's), or another that `asa list` shows.")
+    str,
+    typer.Option(
+        help="Who predicts: asa, asa-tuned (the paper's), asa-queue, which `asa run` takes where a site shows the jobs "
+        "of others, or another that `asa list` shows."
+    ),
 ]
 _History = Annotated[
     int,
     typer.Option(
-        help="Past jobs of others that the estimator learns before each run; 0: one's own only.", min=0, max=MAX_JOBS
+        help="Past jobs of others that the estimator learns before each replication; 0: one's own only, over the "
+        "replications.",
+        min=0,
+        max=MAX_JOBS,
     ),
 ]
 _Spread = Annotated[
@@ -115,7 +139,8 @@ def compare(
     trace: _Trace = None,
     trace_cores: _TraceCores = None,
     cores: _Cores = None,
-    strategies: _Strategies = _DEFAULT_STRATEGIES,
+    widths: _Widths = None,
+    strategies: _Strategies = None,
     seeds: _Seeds = 20,
     seed: _Seed = 0,
     age_accrues: _AgeAccrues = True,
@@ -134,9 +159,13 @@ def compare(
 ) -> None:
     """Compare ways of asking for a workflow's resources, on a simulated queue.
 
-    In each replication every strategy meets the same queue. The tables show what each costs in time and in core-hours.
+    In each replication every strategy meets the same queue, and knows the same of its past. The tables show what each
+    costs in time and in core-hours. Where stages may be asked for in several shapes, asa-plan chooses; all others take
+    each stage's first, as does asa-plan:shapes=own.
 
     On a centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
+
+    With a choice of widths: `asa compare montage --system uppmax --cores 640 --widths 80,160,320,640`
 
     On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
 
@@ -152,13 +181,13 @@ def compare(
     parameters, others = split_settings(workflow, dict(given_settings(settings)))
     rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, others)}
     site = _site(backend, system, trace, trace_cores, rules)
-    make_workflow, counts = _workflow(workflow, cores, parameters, site)
+    make_workflow, counts = _workflow(workflow, cores, widths, parameters, site)
     check_page(page, f"compare-{make_workflow(counts[0]).name}-{site.capabilities.system}")
     comparison = Comparison(
         make_workflow=make_workflow,
         site=site,
         cores=counts,
-        strategies=names_in(strategies, "--strategies"),
+        strategies=_named(strategies, make_workflow(counts[0])),
         seeds=tuple(range(seed, seed + seeds)),
         estimator=estimator,
         history=history,
@@ -177,6 +206,14 @@ def compare(
     sys.stdout.flush()
     _write_files(results, plot, page, runs, comparison)
     _refuse_failed(runs)
+
+
+def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
+    """Name the ways of asking; what it is worth to choose shapes is seen beside the same plans without."""
+    if strategies is not None:
+        return names_in(strategies, "--strategies")
+    is_moldable = any(stage.moldable for stage in workflow.stages.values())
+    return (*_DEFAULT_STRATEGIES[:-1], *([_OWN_SHAPES] if is_moldable else []), _DEFAULT_STRATEGIES[-1])
 
 
 def _check(*, as_json: bool, as_csv: bool) -> None:
@@ -247,26 +284,42 @@ class _Fixed:
         return self.workflow
 
 
+class _OfWidths:
+    """An installed workflow of which the parallel stages may be asked for in several widths."""
+
+    def __init__(self, make: Callable[..., Workflow], widths: Sequence[int]) -> None:
+        self.make, self.widths = make, widths
+
+    def __call__(self, cores: int) -> Workflow:
+        return self.make(cores, self.widths)
+
+
 def _workflow(
-    given: str, cores: str | None, parameters: dict[str, str], site: Site
+    given: str, cores: str | None, widths: str | None, parameters: dict[str, str], site: Site
 ) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
     from asa.core import plugins
     from asa.spec import load_workflow
     from asa.studies.compare.study import workflow_maker
 
     if given.endswith(".toml") or "/" in given:
-        if cores is not None:
-            raise InputError(
-                "a workflow file says itself how many cores each stage takes",
-                where="--cores",
-                hint="Leave --cores out.",
-            )
+        for option, value in (("--cores", cores), ("--widths", widths)):
+            if value is not None:
+                raise InputError(
+                    "a workflow file says itself how many cores each stage takes",
+                    where=option,
+                    hint=f"Leave {option} out.",
+                )
         fixed = load_workflow(given, parameters)
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
-    return workflow_maker(given), counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
+    make = workflow_maker(given)
+    if widths is not None:
+        if "widths" not in inspect.signature(make).parameters:
+            raise InputError(f"{given} is made in one width at a time", where="--widths", hint="Leave --widths out.")
+        make = _OfWidths(make, counts_in(widths, "--widths"))
+    return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
 
 def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
@@ -297,8 +350,8 @@ def _write_files(
     from asa.studies.compare.kept import KeptComparison
 
     of = comparison.seeds
-    seeds = f"{of[0]} to {of[-1]}, one estimator (`{comparison.estimator}`) over them in this order"
-    kept = KeptComparison(1, asked(), made(Seeds=seeds), tuple(comparison.site.notes), tuple(runs))
+    how = made(Seeds=f"{of[0]} to {of[-1]}", Estimator=_of_estimator(comparison))
+    kept = KeptComparison(1, asked(), how, tuple(comparison.site.notes), tuple(runs))
     if results is not None:
         write_to(results, "--results", lambda file: file.write(kept.text()))
     if plot is not None:
@@ -308,6 +361,14 @@ def _write_files(
         sys.stderr.write(f"Figure written to {plot}\n")
     if page is not None:
         write_page(page, kept.name, kept.page(), of=kept.of)
+
+
+def _of_estimator(comparison: Comparison) -> str:
+    """Tell who predicted, and what that had learned."""
+    learned = "its own jobs, over the seeds in this order: replications are not independent"
+    if comparison.history:
+        learned = f"the last {comparison.history} jobs before each replication"
+    return f"`{comparison.estimator}`, of {learned}"
 
 
 def _print_csv(runs: Sequence[CompareRun]) -> None:

@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from asa.workflow import Workflow
 
 _STRATEGY = "asa-plan"
-_WHY = (
-    "on recorded queues none was both quicker and cheaper; it decides which stages share a job, and when each is asked "
-    "for"
-)
+_WHY = "on recorded queues it took 3 to 4 % longer than Big Job for 3 to 4 % more core-hours than Per-Stage"
+_BY_RULE = {  # whether age accrues
+    True: "jobs gain priority behind a dependency here, so that it asks for them early with one",
+    False: "jobs gain no priority behind a dependency here, so that it asks early without one where that is worth it",
+}
 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing until the run ends.")]
 
@@ -114,15 +115,15 @@ def run(
     if scripts and not dry_run:
         raise InputError("goes with --dry-run", where="--scripts", hint="Give both, or leave it out.")
     forecast = Forecasting(estimator, bank, history, seed)
-    asked = read_asked(workflow, backend, site, settings, cores, forecast, width=width, only_look=dry_run, quiet=quiet)
+    asked = read_asked(workflow, backend, site, settings, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
     check_text(str(runs_folder(runs).absolute()))
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
-    if strategy is None and not asked.opened.strategy and not quiet:
-        sys.stderr.write(f"Strategy `{chosen}`: {_WHY}.\n")
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
+        if strategy is None and not asked.opened.strategy and not quiet:
+            sys.stderr.write(f"Strategy `{chosen}`: {_WHY}; {_BY_RULE[world.capabilities.age_accrues]}.\n")
         who = asked.chosen(world, chosen)
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast)
         check_options(plan, how, world)

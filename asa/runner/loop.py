@@ -87,6 +87,7 @@ def run_all(
         this client's own jobs only, then and later.
     is_followed
         Whether the banks follow this queue already: they have learned what `Backend.queue_events` has told until now.
+        They are taken for copies, of no use afterwards, which follow on only while something is left to plan.
     on_record
         Called with each record as it happens; not with those of a journal.
     requests
@@ -133,7 +134,8 @@ def run_all(
         _carry_out(active, request)
     was_idle = False
     while unfinished := [one for one in active if not one.is_over]:
-        _look(backend, banks, history)
+        if not is_followed or any(map(_may_plan, unfinished)):
+            _look(backend, banks, history)
         wake = [time for one in unfinished if (time := _act(one)) is not None]
         if all(one.is_over for one in active):
             break
@@ -185,6 +187,11 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
         events = backend.queue_events(history, ends=any(bank.sees_queue for bank in banks))
         for bank in banks:
             bank.follow(events)
+
+
+def _may_plan(one: Active) -> bool:
+    """Whether a run has stages that are to be asked for, or jobs that may be given back or get more cores."""
+    return any(view.phase in (Phase.WAITING, Phase.ALLOCATED) for view in one.state.stages.values())
 
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:

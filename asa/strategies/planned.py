@@ -69,7 +69,7 @@ class Planned:
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Planned:
-        """Make one from text: ``price`` in seconds a core-hour, ``at-most``, ``deadline``, ``grow``.
+        """Make one from text: ``price`` in seconds a core-hour, ``at-most``, ``deadline``, ``grow``, ``shapes``.
 
         Raises
         ------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from asa.backend import Backend, Site
 from asa.errors import InputError, RunError
@@ -34,14 +34,15 @@ class Known:
 
     site: Site
     seed: int
-    bank: WaitBank  # has learned the past and seen the queue
     history: int
+    sees_queue: bool  # whether its bank is told when jobs end, too
+    bank: bytes  # has learned the past and seen the queue; pickled, which is several times as quick as a deep copy
 
     def begin(self) -> tuple[Backend, WaitBank]:
         """Open the world anew, with a bank that follows its queue already, for `run_all` with `is_followed`."""
         world = self.site.open(self.seed)
-        world.queue_events(self.history, ends=self.bank.sees_queue)  # which the bank knows
-        return world, deepcopy(self.bank)
+        world.queue_events(self.history, ends=self.sees_queue)  # which the bank knows
+        return world, cast("WaitBank", pickle.loads(self.bank))  # noqa: S301 - pickled here
 
 
 def each_knowing(
@@ -58,7 +59,7 @@ def each_knowing(
     def knowing(seed: int, world: Backend) -> _T:
         bank.lose_sight()
         bank.follow(world.queue_events(history, ends=bank.sees_queue))
-        return run(Known(site, seed, bank, history))
+        return run(Known(site, seed, history, bank.sees_queue, pickle.dumps(bank, pickle.HIGHEST_PROTOCOL)))
 
     return one_by_one(site, seeds, knowing)
 

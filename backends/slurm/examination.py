@@ -232,8 +232,8 @@ class Examiner:
                 topic,
                 f"{_AGE[accrues]}, {source}",
                 "note",
-                "A dependency cancels the benefit of asking early: prefer asa-plan, which weighs what may idle, by"
-                ' `strategy = "asa-plan"` at the top of the site file, or --strategy asa-plan.',
+                "A dependency cancels the benefit of asking early. asa-plan, which `asa run` takes unless the site file"
+                " or --strategy says otherwise, asks without one where that gains more time than the cores may idle.",
             )
 
     def _configuration(self, found: _Found, config: Mapping[str, str]) -> None:

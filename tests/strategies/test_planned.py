@@ -66,12 +66,28 @@ def groups(plan):
     return [job.stages for job in plan.submissions]
 
 
-def test_where_nothing_is_known_it_is_per_stage_and_says_so():
-    [job] = Planned().plan(view(), Fixed(informed=False)).submissions
-    assert job.stages == ("wide",)
-    assert "nothing is known" in job.reason
-    [job] = Planned().plan(view(wide={"phase": Phase.DONE, "ended_s": 5.0}), Fixed(informed=False)).submissions
-    assert job.stages == ("narrow",)
+def test_where_nothing_is_known_each_stage_is_a_job_behind_those_that_it_follows():
+    unknown = Fixed(informed=False)
+    first, *others = Planned().plan(view(), unknown).submissions
+    assert (first.stages, first.keep) == (("wide",), Keep.NOTHING)
+    assert [(job.stages, job.keep, job.submit_s) for job in others] == [
+        ((name,), Keep.DEPENDENCY, 0.0) for name in ("narrow", "again", "last")
+    ]
+    assert all("nothing is known" in job.reason for job in (first, *others))
+    begun = {"phase": Phase.RUNNING, "job_id": "1"}
+    assert groups(Planned().plan(view(wide=begun), unknown)) == [("narrow",), ("again",), ("last",)]
+    assert groups(Planned().plan(view(wide=begun, max_queued=2), unknown)) == [("narrow",)]
+    assert groups(Planned(max_in_flight=1).plan(view(), unknown)) == [("wide",)]
+
+
+def test_where_nothing_is_known_and_there_are_no_dependencies_a_stage_waits_for_its_turn():
+    def without(**known):
+        seen = view(**known)
+        return replace(seen, capabilities=replace(seen.capabilities, dependency_types=frozenset()))
+
+    assert groups(Planned().plan(without(), Fixed(informed=False))) == [("wide",)]
+    done = {"phase": Phase.DONE, "ended_s": 5.0}
+    assert groups(Planned().plan(without(wide=done), Fixed(informed=False))) == [("narrow",)]
 
 
 def test_narrow_stages_are_taken_along_by_a_job_that_shrinks():
@@ -166,7 +182,8 @@ def test_a_stage_that_came_too_early_too_often_is_asked_for_in_its_turn():
     ("name", "told"),
     [("asa-plan:cost=1", "nothing called 'cost'"), ("asa-plan:price=cheap", "'cheap' is no number"),
      ("asa-plan:deadline=soon", "'soon' is no time"),
-     ("asa-plan:grow=1", "'1' is neither yes nor no"), ("chained:price=1", "takes no settings")],
+     ("asa-plan:grow=1", "'1' is neither yes nor no"),
+     ("asa-plan:shapes=wide", "no way to take shapes"), ("chained:price=1", "takes no settings")],
 )  # fmt: skip
 def test_settings_that_mean_nothing_are_refused(name, told):
     with pytest.raises(InputError, match=told):

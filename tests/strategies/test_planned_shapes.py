@@ -201,6 +201,14 @@ def test_a_stage_of_one_shape_is_planned_as_before_and_no_choice_is_told():
     assert not forecast.asked, "nothing was to be compared"
 
 
+def test_own_shapes_are_planned_as_if_there_were_no_others():
+    fixed = Workflow("w", [one.fixed() for one in FLOW.stages.values()])
+    forecast = Waits(lambda one: 1.0)
+    own = load_strategy("asa-plan:shapes=own").plan(view(FLOW), forecast)
+    assert own == load_strategy("asa-plan").plan(view(fixed), forecast)
+    assert load_strategy("asa-plan:shapes=chosen").plan(view(FLOW), forecast).choices
+
+
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa", "big-job"])
 def test_other_strategies_take_the_own_shape(strategy):
     plan = load_strategy(strategy).plan(view(FLOW), Waits(lambda one: 1.0))

@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from asa.backends.simulated import Machine, SimulatedSite, WorkloadModel
@@ -63,6 +64,9 @@ def test_progress_is_told():
     told = []
     compare(comparison(seeds=(1,), cores=(32,)), jobs=1, on_progress=lambda *what: told.append(what))
     assert told[0] == ("warming up the queue", 0, 1)
+    assert told[-1] == ("running workflows", 1, 1)
+    told.clear()
+    compare(comparison(seeds=(1,), cores=(32,), history=0), jobs=1, on_progress=lambda *what: told.append(what))
     assert told[-1] == ("running workflows", 3, 3)
 
 
@@ -188,9 +192,9 @@ def test_the_sentence_says_what_the_table_means():
         *several("chained", [80, 88, 72, 81], 20),
     ]
     text = sentence(cells_of(runs))
-    assert "asa finishes 50 % sooner than per-stage for the same core-hours" in text
-    assert "as soon as big-job for 39 % fewer core-hours" in text
-    assert "25 % later than chained" in text
+    assert text.startswith("asa finishes as soon as big-job for 39 % fewer core-hours. ")
+    assert "It finishes 50 % (47 to 54) sooner than per-stage for the same core-hours" in text
+    assert "25 % (23 to 26) later than chained" in text
     noisy = [*several("asa", [100, 300, 100], 20), *several("big-job", [280, 110, 120], 33)]
     assert "with big-job (the difference is within the noise)" in sentence(cells_of(noisy))
     assert "(one run)" in sentence(cells_of([run_of("asa"), run_of("per-stage", makespan=150.0)]))
@@ -201,9 +205,47 @@ def test_a_sentence_claims_together_what_is_beyond_chance_together():
     """A difference that would be clear if it were the only one is not where it is one of three."""
     asa = several("asa", [100, 101, 99], 20)
     alone = [*asa, *several("per-stage", [110, 120, 118], 20)]
-    assert "14 % sooner than per-stage" in sentence(cells_of(alone))
+    assert "14 % (4 to 23) sooner than per-stage" in sentence(cells_of(alone))
     others = [*several("big-job", [101, 107, 91], 33), *several("chained", [95, 108, 100], 20)]
-    assert "with per-stage (the difference is within the noise)" in sentence(cells_of([*alone, *others]))
+    assert "with per-stage and chained (the difference is within the noise)" in sentence(cells_of([*alone, *others]))
+
+
+def test_core_hours_that_differ_by_chance_alone_are_not_called_fewer():
+    """One of several pairs is far off; of all but one rival the same is said, once."""
+    hours = [(20, 30), (30, 29), (10, 31), (45, 30)]
+    runs = [run_of("asa-plan", seed=i, makespan=100 + i, hours=mine) for i, (mine, _) in enumerate(hours)]
+    runs += [run_of("big-job", seed=i, makespan=200 + i, hours=his) for i, (_, his) in enumerate(hours)]
+    told = sentence(cells_of(runs))
+    assert told.startswith("asa-plan finishes 50 % (49 to 50) sooner than big-job for as many core-hours (the diff")
+    alike = [*runs, *(replace(run, strategy="asa") for run in runs if run.strategy == "big-job")]
+    assert "sooner than big-job and asa for" in sentence(cells_of(alike))
+
+
+WIDTHS = (8, 16, 64, 128)
+
+
+def offered(cores):
+    return blast(cores, WIDTHS)
+
+
+def test_shapes_are_chosen_in_a_row_of_their_own_and_all_others_take_the_first():
+    """Strategies do with a workflow of several shapes what they do with one that has its first shapes alone."""
+    ways = ("big-job", "per-stage", "asa", "chained", "asa-plan:shapes=own")
+    found = {"cores": (128,), "seeds": tuple(range(6)), "history": 300}
+    several = compare(comparison(make_workflow=offered, strategies=(*ways, "asa-plan"), **found), jobs=1)
+    one = compare(comparison(strategies=(*ways[:-1], "asa-plan"), **found), jobs=1)
+    assert [run.metrics for run in several[: len(one)]] == [run.metrics for run in one]
+    own, chosen = ([run.metrics for run in several[at:][:6]] for at in (4 * 6, 5 * 6))
+    assert chosen != own
+    assert sum(run.makespan_s for run in chosen) < sum(run.makespan_s for run in own)
+
+
+def test_a_replication_is_the_same_whatever_others_there_are():
+    """What is known at its beginning is learned there, not in those before it."""
+    options = {"strategies": ("asa", "asa-plan"), "cores": (64,), "history": 300}
+    both = compare(comparison(seeds=(1, 2), **options), jobs=1)
+    alone = compare(comparison(seeds=(2,), **options), jobs=1)
+    assert [run.metrics for run in both if run.seed == 2] == [run.metrics for run in alone]
 
 
 def test_runs_are_grouped_in_order():

@@ -42,6 +42,7 @@ WORTH_OF_SHAPES = 0.1
 """Percent of time that a percent of core-hours is worth where shapes are chosen."""
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
 _NO_HOURS = 1e-6
+_OWN, _CHOSEN = "own", "chosen"  # shapes of stages
 _HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
 _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
 _LEVELS = np.array(LEVELS)
@@ -62,17 +63,21 @@ class Aim:
     # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now and
     # then costs a long wait in the middle of a job, which no estimate predicted.
     grow: bool = False
+    # whether stages that may be asked for in several shapes are; else each is in its own
+    chooses_shapes: bool = True
 
 
 def read_aim(settings: Mapping[str, str]) -> Aim:
-    """Read an aim: ``price`` in seconds a core-hour, ``at-most``, ``deadline`` in ISO 8601 or seconds, ``grow``.
+    """Read an aim: ``price`` in seconds a core-hour, ``at-most``, ``deadline``, ``grow``, and ``shapes=own``.
+
+    A deadline is in ISO 8601 or seconds.
 
     Examples
     --------
     >>> read_aim({"price": "30", "at-most": "1.1"})
-    Aim(price_s=30.0, at_most=1.1, deadline_s=None, grow=False)
+    Aim(price_s=30.0, at_most=1.1, deadline_s=None, grow=False, chooses_shapes=True)
     """
-    known = ("price", "at-most", "deadline", "grow")
+    known = ("price", "at-most", "deadline", "grow", "shapes")
     if unknown := next((name for name in settings if name not in known), None):
         raise InputError(
             f"there is nothing called {unknown!r} to set", where="asa-plan", hint=f"Known: {', '.join(known)}."
@@ -82,7 +87,15 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
         _number("at-most", settings.get("at-most")),
         _moment(settings.get("deadline")),
         _truth(settings.get("grow", "no")),
+        _chooses_shapes(settings.get("shapes", _CHOSEN)),
     )
+
+
+def _chooses_shapes(text: str) -> bool:
+    if text not in {_OWN, _CHOSEN}:
+        hint = f"{_OWN}: each stage's first; or {_CHOSEN}."
+        raise InputError(f"{text!r} is no way to take shapes", where="asa-plan: shapes", hint=hint)
+    return text == _CHOSEN
 
 
 def _truth(text: str) -> bool:
@@ -215,7 +228,9 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     grows = aim.grow and site.grow_by > 0 and Keep.AWAIT in modes  # what is asked for ahead may idle
     widths = {name: width_of(view, name) for name in view.workflow.order} if grows else {}
     left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
-    is_moldable = any(view.stages[name].stage.moldable is not None for name in view.workflow.order)
+    is_moldable = aim.chooses_shapes and any(
+        view.stages[name].stage.moldable is not None for name in view.workflow.order
+    )
     forms = {name: forms_of(view.stages[name].stage, site) for name in left} if is_moldable else None
     whole = Parts(
         _as_known(view) if is_moldable else view.workflow,

@@ -9,7 +9,7 @@ from asa.report.page import Column, Figure, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Bar, Dot, bars, dots, gantt
 from asa.studies.compare.figures import makespans_by_stage
 from asa.studies.compare.study import CompareRun
-from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence
+from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence, told_of_shapes
 
 _MEASURES = (
     ("makespan_s", "Makespan, s", 0),
@@ -24,8 +24,8 @@ _CAPTION = (
 )
 _METHODS = (
     (
-        "In each replication, one a seed, every strategy meets the same queue, in a copy of its own. Over the seeds "
-        "those of a strategy and size share one estimator, so that replications are not independent."
+        "In each replication, one a seed, every strategy meets the same queue, in a copy of its own. What the "
+        "estimator had learned is told at the foot."
     ),
     "Intervals of means are Student's, of 95 %, over the replications.",
     (
@@ -45,6 +45,8 @@ def comparison_page(
     rule = "accrues" if first.age_accrues else "does not accrue"
     said = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
     made_of = [Text((*(f"{note[0].upper()}{note[1:]}." for note in notes),), is_small=True)] if notes else []
+    if shapes := told_of_shapes(cells):
+        said.append(shapes)
     sections = [
         Section("time", "How long it takes", [_makespans(cells, counts), _by_stage(runs)]),
         Section("cost", "What it costs", [_frontier(cells, counts), *_averages(cells)]),

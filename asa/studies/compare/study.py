@@ -1,4 +1,9 @@
-"""What `asa compare` runs: strategies x core counts x seeds over equal worlds, in parallel."""
+"""What `asa compare` runs: strategies x core counts x seeds over equal worlds, in parallel.
+
+All that is compared in a replication begins it with the same knowledge: what the estimator has learned of everybody's
+past jobs there. Without such a past, a strategy's replications follow each other, as in the ASA paper, and its
+estimator learns from its own jobs alone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from asa.metrics import RunMetrics, measure
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 from asa.studies.harness import How, counted, run_cells, silent, workers
-from asa.studies.runs import one_by_one, put_together
+from asa.studies.runs import Known, each_knowing, one_by_one, put_together
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
@@ -33,9 +38,10 @@ class Comparison:
     site: Site  # where; the same seed gives every strategy the same world
     cores: tuple[int, ...]
     strategies: tuple[str, ...]
-    seeds: tuple[int, ...]  # one run of each strategy and core count for each; in this order an estimator meets them
+    seeds: tuple[int, ...]  # one run of each strategy and core count for each
     estimator: str = "asa"  # name of the one that predicts for strategies that learn
-    # everybody's past jobs that it learns before each run, the latest; 0 to learn from one's own jobs only
+    # everybody's past jobs that it learns before each run, the latest; 0 to learn from one's own jobs only, over the
+    # seeds in their order
     history: int = 2000
     # standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected
     spread: float = 0.0
@@ -111,46 +117,78 @@ def workflow_maker(name: str) -> Callable[[int], Workflow]:
 def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
     """Run every strategy at every core count on every seed.
 
-    For one strategy and core count the seeds run in order and share an estimator, as in the paper (Section 4.3);
-    different strategies and core counts share nothing and run in parallel.
+    Replications run in parallel; without a past to learn, strategies and core counts do, for the seeds of each share an
+    estimator, as in the paper (Section 4.3).
     """
     comparison.check()
     chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
+    tasks = list(comparison.seeds) if comparison.history else chains
+    run: Callable[[Comparison, Any], list[CompareRun]] = _replication if comparison.history else _chain
     on_progress, seeds = how.get("on_progress", silent), len(comparison.seeds)
     with workers(max(len(chains), seeds), jobs=how.get("jobs"), elsewhere=how.get("elsewhere")) as executor:
         on_progress("warming up the queue", 0, seeds)
         comparison.site.prepare(comparison.seeds, executor)
         on_progress("warming up the queue", seeds, seeds)
-        done = counted(on_progress, "running workflows", len(chains))
-        runs = run_cells(_chain, chains, comparison, jobs=1, elsewhere=executor, on_end=lambda *_: done())
-    return [run for of in runs for run in of]
+        done = counted(on_progress, "running workflows", len(tasks))
+        came = run_cells(run, tasks, comparison, jobs=1, elsewhere=executor, on_end=lambda *_: done())
+    place = {(cores, strategy): number for number, (strategy, cores) in enumerate(chains)}
+    return sorted((run for of in came for run in of), key=lambda run: place[run.cores, run.strategy])
+
+
+def _replication(comparison: Comparison, seed: int) -> list[CompareRun]:
+    """Run every strategy at every core count on one seed, each with what is known there."""
+    bank = _bank(comparison, seed)
+
+    def run_all_of(known: Known) -> list[CompareRun]:
+        return [
+            _run(comparison, strategy, cores, seed, known.begin(), is_followed=True)
+            for cores in comparison.cores
+            for strategy in comparison.strategies
+        ]
+
+    [runs] = each_knowing(comparison.site, (seed,), bank, comparison.history, run_all_of)
+    return runs
 
 
 def _chain(comparison: Comparison, chain: tuple[str, int]) -> list[CompareRun]:
     """Run one strategy at one core count on all seeds in order, with one estimator."""
-    strategy_name, cores = chain
-    strategy = load_strategy(strategy_name)
-    workflow = comparison.make_workflow(cores)
-    capabilities = comparison.site.capabilities
-    bank = WaitBank(comparison.estimator, seed=comparison.seeds[0], machine_cores=capabilities.max_cores)
+    bank = _bank(comparison, comparison.seeds[0])
+    return one_by_one(
+        comparison.site,
+        comparison.seeds,
+        lambda seed, world: _run(comparison, *chain, seed, (world, bank), is_followed=False),
+    )
 
-    def run(seed: int, world: Backend) -> CompareRun:
-        real = _real_run_times(workflow, comparison.spread, seed)
-        [result] = run_all(world, [Run(workflow, strategy, bank=bank, run_s=real)], history=comparison.history)
-        is_first = seed == comparison.seeds[0]
-        return CompareRun(
-            workflow=workflow.name,
-            system=capabilities.system,
-            cores=cores,
-            strategy=strategy_name,
-            seed=seed,
-            age_accrues=capabilities.age_accrues,
-            metrics=measure(workflow, result.records) if result.outcome == "completed" else None,
-            reason=result.reason,
-            timeline=timeline(result.records, workflow, age_accrues=capabilities.age_accrues) if is_first else None,
-        )
 
-    return one_by_one(comparison.site, comparison.seeds, run)
+def _bank(comparison: Comparison, seed: int) -> WaitBank:
+    return WaitBank(comparison.estimator, seed=seed, machine_cores=comparison.site.capabilities.max_cores)
+
+
+def _run(
+    comparison: Comparison, strategy: str, cores: int, seed: int, at: tuple[Backend, WaitBank], *, is_followed: bool
+) -> CompareRun:
+    """Run a workflow once, in a world with what is known there; `is_followed` is `run_all`'s."""
+    world, bank = at
+    workflow, capabilities = comparison.make_workflow(cores), comparison.site.capabilities
+    run = Run(
+        workflow,
+        load_strategy(strategy),
+        bank=bank,
+        run_s=_real_run_times(workflow, comparison.spread, seed),
+    )
+    [result] = run_all(world, [run], history=comparison.history, is_followed=is_followed)
+    is_first = seed == comparison.seeds[0]
+    return CompareRun(
+        workflow=workflow.name,
+        system=capabilities.system,
+        cores=cores,
+        strategy=strategy,
+        seed=seed,
+        age_accrues=capabilities.age_accrues,
+        metrics=measure(workflow, result.records) if result.outcome == "completed" else None,
+        reason=result.reason,
+        timeline=timeline(result.records, workflow, age_accrues=capabilities.age_accrues) if is_first else None,
+    )
 
 
 def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, float]:

@@ -6,15 +6,23 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from asa.core.intervals import Interval, beyond_chance, mean_interval
+from asa.core.intervals import Interval, beyond_chance, mean_interval, statistic_interval
 from asa.metrics import RunMetrics
 from asa.studies.compare.study import CompareRun, group
 from asa.studies.paper.verdicts import average_above_best
 from asa.studies.present import Row, Table
+
+CHOOSES, IN_OWN_SHAPES = "asa-plan", "asa-plan:shapes=own"
+"""Where stages have several shapes: who chooses among them, and the same plans without."""
+
+_HEROES = (CHOOSES, "asa")  # of whom the sentence is
+_RIVALS = ("big-job", "per-stage", "asa", "chained", IN_OWN_SHAPES)
+_SAME_TIME, _SAME_COST = 0.0005, 0.005
 
 _COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
     # key: heading, value, smaller is better, decimals
@@ -81,12 +89,13 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
         Text.assemble(
             (f"{first.workflow} on {first.system}", "bold"),
             f"; {rule}.\n{_caption(seeds)}\n",
+            f"{shapes}\n" if (shapes := told_of_shapes(cells)) else "",
         )
     ]
     for cores in dict.fromkeys(cell.cores for cell in cells):
         here = [cell for cell in cells if cell.cores == cores]
         parts += [_table(cores, here), Padding(Text(sentence(here)), (0, 0, 1, 2))]
-    if len({cell.strategy for cell in cells}) > 1:
+    if len({cell.strategy for cell in cells}) > 1 < len({cell.cores for cell in cells}):
         parts.append(_averages_table(normalised_averages(cells)))
     parts += [Text(line, style="yellow") for line in _failures(cells)]
     parts.append(
@@ -164,48 +173,83 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
     return Table(["Strategy", "TWT", "Makespan", "Core-hours"], rows, title, wraps=(1, 2, 3), is_wide=True, width=50)
 
 
+def told_of_shapes(cells: Sequence[Cell]) -> str:
+    """Say who chooses shapes, where that is compared; else empty."""
+    names = {cell.strategy for cell in cells}
+    if not {CHOOSES, IN_OWN_SHAPES} <= names:
+        return ""
+    return f"Of each stage {CHOOSES} chooses the shape; all others ask for its first."
+
+
 def sentence(cells: Sequence[Cell]) -> str:
-    """Say what one core count's table means; differences within the noise of paired runs are called that (Holm)."""
+    """Say what one core count's table means: against Big Job first; differences within the noise are called that.
+
+    All that is claimed of pairs of runs, of time and of core-hours, is right at once with 95 % (Holm).
+    """
     by_name = {cell.strategy: cell for cell in cells if not math.isnan(cell.intervals["makespan_s"].mean)}
     if not by_name:
         return "no run completed."
-    hero = by_name.get("asa") or min(by_name.values(), key=lambda cell: cell.intervals["makespan_s"].mean)
-    rivals = [
-        by_name[name] for name in ("per-stage", "big-job", "chained") if name in by_name and name != hero.strategy
-    ]
+    quickest = min(by_name.values(), key=lambda cell: cell.intervals["makespan_s"].mean)
+    hero = next((by_name[name] for name in _HEROES if name in by_name), quickest)
+    rivals = [by_name[name] for name in _RIVALS if name in by_name and name != hero.strategy]
     if not rivals:
         time, cost = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
         return f"{hero.strategy} takes {time:,.0f} s and {cost:,.1f} core-hours."
-    gaps = [_paired(hero, rival) for rival in rivals]
-    claims = [
-        _versus(hero, rival, gap, is_clear=is_clear)
-        for rival, gap, is_clear in zip(rivals, gaps, beyond_chance(gaps), strict=True)
-    ]
-    return f"{hero.strategy} finishes " + "; ".join(claims) + "."
+    times, costs = ([_over(hero, rival, what) for rival in rivals] for what in ("makespan_s", "core_hours"))
+    clear = beyond_chance([*times, *costs])
+    claims: dict[tuple[str, str], list[str]] = {}  # what is said of several alike is said once
+    for place, rival in enumerate(rivals):
+        time, cost = times[place], costs[place]
+        words = _when(time, is_clear=clear[place]), _for(cost, is_clear=clear[len(rivals) + place])
+        claims.setdefault(words, []).append(rival.strategy)
+    first, *others = (f"{when.format(_listed(names))} {cost}" for (when, cost), names in claims.items())
+    rest = f" It finishes {'; '.join(others)}." if others else ""
+    return f"{hero.strategy} finishes {first}.{rest}"
 
 
-def _versus(hero: Cell, rival: Cell, gap: Interval, *, is_clear: bool) -> str:
-    time = hero.intervals["makespan_s"].mean / rival.intervals["makespan_s"].mean - 1
-    cost = hero.intervals["core_hours"].mean / rival.intervals["core_hours"].mean - 1
-    if math.isnan(gap.low):
-        when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy} (one run)"
-    elif abs(time) < 0.0005:
-        when = f"as soon as {rival.strategy}"
-    elif not is_clear:
-        when = f"with {rival.strategy} (the difference is within the noise)"
-    else:
-        when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy}"
-    if abs(cost) < 0.005:
-        return f"{when} for the same core-hours"
-    return f"{when} for {_percent(cost)} {'more' if cost > 0 else 'fewer'} core-hours"
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([*filter(None, [", ".join(names[:-1])]), names[-1]])
 
 
-def _paired(hero: Cell, rival: Cell) -> Interval:
-    """Interval of the mean difference in makespan over the seeds that both ran."""
-    ours, theirs = ({run.seed: run.metrics.makespan_s for run in c.runs if run.metrics} for c in (hero, rival))
-    return mean_interval([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+def _when(time: Interval, *, is_clear: bool) -> str:
+    """Say how much sooner than another it is, whose name is left open."""
+    way = "later" if time.mean > 0 else "sooner"
+    if math.isnan(time.low):
+        return f"{_percent(time)} {way} than {{}} (one run)"
+    if abs(time.mean) < _SAME_TIME:
+        return "as soon as {}"
+    if not is_clear:
+        return "with {} (the difference is within the noise)"
+    return f"{_percent(time)} {way} than {{}}"
 
 
-def _percent(ratio: float) -> str:
-    size = 100 * abs(ratio)
-    return f"{size:.0f} %" if size >= 1 else f"{size:.1f} %"
+def _for(cost: Interval, *, is_clear: bool) -> str:
+    """Say for how many core-hours more or fewer than another's that is."""
+    if abs(cost.mean) < _SAME_COST:
+        return "for the same core-hours"
+    if not is_clear and not math.isnan(cost.low):
+        return "for as many core-hours (the difference is within the noise)"
+    return f"for {_percent(cost)} {'more' if cost.mean > 0 else 'fewer'} core-hours"
+
+
+def _over(hero: Cell, rival: Cell, what: str) -> Interval:
+    """Give how far the mean of a figure is above another's, as a share of that, over the seeds that both ran."""
+    ours, theirs = ({run.seed: getattr(run.metrics, what) for run in c.runs if run.metrics} for c in (hero, rival))
+    pairs = np.array([(ours[seed], theirs[seed]) for seed in ours if seed in theirs])
+    if not len(pairs):
+        return Interval(math.nan, math.nan, math.nan)
+    return statistic_interval(lambda mean: float(mean[0] / mean[1]) - 1, pairs)
+
+
+def _percent(ratio: Interval) -> str:
+    """Write a share without its sign, with its interval where that is wider than what is written."""
+    size = 100 * abs(ratio.mean)
+    if math.isnan(ratio.low):
+        return f"{_short_percent(size)} %"
+    low, high = sorted(100 * math.copysign(1, ratio.mean) * bound for bound in (ratio.low, ratio.high))
+    bounds = f" ({_short_percent(low)} to {_short_percent(high)})"
+    return f"{_short_percent(size)} %{bounds if _short_percent(low) != _short_percent(high) else ''}"
+
+
+def _short_percent(size: float) -> str:
+    return f"{size:.0f}" if abs(size) >= 1 else f"{size:.1f}"
