@@ -141,7 +141,20 @@ class Asked:
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
         if chosen.why and not self.quiet:
             sys.stderr.write(f"Waits are predicted by `{chosen.estimator}`: {chosen.why}.\n")
+        if chosen.events and not self.quiet:
+            self._tell_of_partition(world)
         return chosen
+
+    def _tell_of_partition(self, world: Backend) -> None:
+        """Say so where it is not known which jobs that are seen compete with the workflow's."""
+        site, stages = world.capabilities, self.workflow.stages.values()
+        if site.partition or len(site.partitions) < 2 or all(one.partition or one.local for one in stages):
+            return
+        names = " or ".join(f"partition={name}" for name in list(site.partitions)[:3])
+        sys.stderr.write(
+            "Note: where jobs go that name no partition is not reported here, so that forecasts do not know which of "
+            f"the others' jobs are in their way. Name it: --set {names}.\n"
+        )
 
     def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
         """Write down what is to run."""
