@@ -231,15 +231,13 @@ def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow
         raise InputError(f"no stage of {flow.name} has several widths to choose from", where="--width", hint=hint)
     fixed = flow.fixed(width)
     for stage in moldable if not quiet else ():
-        unit, taken = ("nodes" if stage.cores is None else "cores"), fixed.stages[stage.name]
+        taken, unit = fixed.stages[stage.name], "node" if stage.cores is None else "core"
+        size = f"{taken.width} {unit}{'s' * (taken.width > 1)}"
         if taken.width > width:
-            sys.stderr.write(
-                f"Note: {stage.name} is asked for with {taken.width} {unit}, the fewest that it may have.\n"
-            )
+            sys.stderr.write(f"Note: {stage.name} is asked for with {size}, the fewest that it may have.\n")
         if all(shape.width != taken.width for shape in stage.shapes):
             walltime = format_duration(taken.walltime_s)
-            what = f"how long {stage.name} runs on {taken.width} {unit} is not known: it asks for {walltime}"
-            sys.stderr.write(f"Note: {what}.\n")
+            sys.stderr.write(f"Note: how long {stage.name} runs on {size} is not known: it asks for {walltime}.\n")
     return fixed
 
 

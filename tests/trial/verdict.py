@@ -349,7 +349,7 @@ class _Judge:
     def _surroundings(self) -> None:
         """A payload finds the name of its stage, and its cores: those that were asked for, where it has several widths.
 
-        Its job has no fewer; of one that grows they come later.
+        Its job has no fewer; of one that grows they come later, and of a list Slurm counts those of each launch.
         """
         journal = list(self._journal())
         asked = _cores_asked(journal)
@@ -362,7 +362,7 @@ class _Judge:
                 self.verdict.broken.append(f"{one} found {' '.join(one.finds)}, and is to have {cores} cores")
             elif not may <= {step.cores, *able}:
                 self.verdict.broken.append(f"{step.name} was asked for with {may} cores, which is none of its widths")
-            elif able and "grow" not in self.trial.strategy and _has_fewer(one.finds):
+            elif able and not step.tasks and "grow" not in self.trial.strategy and _has_fewer(one.finds):
                 self.verdict.broken.append(f"{one} is told {one.finds[1]} cores, and its job has {one.finds[2]}")
         self.verdict.broken += reshaped(journal)
 
