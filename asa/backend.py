@@ -304,6 +304,9 @@ class PartitionLimits:
     is_up: bool = True
 
 
+_NO_LIMITS = PartitionLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a site can do and by which rules; data, so that a strategy can be chosen by it.
@@ -382,11 +385,12 @@ class Capabilities:
         buffer, max_buffer = spec.burst_buffer_bytes, self.burst_buffer_bytes
         if max_buffer is not None and buffer > max_buffer:
             return f"asks for {_gibibytes(buffer)} of burst buffer, and there are {_gibibytes(max_buffer)}"
-        name = spec.partition or self.partition
-        if self.partitions and spec.partition and spec.partition not in self.partitions:
-            return f"asks for partition {spec.partition!r}, which is not there; known: {', '.join(self.partitions)}"
-        limits = self.partitions.get(name)
-        return None if limits is None else self._beyond(spec, name, limits, cores)
+        names = (spec.partition or self.partition).split(",")  # of several the batch system takes one
+        unknown = next((name for name in names if name not in self.partitions), "") if self.partitions else ""
+        if unknown and spec.partition:
+            return f"asks for partition {unknown!r}, which is not there; known: {', '.join(self.partitions)}"
+        beyond = [self._beyond(spec, name, self.partitions.get(name, _NO_LIMITS), cores) for name in names]
+        return beyond[0] if all(beyond) else None
 
     def _beyond(self, spec: JobSpec, name: str, limits: PartitionLimits, cores: int) -> str | None:
         """Say which limit of its partition a job is beyond."""

@@ -34,7 +34,7 @@ from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
-from asa.spec.moldable import Asked, at_widths, distinct, is_by_width, read_scaling, several
+from asa.spec.moldable import Asked, at_widths, distinct, is_by_width, partitions_of, read_scaling, several
 from asa.spec.problems import meant
 from asa.units import parse_duration
 from asa.workflow import Stage, Workflow
@@ -545,7 +545,7 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
         walltime_s=_times("walltime", fields.pop("walltime", 3600.0), where),
         expected_s=expected_s,
         scaling=None if law is None else _named("scaling", where, lambda: read_scaling(law)),
-        partitions=_named("partition", where, lambda: distinct(fields.pop("partition", ()))) or [""],
+        partitions=_named("partition", where, lambda: distinct(partitions_of(fields.pop("partition", ())))) or [""],
         tasks=tasks,
     )
     fields |= shapes.fields()

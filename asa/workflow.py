@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from asa.demands import MAX_COUNT, Demands, resources
 from asa.errors import WorkflowError
-from asa.shapes import Moldable, RunAt, Shape, shapes_of
+from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
 from asa.units import core_hours
 
 if TYPE_CHECKING:
@@ -295,15 +295,31 @@ class Stage(Demands):
         Parameters
         ----------
         width
-            The widest of its shapes that is no wider is taken, or the narrowest; its own if not given.
+            The width itself if it is one of its widths; else the widest that is no wider, of those of which the run
+            time is known if there are any; else the narrowest. Its own if not given. Where nothing is known of how long
+            it runs so, it asks for its own walltime.
         """
         if self.moldable is None:
             return self
         if width is None:
             return replace(self, moldable=None)
-        here = sorted((one for one in self.shapes if one.partition == self.partition), key=lambda one: one.width)
-        fitting = [shape for shape in here if shape.width <= width]
-        return replace(self.shaped(fitting[-1] if fitting else here[0]), moldable=None)
+        widths = self.moldable.widths or (self.width,)
+        known = {shape.width: shape for shape in self.shapes if shape.partition == self.partition}
+        fitting = [one for one in widths if one <= width]
+        best = [one for one in fitting if one == width or (one in known and width not in widths)]
+        taken = max(best or fitting, default=min(widths))
+        if taken in known:
+            return replace(self.shaped(known[taken]), moldable=None)
+        asked = run_time_at(taken, [RunAt(*one) for one in self.moldable.walltime_at])
+        return replace(
+            self,
+            cores=None if self.cores is None else taken,
+            nodes=None if self.nodes is None else taken,
+            walltime_s=self.walltime_s if asked is None else asked.run_s,
+            expected_run_s=None,
+            run_spread=0.0,
+            moldable=None,
+        )
 
     @property
     def is_idle(self) -> bool:

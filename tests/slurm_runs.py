@@ -390,7 +390,7 @@ def live(path, kind="", at=0):
     folder = MortalFolder(path, death)
     plan = folder.plan
     os.chdir(plan.folder)
-    if not kind:
+    if kind not in {"change", "look"}:
         facility = open_facility(plan.backend, None, plan.settings).facility
         drive(folder, lambda run: facility.connect(run.path, sleep=run.sleep))
         return

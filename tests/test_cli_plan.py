@@ -152,14 +152,13 @@ def test_what_cannot_be_used_is_named(place, arguments, words):
     assert words in place(*arguments, code=2).stderr
 
 
-def test_where_nothing_is_known_it_does_as_per_stage(place, tmp_path):
+def test_where_nothing_is_known_it_makes_a_job_a_stage(place, tmp_path):
     """And says so; there is nothing to compare, explain or draw."""
     nothing = ("--history", 0, "--explain", "fit")
     shown = place(*nothing, "--picture", "plan.png")
     words = " ".join(shown.stdout.split())
     assert "Nothing is known of this queue's waits yet" in words
-    assert "as Per-Stage does" in words
-    assert "in its turn" in words
+    assert "a job of each stage, in its own shape" in words
     assert "expected" not in words
     assert "No picture was drawn" in shown.stderr
     assert not (tmp_path / "plan.png").exists()
@@ -168,7 +167,7 @@ def test_where_nothing_is_known_it_does_as_per_stage(place, tmp_path):
     assert document["candidates"] == []
     assert document["explain"] is None
     assert [job["stages"] for job in document["jobs"]] == [[name] for name, *_ in STAGES]
-    assert [job["submit_in_s"] for job in document["jobs"]] == [0, None, None, None, None]
+    assert [job["submit_in_s"] for job in document["jobs"]] == [0] * len(STAGES), "each behind those that it follows"
     assert {job["wait_s"] for job in document["jobs"]} == {None}
 
 

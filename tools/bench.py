@@ -46,6 +46,7 @@ from asa.runner import Run, run_all
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.specs import demand_of
 from asa.runner.state import RunState
+from asa.shapes import Moldable, RunAt
 from asa.strategies import load_strategy
 from asa.strategies.planning import look_ahead
 from asa.studies.accuracy.study import evaluate, installed
@@ -280,13 +281,10 @@ def planning() -> Iterator[Row]:
         job = QueuedJob(600.0 * i, int(rng.choice([1, 28, 112])), float(rng.integers(300, 36_000)), system="x")
         bank.observe(bank.submitted(job), exactly(float(rng.exponential(3000))))
     site = Capabilities("x", 1000, 28, age_accrues=False, shrink_by=28)
-    for count in (9, 50):
+    six = tuple(RunAt(28 * 2**n, 3600.0 / 2**n + 300.0) for n in range(6))
+    for count, shapes, most_s in ((9, None, 0.05), (50, None, 0.05), (50, six, 0.2)):
         widths = rng.choice([1, 28, 56, 112], count).tolist()
-        stages = [
-            Stage(f"s{i}", cores=cores, walltime_s=600.0 + 60 * i, after=(f"s{i - 1}",) if i else ())
-            for i, cores in enumerate(widths)
-        ]
-        flow = Workflow("chain", stages)
+        flow = Workflow("chain", [_stage(i, cores, shapes) for i, cores in enumerate(widths)])
         state = RunState("bench", flow, site, "bench")
 
         def job_of(names: tuple[str, ...], state: RunState = state) -> QueuedJob:
@@ -294,7 +292,20 @@ def planning() -> Iterator[Row]:
 
         forecast = LearnedForecast(bank, job_of)
         seconds = best(lambda: look_ahead(state.view(1e6), forecast), 5)  # noqa: B023 - it is called at once
-        yield f"a plan for a chain of {count} stages", seconds, "what one of 50 may take", 0.05
+        of = f"{count} stages{f' of {len(shapes)} shapes' if shapes else ''}"
+        yield f"a plan for a chain of {of}", seconds, "what one of 50 may take", most_s
+
+
+def _stage(place: int, cores: int, shapes: tuple[RunAt, ...] | None) -> Stage:
+    """Make a stage of a chain, of one shape or of several."""
+    after = (f"s{place - 1}",) if place else ()
+    if shapes is None:
+        return Stage(f"s{place}", cores=cores, walltime_s=600.0 + 60 * place, after=after)
+    own, moldable = shapes[0], Moldable(tuple(one.width for one in shapes), shapes)
+    asked_s = 2 * own.run_s
+    return Stage(
+        f"s{place}", cores=own.width, walltime_s=asked_s, expected_run_s=own.run_s, after=after, moldable=moldable
+    )
 
 
 def planner() -> Iterator[Row]:

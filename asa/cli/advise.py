@@ -5,15 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.advise_shape import Where, tell_shapes
 from asa.cli.bank import BankOption
 from asa.cli.check import ParametersOption
-from asa.cli.doctor import given_settings
+from asa.cli.doctor import BackendOption, SiteOption, given_settings
+from asa.cli.known_run_times import BEGIN, forecast_dict, tell_all
+from asa.cli.one_command import (
+    Command,
+    CommandCoresOption,
+    CommandWalltimeOption,
+    ExpectedOption,
+    NowOption,
+    PlaceOption,
+    ScalingOption,
+)
 from asa.cli.runs import Output, OutputOption, print_document
 from asa.cli.terminal import counted
 from asa.errors import InputError, StateError
@@ -22,13 +33,9 @@ if TYPE_CHECKING:
     from asa.backend import Capabilities
     from asa.estimators import WaitBank
     from asa.runner import RunFolder
-    from asa.runtimes import RunForecast, RunTime, RunTimes, WalltimeAdvice
+    from asa.runtimes import RunTime, RunTimes, WalltimeAdvice
     from asa.workflow import Workflow
 
-_BEGIN = (
-    "Each `asa run` notes in the bank how long its stages ran; after some five runs there is advice. A stage that says "
-    '`expected = "learn"` is also expected to run as long as it did.'
-)
 _ENOUGH_WAITS = 20
 _WORTH_S = 60.0
 
@@ -39,17 +46,32 @@ def advise(
         typer.Argument(help="A workflow file (.toml). [default: show all run times known]", metavar="FILE"),
     ] = None,
     parameters: ParametersOption = None,
+    shape: Annotated[
+        bool,
+        typer.Option("--shape", help="Say in which width to ask for each stage, and which other is worth a trial."),
+    ] = False,
+    cores: CommandCoresOption = None,
+    expected: ExpectedOption = None,
+    scaling: ScalingOption = None,
+    walltime: CommandWalltimeOption = None,
+    now: NowOption = None,
+    partition: PlaceOption = None,
     system: Annotated[
         str | None, typer.Option(help="Where it runs. [default: where it ran last]", show_default=False)
     ] = None,
     bank: BankOption = None,
+    bank_only: Annotated[
+        bool, typer.Option("--bank-only", help="With --shape: ask no batch system, as in `asa predict`.")
+    ] = False,
+    backend: BackendOption = None,
+    site: SiteOption = None,
     forget: Annotated[
         str | None,
         typer.Option(help="Remove the run times of a workflow, or of one stage, for good.", metavar="WORKFLOW[/STAGE]"),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say which walltimes to ask for, from how long the stages really ran.
+    """Say which walltimes, or with --shape which widths, to ask for, from how long the stages really ran.
 
     A job that asks for less fits into gaps that others leave, and often starts sooner; one that asks for too little is
     killed. Where the bank knows the queue well enough, it also says by how much the wait would change.
@@ -58,26 +80,56 @@ def advise(
 
     Example: `asa advise flow.toml`
 
-    Exit codes: 0 also where nothing is known yet, 2 the input cannot be used.
+    How many cores to ask for: `asa advise flow.toml --shape`, or of one command
+    `asa advise --shape --cores 7,14,28 --expected 7=6h,28=95min`
+
+    Exit codes: 0 also where nothing is known yet, 2 the input cannot be used, or with --shape no run time is known.
     """
     from asa.estimators.store import default_folder
     from asa.runtimes import RunTimes
 
     folder = bank or default_folder()
     runs = RunTimes(folder)
+    command = Command(cores, expected, scaling, walltime, now, partition)
+    looks = {"--backend": backend, "--site": site, "--bank-only": bank_only, "--partition": partition}
+    _check_options(command, workflow, forget, {name: bool(one) for name, one in looks.items()}, shape=shape)
     if forget is not None:
         if workflow is not None:
             raise InputError("goes with no file", where="--forget", hint="Leave the file out.")
         _forget(runs, forget)
         return
-    if workflow is None:
-        _tell_all(runs, as_json=output is Output.JSON)
+    if shape:
+        where = Where(system, bank, backend, site, bank_only)
+        given = dict(given_settings(parameters))
+        tell_shapes(workflow, command, where, given, runs, as_json=output is Output.JSON)
+    elif workflow is None:
+        tell_all(runs, as_json=output is Output.JSON)
     else:
         _tell_one(
             _report(workflow, dict(given_settings(parameters)), runs, system, folder), as_json=output is Output.JSON
         )
     if runs.damaged:
         sys.stderr.write(f"Note: {runs.damaged} lines in {runs.folder} are damaged, and were left out.\n")
+
+
+def _check_options(
+    command: Command, workflow: Path | None, forget: str | None, only_shape: Mapping[str, bool], *, shape: bool
+) -> None:
+    """Refuse options that contradict each other, or mean nothing here.
+
+    `only_shape`: options that go with --shape, and whether they were given.
+    """
+    first = command.first or next((name for name, is_given in only_shape.items() if is_given), None)
+    if not shape and first is not None:
+        raise InputError("goes with --shape alone", where=first, hint="Add --shape, or leave it out.")
+    if shape and forget is not None:
+        raise InputError("goes without --shape", where="--forget", hint="Leave one of the two out.")
+    if workflow is not None and command.first is not None:
+        raise InputError(
+            "is said of a command, and a workflow file says it of each stage",
+            where=command.first,
+            hint="Leave it or the file out.",
+        )
 
 
 def _forget(runs: RunTimes, what: str) -> None:
@@ -112,16 +164,10 @@ class _Advised:
             "verdict": self.advice.verdict,
             "suggested_s": self.advice.suggested_s,
             "hit_limit": self.advice.hit_limit,
-            "run": None if forecast is None else _forecast_dict(forecast),
+            "run": None if forecast is None else forecast_dict(forecast),
             "wait_s": None if self.waits_s is None else self.waits_s[0],
             "suggested_wait_s": None if self.waits_s is None else self.waits_s[1],
         }
-
-
-def _forecast_dict(forecast: RunForecast) -> dict[str, Any]:
-    fields = asdict(forecast)
-    quantiles = zip(("p10_s", "p50_s", "p90_s", "p99_s"), fields.pop("quantiles_s"), strict=True)
-    return {**dict(quantiles), **fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +273,7 @@ def _tell_one(report: _Report, *, as_json: bool) -> None:
 
     console = Console(highlight=False)
     if all(row.advice.forecast is None for row in report.stages):
-        words = f"Nothing is known yet of how long the stages of {report.workflow} run. {_BEGIN}"
+        words = f"Nothing is known yet of how long the stages of {report.workflow} run. {BEGIN}"
         console.print(words, markup=False, soft_wrap=not console.is_terminal)
         return
     place = f" on {report.system}" if report.system else ""
@@ -309,53 +355,6 @@ def _one_line(advice: WalltimeAdvice) -> str:
         return f"{advice.stage} was cut off at its walltime of {asked} ({said}): ask for {better}"
     close = format_duration(known.p90_s)
     return f"{advice.stage} is close to its walltime of {asked}; of {said}, p90 is {close}: ask for {better}"
-
-
-# ---------------------------------------------------------------------- all workflows
-
-
-def _tell_all(runs: RunTimes, *, as_json: bool) -> None:
-    from asa.runtimes import forecast_run
-
-    groups: dict[tuple[str, str, str, int], list[RunTime]] = {}
-    for run in runs.read():
-        groups.setdefault((run.workflow, run.stage, run.system, run.cores), []).append(run)
-    known = {
-        key: forecast
-        for key, times in sorted(groups.items())
-        if (forecast := forecast_run(times, key[3], system=key[2])) is not None
-    }
-    if as_json:
-        names = ("workflow", "stage", "system", "cores")
-        rows = [{**dict(zip(names, key, strict=True)), **_forecast_dict(seen)} for key, seen in known.items()]
-        print_document({"stages": rows})
-        return
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not known:
-        console.print(f"No run times are known yet. {_BEGIN}", markup=False, soft_wrap=not console.is_terminal)
-        return
-    console.print(_all_table(known))
-    console.print("\nadvice on a workflow:  asa advise FILE", style="dim")
-
-
-def _all_table(known: Mapping[tuple[str, str, str, int], RunForecast]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    from asa.units import format_duration
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("Workflow", "Stage", "System"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("Cores", "Runs", "p50", "p90", "p99", "Longest"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for (flow, stage, system, cores), seen in known.items():
-        times = (seen.p50_s, seen.p90_s, seen.p99_s, seen.longest_s)
-        names = (Text(flow), Text(stage), Text(system))
-        table.add_row(*names, str(cores), str(seen.count), *map(format_duration, times))
-    return table
 
 
 # ---------------------------------------------------------------------- for `asa run`

@@ -118,9 +118,9 @@ class Asked:
     opened: OpenedSite  # where it is to run
     bank: Path | None  # folder of what is known of waits; None for none
     forecasting: Forecasting  # by what waits are to be predicted
+    width: int | None  # in which stages of several shapes are asked for; None for what the strategy chooses
     only_look: bool  # whether nothing is to be submitted
     quiet: bool  # whether to keep notes to oneself
-    width: int | None = None  # in which stages of several shapes are asked for alone; None if they are not fixed
 
     @contextmanager
     def connected(self, place: Path) -> Iterator[Backend]:
@@ -148,9 +148,11 @@ class Asked:
         from asa.cli.advise import learned
         from asa.runner.begin import plan_run
 
-        flow = learned(self.workflow, self.bank, world.capabilities, quiet=self.quiet)  # run times at widths, too
+        flow = learned(self.workflow, self.bank, world.capabilities, quiet=self.quiet)
+        if self.width is not None:
+            flow = in_one_width(flow, self.width, quiet=self.quiet)
         return plan_run(
-            flow if self.width is None else flow.fixed(self.width),
+            flow,
             self.opened,
             world.capabilities,
             strategy=strategy,
@@ -161,6 +163,7 @@ class Asked:
             seed=self.forecasting.seed,
             source=self.source,
             parameters=self.parameters,
+            width=self.width,
             only_look=self.only_look,
         )
 
@@ -173,9 +176,9 @@ def read_asked(
     cores: int | None,
     forecasting: Forecasting,
     *,
+    width: int | None = None,
     only_look: bool,
     quiet: bool = False,
-    width: int | None = None,
 ) -> Asked:
     """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet."""
     from asa.cli.revising import bank_folder
@@ -186,12 +189,10 @@ def read_asked(
 
     parameters, given = split_settings(workflow, given_settings(settings))
     flow = _workflow_of(workflow, cores, parameters, only_look=only_look)
-    if width is not None and all(stage.moldable is None for stage in flow.stages.values()):
-        raise InputError("no stage has several shapes", where="--width", hint="Leave --width out.")
     if forecasting.estimator != AUTO:
         plugins.load("asa.estimators", forecasting.estimator)
-    if _is_file(workflow) and not quiet:
-        _warn_of(workflow, parameters)
+    if _is_file(workflow):
+        _check_file(workflow, parameters, only_look=only_look, quiet=quiet)
     with _parameter_hints(workflow):
         opened = open_facility(backend, site, given)
     check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
@@ -201,7 +202,32 @@ def read_asked(
     if not only_look:
         check_bank(bank)
     source = str(Path(workflow).absolute()) if _is_file(workflow) else ""
-    return Asked(flow, source, parameters, opened, bank, forecasting, only_look, quiet, width)
+    return Asked(flow, source, parameters, opened, bank, forecasting, width, only_look, quiet)
+
+
+def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:
+    """Ask for each stage of several shapes in one: the widest that is no wider; say so where there is none, or unsure.
+
+    Raises `InputError`: no stage has several widths.
+    """
+    from asa.units import format_duration
+
+    moldable = [stage for stage in flow.stages.values() if stage.moldable is not None and stage.moldable.widths]
+    if not moldable:
+        hint = "Leave it out; or write several in the file, as in cores = [28, 7, 14]."
+        raise InputError(f"no stage of {flow.name} has several widths to choose from", where="--width", hint=hint)
+    fixed = flow.fixed(width)
+    for stage in moldable if not quiet else ():
+        unit, taken = ("nodes" if stage.cores is None else "cores"), fixed.stages[stage.name]
+        if taken.width > width:
+            sys.stderr.write(
+                f"Note: {stage.name} is asked for with {taken.width} {unit}, the fewest that it may have.\n"
+            )
+        if all(shape.width != taken.width for shape in stage.shapes):
+            walltime = format_duration(taken.walltime_s)
+            what = f"how long {stage.name} runs on {taken.width} {unit} is not known: it asks for {walltime}"
+            sys.stderr.write(f"Note: {what}.\n")
+    return fixed
 
 
 @contextmanager
@@ -244,13 +270,17 @@ def _parameter_hints(workflow: str) -> Iterator[None]:
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
-def _warn_of(workflow: str, parameters: dict[str, str]) -> None:
-    """Say what may keep a workflow from running, such as a program that is not found."""
+def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, quiet: bool) -> None:
+    """Refuse what can never run well, and say what may keep it from running, such as a program that is not found."""
     from asa.spec.checks import check_here
 
-    for problem in check_here(workflow, dict(parameters)):
-        if problem.severity == "warning":
-            sys.stderr.write(f"Warning: {problem.where}: {problem.message}. {problem.hint}\n")
+    problems = check_here(workflow, dict(parameters))
+    wrong = next((one for one in problems if one.severity == "error"), None)
+    if wrong is not None and not only_look:
+        raise InputError(wrong.message, where=wrong.where, hint=f"{wrong.hint} Nothing was submitted.")
+    for problem in problems:
+        if problem.severity != "note" and not quiet:
+            sys.stderr.write(f"{problem.severity.capitalize()}: {problem.where}: {problem.message}. {problem.hint}\n")
 
 
 def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, only_look: bool) -> Workflow:

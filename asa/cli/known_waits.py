@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from asa.errors import InputError
 
 if TYPE_CHECKING:
-    from asa.backend import Backend
+    from asa.backend import Backend, Capabilities
     from asa.estimators.bank import Outcome, WaitBank
     from asa.estimators.kept import Digest, Learned
     from asa.estimators.store import WaitStore
@@ -51,6 +51,7 @@ class Known:
     max_cores: int = 0  # of the machine; 0 where it was not asked
     whose: str = "The batch system"  # who said these words
     words_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait
+    site: Capabilities | None = None  # what it can do, where it was asked
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
         """Make a request of now."""
@@ -170,6 +171,7 @@ def from_queue(
         capabilities.max_cores,
         "Slurm itself" if opened.backend.startswith("slurm") else "The batch system itself",
         words_s,
+        capabilities,
     )
 
 

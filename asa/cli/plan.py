@@ -126,7 +126,7 @@ def plan(
     if picture is not None:
         check_figure_path(picture, "--picture")
     forecasting = Forecasting(estimator, bank, history, seed)
-    asked = read_asked(workflow, backend, site, settings, cores, forecasting, only_look=True, width=width)
+    asked = read_asked(workflow, backend, site, settings, cores, forecasting, width=width, only_look=True)
     if explain is not None and explain not in asked.workflow.stages:
         raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
     shown = _looked(asked, {"price": price, "at-most": at_most, "deadline": deadline})
@@ -135,7 +135,7 @@ def plan(
         print_json(shown.as_dict(weighed))
     else:
         options = [("--backend", backend), ("--site", site), *(("--set", setting) for setting in settings or [])]
-        options.append(("--width", None if width is None else str(width)))
+        options += [("--width", str(width))] if width is not None else []
         where = [word for option in options if option[1] is not None for word in option if word]
         run = [workflow, *where] if asked.source else ["flow.toml"]
         _print(shown, weighed, shlex.join(["asa", "run", *run, "--strategy", shown.made.strategy]))

@@ -110,7 +110,10 @@ def predict(
         every = product(dict.fromkeys(widths), walltimes, places) if ask_site else ()
         return [one for one in every if run_s.get(one[0], 0.0) <= one[1]][:_MAX_ASKED]
 
-    known = _known(bank, system, partitions, user, lambda: _site(backend, site, settings, bank_only=bank_only), asked)
+    given = given_settings(settings)
+    known = find_known(
+        bank, system, partitions, user, lambda: find_asked(backend, site, given, bank_only=bank_only), asked
+    )
     jobs = _in_time(_requests(known, list(dict.fromkeys(widths)), walltimes), run_s)
     as_json = as_json or output is Output.JSON
     if len(jobs) == 1 and not run_s:
@@ -129,28 +132,27 @@ def predict(
         beside.print()
 
 
-def _site(
-    backend: str | None, site: str | None, settings: Sequence[str] | None, *, bank_only: bool
+def find_asked(
+    backend: str | None, site: str | None, settings: dict[str, str], *, bank_only: bool
 ) -> OpenedSite | None:
     """Find the batch system to be asked, if one is to be."""
     from asa.cli.known_waits import find_site
 
-    given = given_settings(settings)
     if bank_only:
         for option, value in (("--backend", backend), ("--site", site), ("--set", settings)):
             if value:
                 raise InputError("is asked, but with --bank-only nobody is", where=option, hint="Leave one out.")
         return None
-    return find_site(backend, site, given)
+    return find_site(backend, site, settings)
 
 
-def _known(
+def find_known(
     bank: Path | None,
     system: str | None,
     partitions: Sequence[str],
     user: str | None,
     find: Callable[[], OpenedSite | None],
-    asked: Callable[[Sequence[str]], Sequence[Asked]],
+    asked: Callable[[Sequence[str]], Sequence[Asked]] = lambda _partitions: (),
 ) -> Known:
     """Take what is known from the queue where there is one at hand, else from the bank."""
     from asa.cli.known_waits import from_bank, from_queue

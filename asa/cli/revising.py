@@ -80,14 +80,17 @@ def revise(
     kept_parameters = {k: v for k, v in folder.plan.parameters.items() if k in parameters_of(file)}
     given = {**kept_parameters, **(parameters or {})}
     flow = load_workflow(file, given)
+    width = folder.plan.width
     once_more = state.workflow.with_followers(again)
     done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
     revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=flow.walltime_s)
-    if kept := [name for name in sorted(done) if flow.stages[name] != _as_written(state.workflow.stages[name])]:
+    if kept := [name for name in sorted(done) if _differ(flow.stages[name], state.workflow.stages[name], width)]:
         whose = "stage" if len(kept) == 1 else "stages"
         sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed, and what is new there does not count.\n")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
     revised = learned(revised, bank, folder.plan.capabilities)
+    if width is not None:
+        revised = revised.fixed(width)
     check_commands(str(file), [revised.stages[name] for name in revised.order if name not in done])
     plan = replace(folder.plan, stages=tuple(revised.stages.values()), walltime_s=revised.walltime_s)
     check_possible(plan, check_strategy(plan.strategy))
@@ -96,9 +99,16 @@ def revise(
     return revised
 
 
-def _as_written(stage: Stage) -> Stage:
-    """Give a stage as its file had it, without what was learned of its run times."""
-    return replace(stage, expected_run_s=None) if stage.learns_run else stage
+def _differ(file: Stage, run: Stage, width: int | None) -> bool:
+    """Whether a stage is another than in its file, beside what was learned of its run times."""
+    return _unlearned(file if width is None else file.fixed(width)) != _unlearned(run)
+
+
+def _unlearned(stage: Stage) -> Stage:
+    if not stage.learns_run:
+        return stage
+    moldable = stage.moldable and replace(stage.moldable, run_at=())
+    return replace(stage, expected_run_s=None, run_spread=0.0, moldable=moldable)
 
 
 def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[Stage, ...]:

@@ -119,7 +119,7 @@ def run(
     check_text(str(runs_folder(runs).absolute()))
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
-    facility = facility_for(chosen, asked.opened, asked.workflow if width is None else asked.workflow.fixed(width))
+    facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
         if strategy is None and not asked.opened.strategy and not quiet:

@@ -7,16 +7,18 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asa.core import plugins
 from asa.errors import InputError
-from asa.estimators.joint import SAMPLES, JointForecast, together
+from asa.estimators.joint import SAMPLES, JointForecast, ReplacingEstimator, together
 from asa.estimators.store import WaitRecord, WaitStore, user_in_store
 from asa.history import JobHistory
 from asa.waits import (
@@ -195,6 +197,19 @@ class WaitBank:
                 f"requests on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
             )
         return together(self[systems.pop()], [self._as_kept(job) for job in jobs], samples)
+
+    @contextmanager
+    def instead_of(self, own: OwnJob) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
+        """Predict meanwhile as if a waiting job of this client were withdrawn; see `ReplacingEstimator`.
+
+        None comes of it where the job does not wait, or the estimator does not see the queue.
+        """
+        estimator = self[own.job.system]
+        if not isinstance(estimator, ReplacingEstimator):
+            yield None
+            return
+        with estimator.instead_of(own.ticket) as sampled:
+            yield None if sampled is None else lambda one, other: sampled(self._as_kept(one), self._as_kept(other))
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> OwnJob:
         """Note that a job of this client waits from now on."""

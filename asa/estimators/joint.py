@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -161,6 +163,41 @@ class JointForecast:
             return place
         return own
 
+    def only(self, places: Sequence[int]) -> JointForecast:
+        """Give the same of some of the requests, in the same futures.
+
+        Parameters
+        ----------
+        places
+            Theirs; one may be named several times.
+        """
+        chosen = list(places)
+        return replace(
+            self,
+            jobs=tuple(self.jobs[place] for place in chosen),
+            waits_s=self.waits_s[:, chosen],
+            usual_s=None if self.usual_s is None else self.usual_s[:, chosen],
+            doubt=None if self.doubt is None else self.doubt[chosen],
+        )
+
+    def until_ends(self, run_s: Sequence[float], spreads: Sequence[float]) -> JointForecast:
+        """Give the same of how long it is until the requests end, where it is not certain how long they run.
+
+        Parameters
+        ----------
+        run_s
+            How long each is expected to run, in seconds.
+        spreads
+            How far that strays: the standard deviations of the logarithms. Each strays by itself.
+        """
+        usual_s = self.usual_s
+        if usual_s is not None:
+            usual_s = usual_s if self.doubt is None else usual_s * self.doubt
+            usual_s = usual_s + _runs_s(len(usual_s), run_s, spreads)
+        return replace(
+            self, waits_s=self._likely_s + _runs_s(len(self.waits_s), run_s, spreads), usual_s=usual_s, doubt=None
+        )
+
     @property
     def _likely_s(self) -> NDArray[np.float64]:
         """Waits by which requests are compared."""
@@ -181,6 +218,15 @@ class JointForecast:
         return ends_s
 
 
+def _runs_s(samples: int, run_s: Sequence[float], spreads: Sequence[float]) -> NDArray[np.float64]:
+    """Give samples of run times, log-normal about what is expected, each request's in a fixed order of its own."""
+    normal = np.array([NormalDist().inv_cdf((number + 0.5) / samples) for number in range(samples)])
+    orders = [np.random.Generator(np.random.PCG64(place)).permutation(samples) for place in range(len(run_s))]
+    strays = np.stack([normal[order] for order in orders], axis=1)
+    made: NDArray[np.float64] = np.asarray(run_s) * np.exp(np.asarray(spreads) * strays)
+    return made
+
+
 def _mean_log(ends_s: NDArray[np.float64]) -> NDArray[np.float64]:
     mean: NDArray[np.float64] = np.log(np.maximum(ends_s, FLOOR_S)).mean(axis=0)
     return mean
@@ -199,6 +245,30 @@ class JointEstimator(WaitEstimator, Protocol):
             The requests, of one system; what is known is known now, whenever they are to be submitted.
         samples
             So many futures.
+        """
+        ...
+
+
+@runtime_checkable
+class ReplacingEstimator(WaitEstimator, Protocol):
+    """An estimator that sees the queue, and so can tell what a waiting job's place in it is worth."""
+
+    def instead_of(
+        self, ticket: int
+    ) -> AbstractContextManager[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
+        """Let everything be predicted meanwhile as if a waiting job were withdrawn.
+
+        Parameters
+        ----------
+        ticket
+            What `submitted` returned for it.
+
+        Returns
+        -------
+        context manager
+            Of a function that takes the waiting job, and another that would be submitted in its place, both with now
+            as the time of submission. It gives, in seconds, how much longer the first waits where it is now, and how
+            long the second, which comes last: shape (samples, 2), a row a future. None where it does not wait.
         """
         ...
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -35,8 +36,15 @@ class Adviser(WaitEstimator, Protocol):
         """Tell the state of the queue that it would meet: counts, cores, seconds, core-seconds; none is negative."""
         ...
 
-    def futures(self, jobs: Sequence[QueuedJob], samples: int) -> NDArray[np.float64]:
-        """Sample how long requests would wait, all in the same futures; shape (samples, requests)."""
+    def futures(self, jobs: Sequence[QueuedJob], samples: int, ahead: int | None = None) -> NDArray[np.float64]:
+        """Sample how long requests would wait, all in the same futures; shape (samples, requests).
+
+        `ahead`: how many of the waiting jobs, the first, come before them; all if not given.
+        """
+        ...
+
+    def hidden(self, ticket: int) -> AbstractContextManager[int | None]:
+        """Take a waiting job out of the queue meanwhile; give how many wait ahead of it, None if it is not there."""
         ...
 
 
@@ -84,6 +92,20 @@ class QueueAwareAsa:
         made = np.empty_like(futures)
         np.put_along_axis(made, order, ascending + (1.0 - self.trust) * off[:, nearest], axis=0)
         return JointForecast(tuple(jobs), np.maximum(10.0 ** monotone(jobs, made) - FLOOR_S, 0.0))
+
+    @contextmanager
+    def instead_of(self, ticket: int) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
+        """Let everything be predicted as if a waiting job were withdrawn; see `ReplacingEstimator`."""
+        with self.adviser.hidden(ticket) as ahead:
+            if ahead is None:
+                yield None
+                return
+
+            def sampled(own: QueuedJob, other: QueuedJob) -> NDArray[np.float64]:
+                here = self.adviser.futures([own], SAMPLES, ahead)
+                return np.concatenate([here, self.adviser.futures([other], SAMPLES)], axis=1)
+
+            yield sampled
 
     @property
     def trust(self) -> float:

@@ -97,8 +97,8 @@ def _rigid(question: Question) -> Question:
 def _fixed(question: Question) -> Question:
     """Give the question for those who choose no shapes."""
     parts = question.parts
-    rest = {"cores_per_node": parts.cores_per_node, "shrink_by": parts.shrink_by}
-    return replace(question, parts=Parts(parts.workflow, parts.names, **rest))
+    own = Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node, shrink_by=parts.shrink_by)
+    return replace(question, parts=own)
 
 
 def _jobs_of(sketch: Sketch) -> list[tuple[object, ...]]:

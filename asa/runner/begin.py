@@ -65,6 +65,7 @@ def plan_run(
     seed: int = 0,
     source: str = "",
     parameters: Mapping[str, Setting] | None = None,
+    width: int | None = None,
     folder: Path | None = None,
     only_look: bool = False,
     fail_fast: bool = False,
@@ -72,7 +73,8 @@ def plan_run(
     """Put together what a run is, and refuse one that cannot go well.
 
     `bank`: folder of the bank, which is made if it is missing; None for none.
-    `source`, `parameters`: the file that the workflow was read from, and with which parameters.
+    `source`, `parameters`, `width`: the file that the workflow was read from, with which parameters, and in which width
+    its stages of several shapes are asked for, if in one.
     `only_look`: nothing will be submitted: stages may have nothing to run, and the bank is not touched.
     Raises `InputError`: the strategy is not there, a stage has nothing to run, a job could never
     start, nothing can be kept in the bank, or a path cannot be written down.
@@ -101,6 +103,7 @@ def plan_run(
         version=version("asa-client"),
         source=source,
         parameters=dict(parameters or {}),
+        width=width,
         fail_fast=fail_fast,
     )
     if not only_look:

@@ -88,6 +88,8 @@ class RunPlan:
         Path of the file that the workflow was read from; empty if it was from none.
     parameters
         With which that was read, where they differ from what the file says.
+    width
+        In which its stages of several shapes are asked for; None where the strategy chooses.
     fail_fast
         Whether it ends as soon as a stage has failed.
     """
@@ -111,6 +113,7 @@ class RunPlan:
     version: str = ""
     source: str = ""
     parameters: Mapping[str, Setting] = field(default_factory=dict)
+    width: int | None = None
     fail_fast: bool = False
     schema: int = _SCHEMA
 

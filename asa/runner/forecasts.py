@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from asa.backend import Foresight, JobSpec, Planning
 from asa.errors import InputError
-from asa.estimators import PAPER_ALTERNATIVES_S, WaitBank
+from asa.estimators import PAPER_ALTERNATIVES_S, OwnJob, WaitBank
 from asa.strategies.base import Request
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 
@@ -43,8 +47,10 @@ class LearnedForecast:
         job_of: Callable[[tuple[str, ...]], QueuedJob],
         at_once: Callable[[tuple[str, ...]], bool] = lambda _stages: False,
         own_partition: str = "",
+        known_as: Callable[[str], OwnJob | None] = lambda _job_id: None,
     ) -> None:
         self.bank = bank
+        self._known_as = known_as  # as what the bank knows a job of this run, if it does
         self._own_partition = own_partition  # where jobs go that name none
         self._job_of = job_of
         self._at_once = at_once
@@ -67,15 +73,30 @@ class LearnedForecast:
         """Predict the wait for each of several requests, so that they can be compared."""
         if self._at_once(stages):
             return [_NO_WAIT] * len(requests)
-        own = self._job_of(stages)
-        jobs = [
-            replace(own, cores=one.cores, walltime_s=one.walltime_s, partition=one.partition or self._own_partition)
-            for one in requests
-        ]
+        jobs = self._asking(stages, requests)
         if self.bank.draws:
             return [self._predict(stages, job) for job in jobs]
         joint = self.bank.predict_together(jobs)
         return [joint.for_choice(place) for place in range(len(jobs))]
+
+    @contextmanager
+    def instead_of(
+        self, job_id: str, stages: tuple[str, ...]
+    ) -> Iterator[Callable[[Request, Request], NDArray[np.float64]] | None]:
+        """Predict meanwhile as if a queued job were withdrawn; see `asa.strategies.base.Replacing`."""
+        own = self._known_as(job_id)
+        if own is None or self.bank.draws:
+            yield None
+            return
+        with self.bank.instead_of(own) as sampled:
+            yield None if sampled is None else lambda one, other: sampled(*self._asking(stages, (one, other)))
+
+    def _asking(self, stages: tuple[str, ...], requests: Iterable[Request]) -> list[QueuedJob]:
+        own = self._job_of(stages)
+        return [
+            replace(own, cores=one.cores, walltime_s=one.walltime_s, partition=one.partition or self._own_partition)
+            for one in requests
+        ]
 
     def _predict(self, stages: tuple[str, ...], job: QueuedJob) -> WaitForecast:
         if self._at_once(stages):

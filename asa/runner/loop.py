@@ -219,6 +219,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             lambda stages: queued(demand_of(state, stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
             own_partition=capabilities.partition,
+            known_as=lambda job_id: state.jobs[job_id].known_as if job_id in state.jobs else None,
         )
     elif run.strategy.forecast is ForecastKind.PLANNED:
         if not capabilities.plans:

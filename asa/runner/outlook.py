@@ -19,6 +19,7 @@ from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.runner.timing import earliest_s
+from asa.shapes import Shape
 from asa.strategies.base import (
     Choice,
     Forecast,
@@ -31,8 +32,7 @@ from asa.strategies.base import (
     Strategy,
     load_strategy,
 )
-from asa.strategies.planning import fits
-from asa.units import format_duration
+from asa.strategies.planning import impossible
 from asa.waits import LEVELS, QueuedJob, QueueEvent, WaitForecast
 from asa.workflow import Stage
 
@@ -119,16 +119,25 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
 
 
 def _beyond(stage: Stage, site: Capabilities) -> str | None:
-    """Say of which width, or in which partition, a stage could never be asked for; None if there is none."""
-    forms = [(shape, fits(stage, shape, site)) for shape in stage.shapes] if stage.moldable is not None else []
-    by_width: dict[str, list[bool]] = {}
-    for shape, is_possible in forms:
-        unit = "cores" if stage.cores is not None else "nodes"
-        by_width.setdefault(f"{shape.width} {unit} for {format_duration(shape.walltime_s)}", []).append(is_possible)
-        if shape.partition:
-            by_width.setdefault(f"any of its widths in partition {shape.partition!r}", []).append(is_possible)
-    never = [words for words, possible in by_width.items() if not any(possible)]
-    return f"may be asked for with {never[0]}, which no job can have here" if never else None
+    """Say in which of its widths, or in which partition, a stage could never start; None if it could in each."""
+    if stage.moldable is None:
+        return None
+    # of a width of which no run time is known, what it would ask for is not known either, but its size is
+    walltimes_s = {shape.width: shape.walltime_s for shape in stage.shapes}
+    widths, partitions = stage.moldable.widths or (stage.width,), stage.moldable.partitions or (stage.partition,)
+    why = {
+        (width, partition): impossible(stage, Shape(width, 1.0, walltimes_s.get(width, 1.0), 0.0, partition), site)
+        for width in widths
+        for partition in partitions
+    }
+    unit = "cores" if stage.cores is not None else "nodes"
+    of_widths = [[(width, why[width, partition]) for partition in partitions] for width in widths]
+    of_partitions = [[(width, why[width, partition]) for width in widths] for partition in partitions]
+    never = next((told for told in (*of_widths, *of_partitions) if all(words for _, words in told)), None)
+    if never is None:
+        return None
+    width, words = never[0]
+    return words if f"{width} {unit}" in str(words) else f"on {width} {unit} it {words}"
 
 
 # what may contradict them; what runs, when, and behind what does not

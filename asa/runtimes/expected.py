@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from hashlib import blake2s
 from typing import NamedTuple
 
 from asa.backend import Capabilities, JobState, JobStatus
 from asa.errors import WorkflowError
 from asa.records import Ended, Record, RunResumed, StageEnded, StageStarted, Submitted
-from asa.runtimes.forecast import RunForecast, forecast_run
+from asa.runtimes.forecast import RunForecast
 from asa.runtimes.log import RunTime, RunTimes
-from asa.shapes import Moldable, RunAt, run_time_at
+from asa.runtimes.widths import Seen, as_seen
 from asa.workflow import Stage, Workflow
-
-_P90_OF_NORMAL = 1.2816
-_MAX_SPREAD = 3.0
 
 
 class Expected(NamedTuple):
@@ -59,97 +54,16 @@ def expect(workflow: Workflow, runs: RunTimes, capabilities: Capabilities) -> Ex
         What was learned cannot be read.
     """
     forecasts: dict[str, RunForecast] = {}
-    at_widths: dict[str, Mapping[int, RunForecast]] = {}
-    for stage in workflow.stages.values():
-        if stage.learns_run:
-            cores = stage.cores_on(capabilities.cores_per_node)
-            times = runs.of(workflow.name, stage.name)
-            known = forecast_run(times, cores, input_size=stage.input_size, system=capabilities.system)
-            if known is not None:
-                forecasts[stage.name] = known
-                at_widths[stage.name] = _at_widths(stage, times, capabilities)
+    stages = []
     try:
-        stages = []
-        for name, stage in workflow.stages.items():
-            stages.append(_expecting(stage, forecasts.get(name)))
-            if learned := at_widths.get(name):
-                own, stages[-1] = _reshaped(stage, stages[-1], learned)
-                if own is not None and stage.width not in learned:
-                    forecasts[name] = _of_widths(forecasts[name], own, learned, stage)
+        for stage in workflow.stages.values():
+            seen = as_seen(stage, runs.of(workflow.name, stage.name), capabilities) if stage.learns_run else Seen(stage)
+            stages.append(seen.stage)
+            if seen.forecast is not None:
+                forecasts[stage.name] = seen.forecast
         return Expected(Workflow(workflow.name, stages, walltime_s=workflow.walltime_s), forecasts)
     except WorkflowError as error:  # a walltime is too short: of the whole, which matters to one job of all alone
         return Expected(workflow, forecasts, error.message)
-
-
-def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> dict[int, RunForecast]:
-    """Forecast each width of a stage of several from runs of just that width on this system, where there are some."""
-    if stage.moldable is None:
-        return {}
-    widths: dict[int, list[int]] = {}  # by the cores that are given for them
-    for width in {*stage.moldable.widths, stage.width, *(one.width for one in stage.moldable.run_at)}:
-        cores, nodes = (width, 0) if stage.nodes is None else (0, width)
-        widths.setdefault(stage.allocated(cores, nodes, capabilities.cores_per_node), []).append(width)
-    found = {}
-    for cores, alike in widths.items():
-        here = [run for run in times if run.cores == cores and run.system == capabilities.system]
-        # on nodes of its own several widths may be given the same cores, and nobody knows which of them ran
-        if len(alike) == 1 and any(run.kind == "exact" for run in here):
-            known = forecast_run(here, cores, input_size=stage.input_size, system=capabilities.system)
-            if known is not None:
-                found[alike[0]] = known
-    return found
-
-
-def _reshaped(stage: Stage, guess: Stage, learned: Mapping[int, RunForecast]) -> tuple[RunAt | None, Stage]:
-    """Expect of a stage of several shapes what was learned at some widths, and what follows from that at its own.
-
-    Where nothing follows, `guess` is what holds there.
-    """
-    moldable = stage.moldable or Moldable()
-    asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
-    spread = _pooled_spread(learned.values())
-    points = {one.width: RunAt(one.width, one.run_s, spread) for one in moldable.run_at}
-    if not points and stage.expected_run_s is not None:
-        points[stage.width] = RunAt(stage.width, stage.expected_run_s, spread)
-    for width, known in learned.items():
-        walltime = run_time_at(width, asked)
-        run_s = max(known.p50_s, 1.0)
-        points[width] = RunAt(width, run_s if walltime is None else min(run_s, walltime.run_s), spread)
-    own = run_time_at(stage.width, list(points.values()), moldable.scaling)
-    if own is not None and own.run_s > stage.walltime_s:
-        own = points[stage.width] = replace(own, run_s=stage.walltime_s)
-    new = replace(moldable, run_at=tuple(points[width] for width in sorted(points)))
-    if own is None:
-        return None, replace(guess, moldable=new)
-    return own, replace(stage, expected_run_s=own.run_s, run_spread=own.spread, moldable=new)
-
-
-def _pooled_spread(forecasts: Iterable[RunForecast]) -> float:
-    """Say how far run times of a stage stray, whatever its width: few runs at one say little of that."""
-    known = [(one.count, _spread(one)) for one in forecasts]
-    return math.sqrt(sum(count * spread**2 for count, spread in known) / sum(count for count, _ in known))
-
-
-def _of_widths(guess: RunForecast, own: RunAt, learned: Mapping[int, RunForecast], stage: Stage) -> RunForecast:
-    """Say of a stage whose own width never ran what follows from the others."""
-    factor = own.run_s / max(guess.p50_s, 1.0)
-    low_s, half_s, high_s, most_s = (factor * quantile_s for quantile_s in guess.quantiles_s)
-    count = sum(one.count for one in learned.values())
-    what = "cores" if stage.nodes is None else "nodes"
-    how = f"from {count} {'run' if count == 1 else 'runs'} on {', '.join(map(str, sorted(learned)))} {what}"
-    return replace(guess, quantiles_s=(low_s, half_s, high_s, most_s), count=count, how=how)
-
-
-def _expecting(stage: Stage, forecast: RunForecast | None) -> Stage:
-    if forecast is None:
-        return stage
-    expected_s = max(forecast.p50_s, 1.0)
-    return replace(stage, expected_run_s=min(expected_s, stage.walltime_s), run_spread=_spread(forecast))
-
-
-def _spread(forecast: RunForecast) -> float:
-    expected_s = max(forecast.p50_s, 1.0)
-    return min(math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL, _MAX_SPREAD)
 
 
 def run_times_of(

@@ -12,7 +12,8 @@ Few runs are the rule: a pipeline has run five times, not five hundred. What is 
 - *Runs that were cut off* tell that it would have been at least so long. Their weight goes to those that ran longer
   (Kaplan and Meier's estimate, in Efron's form); where none did, to half as long again.
 - *Other amounts of input* are scaled by a power of the size: the slope in the logarithms (Theil and Sen's, which
-  outliers do not sway), drawn towards 1 as far as the data leave it open.
+  outliers do not sway), drawn towards 1 as far as the data leave it open. Runs on all widths and systems tell it, each
+  beside others of its own.
 - *Other widths and systems* are a guess, and used only where nothing better is known. How a stage scales is not known
   from one width: the middle between not at all and perfectly is taken, and the range made wide enough for both.
 """
@@ -20,10 +21,10 @@ Few runs are the rule: a pipeline has run five times, not five hundred. What is 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
 LEVELS = (0.1, 0.5, 0.9, 0.99)
 """Probabilities whose quantiles a forecast states."""
 
+USUAL_SPREAD = 0.25
+"""How far run times of a stage mostly stray: the standard deviation of the logarithm."""
+
 _LATEST = 200
 _HALF_LIFE, _HALF_LIFE_OF_P50 = 50.0, 4.0  # runs
-_USUAL_SPREAD = 0.25  # of the logarithm
 _USUAL_WEIGHT = 3.0  # in runs, of the usual spread,
 _ENOUGH = 20.0  # which fades until so many are known
 _BEYOND = 1.5  # times what was seen, for a run that was cut off and that none outlasted
@@ -127,27 +130,19 @@ def forecast_run(
         raise InputError(f"a stage on {cores} cores with an input of {input_size} has no run time", where="run times")
     if not times:
         return None
-    chosen = _alike(times, cores, system)
-    width, place = chosen[-1].cores, chosen[-1].system
+    seen = _brought(times, cores, input_size, system)
+    runs, is_cut = seen.runs_s, seen.is_cut
+    width, place = seen.cores, seen.system
     words = []
     if width != cores or place != system:
         words.append(f"on {_place(width, place, cores, system)}, a guess for {_place(cores, system, width, place)}")
-    wide = _distance(width, place, cores, system)
-    factor = np.full(len(chosen), math.sqrt(width / cores))
-    if input_size is not None and any(run.input_size is not None for run in chosen):
-        chosen = [run for run in chosen if run.input_size is not None]
-        by_size, wide_by_size, power = _by_size(chosen, input_size)
-        factor = factor[: len(chosen)] * by_size
-        wide = math.hypot(wide, wide_by_size)
-        if power is not None:
-            words.append(f"scaled by input size to the power {power:.2g}")
-    runs = np.array([run.run_s for run in chosen]) * factor
-    is_cut = np.array([run.kind == "at_least" for run in chosen])
-    count, cut_off = len(chosen), int(is_cut.sum())
+    if seen.power is not None:
+        words.append(f"scaled by input size to the power {seen.power:.2g}")
+    count, cut_off = len(runs), int(is_cut.sum())
     if cut_off:
         words.append(f"{cut_off} of them cut off at the walltime")
     return RunForecast(
-        _quantiles(runs, is_cut, wide),
+        _quantiles(runs, is_cut, seen.spread),
         count,
         cut_off,
         float(runs.max()),
@@ -157,16 +152,59 @@ def forecast_run(
     )
 
 
+class Scatter(NamedTuple):
+    """How far runs on one width stray from each other, and how sure what is said of the next one is otherwise."""
+
+    squares: float  # sum of the squares of what the logarithms are off their middle
+    worth: float  # in runs that count fully
+    worth_of_p50: float
+    further: float  # spread of the logarithm that another size, width or system adds
+
+
+def scatter_of(times: Sequence[RunTime], cores: int, *, input_size: float | None = None, system: str = "") -> Scatter:
+    """Say how far the runs that `forecast_run` takes stray; there is one at least."""
+    seen = _brought(times, cores, input_size, system)
+    _, squares, worth = _middle(*_redistributed(seen.runs_s, _ages(len(seen.runs_s)), seen.is_cut))
+    lately = _ages(len(seen.runs_s), _HALF_LIFE_OF_P50)
+    return Scatter(squares, worth, float(lately.sum() ** 2 / np.sum(lately**2)), seen.spread)
+
+
 # ---------------------------------------------------------------------- which runs
 
 
-def _alike(times: Sequence[RunTime], cores: int, system: str) -> list[RunTime]:
-    """Give the latest runs on this width and system or, where there are none, on those nearest to them."""
+@dataclass(frozen=True, slots=True)
+class _Brought:
+    """Runs brought to a width and a size."""
+
+    cores: int  # where they ran
+    system: str
+    runs_s: _Floats
+    is_cut: NDArray[np.bool_]
+    spread: float  # of the logarithm, that this adds
+    power: float | None  # of the size; None where that did not matter
+
+
+def _brought(times: Sequence[RunTime], cores: int, input_size: float | None, system: str) -> _Brought:
+    groups = _groups(times)
+    nearest = min(groups, key=lambda at: (_distance(at[0], at[1], cores, system), -groups[at][-1].at_s))
+    chosen = groups[nearest]
+    spread, power = _distance(nearest[0], nearest[1], cores, system), None
+    factor = np.full(len(chosen), math.sqrt(nearest[0] / cores))
+    if input_size is not None and any(run.input_size is not None for run in chosen):
+        chosen = [run for run in chosen if run.input_size is not None]
+        by_size, spread_by_size, power = _by_size(chosen, input_size, groups.values())
+        factor = factor[: len(chosen)] * by_size
+        spread = math.hypot(spread, spread_by_size)
+    runs_s = np.array([run.run_s for run in chosen]) * factor
+    return _Brought(*nearest, runs_s, np.array([run.kind == "at_least" for run in chosen]), spread, power)
+
+
+def _groups(times: Sequence[RunTime]) -> dict[tuple[int, str], list[RunTime]]:
+    """Give the latest runs on each width and system."""
     groups: dict[tuple[int, str], list[RunTime]] = {}
     for run in times:
         groups.setdefault((run.cores, run.system), []).append(run)
-    nearest = min(groups, key=lambda at: (_distance(at[0], at[1], cores, system), -groups[at][-1].at_s))
-    return groups[nearest][-_LATEST:]
+    return {at: runs[-_LATEST:] for at, runs in groups.items()}
 
 
 def _place(cores: int, system: str, other_cores: int, other_system: str) -> str:
@@ -181,34 +219,49 @@ def _distance(width: int, place: str, cores: int, system: str) -> float:
     return math.hypot(0.5 * math.log(width / cores), _OTHER_SYSTEM if place != system else 0.0)
 
 
-def _by_size(runs: Sequence[RunTime], size: float) -> tuple[_Floats, float, float | None]:
-    """Say by what run times of other sizes are multiplied, the spread that this adds, and the power if it matters."""
-    x = np.log([run.input_size or 1.0 for run in runs])
-    offset = math.log(size) - x
+def _by_size(
+    runs: Sequence[RunTime], size: float, groups: Iterable[Sequence[RunTime]]
+) -> tuple[_Floats, float, float | None]:
+    """Say by what run times of other sizes are multiplied, the spread that this adds, and the power if it matters.
+
+    `groups`: what ran alike, from which the power is learned.
+    """
+    offset = math.log(size) - np.log([run.input_size or 1.0 for run in runs])
     if np.all(np.abs(offset) < _SAME):
         return np.ones(len(runs)), 0.0, None
-    whole = np.array([run.kind == "exact" for run in runs])
-    power, spread = _power(x[whole], np.log(np.maximum([run.run_s for run in runs], 1.0))[whole])
+    sized = [[run for run in group if run.input_size is not None and run.kind == "exact"] for group in groups]
+    power, spread = _power([_logarithms(group) for group in sized if group])
     return np.exp(power * offset), spread * abs(float(np.average(offset, weights=_ages(len(runs))))), power
 
 
-def _power(x: _Floats, y: _Floats) -> tuple[float, float]:
-    """Estimate the slope, drawn towards 1, and its spread."""
-    one, other = np.triu_indices(len(x), k=1)
-    apart = np.abs(x[one] - x[other]) > _SAME
+def _logarithms(runs: Sequence[RunTime]) -> tuple[_Floats, _Floats]:
+    sizes = np.array([run.input_size or 1.0 for run in runs])
+    return np.log(sizes), np.log(np.maximum([run.run_s for run in runs], 1.0))
+
+
+def _power(groups: Sequence[tuple[_Floats, _Floats]]) -> tuple[float, float]:
+    """Estimate the slope that groups of points share, drawn towards 1, and its spread."""
+    steps = [np.stack(_steps(group)) for group in groups]
+    dx, dy = np.concatenate(steps, axis=1) if steps else np.empty((2, 0))
     before = 1.0 / _SPREAD_OF_POWER**2
-    if not apart.any():
+    if not len(dx):
         return 1.0, _SPREAD_OF_POWER
-    dx, dy = (x[other] - x[one])[apart], (y[other] - y[one])[apart]
     slope = _median(dy / dx, np.abs(dx))
-    rest = y - slope * x
-    rest -= np.median(rest)
+    rest = np.concatenate([y - slope * x - np.median(y - slope * x) for x, y in groups])
     # a robust measure of the scatter, with the usual spread for as long as there are few
     scatter = (1.4826 * float(np.median(np.abs(rest)))) ** 2
-    variance = (_USUAL_WEIGHT * _USUAL_SPREAD**2 + len(x) * scatter) / (_USUAL_WEIGHT + len(x))
-    precision = float(np.sum((x - x.mean()) ** 2)) / variance
+    variance = (_USUAL_WEIGHT * USUAL_SPREAD**2 + len(rest) * scatter) / (_USUAL_WEIGHT + len(rest))
+    precision = sum(float(np.sum((x - x.mean()) ** 2)) for x, _ in groups) / variance
     mean = (precision * slope + before * 1.0) / (precision + before)
     return min(max(mean, 0.0), _MAX_POWER), 1.0 / math.sqrt(precision + before)
+
+
+def _steps(group: tuple[_Floats, _Floats]) -> tuple[_Floats, _Floats]:
+    """Give from each point of a group to each other how far it is, along both axes."""
+    x, y = group
+    one, other = np.triu_indices(len(x), k=1)
+    apart = np.abs(x[one] - x[other]) > _SAME
+    return (x[other] - x[one])[apart], (y[other] - y[one])[apart]
 
 
 def _median(values: _Floats, weights: _Floats) -> float:
@@ -234,14 +287,10 @@ def _ranks(weights: _Floats) -> _Floats:
 def _quantiles(runs: _Floats, is_cut: NDArray[np.bool_], wide: float) -> tuple[float, float, float, float]:
     values, weights = _redistributed(runs, _ages(len(runs)), is_cut)
     ranks = _ranks(weights)
-    logs = np.log1p(values)
-    weight = float(weights.sum())
-    runs_worth = weight**2 / float(np.sum(weights**2))
-    middle = float(np.interp(0.5, ranks, logs))
+    middle, scatter, runs_worth = _middle(values, weights)
     usual = _USUAL_WEIGHT * max(0.0, 1.0 - len(runs) / _ENOUGH)
     freedom = max(usual + runs_worth - 1.0, 1.0)
-    scatter = runs_worth * float(np.sum(weights * (logs - middle) ** 2)) / weight
-    spread = math.sqrt((usual * _USUAL_SPREAD**2 + scatter) / freedom * (1.0 + 1.0 / runs_worth))
+    spread = math.sqrt((usual * USUAL_SPREAD**2 + scatter) / freedom * (1.0 + 1.0 / runs_worth))
 
     def at(level: float) -> float:
         seen_s = float(np.interp(level, ranks, values))
@@ -254,6 +303,14 @@ def _quantiles(runs: _Floats, is_cut: NDArray[np.bool_], wide: float) -> tuple[f
     half_s = float(np.interp(0.5, _ranks(shares), lately))
     low_s, high_s, max_s = (_widened(at(level), half_s, level, wide) for level in (LEVELS[0], *LEVELS[2:]))
     return min(low_s, half_s), half_s, max(high_s, half_s), max(max_s, high_s, half_s)
+
+
+def _middle(values: _Floats, weights: _Floats) -> tuple[float, float, float]:
+    """Give the middle of logarithms, the sum of squares of what they are off it, and in how many full runs they are."""
+    logs, weight = np.log1p(values), float(weights.sum())
+    worth = weight**2 / float(np.sum(weights**2))
+    middle = float(np.interp(0.5, _ranks(weights), logs))
+    return middle, worth * float(np.sum(weights * (logs - middle) ** 2)) / weight, worth
 
 
 def _redistributed(runs: _Floats, weights: _Floats, is_cut: NDArray[np.bool_]) -> tuple[_Floats, _Floats]:

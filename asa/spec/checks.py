@@ -307,7 +307,7 @@ class _Checks:
                 self._check_launches_of_tasks(stage, launches)
                 continue
             for text, program in launches:
-                if program.ranks not in {"", "1"}:
+                if program.ranks.isdigit() and program.ranks != "1":
                     each = stage.cpus_per_task
                     processes = "$ASA_CORES" if each == 1 else f"$((ASA_CORES / {each}))"
                     message = f"{program.name} starts {program.ranks} processes, whichever of its widths it gets"
@@ -318,17 +318,22 @@ class _Checks:
                 self._add(stage, "", message, hint, "note")
 
     def _check_launches_of_tasks(self, stage: Stage, launches: Sequence[tuple[_Text, Program]]) -> None:
-        for text, program in launches[:1]:
-            count = stage.cpus_per_task
-            cores = "1 core" if count == 1 else f"{count} cores"
-            message = f"{program.name} in one of its tasks, which get {cores} each, however wide it is"
-            hint = "Leave it out; or run one command with it on $ASA_CORES, in place of tasks."
-            self._add_in(text, program, message, hint)
+        each = stage.cpus_per_task
+        cores = "1 core" if each == 1 else f"{each} cores"
+        hint = "Leave it out; or run one command with it on $ASA_CORES, in place of tasks."
+        for text, program in launches:
+            ranks = int(program.ranks) if program.ranks.isdigit() else None
+            if ranks is not None and ranks <= each:
+                continue
+            words = f"starts {ranks} processes in" if ranks else "in"
+            message = f"{program.name} {words} one of its tasks, which get {cores} each, however wide it is"
+            self._add_in(text, program, message, hint, "error" if program.ranks else "warning")
+            return
 
-    def _add_in(self, text: _Text, program: Program, message: str, hint: str) -> None:
+    def _add_in(self, text: _Text, program: Program, message: str, hint: str, severity: Severity = "warning") -> None:
         line = text.first_line + (program.line if text.is_on_lines else 0)
         message = f"stage {text.stage.name!r}: {message}"
-        self._reading.problems.append(Problem(text.file, line, "warning", message, hint))
+        self._reading.problems.append(Problem(text.file, line, severity, message, hint))
 
     # ---------------------------------------------------------------------- files
 

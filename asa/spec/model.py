@@ -28,6 +28,7 @@ from asa.spec.moldable import (
     at_widths,
     distinct,
     is_by_width,
+    partitions_of,
     read_scaling,
     several,
     width_of,
@@ -224,7 +225,7 @@ ScalingLaw = Annotated[
 ]
 Partitions = Annotated[
     list[str],
-    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+    BeforeValidator(_told(partitions_of)),
     Field(min_length=1),
     AfterValidator(_told(distinct)),
     WithJsonSchema(

@@ -68,13 +68,26 @@ def distinct(values: Sequence[T]) -> Sequence[T]:
     return values
 
 
+def partitions_of(given: object) -> list[Any]:
+    """Make a list of one partition, or of several; what is in a list stays as it is.
+
+    Raises `InputError`: one of several has no name.
+    """
+    if not isinstance(given, list | tuple):
+        return [given]
+    if len(given) > 1 and "" in given:
+        raise InputError("one of several has no name", hint="Name each: where jobs go that name none has a name, too.")
+    return list(given)
+
+
 def width_of(key: object) -> int:
     """Read the width at which something is said; TOML has keys that are text.
 
-    Raises `InputError`: it is no number.
+    Raises `InputError`: it is no number from 1 on.
     """
     is_digits = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < _LONGEST
-    if is_digits or (type(key) is not bool and isinstance(key, Integral)):
+    is_number = is_digits or (type(key) is not bool and isinstance(key, Integral))
+    if is_number and int(str(key)) > 0:
         return int(str(key))
     raise InputError(f"{str(key)!r} is no width", hint="Give cores, or nodes, by their number alone, as 28.")
 

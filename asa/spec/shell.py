@@ -113,7 +113,8 @@ class Program:
     name: str
     line: int  # in the text, from 0
     file: str = ""  # that an interpreter is given; empty for none
-    ranks: str = ""  # how many processes a launcher of MPI is told to start, where that is a number
+    # how many processes a launcher of MPI is told to start, where that is a number; "all" if it is told nothing at all
+    ranks: str = ""
 
 
 @dataclass(slots=True)
@@ -270,8 +271,10 @@ class _Reader:
         return ""
 
     def _ranks_for(self, name: str) -> str:
-        """Tell how many processes a launcher is told to start; empty if none, or if that is worked out."""
-        at = 1
+        """Tell how many processes a launcher is told to start; empty if that is worked out, or nobody knows."""
+        at, first = 1, self._next(1)
+        if name in LAUNCHERS and first is not None and first.is_word and not first.text.startswith("-"):
+            return "all"
         while name in LAUNCHERS and (token := self._next(at)) is not None and token.text.startswith("-"):
             after = self._next(at + 1)
             if match := _RANKS.fullmatch(token.text):

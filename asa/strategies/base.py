@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
 from asa.backend import Capabilities, DependencyType
 from asa.core import plugins
@@ -17,6 +18,10 @@ from asa.shapes import Shape
 from asa.units import format_duration
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MIN_HOLD_S = 10.0
 """An allocation that may idle for less is not asked for ahead: the client would hardly notice that it came."""
@@ -300,6 +305,29 @@ class Comparing(Protocol):
 
     def predict_each(self, stages: tuple[str, ...], requests: Sequence[Request]) -> Sequence[WaitForecast]:
         """Predict the wait of a job of some stages for each of several requests, so that they can be compared."""
+        ...
+
+
+class Sampled(Protocol):
+    """Samples what two requests have to wait."""
+
+    def __call__(self, queued: Request, other: Request, /) -> NDArray[np.float64]:
+        """Sample how much longer one waits that is queued, and how long another that comes last in the queue.
+
+        Returns: seconds, shape (samples, 2), a row a future.
+        """
+        ...
+
+
+@runtime_checkable
+class Replacing(Protocol):
+    """A forecast that knows what a queued job's place in the queue is worth."""
+
+    def instead_of(self, job_id: str, stages: tuple[str, ...]) -> AbstractContextManager[Sampled | None]:
+        """Predict meanwhile as if a queued job of some stages were withdrawn.
+
+        Returns: what compares what it asks for with another request; None where that is not known.
+        """
         ...
 
 

@@ -23,6 +23,7 @@ from .base import (
 )
 from .growth import Growth, Watched
 from .planning import Aim, Job, Outlook, look_ahead, read_aim
+from .replacing import Replacement
 
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
 _UNKNOWN = "nothing is known of this queue's waits yet: a job a stage"
@@ -36,7 +37,8 @@ class Planned:
 
     It decides which stages share a job, whether that gives cores back and, if that is wanted, gets more ahead of its
     wider stages (what it then lacks is asked for as `elastic` does), when each job is submitted, and what keeps it from
-    running early. Jobs that were submitted stay: a queued job is not cancelled because an estimate moved.
+    running early. Jobs that were submitted stay: a queued job is not cancelled because an estimate moved. Only where
+    its stages have several shapes it may give way to another, once.
 
     Of a workflow with many stages left only the next ones are planned, which the reasons of its jobs say.
 
@@ -48,6 +50,8 @@ class Planned:
         Jobs that are submitted at a time; further ones wait until they are ready to run.
     max_resubmissions
         After so many, a stage's job is no more asked for without a dependency before it is ready.
+    max_replacements
+        So often a queued job may give way to one of another shape; see `asa.strategies.replacing` for the rule.
     max_idle, max_idle_core_hours
         Allocations may idle for so much of the workflow's own core-hours, all in all, and for so many: one that came
         early is given back before it idled for more, and none is asked for early when next to nothing is left of that.
@@ -58,6 +62,7 @@ class Planned:
     aim: Aim = field(default_factory=Aim)
     max_in_flight: int = 20
     max_resubmissions: int = 3
+    max_replacements: int = 1
     max_idle: float = 0.25
     max_idle_core_hours: float = 10.0
     forecast: ForecastKind = ForecastKind.LEARNED
@@ -78,14 +83,20 @@ class Planned:
         grows = any(stage.cores for stage in view.stages.values())
         watched = Growth().watch(view, forecast) if grows else Watched()
         if not forecast.is_informed:
-            asked = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.growths)
-            return Plan.of(asked, watched.cancellations, watched.wake_s)
+            simple = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.growths)
+            return Plan.of(simple, watched.cancellations, watched.wake_s)
         outlook = look_ahead(view, forecast, self.aim)
-        given_back = [*watched.cancellations, *self._given_back(view, outlook)]
+        replacement = Replacement(self.max_replacements)
+        given_back = [
+            *watched.cancellations,
+            *self._given_back(view, outlook),
+            *replacement.find(view, outlook, forecast, self.aim),
+        ]
         if given_back:
             return Plan.of((), given_back)
         holds = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
-        wakes = [until_s for until_s in (*holds, watched.wake_s) if until_s is not None and until_s > view.now_s]
+        looks = (*holds, watched.wake_s, replacement.wake_s(view, forecast))
+        wakes = [until_s for until_s in looks if until_s is not None and until_s > view.now_s]
         asked = [*self._submissions(view, outlook), *watched.growths]
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 

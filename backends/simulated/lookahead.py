@@ -32,7 +32,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -186,11 +187,13 @@ class QueueSimulation:
         self._look(job)
         return self._advice.forecast(self._class, _in_decades(self._opinions))
 
-    def futures(self, jobs: Sequence[QueuedJob], samples: int) -> NDArray[np.float64]:
+    def futures(self, jobs: Sequence[QueuedJob], samples: int, ahead: int | None = None) -> NDArray[np.float64]:
         """Sample how long each of some requests would wait; a row is one future, the same for all of them.
 
         Jobs are taken in order of submission, with EASY backfilling, and nobody comes after; each runs as long as jobs
         like it lately did. Jobs that something else keeps back are left out.
+
+        `ahead`: how many of the waiting jobs, the first, come before the requests; all if not given.
 
         Returns: seconds, shape (samples, requests); fewer samples where many jobs run and wait.
         """
@@ -200,12 +203,13 @@ class QueueSimulation:
         running = self._running.rows[:, ~self._unnoticed_by(now)]
         split = len(self._partitions) > 1
         place = np.array([self._partitions.get(job.partition, -1) if split else -1 for job in jobs])
+        is_ahead = np.arange(self._waiting.count) < (self._waiting.count if ahead is None else ahead)
         for partition in np.unique(place).tolist():
             mine = np.flatnonzero(place == partition).tolist()
-            runs, waits = (
-                rows[:, rows[k.PARTITION] == partition] if partition >= 0 else rows
-                for rows in (running, self._waiting.rows)
-            )
+            runs, waits, first = running, self._waiting.rows, is_ahead
+            if partition >= 0:
+                here = waits[k.PARTITION] == partition
+                runs, waits, first = runs[:, runs[k.PARTITION] == partition], waits[:, here], first[here]
             asked = np.array([(jobs[i].cores, jobs[i].walltime_s, jobs[i].submit_s - now) for i in mine]).T
             size = self.machine_cores or int(min(self._max_in_use, k.MAX_CORES))
             if partition >= 0:
@@ -213,8 +217,26 @@ class QueueSimulation:
             size = max(size, int(min(asked[0].max(), k.MAX_CORES)))
             elapsed = np.maximum(now - runs[k.SINCE], 0.0)
             held = self._held(now, runs, waits, elapsed, size)
-            waits_s[:, mine] = self._starts(runs, waits[:, ~held], elapsed, asked, (size, samples)) - asked[2]
+            queue = waits[:, ~held], first[~held]
+            waits_s[:, mine] = self._starts(runs, queue, elapsed, asked, (size, samples)) - asked[2]
         return waits_s
+
+    @contextmanager
+    def hidden(self, ticket: int) -> Iterator[int | None]:
+        """Take a waiting job out of the queue meanwhile, as if it were withdrawn; give how many wait ahead of it.
+
+        None, and nothing is hidden, if nothing waits with that ticket.
+        """
+        place = self._waiting.place(ticket)
+        if place is None:
+            yield None
+            return
+        whole, self._waiting = self._waiting, _Table.of(np.delete(self._waiting.rows, place, axis=1))
+        self._answered = None
+        try:
+            yield place
+        finally:
+            self._waiting, self._answered = whole, None
 
     @staticmethod
     def _held(
@@ -234,13 +256,17 @@ class QueueSimulation:
     def _starts(
         self,
         running: NDArray[np.float64],
-        waiting: NDArray[np.float64],
+        queue: tuple[NDArray[np.float64], NDArray[np.bool_]],
         elapsed: NDArray[np.float64],
         asked: NDArray[np.float64],
         size_and_samples: tuple[int, int],
     ) -> NDArray[np.float64]:
-        """Sample when requests start, in seconds from now. `asked`: cores, walltime and time of submission of each."""
-        size, samples = size_and_samples
+        """Sample when requests start, in seconds from now.
+
+        `queue`: who waits, and who of them is ahead of the requests: the others' runs are drawn all the same, so that
+        those of all are alike wherever a request stands. `asked`: cores, walltime and time of submission of each.
+        """
+        (waiting, is_ahead), (size, samples) = queue, size_and_samples
         count, due = len(elapsed), _left_s(running, elapsed)
         both = np.concatenate([running, waiting], axis=1)
         run = self._drawn(both, np.concatenate([elapsed, np.zeros(waiting.shape[1])]), samples)
@@ -249,7 +275,7 @@ class QueueSimulation:
         return starts(
             size,
             (running[k.CORES], due, run[:, :count]),
-            (waiting[k.CORES], waiting[k.ASKED], run[:, count:]),
+            (waiting[k.CORES][is_ahead], waiting[k.ASKED][is_ahead], run[:, count:][:, is_ahead]),
             (asked[0], asked[1], asked[2]),
         )
 
@@ -559,12 +585,16 @@ class _Table:
         self._columns[:, self.count] = row
         self.count += 1
 
+    def place(self, ticket: int) -> int | None:
+        """Say where a job is; None if it is not in here."""
+        found = np.flatnonzero(self._columns[k.TICKET, : self.count] == ticket)
+        return int(found[0]) if len(found) else None
+
     def take(self, ticket: int) -> NDArray[np.float64] | None:
         """Take a job out; None if it is not in here."""
-        found = np.flatnonzero(self._columns[k.TICKET, : self.count] == ticket)
-        if not len(found):
+        place = self.place(ticket)
+        if place is None:
             return None
-        place = int(found[0])
         row = self._columns[:, place].copy()
         self._columns[:, place : self.count - 1] = self._columns[:, place + 1 : self.count]
         self.count -= 1

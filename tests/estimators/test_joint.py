@@ -1,6 +1,7 @@
 """Several requests judged together: what follows from samples, and that forecasts of alternatives are coherent."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -58,6 +59,26 @@ def test_long_experience_is_weighed_in():
     narrow, wide = np.full((3, 1), 100.0), np.full((3, 1), 90.0)
     joint = JointForecast(of([[0, 0]]).jobs, np.hstack([narrow, wide]), np.array([[100.0, 10_000.0]]))
     assert joint.best() == 0
+
+
+def test_until_they_end_doubt_and_straying_run_times_are_in_the_samples():
+    joint = JointForecast(of([[0, 0]]).jobs, np.full((200, 2), 100.0), np.full((50, 2), 300.0), np.array([1.0, 2.0]))
+    sure = joint.until_ends([50.0, 50.0], [0.0, 0.0])
+    assert sure.waits_s[0].tolist() == [150.0, 250.0]
+    assert sure.usual_s[0].tolist() == [350.0, 650.0]
+    assert sure.doubt is None
+    strayed = joint.until_ends([50.0, 50.0], [0.5, 0.5]).waits_s - [100.0, 200.0]
+    assert np.log(strayed).mean(axis=0) == pytest.approx([math.log(50.0)] * 2)
+    assert np.log(strayed).std(axis=0) == pytest.approx([0.5] * 2, rel=0.02)
+    assert abs(np.corrcoef(strayed.T)[0, 1]) < 0.2  # each strays by itself
+
+
+def test_some_requests_are_judged_in_the_futures_of_all():
+    joint = of([[0, 100], [50, 200]])
+    some = joint.only([1, 1])
+    assert some.waits_s.tolist() == [[100, 100], [200, 200]]
+    assert some.jobs == (joint.jobs[1],) * 2
+    assert joint.only([1, 0]).costs([5.0, 9.0]).tolist() == joint.costs([9.0, 5.0])[::-1].tolist()
 
 
 def test_run_times_are_one_for_each():

@@ -63,6 +63,10 @@ CASES: dict[str, str] = {
     "evaluate-queue": f"evaluate {LOG} --limit 300 --queue {_SMALL}",
     "predict": "predict --cores 8 --walltime 2h --bank {data}/bank --system site --within 1h --json",
     "advise": "advise {data}/flow.toml --bank {data}/runbank --output json",
+    "advise-shape": (
+        "advise --shape --cores 4,8,16 --expected 4=3h,8=100min --scaling amdahl --now 8 --bank {data}/bank "
+        "--system site --output json"
+    ),
     # plans
     "plan": "plan montage --cores 28 --backend simulated --set system=hpc2n --bank none --output json",
     "plan-bank": f"plan {{data}}/flow.toml {_SITE} --at-most 1.1 --output json",

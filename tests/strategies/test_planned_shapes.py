@@ -138,6 +138,20 @@ def test_the_choice_says_what_was_weighed():
         assert one.core_hours == pytest.approx(one.cores * one.run_s / 3600)
 
 
+def test_how_far_a_run_time_strays_at_a_width_is_in_the_range_of_its_end():
+    points = tuple(RunAt(width, 16_000.0 / width, 0.3) for width in (8, 16))
+    own = Stage(
+        "s0", cores=8, walltime_s=20_000.0, expected_run_s=2000.0, run_spread=0.3, moldable=Moldable((8, 16), points)
+    )
+    plan = load_strategy("asa-plan").plan(view(Workflow("w", [own])), Waits(lambda _: 100.0))
+    for one in plan.choices["s0"].weighed:
+        low_s, half_s, high_s = one.ends_s
+        assert half_s == pytest.approx(100.0 + one.run_s, rel=0.05)
+        assert (low_s, high_s) == pytest.approx(
+            (100.0 + one.run_s / math.exp(1.28 * 0.3), 100.0 + one.run_s * math.exp(1.28 * 0.3)), rel=0.07
+        )
+
+
 def test_the_order_in_which_widths_are_named_does_not_matter():
     names = [(8, 8000.0), (16, 4000.0), (32, 2000.0)]
     chosen = {

@@ -6,19 +6,21 @@ least, `outlook` asks it what is best from what is true of a run now. Nothing he
 reads a clock.
 """
 
-from .molding import fits
-from .outlook import Aim, Outlook, look_ahead, read_aim
-from .parts import Parts, take_apart
+from .molding import impossible
+from .outlook import WORTH_OF_SHAPES, Aim, Outlook, look_ahead, read_aim
+from .parts import Block, Parts, take_apart
 from .search import Job, Question, Sketch, mode_of, search, sketch_of
 
 __all__ = [
+    "WORTH_OF_SHAPES",
     "Aim",
+    "Block",
     "Job",
     "Outlook",
     "Parts",
     "Question",
     "Sketch",
-    "fits",
+    "impossible",
     "look_ahead",
     "mode_of",
     "read_aim",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from asa.backend import Capabilities
+from asa.backend import Capabilities, JobSpec
+from asa.demands import shared_by
 from asa.shapes import Shape
 from asa.workflow import Stage
 
@@ -25,10 +25,9 @@ def forms_of(stage: Stage, site: Capabilities) -> tuple[Form, ...]:
 
     A wider one that runs no shorter is left out.
     """
-    found = [_form(stage, shape, site.cores_per_node) for shape in stage.shapes]
-    fitting = [form for form in found if _fits(form, site)]
+    found = [_form(stage, shape, site.cores_per_node) for shape in stage.shapes if not impossible(stage, shape, site)]
     kept: list[Form] = []
-    for form in sorted(fitting, key=attrgetter("cores")):
+    for form in sorted(found, key=attrgetter("cores")):
         here = [one for one in kept if one.shape.partition == form.shape.partition]
         if all(form.shape.run_s < one.shape.run_s for one in here):
             kept.append(form)
@@ -41,23 +40,23 @@ def own_form(stage: Stage, site: Capabilities) -> Form:
     return _form(stage, own, site.cores_per_node)
 
 
-def fits(stage: Stage, shape: Shape, site: Capabilities) -> bool:
-    """Whether a job of a stage in one of its shapes can be at a site."""
-    return _fits(_form(stage, shape, site.cores_per_node), site)
+def impossible(stage: Stage, shape: Shape, site: Capabilities) -> str | None:
+    """Say why a job of a stage alone in some shape could never start at a site; None if it could."""
+    asked = JobSpec(
+        stage.name,
+        walltime_s=shape.walltime_s,
+        cores=_form(stage, shape, site.cores_per_node).cores,
+        nodes=(stage.nodes or 0) if stage.cores is not None else shape.width,
+        partition=shape.partition,
+        local=stage.local,
+        **shared_by([stage]),
+    )
+    return site.impossible(asked)
 
 
 def _form(stage: Stage, shape: Shape, cores_per_node: int) -> Form:
     cores, nodes = (shape.width, stage.nodes or 0) if stage.cores is not None else (0, shape.width)
     return Form(stage.allocated(cores, nodes, cores_per_node), shape)
-
-
-def _fits(form: Form, site: Capabilities) -> bool:
-    limits = site.partitions.get(form.shape.partition or site.partition)
-    most = min(site.max_cores, math.inf if limits is None or limits.max_cores is None else limits.max_cores)
-    if limits is not None and limits.max_nodes is not None and site.cores_per_node:
-        most = min(most, limits.max_nodes * (limits.cores_per_node or site.cores_per_node))
-    longest_s = math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
-    return form.cores <= most and form.shape.walltime_s <= longest_s
 
 
 @dataclass(slots=True)

@@ -38,7 +38,8 @@ _PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
 _SURE = 0.9  # of meeting a deadline
 _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
 # likewise where shapes are chosen: narrow ones cost so much less that at more than this nobody would be served sooner
-_WORTH_OF_SHAPES = 0.1
+WORTH_OF_SHAPES = 0.1
+"""Percent of time that a percent of core-hours is worth where shapes are chosen."""
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
 _NO_HOURS = 1e-6
 _OWN, _CHOSEN = "own", "chosen"  # shapes of stages
@@ -168,9 +169,11 @@ class Outlook:
             if len(blocks) == 1 and not any(map(self._is_moldable, job.block.stages)):
                 continue
             waits_s = self.question.waits_s(blocks)
+            salt = self.question.parts.names.index(job.block.stages[0])
+            took_s = runs_s(blocks, salt)
             for place, name in enumerate(job.block.stages):
                 if self._is_moldable(name):
-                    weighed = starmap(partial(_weighed, place), zip(blocks, waits_s, strict=True))
+                    weighed = starmap(partial(_weighed, place), zip(blocks, waits_s, took_s, strict=True))
                     made[name] = Choice(job.block.shapes[place], tuple(weighed))
         return made
 
@@ -257,7 +260,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     if is_moldable and aim.price_s is None:  # what the own shapes cost says little of the others
         fitting = _fitting_shapes(parts, left, table)
         typical_s = _per_stage_s(view, fitting, table(fitting)) if fitting else 0.0
-        price_s = _WORTH_OF_SHAPES * fair_price_s(typical_s, sum(block.core_hours for block in fitting))
+        price_s = WORTH_OF_SHAPES * fair_price_s(typical_s, sum(block.core_hours for block in fitting))
     if site.charges == "used":
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
@@ -387,14 +390,14 @@ class _Waits:
         return predicted(self.of, stages, self._view.now_s, cores, walltime_s)
 
 
-def _weighed(place: int, block: Block, waits_s: Samples) -> Weighed:
+def _weighed(place: int, block: Block, waits_s: Samples, took_s: Samples) -> Weighed:
     return Weighed(
         block.shapes[place],
         block.cores,
         block.run_s,
         block.core_hours,
         _spread(waits_s),
-        _spread(waits_s + block.run_s),
+        _spread(waits_s + took_s),
     )
 
 
@@ -514,7 +517,7 @@ def _fitting_shapes(parts: Parts, names: Iterable[str], waits: _Waits) -> list[B
         if blocks := parts.blocks((name,)):
             ends_s = typical(waits(blocks) + np.array([[block.run_s] for block in blocks]))
             hours = np.array([max(block.core_hours, _NO_HOURS) for block in blocks])
-            fitting.append(blocks[int(np.argmin(np.log(ends_s) + _WORTH_OF_SHAPES * np.log(hours)))])
+            fitting.append(blocks[int(np.argmin(np.log(ends_s) + WORTH_OF_SHAPES * np.log(hours)))])
     return fitting
 
 

@@ -1,0 +1,333 @@
+"""``asa advise --shape``: in which shape to ask for a stage or a command, and which further one is worth a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from asa.errors import InputError, UnknownNameError, WorkflowError
+from asa.units import MAX_CORES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from asa.backend import Capabilities
+    from asa.cli.known_waits import Known
+    from asa.cli.one_command import Command
+    from asa.estimators.joint import JointForecast
+    from asa.runtimes import RunForecast, RunTime, RunTimes
+    from asa.runtimes.comparing import Compared, Offer
+    from asa.runtimes.trials import Candidate, Trial, Untried
+    from asa.runtimes.widths import Seen
+    from asa.shapes import RunAt
+    from asa.sites import OpenedSite
+    from asa.waits import QueuedJob
+    from asa.workflow import Stage, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it is to run, and what is known of its waits."""
+
+    system: str
+    known: Known | None
+    why: str  # why no waits are known; empty if they are
+    site: Capabilities  # as far as it is known
+    is_seen: bool  # whether the batch system itself was asked
+
+    def partition(self, named: str) -> str:
+        """Name the partition that a job is sent to."""
+        return named or (self.known.partitions[0] if self.known is not None else "")
+
+    def impossible(self, cores: int, walltime_s: float, partition: str) -> str:
+        """Say why a job cannot run, or why nothing can be told of its wait; empty if nothing speaks against it."""
+        from asa.backend import JobSpec
+        from asa.cli.known_waits import check_width
+
+        if self.is_seen:
+            spec = JobSpec("asa-advise", cores=cores, walltime_s=walltime_s, partition=partition)
+            if words := self.site.impossible(spec):
+                return words
+        if self.known is None:
+            return ""
+        where = self.partition(partition)
+        if not self.known.live and where not in self.known.digest.widest:
+            return f"no job in partition {where!r} is known"
+        try:
+            check_width(self.known, cores, where)
+        except InputError as error:
+            return error.message
+        return ""
+
+    def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
+        """Make a request of now."""
+        assert self.known is not None, "who knows no waits makes no requests"
+        return self.known.request(cores, walltime_s, self.partition(partition))
+
+
+def find_place(
+    where: Where, last: str, partitions: Sequence[str], find: Callable[[], OpenedSite | None], *, is_command: bool
+) -> Place:
+    """Find where jobs are to run, as `asa predict` does; a bank that knows no waits there is no error.
+
+    `last`: where it ran last; empty if that is not known.
+    `is_command`: whether nothing is known of it but by its options.
+    """
+    from asa.backend import Capabilities
+    from asa.cli.predict import find_known
+
+    known, why, system = None, "", where.system
+    opened = find() if system is None else None
+    try:
+        if opened is not None:
+            known = find_known(where.bank, None, partitions, None, lambda: opened)
+        else:
+            named = system if system is not None else last or None
+            known = find_known(where.bank, named, partitions, None, lambda: None)
+    except InputError as error:
+        is_unknown = is_command and isinstance(error, UnknownNameError)
+        is_named = opened is not None and not opened.why
+        if is_unknown or is_named or error.where in {"--system", "--partition"}:
+            raise  # the user can mend it
+        why = " ".join(words for words in (error.where, f"{error.message}.", error.hint) if words)
+    name = known.system if known is not None else system or last
+    site = known.site if known is not None else None
+    return Place(name, known, why, site or Capabilities(name, MAX_CORES, 0, age_accrues=False), site is not None)
+
+
+@dataclass(slots=True)
+class StageAdvice:
+    """What there is to say of the shapes of a stage."""
+
+    name: str
+    what: str  # its widths are cores or nodes
+    own: int | None = None  # the place of what is asked for now
+    offers: list[Offer] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)  # of each run time, in a word or two
+    counts: list[int] = field(default_factory=list)  # of runs at that width
+    compared: Compared | None = None
+    trial: Trial | None = None
+    trouble: str = ""  # why there is no advice
+    left_out: list[str] = field(default_factory=list)  # what cannot be asked for, and why
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """A stage with what is to be asked of the queue for it."""
+
+    advice: StageAdvice
+    untried: Sequence[tuple[Untried, int, str, float]]  # with cores, partition and walltime
+
+
+def advise_shapes(
+    flow: Workflow, times: Sequence[RunTime], place: Place, *, is_asked: bool = True, strict: bool = False
+) -> list[StageAdvice]:
+    """Advise on each stage that is sent to the batch system.
+
+    `is_asked`: whether stages are asked for in their own shapes now.
+    `strict`: whether a shape that cannot be asked for is an error.
+
+    Raises `InputError`: no run time is known at all, or a shape cannot be asked for.
+    """
+    made = []
+    for name in flow.order:
+        stage = flow.stages[name]
+        if not stage.local:
+            own = [run for run in times if run.stage == name]
+            made.append(_material(stage, own, place, is_asked=is_asked, strict=strict))
+    if not any(one.advice.offers or one.advice.left_out for one in made):
+        why = next((one.advice.trouble for one in made), "it has no stage that is sent to a batch system")
+        hint = 'Say it in the file, as in expected = "95min", or run it: each `asa run` notes how long stages took.'
+        raise InputError(why, where=f"workflow {flow.name!r}", hint=hint)
+    if place.known is not None:
+        _compare(made, place)
+    return [one.advice for one in made]
+
+
+def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked: bool, strict: bool) -> _Material:
+    from asa.runtimes.widths import Seen, as_seen, with_widths
+
+    advice = StageAdvice(stage.name, "cores" if stage.cores is not None else "nodes")
+    if stage.cores is None and not place.site.cores_per_node:
+        advice.trouble = "it asks for nodes, and how many cores these have is known where the batch system is at hand"
+        return _Material(advice, ())
+    try:
+        offered = with_widths(stage, times, place.site)
+        seen = as_seen(offered, times, place.site)
+    except WorkflowError as error:
+        advice.trouble = error.message
+        return _Material(advice, ())
+    is_guess = seen.forecast is not None and seen.forecast.is_guess and not seen.at_widths
+    if is_guess and _points(stage):
+        seen, is_guess = Seen(offered), False  # the file knows better than runs elsewhere
+    if seen.forecast is None and not _points(seen.stage):
+        advice.trouble = "nothing is known of how long it runs"
+        return _Material(advice, ())
+    _offer(advice, stage, seen, place, is_asked=is_asked, strict=strict)
+    return _Material(advice, list(_untried(seen.stage, place)) if advice.offers and not is_guess else ())
+
+
+def _points(stage: Stage) -> tuple[RunAt, ...]:
+    """Give what is known of a stage's run time, by width."""
+    from asa.shapes import RunAt
+
+    if stage.moldable is not None and stage.moldable.run_at:
+        return stage.moldable.run_at
+    return () if stage.expected_run_s is None else (RunAt(stage.width, stage.expected_run_s, stage.run_spread),)
+
+
+def _offer(advice: StageAdvice, stage: Stage, seen: Seen, place: Place, *, is_asked: bool, strict: bool) -> None:
+    """Take each shape that can be asked for."""
+    from asa.cli.advised_shapes import shape_words
+    from asa.runtimes.comparing import Offer
+
+    moldable, known_widths = seen.stage.moldable, {shape.width for shape in seen.stage.shapes}
+    for width in moldable.widths if moldable is not None else ():
+        if width not in known_widths:
+            advice.left_out.append(f"{shape_words(width, '', advice.what)}: how long it runs there is not known")
+    for shape in sorted(seen.stage.shapes, key=lambda one: (one.partition, one.width)):
+        cores = seen.stage.shaped(shape).cores_on(place.site.cores_per_node)
+        words = place.impossible(cores, shape.walltime_s, shape.partition)
+        if words:
+            if strict:
+                raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what can run there.")
+            advice.left_out.append(f"{shape_words(shape.width, shape.partition, advice.what)}: {words}")
+            continue
+        if is_asked and (shape.width, shape.partition) == (stage.width, stage.partition):
+            advice.own = len(advice.offers)
+        known = seen.at_widths.get(shape.width)
+        if known is None and shape.width == stage.width and seen.forecast is not None and not seen.at_widths:
+            known = seen.forecast
+        advice.offers.append(Offer(cores, shape))
+        advice.counts.append(0 if known is None else known.count)
+        advice.origins.append(_origin(stage, seen, shape.width, known))
+
+
+def _origin(stage: Stage, seen: Seen, width: int, known: RunForecast | None) -> str:
+    """Say in a word or two where a run time is from."""
+    from asa.shapes import Scaling
+
+    if known is not None:
+        return "a guess" if known.is_guess else f"{known.count} {'run' if known.count == 1 else 'runs'}"
+    if width in {one.width for one in _points(stage)}:
+        return "given"
+    known_widths = [one.width for one in _points(seen.stage)]
+    law = (seen.stage.moldable.scaling if seen.stage.moldable is not None else Scaling()).law
+    if law == "measured":
+        return "between" if min(known_widths) < width < max(known_widths) else "a guess"
+    return law
+
+
+def _untried(stage: Stage, place: Place) -> Iterator[tuple[Untried, int, str, float]]:
+    """Give widths that may be worth a trial, as they would be asked for where that can be."""
+    from asa.runtimes.trials import untried
+    from asa.shapes import Moldable
+
+    if stage.cores is not None and stage.nodes is not None:
+        return
+    moldable = stage.moldable or Moldable()
+    per_node, unit = place.site.cores_per_node, stage.cpus_per_task if stage.nodes is None else 1
+    for one in untried(_points(stage), moldable.scaling, moldable.widths, unit):
+        cores, nodes = (one.width, 0) if stage.cores is not None else (0, one.width)
+        held = stage.allocated(cores, nodes, per_node)
+        walltime_s = one.run_s[2] * stage.walltime_s / stage.expected_s
+        for partition in moldable.partitions or (stage.partition,):
+            if one.width <= MAX_CORES and not place.impossible(held, walltime_s, partition):
+                yield one, held, partition, walltime_s
+
+
+def _compare(made: Iterable[_Material], place: Place) -> None:
+    """Judge the shapes of all stages in the same futures, and choose."""
+    from asa.runtimes.comparing import compare
+    from asa.runtimes.trials import best_trial
+    from asa.strategies.planning import WORTH_OF_SHAPES
+
+    made = [one for one in made if one.advice.offers]
+    worth = 0.0 if place.site.charges == "used" else WORTH_OF_SHAPES
+    asked = {one.advice.name: _requests(one, place) for one in made}
+    jobs = list(dict.fromkeys(job for requests in asked.values() for job in requests))
+    if not jobs or place.known is None:
+        return
+    joint = place.known.bank.predict_together(jobs)
+    places = {job: number for number, job in enumerate(jobs)}
+    for one in made:
+        columns = [places[job] for job in asked[one.advice.name]]
+        count = len(one.advice.offers)
+        compared = compare(one.advice.offers, joint.only(columns[:count]), one.advice.own, worth)
+        one.advice.compared = compared
+        one.advice.trial = best_trial(compared, list(_candidates(one, joint, columns[count:])), worth)
+
+
+def _requests(one: _Material, place: Place) -> list[QueuedJob]:
+    offered = [(offer.cores, offer.shape.walltime_s, offer.shape.partition) for offer in one.advice.offers]
+    return [place.request(*asked) for asked in (*offered, *((c, w, p) for _, c, p, w in one.untried))]
+
+
+def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[Candidate]:
+    """Give what may be tried; not what is the best without, as far as is known."""
+    from asa.runtimes.trials import Candidate
+
+    assert one.advice.compared is not None
+    compared = one.advice.compared
+    best = {one.advice.offers[place].shape.width for place in (compared.best, compared.least)}
+    for (untried, cores, partition, _), column in zip(one.untried, columns, strict=True):
+        if untried.width not in best:
+            yield Candidate(untried, cores, partition, joint.only([column]))
+
+
+# ---------------------------------------------------------------------- the command
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The options that say where it is to run."""
+
+    system: str | None
+    bank: Path | None
+    backend: str | None
+    site: str | None
+    bank_only: bool
+
+
+def tell_shapes(
+    file: Path | None, command: Command, where: Where, given: dict[str, str], runs: RunTimes, *, as_json: bool
+) -> None:
+    """Advise on the stages of a workflow's file, or on a command, and print it.
+
+    `given`: parameters of the file and settings of the backend.
+    """
+    from asa.cli.advised_shapes import as_dict, print_advice
+    from asa.cli.asked import split_settings
+    from asa.cli.predict import find_asked
+    from asa.cli.runs import print_document
+    from asa.spec import load_workflow
+
+    is_command = file is None
+    parameters, settings = split_settings(str(file), given) if file is not None else ({}, given)
+    flow = load_workflow(file, parameters) if file is not None else command.flow()
+    times = runs.of(flow.name) if file is not None else []
+    place = find_place(
+        where,
+        next((run.system for run in reversed(times)), ""),
+        _partitions(flow, command.partition),
+        lambda: find_asked(where.backend, where.site, settings, bank_only=where.bank_only),
+        is_command=is_command,
+    )
+    advice = advise_shapes(flow, times, place, is_asked=not is_command or command.now is not None, strict=is_command)
+    if as_json:
+        head = {"workflow": None if is_command else flow.name, "system": place.system, "waits": place.why or "known"}
+        print_document({**head, "stages": [as_dict(one) for one in advice]})
+        return
+    name = f"{flow.name}{f' on {place.system}' if place.system else ''}"
+    print_advice(advice, place, name[0].upper() + name[1:] if is_command else name)
+
+
+def _partitions(flow: Workflow, given: str | None) -> list[str]:
+    """Name the partitions of which waits are asked, the one of stages that name none first."""
+    stages = [stage for stage in flow.stages.values() if not stage.local]
+    named = [shape.partition for stage in stages for shape in stage.shapes]
+    first = [part.strip() for part in given.split(",")] if given is not None else []
+    if not first and "" in named:
+        return []
+    return list(dict.fromkeys([*first, *filter(None, named)]))

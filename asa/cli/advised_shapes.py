@@ -1,0 +1,267 @@
+"""What `asa advise --shape` found: as tables, as sentences, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from asa.units import core_hours, format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from asa.cli.advise_shape import Place, StageAdvice
+    from asa.runtimes.comparing import Compared
+    from asa.runtimes.trials import Trial
+    from asa.shapes import Shape
+
+_SPREAD = ("p10", "p50", "p90")
+_P90_OF_NORMAL = 1.2816
+_WIDE = 104
+_SAME_S = 30.0  # ends that lie no further apart are told as the same
+_SAME_HOURS = 0.05
+_NOTHING = 0.005  # share of the time to the end
+
+
+def as_dict(advice: StageAdvice) -> dict[str, Any]:
+    """Give the advice on a stage as what JSON can hold."""
+    compared, trial = advice.compared, advice.trial
+    return {
+        "stage": advice.name,
+        "unit": advice.what,
+        "best": None if compared is None else compared.best,
+        "asked": advice.own,
+        "why": " ".join(sentences(advice)),
+        "shapes": [_shape_dict(advice, place) for place in range(len(advice.offers))],
+        "trial": None if trial is None else _trial_dict(trial),
+        "left_out": list(advice.left_out),
+    }
+
+
+def _shape_dict(advice: StageAdvice, place: int) -> dict[str, Any]:
+    offer, compared = advice.offers[place], advice.compared
+    known: dict[str, Any] = {"wait_s": None, "end_in_s": None, "ends_before_best": None}
+    if compared is not None:
+        known = {
+            "wait_s": dict(zip(_SPREAD, compared.wait_s(place), strict=True)),
+            "end_in_s": dict(zip(_SPREAD, compared.end_s(place), strict=True)),
+            "ends_before_best": None if place == compared.best else compared.sooner(place, compared.best),
+        }
+    return {
+        "width": offer.shape.width,
+        "partition": offer.shape.partition,
+        "cores": offer.cores,
+        "walltime_s": offer.shape.walltime_s,
+        "runs": advice.counts[place],
+        "from": advice.origins[place],
+        "run_s": dict(zip(_SPREAD, run_range_s(offer.shape), strict=True)),
+        **known,
+        "core_hours": offer.core_hours,
+    }
+
+
+def _trial_dict(trial: Trial) -> dict[str, Any]:
+    return {
+        "is_worth_it": trial.is_worth_it,
+        "width": trial.untried.width,
+        "partition": trial.partition,
+        "cores": trial.cores,
+        "run_s": dict(zip(_SPREAD, trial.untried.run_s, strict=True)),
+        "best_up_to_run_s": trial.needed_s,
+        "probability_best": trial.likely,
+        "gain_s": trial.gain_s,
+        "gain": trial.share,
+        "core_hours": dict(zip(("p10", "p90"), trial.core_hours, strict=True)),
+    }
+
+
+def run_range_s(shape: Shape) -> tuple[float, float, float]:
+    """Give p10, p50 and p90 of a run time."""
+    import math
+
+    away = math.exp(_P90_OF_NORMAL * shape.spread)
+    return shape.run_s / away, shape.run_s, shape.run_s * away
+
+
+# ---------------------------------------------------------------------- sentences
+
+
+def sentences(advice: StageAdvice) -> Iterator[str]:
+    """Say in which shape to ask for a stage and why, and which further one is worth a trial."""
+    compared = advice.compared
+    if advice.trouble:
+        yield f"{_begun(advice.trouble)}."
+    if compared is None:
+        return
+    yield from _choice(advice, compared)
+    best = advice.offers[compared.best]
+    if not advice.counts[compared.best] and advice.origins[compared.best] != "given":
+        low, half, high = map(format_duration, run_range_s(best.shape))
+        how = {"between": "interpolated", "a guess": "guessed"}.get(
+            advice.origins[compared.best], f"by the law {advice.origins[compared.best]!r}"
+        )
+        yield f"It never ran so: {half} (8 in 10: {low} to {high}) is {how}."
+    if advice.trial is not None:
+        yield _told_by_a_trial(advice, advice.trial)
+
+
+def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
+    best, own = compared.best, compared.own
+    name = _name(advice, best)
+    changes = own is not None and own != best
+    other = own if changes else compared.next_best
+    begin = f"Keep {name}" if own == best else f"Ask for {name}"
+    if other is None:
+        yield f"{begin}: how long it runs on other {advice.what} is not known."
+        return
+    another, half = _name(advice, other), format_duration(compared.end_s(best)[1])
+    if changes:
+        yield f"{begin} in place of {another}: half such jobs end within {half}, {_beside(advice, best, other)}."
+    else:
+        yield f"{begin}: half such jobs end within {half}. Next is {another}: {_beside(advice, other, best)}."
+    sooner, better = compared.sooner(best, other), compared.better(best, other)
+    also = "" if round(sooner, 2) == round(better, 2) else f"; core-hours counted in, it is better with {better:.0%}"
+    yield f"The probability that it ends before {another} is {sooner:.0%}{also}."
+    cheapest = compared.least
+    if own == best and cheapest != best:
+        rival, chance = _name(advice, cheapest), compared.better(cheapest, best)
+        yield f"{_begun(rival)} may be better; with a probability of {chance:.0%} that is not sure enough to change."
+
+
+def _beside(advice: StageAdvice, one: int, other: int) -> str:
+    """Say how one shape compares with another: when it ends, and what it takes."""
+    compared = advice.compared
+    assert compared is not None
+    later_s = compared.end_s(one)[1] - compared.end_s(other)[1]
+    more = advice.offers[one].core_hours - advice.offers[other].core_hours
+    when = f"{format_duration(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
+    hours = f"{abs(more):,.1f} core-hours {'more' if more > 0 else 'less'}"
+    return (
+        f"{'as soon' if abs(later_s) <= _SAME_S else when}, for "
+        f"{'as many core-hours' if abs(more) < _SAME_HOURS else hours}"
+    )
+
+
+def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
+    one = trial.untried
+    where = trial.partition if _has_partitions(advice) else ""
+    name = shape_words(one.width, where, advice.what)
+    gain = f"{format_duration(trial.gain_s)} ({trial.share:.0%} of the time to its end)"
+    if not trial.is_worth_it and trial.share < _NOTHING:
+        return "No further width is worth a trial."
+    if not trial.is_worth_it:
+        return f"No further width is worth a trial: to know how long it runs on {name} would gain {gain} on average."
+    scales = f" ({one.scales(trial.needed_s):.0%} of perfect scaling)" if one.width > one.near.width else ""
+    low, high = (f"{hours:,.1f}" for hours in trial.core_hours)
+    takes = f"{low} core-hours" if low == high else f"{low} to {high} core-hours"
+    return (
+        f"Worth one trial: {name}, which is better if it runs there for at most {format_duration(trial.needed_s)}"
+        f"{scales}; the probability of that is {trial.likely:.0%}. To know gains {gain} on average; the trial takes "
+        f"{takes}."
+    )
+
+
+def _name(advice: StageAdvice, place: int) -> str:
+    shape = advice.offers[place].shape
+    return shape_words(shape.width, shape.partition if _has_partitions(advice) else "", advice.what)
+
+
+def _has_partitions(advice: StageAdvice) -> bool:
+    return len({offer.shape.partition for offer in advice.offers}) > 1
+
+
+def shape_words(width: int, partition: str, what: str) -> str:
+    """Name a shape; without its partition where that is empty."""
+    count = f"{width} {what[:-1] if width == 1 else what}"
+    return f"{count} in partition {partition}" if partition else count
+
+
+def _begun(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+# ---------------------------------------------------------------------- for a person
+
+
+def print_advice(advice: Sequence[StageAdvice], place: Place, title: str) -> None:
+    """Print tables and sentences."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(title, style="bold", markup=False)
+    for one in advice:
+        console.print()
+        _print_stage(console, one, is_alone=len(advice) == 1)
+    console.print()
+    for words in _ground(place):
+        console.print(words, style="dim", markup=False)
+
+
+def _print_stage(console: Console, advice: StageAdvice, *, is_alone: bool) -> None:
+    if not is_alone:
+        console.print(advice.name, style="bold", markup=False)
+    if advice.offers:
+        console.print(_table(advice, is_wide=console.width >= _WIDE))
+    for words in sentences(advice):
+        console.print(words, markup=False)
+    for words in advice.left_out:
+        console.print(f"Left out: {words}.", markup=False, style="dim")
+
+
+def _table(advice: StageAdvice, *, is_wide: bool) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    compared = advice.compared
+    has_partitions = _has_partitions(advice)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("")
+    table.add_column(advice.what.capitalize(), justify="right")
+    if has_partitions:
+        table.add_column("Where", overflow="fold")
+    for column in ("Known", "Run", "8 in 10"):
+        table.add_column(column, justify="right", no_wrap=True)
+    waits = () if compared is None else ("Wait", *(("8 in 10",) if is_wide else ()), "End", "8 in 10")
+    for column in (*waits, "Core-h"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for place, offer in enumerate(advice.offers):
+        low, half, high = run_range_s(offer.shape)
+        is_best = compared is not None and place == compared.best
+        cells = [_range(low, high)] if high - low >= 1 else [""]
+        if compared is not None:
+            waits_s, ends_s = compared.wait_s(place), compared.end_s(place)
+            cells += [format_duration(waits_s[1]), *([_range(waits_s[0], waits_s[2])] if is_wide else [])]
+            cells += [format_duration(ends_s[1]), _range(ends_s[0], ends_s[2])]
+        table.add_row(
+            _mark(is_own=place == advice.own, is_best=is_best),
+            str(offer.shape.width),
+            *([Text(offer.shape.partition)] if has_partitions else []),
+            advice.origins[place],
+            format_duration(half),
+            *cells,
+            f"{core_hours(offer.cores, offer.shape.run_s):,.1f}",
+            style="bold green" if is_best else "",
+        )
+    return table
+
+
+def _mark(*, is_own: bool, is_best: bool) -> str:
+    return "keep" if is_own and is_best else "now" if is_own else "ask" if is_best else ""
+
+
+def _range(low_s: float, high_s: float) -> str:
+    """Write a range."""
+    return f"{format_duration(low_s)}-{format_duration(high_s)}"
+
+
+def _ground(place: Place) -> Iterator[str]:
+    """Say where the waits are from."""
+    known = place.known
+    if known is None:
+        yield f"How long jobs wait is not known, so that no width is advised. {_begun(place.why)}"
+        return
+    if known.live:
+        yield f"{_begun(known.live)}."
+    else:
+        yield f"Waits as of the last submission in the bank, from {known.bank.learned:,} of them."
+    yield "Times are medians, from the submission on; in 8 cases of 10 they are within the range beside them."

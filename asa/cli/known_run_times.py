@@ -1,0 +1,69 @@
+"""What is known of how long stages ran: of all workflows, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from asa.cli.runs import print_document
+
+if TYPE_CHECKING:
+    from asa.runtimes import RunForecast, RunTime, RunTimes
+
+BEGIN = (
+    "Each `asa run` notes in the bank how long its stages ran; after some five runs there is advice. A stage that says "
+    '`expected = "learn"` is also expected to run as long as it did.'
+)
+
+
+def forecast_dict(forecast: RunForecast) -> dict[str, Any]:
+    """Give a forecast as what JSON can hold."""
+    fields = asdict(forecast)
+    quantiles = zip(("p10_s", "p50_s", "p90_s", "p99_s"), fields.pop("quantiles_s"), strict=True)
+    return {**dict(quantiles), **fields}
+
+
+def tell_all(runs: RunTimes, *, as_json: bool) -> None:
+    """Print the run times of all stages that are known."""
+    from asa.runtimes import forecast_run
+
+    groups: dict[tuple[str, str, str, int], list[RunTime]] = {}
+    for run in runs.read():
+        groups.setdefault((run.workflow, run.stage, run.system, run.cores), []).append(run)
+    known = {
+        key: forecast
+        for key, times in sorted(groups.items())
+        if (forecast := forecast_run(times, key[3], system=key[2])) is not None
+    }
+    if as_json:
+        names = ("workflow", "stage", "system", "cores")
+        rows = [{**dict(zip(names, key, strict=True)), **forecast_dict(seen)} for key, seen in known.items()]
+        print_document({"stages": rows})
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not known:
+        console.print(f"No run times are known yet. {BEGIN}", markup=False, soft_wrap=not console.is_terminal)
+        return
+    console.print(_all_table(known))
+    console.print("\nadvice on a workflow:  asa advise FILE", style="dim")
+
+
+def _all_table(known: Mapping[tuple[str, str, str, int], RunForecast]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from asa.units import format_duration
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("Workflow", "Stage", "System"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("Cores", "Runs", "p50", "p90", "p99", "Longest"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for (flow, stage, system, cores), seen in known.items():
+        times = (seen.p50_s, seen.p90_s, seen.p99_s, seen.longest_s)
+        names = (Text(flow), Text(stage), Text(system))
+        table.add_row(*names, str(cores), str(seen.count), *map(format_duration, times))
+    return table

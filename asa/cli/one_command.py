@@ -1,0 +1,211 @@
+"""One command whose shapes `asa advise --shape` compares: read from options, and made a workflow of one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.errors import InputError
+from asa.units import MAX_CORES
+
+if TYPE_CHECKING:
+    from asa.shapes import RunAt, Scaling
+    from asa.workflow import Workflow
+
+CommandCoresOption = Annotated[
+    str | None,
+    typer.Option(help="With --shape, of one command without a file: the cores it may have.", metavar="N,N...|N..N"),
+]
+ExpectedOption = Annotated[
+    str | None, typer.Option(help="How long it runs on some of these cores.", metavar="N=TIME,...")
+]
+ScalingOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What holds on others: amdahl, amdahl=0.95, downey, tasks. [default: nothing is claimed]",
+        metavar="LAW",
+        show_default=False,
+    ),
+]
+CommandWalltimeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What it asks for on --now cores, or else on the first whose run time is known; on others in proportion; "
+        "or N=TIME,... [default: a fifth more than it runs]",
+        metavar="TIME",
+        show_default=False,
+    ),
+]
+NowOption = Annotated[int | None, typer.Option(help="The cores that it asks for now.", metavar="N", min=1)]
+PlaceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With --shape: where jobs go that name no partition; of a command, several are compared.",
+        metavar="NAME[,NAME...]",
+    ),
+]
+
+NAME = "command"
+
+_SAFETY = 1.2  # times the run time, rounded up: a walltime where none is said
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the options say of a command; None for what was left out."""
+
+    cores: str | None
+    expected: str | None
+    scaling: str | None
+    walltime: str | None
+    now: int | None
+    partition: str | None
+
+    @property
+    def first(self) -> str | None:
+        """Name an option that was given; not the partition, which goes with a workflow, too."""
+        given = (("cores", self.cores), ("expected", self.expected), ("scaling", self.scaling),
+                 ("walltime", self.walltime), ("now", self.now))  # fmt: skip
+        return next((f"--{name}" for name, value in given if value is not None), None)
+
+    def flow(self) -> Workflow:
+        """Make a workflow of it.
+
+        Raises `InputError`: an option means nothing, contradicts another, or no run time is known.
+        """
+        from asa.spec.moldable import Asked
+        from asa.workflow import Stage, Workflow
+
+        widths = self._widths()
+        points, law = self._points(widths), self._law()
+        own = self._own(widths, points, law)
+        partitions = [part.strip() for part in self.partition.split(",")] if self.partition is not None else [""]
+        asked = Asked(
+            where="the command",
+            cores=[own, *(width for width in widths if width != own)],
+            nodes=None,
+            walltime_s=self._walltimes(points),
+            expected_s={point.width: point.run_s for point in points},
+            scaling=law,
+            partitions=list(dict.fromkeys(partitions)),
+        )
+        with _at("--walltime"):
+            return Workflow(NAME, [Stage(NAME, **asked.fields())])
+
+    def _widths(self) -> list[int]:
+        from asa.spec.moldable import distinct, several
+
+        if self.cores is None:
+            hint = "Name the cores that the command may have, as in --cores 7,14,28, or a workflow file."
+            raise InputError("is missing", where="--cores", hint=hint)
+        with _at("--cores"):
+            given = several(self.cores) if ".." in self.cores else self.cores.split(",")
+            widths = [_width(str(one).strip()) for one in given]
+            return list(distinct(several(widths)))
+
+    def _points(self, widths: Sequence[int]) -> list[RunAt]:
+        """Read how long it runs at which of the cores; without cores it is those of the only width."""
+        from asa.shapes import RunAt
+
+        if self.expected is None:
+            hint = "Say how long it ran on some of the cores, as in --expected 7=6h,28=95min."
+            raise InputError("is missing: no run time is known", where="--expected", hint=hint)
+        known = _by_width(self.expected, "--expected", widths)
+        if isinstance(known, float):
+            if len(widths) > 1:
+                hint = "Say on how many cores, as in --expected 7=6h,28=95min."
+                raise InputError(
+                    f"names one run time for {len(widths)} numbers of cores", where="--expected", hint=hint
+                )
+            known = {widths[0]: known}
+        return [RunAt(width, run_s) for width, run_s in sorted(known.items())]
+
+    def _law(self) -> Scaling | None:
+        from asa.spec.moldable import read_scaling
+
+        if self.scaling is None:
+            return None
+        law, sign, text = self.scaling.partition("=")
+        with _at("--scaling"):
+            if not sign:
+                return read_scaling(law.strip())
+            numbers = [_number(one) for one in text.split(",")]
+            if law.strip() != "downey":
+                return read_scaling({law.strip(): numbers[0] if len(numbers) == 1 else numbers})
+            return read_scaling({"downey": dict(zip(("parallelism", "variance"), numbers, strict=False))})
+
+    def _own(self, widths: Sequence[int], points: Sequence[RunAt], law: Scaling | None) -> int:
+        """Give the width for which the walltime is said: that of now, or else the first whose run time is known."""
+        from asa.shapes import run_time_at
+
+        if self.now is not None and self.now not in widths:
+            raise InputError(f"{self.now} is none of {', '.join(map(str, widths))}", where="--now",
+                             hint="Name it among the --cores.")  # fmt: skip
+        choice = widths if self.now is None else [self.now]
+        own = next((width for width in choice if run_time_at(width, points, law) is not None), None)
+        if own is None:
+            hint = f"Say it with --expected {choice[0]}=TIME, or name a law with --scaling."
+            raise InputError(f"no run time is known on {choice[0]} cores", where="--expected", hint=hint)
+        return own
+
+    def _walltimes(self, points: Sequence[RunAt]) -> float | Mapping[int, float]:
+        from asa.units import round_walltime
+
+        if self.walltime is None:
+            return {point.width: round_walltime(_SAFETY * point.run_s) for point in points}
+        return _by_width(self.walltime, "--walltime", self._widths())
+
+
+def _by_width(text: str, option: str, widths: Sequence[int]) -> float | dict[int, float]:
+    """Read one time, or times by width, as in ``7=6h,28=95min``."""
+    from asa.units import parse_duration
+
+    found: dict[int, float] = {}
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    with _at(option):
+        for part in parts:
+            width, sign, time = part.rpartition("=")
+            seconds = parse_duration(time)
+            if not seconds > 0:
+                raise InputError(f"{part!r} is no time at all", hint="Give more than nothing, as in 95min.")
+            if not sign and len(parts) == 1:
+                return seconds
+            if not sign:
+                raise InputError(f"{part!r} says not on how many cores", hint=f"Write it as {widths[0]}={time}.")
+            if (at := _width(width.strip())) in found:
+                raise InputError(f"names {at} cores twice", hint="Name each once.")
+            if at not in widths:
+                raise InputError(
+                    f"names {at} cores, which are none of {', '.join(map(str, widths))}",
+                    hint="Name them among the --cores, too, or leave them out.",
+                )
+            found[at] = seconds
+        if not found:
+            raise InputError("names nothing", hint="Write it as in 7=6h,28=95min.")
+    return found
+
+
+def _width(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_CORES)) and 1 <= int(text) <= MAX_CORES):
+        raise InputError(f"{text!r} is no number of cores", hint=f"Give 1 to {MAX_CORES:,}.")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{text!r} is no number", hint="Write it as in amdahl=0.95.") from None
+
+
+@contextmanager
+def _at(option: str) -> Iterator[None]:
+    """Say of what is wrong in which option it stands."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.message, where=option, hint=error.hint) from error

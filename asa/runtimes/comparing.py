@@ -1,0 +1,102 @@
+"""Which of its shapes to ask for a stage in: by when it would end, and for how many core-hours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.estimators.joint import JointForecast
+from asa.shapes import Shape
+from asa.strategies.planning import WORTH_OF_SHAPES
+from asa.units import core_hours
+
+SURE = 0.6
+"""How probable it has to be that another shape is better than the one that is asked for now."""
+
+_NO_HOURS = 1e-6
+_SPREAD = (0, 4, 8)  # p10, p50 and p90
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A shape, and the cores that a job in it holds."""
+
+    cores: int
+    shape: Shape
+
+    @property
+    def core_hours(self) -> float:
+        """What it is expected to take."""
+        return core_hours(self.cores, self.shape.run_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Shapes beside each other: what is best has the least time to its end and core-hours, a percent of these for 0.1.
+
+    That is by what `asa-plan` chooses the shape of a stage that is asked for alone.
+    """
+
+    offers: tuple[Offer, ...]
+    waits: JointForecast  # of the offers
+    ends: JointForecast  # how long until each ends
+    paid: JointForecast  # the same times, longer as more core-hours are taken
+    own: int | None  # the place of what is asked for now
+    best: int
+
+    def wait_s(self, place: int) -> tuple[float, float, float]:
+        """Give p10, p50 and p90 of an offer's wait."""
+        return _spread(self.waits, place)
+
+    def end_s(self, place: int) -> tuple[float, float, float]:
+        """Give p10, p50 and p90 of the time until an offer ends."""
+        return _spread(self.ends, place)
+
+    def sooner(self, place: int, other: int) -> float:
+        """Give the probability that an offer ends before another."""
+        return self.ends.probability_before(place, other)
+
+    def better(self, place: int, other: int) -> float:
+        """Give the probability that an offer is better than another, core-hours counted in."""
+        return self.paid.probability_before(place, other)
+
+    @property
+    def least(self) -> int:
+        """The place of what costs least, however probable that it is better than what is asked for now."""
+        return int(np.argmin(self.paid.costs()))
+
+    @property
+    def next_best(self) -> int | None:
+        """The place of the best of the others."""
+        order = np.argsort(self.paid.costs(), kind="stable").tolist()
+        return next((place for place in order if place != self.best), None)
+
+
+def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, worth: float = WORTH_OF_SHAPES) -> Compared:
+    """Choose among shapes; what is asked for now stays unless another is probably better.
+
+    `waits`: of the offers, in the same futures.
+    `own`: the place of what is asked for now; None where nothing is.
+    `worth`: percent of time that a percent of core-hours is worth.
+    """
+    run_s, spreads = [one.shape.run_s for one in offers], [one.shape.spread for one in offers]
+    ends = waits.until_ends(run_s, spreads)
+    times = times_of([one.core_hours for one in offers], worth)
+    usual_s = None if ends.usual_s is None else ends.usual_s * times
+    paid = replace(ends, waits_s=ends.waits_s * times, usual_s=usual_s)
+    return Compared(tuple(offers), waits, ends, paid, own, paid.best(own=own, sure=SURE))
+
+
+def times_of(hours: Sequence[float] | NDArray[np.float64], worth: float) -> NDArray[np.float64]:
+    """Say by what times to their ends are multiplied, so that core-hours count."""
+    times: NDArray[np.float64] = np.maximum(np.asarray(hours, dtype=np.float64), _NO_HOURS) ** worth
+    return times
+
+
+def _spread(joint: JointForecast, place: int) -> tuple[float, float, float]:
+    quantiles_s = joint.for_choice(place).quantiles_s
+    low_s, half_s, high_s = (quantiles_s[level] for level in _SPREAD)
+    return low_s, half_s, high_s

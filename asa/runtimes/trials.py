@@ -1,0 +1,174 @@
+"""Which width that a stage never had is worth one run: by how much sooner it may be expected to end for knowing it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.estimators.joint import JointForecast
+from asa.runtimes.comparing import Compared, times_of
+from asa.shapes import RunAt, Scaling, run_time_at
+from asa.strategies.planning import WORTH_OF_SHAPES
+from asa.units import core_hours
+
+MIN_GAIN = 0.05
+"""Share of the time to the end that knowing a run time must be expected to gain, for a trial to be worth it."""
+
+_SAMPLES = 64
+_MIDDLES = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
+_NORMAL = np.array([NormalDist().inv_cdf(level) for level in _MIDDLES.tolist()])
+_ROUNDS = 60
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Untried:
+    """A width at which a stage was never seen to run.
+
+    Parameters
+    ----------
+    width
+        Cores, or nodes of a stage that asks for nodes alone.
+    near
+        What is known at the nearest width.
+    runs_s
+        Equally likely values of how long it usually runs there, ascending.
+    """
+
+    width: int
+    near: RunAt
+    runs_s: _Floats
+
+    @property
+    def run_s(self) -> tuple[float, float, float]:
+        """What is not exceeded with the probabilities 0.1, 0.5 and 0.9."""
+        low_s, half_s, high_s = np.quantile(self.runs_s, [0.1, 0.5, 0.9]).tolist()
+        return low_s, half_s, high_s
+
+    def scales(self, run_s: float) -> float:
+        """Say which share of perfect scaling from the nearest width a run time is."""
+        return self.near.run_s * self.near.width / (run_s * self.width)
+
+
+def untried(
+    points: Sequence[RunAt], scaling: Scaling, listed: Collection[int] = (), unit: int = 1
+) -> Iterator[Untried]:
+    """Give widths that may be worth a trial: twice as wide as the widest known, half as wide, between, and listed ones.
+
+    `points`: what is known.
+    `unit`: widths are multiples of so many.
+    """
+    known = tuple(sorted(points, key=lambda one: one.width))
+    widths = {one.width for one in known}
+    found = {2 * max(widths), *listed} | ({min(widths) // 2} if min(widths) % 2 == 0 else set())
+    for narrow, wide in pairwise(known):
+        width = 2 * narrow.width
+        while width < wide.width:
+            found.add(width)
+            width *= 2
+    for width in sorted(found - widths):
+        if width % unit == 0:
+            near = min(known, key=lambda one: abs(math.log(one.width / width)))
+            yield Untried(width, near, _runs_s(width, known, scaling, near))
+
+
+def _runs_s(width: int, known: tuple[RunAt, ...], scaling: Scaling, near: RunAt) -> _Floats:
+    """Give equally likely run times at a width: by the law, or by all that is possible if none tells."""
+    said = run_time_at(width, known, scaling)
+    if said is not None:
+        unknown = math.sqrt(max(said.spread**2 - near.spread**2, 0.0))  # runs stray however many are known
+        by_law: _Floats = said.run_s * np.exp(unknown * _NORMAL)
+        return by_law
+    low, high = _powers(width, known)
+    guessed: _Floats = np.sort(near.run_s * (near.width / width) ** (low + (high - low) * _MIDDLES))
+    return guessed
+
+
+def _powers(width: int, known: tuple[RunAt, ...]) -> tuple[float, float]:
+    """Say between which powers of the width a run time falls beyond those known: 0 is no scaling, 1 perfect.
+
+    Further up a program scales no better than before, further down no worse.
+    """
+    if len(known) < 2:
+        return 0.0, 1.0
+    is_wider = width > known[-1].width
+    narrow, wide = known[-2:] if is_wider else known[:2]
+    power = math.log(narrow.run_s / wide.run_s) / math.log(wide.width / narrow.width)
+    power = min(max(power, 0.0), 1.0)
+    return (0.0, power) if is_wider else (power, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """A trial, and what it would tell."""
+
+    untried: Untried
+    cores: int
+    partition: str
+    gain_s: float  # by how much sooner all would end for knowing, on average over what its run time may be
+    share: float  # of the time to the end
+    likely: float  # how probable it is that this width turns out to be the one to ask for
+    needed_s: float  # it is, if it runs no longer than this
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether it is expected to gain enough."""
+        return self.share >= MIN_GAIN
+
+    @property
+    def core_hours(self) -> tuple[float, float]:
+        """What the trial takes, in 8 cases of 10."""
+        low_s, _, high_s = self.untried.run_s
+        return core_hours(self.cores, low_s), core_hours(self.cores, high_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """An untried width as it would be asked for, and its wait in the futures in which the offers are judged."""
+
+    untried: Untried
+    cores: int
+    partition: str
+    wait: JointForecast  # of this request alone
+
+
+def best_trial(compared: Compared, candidates: Sequence[Candidate], worth: float = WORTH_OF_SHAPES) -> Trial | None:
+    """Choose the width of which to know the run time is expected to gain the most; None if there is none to choose.
+
+    The gain is by how much less its time to the end would be than that of the offer with the least, core-hours counted
+    in, on average over all run times that it may turn out to have; nothing where it turns out to be no better.
+    """
+    return max((_trial(compared, one, worth) for one in candidates), key=lambda one: one.share, default=None)
+
+
+def _trial(compared: Compared, one: Candidate, worth: float) -> Trial:
+    to_beat = float(compared.paid.costs()[compared.least])
+    gains = np.maximum(-np.expm1(_costs(one, one.untried.runs_s, worth) - to_beat), 0.0)
+    typical_s = math.exp(float(compared.ends.costs()[compared.least]))
+    share, likely = float(gains.mean()), float((gains > 0).mean())
+    needed_s = _needed_s(one, to_beat, worth)
+    return Trial(one.untried, one.cores, one.partition, typical_s * share, share, likely, needed_s)
+
+
+def _costs(one: Candidate, runs_s: _Floats, worth: float) -> _Floats:
+    """Give what it would cost at each of some run times, as offers are compared."""
+    hours = core_hours(one.cores, 1.0) * runs_s
+    costs: _Floats = one.wait.only([0] * len(runs_s)).costs(runs_s.tolist()) + np.log(times_of(hours, worth))
+    return costs
+
+
+def _needed_s(one: Candidate, to_beat: float, worth: float) -> float:
+    """Find the longest run time at which it would be the best, by halving."""
+    low, high = 0.0, math.log(float(one.untried.runs_s[-1]) * 2.0)
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        is_better = float(_costs(one, np.array([math.exp(middle)]), worth)[0]) < to_beat
+        low, high = (middle, high) if is_better else (low, middle)
+    return math.exp(low)

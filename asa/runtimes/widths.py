@@ -1,0 +1,162 @@
+"""What the runs of a stage tell of how long it runs at each of its widths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from asa.backend import Capabilities
+from asa.core.intervals import student_quantile
+from asa.runtimes.forecast import USUAL_SPREAD, RunForecast, Scatter, forecast_run, scatter_of
+from asa.runtimes.log import RunTime
+from asa.shapes import Moldable, RunAt, run_time_at
+from asa.workflow import Stage
+
+_P90_OF_NORMAL = 1.2816
+_MAX_SPREAD = 3.0
+_USUAL_WEIGHT = 3.0  # in runs, of the usual spread,
+_HALF_LIFE = 1.0  # which is halved by each of so many runs beside the first at a width
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A stage as it was seen to run.
+
+    Parameters
+    ----------
+    stage
+        With what is expected of it.
+    forecast
+        Of its own width; None if it was never seen.
+    at_widths
+        Of each width at which it ran on this system, where several are offered.
+    """
+
+    stage: Stage
+    forecast: RunForecast | None = None
+    at_widths: Mapping[int, RunForecast] = field(default_factory=dict)
+
+
+def as_seen(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Seen:
+    """Expect of a stage what its runs have shown, at each width by itself, at most its walltime.
+
+    Raises `WorkflowError`: what was seen does not fit what it asks for.
+    """
+    cores = stage.cores_on(capabilities.cores_per_node)
+    known = forecast_run(times, cores, input_size=stage.input_size, system=capabilities.system)
+    if known is None:
+        return Seen(stage)
+    guess, at_widths = _expecting(stage, known), _at_widths(stage, times, capabilities)
+    if not at_widths:
+        return Seen(guess, known)
+    own, reshaped = _reshaped(stage, guess, {width: one.run for width, one in at_widths.items()})
+    forecasts = {width: one.forecast for width, one in at_widths.items()}
+    if own is not None and stage.width not in at_widths:
+        known = _of_widths(known, own, forecasts, stage)
+    return Seen(reshaped, known, forecasts)
+
+
+@dataclass(frozen=True, slots=True)
+class _AtWidth:
+    forecast: RunForecast
+    run: RunAt
+
+
+def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> dict[int, _AtWidth]:
+    """Forecast each width of a stage of several from runs of just that width on this system, where there are some.
+
+    How far runs stray is learned of all widths together, for few runs at one say little of that.
+    """
+    system, size = capabilities.system, stage.input_size
+    found: dict[int, tuple[RunForecast, Scatter]] = {}
+    for width, cores in _told_apart(stage, capabilities.cores_per_node).items():
+        if any(run.cores == cores and run.system == system and run.kind == "exact" for run in times):
+            known = forecast_run(times, cores, input_size=size, system=system)
+            if known is not None:
+                found[width] = known, scatter_of(times, cores, input_size=size, system=system)
+    spreads = spreads_of([scatter for _, scatter in found.values()])
+    return {
+        width: _AtWidth(known, RunAt(width, max(known.p50_s, 1.0), spread))
+        for (width, (known, _)), spread in zip(found.items(), spreads, strict=True)
+    }
+
+
+def _told_apart(stage: Stage, cores_per_node: int) -> dict[int, int]:
+    """Give the cores of each width of a stage of several.
+
+    On nodes of its own several widths may be given the same cores, and nobody knows which of them ran.
+    """
+    if stage.moldable is None:
+        return {}
+    widths: dict[int, list[int]] = {}
+    for width in {*stage.moldable.widths, stage.width, *(one.width for one in stage.moldable.run_at)}:
+        cores, nodes = (width, 0) if stage.nodes is None else (0, width)
+        widths.setdefault(stage.allocated(cores, nodes, cores_per_node), []).append(width)
+    return {alike[0]: cores for cores, alike in widths.items() if len(alike) == 1}
+
+
+def spreads_of(scatters: Sequence[Scatter]) -> list[float]:
+    """Say how far the next run at each of some widths strays from the middle of those before: as of a logarithm.
+
+    It is such that 8 in 10 lie within 1.28 of it.
+    """
+    freedom = sum(max(one.worth - 1.0, 0.0) for one in scatters)
+    usual = _USUAL_WEIGHT * 0.5 ** (freedom / _HALF_LIFE)
+    variance = (usual * USUAL_SPREAD**2 + sum(one.squares for one in scatters)) / (usual + freedom)
+    wider = student_quantile(0.9, max(usual + freedom, 1.0)) / _P90_OF_NORMAL
+    return [
+        min(math.hypot(wider * math.sqrt(variance * (1.0 + 1.0 / one.worth_of_p50)), one.further), _MAX_SPREAD)
+        for one in scatters
+    ]
+
+
+def _reshaped(stage: Stage, guess: Stage, learned: Mapping[int, RunAt]) -> tuple[RunAt | None, Stage]:
+    """Expect of a stage of several shapes what was learned at some widths, and what follows from that at its own.
+
+    Where nothing follows, `guess` is what holds there.
+    """
+    moldable = stage.moldable or Moldable()
+    asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
+    spread = math.sqrt(sum(one.spread**2 for one in learned.values()) / len(learned))
+    points = {one.width: replace(one, spread=spread) for one in moldable.run_at}
+    if not points and stage.expected_run_s is not None:
+        points[stage.width] = RunAt(stage.width, stage.expected_run_s, spread)
+    for width, known in learned.items():
+        walltime = run_time_at(width, asked)
+        points[width] = known if walltime is None else replace(known, run_s=min(known.run_s, walltime.run_s))
+    own = run_time_at(stage.width, list(points.values()), moldable.scaling)
+    if own is not None and own.run_s > stage.walltime_s:
+        own = points[stage.width] = replace(own, run_s=stage.walltime_s)
+    new = replace(moldable, run_at=tuple(points[width] for width in sorted(points)))
+    if own is None:
+        return None, replace(guess, moldable=new)
+    return own, replace(stage, expected_run_s=own.run_s, run_spread=min(own.spread, _MAX_SPREAD), moldable=new)
+
+
+def _of_widths(guess: RunForecast, own: RunAt, learned: Mapping[int, RunForecast], stage: Stage) -> RunForecast:
+    """Say of a stage whose own width never ran what follows from the others."""
+    factor = own.run_s / max(guess.p50_s, 1.0)
+    low_s, half_s, high_s, most_s = (factor * quantile_s for quantile_s in guess.quantiles_s)
+    count = sum(one.count for one in learned.values())
+    what = "cores" if stage.nodes is None else "nodes"
+    how = f"from {count} {'run' if count == 1 else 'runs'} on {', '.join(map(str, sorted(learned)))} {what}"
+    return replace(guess, quantiles_s=(low_s, half_s, high_s, most_s), count=count, how=how)
+
+
+def _expecting(stage: Stage, forecast: RunForecast) -> Stage:
+    expected_s = max(forecast.p50_s, 1.0)
+    spread = min(math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL, _MAX_SPREAD)
+    return replace(stage, expected_run_s=min(expected_s, stage.walltime_s), run_spread=spread)
+
+
+def with_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Stage:
+    """Offer a stage at the widths, too, at which it ran on this system, where these can be asked for."""
+    if (stage.cores is not None and stage.nodes is not None) or stage.exclusive:
+        return stage  # what it was given is not what it asked for
+    moldable = stage.moldable or Moldable()
+    unit = stage.cpus_per_task if stage.nodes is None else capabilities.cores_per_node
+    ran = {run.cores for run in times if run.system == capabilities.system and run.kind == "exact"}
+    widths = {cores if stage.nodes is None else cores // unit for cores in ran if cores % unit == 0}
+    every = {stage.width, *moldable.widths, *widths}
+    return replace(stage, moldable=replace(moldable, widths=tuple(sorted(every))))

@@ -1,0 +1,124 @@
+"""When a queued job gives way to one of another shape.
+
+The rule: it does if, in at least 9 of 10 sampled futures of the visible queue, the other one is better by at least five
+minutes, though it comes last in the queue and the first keeps its place. So the first one's age counts for all that it
+is worth. Which is better is judged as in plans: by when it ends, and by what its core-hours are worth.
+
+Only where everybody's jobs are visible can that be judged; elsewhere no job is replaced. Nor is one that others depend
+on, that something else than the queue keeps back, or that took another's place as often as is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from asa.units import core_hours, format_duration
+
+from .base import Cancellation, Forecast, Phase, Replacing, Request, RunView, Sampled, StageView
+from .planning import Aim, Block, Outlook, look_ahead
+
+_SURE = 0.9
+_MIN_GAIN_S = 300.0
+_LOOK_AGAIN_S = 600.0
+_LOOK_AGAIN = 1 / 8  # of how long it has waited
+_HAS_JOB = frozenset({Phase.QUEUED, Phase.ALLOCATED})
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Finds queued jobs that should give way to others; `max_replacements` of a job, one after the other."""
+
+    max_replacements: int = 1
+
+    def candidates(self, view: RunView, forecast: Forecast) -> list[tuple[str, ...]]:
+        """Give the stages of each queued job that may be replaced."""
+        if not isinstance(forecast, Replacing) or not self.max_replacements:
+            return []
+        jobs: dict[str, tuple[str, ...]] = {}
+        for name in view.left():
+            stage = view.stages[name]
+            if stage.phase is Phase.QUEUED and stage.job_id is not None:
+                jobs[stage.job_id] = (*jobs.get(stage.job_id, ()), name)
+        return [stages for stages in jobs.values() if self._may_be(view, stages)]
+
+    def _may_be(self, view: RunView, stages: tuple[str, ...]) -> bool:
+        views = [view.stages[name] for name in stages]
+        return (
+            any(one.stage.moldable is not None for one in views)
+            and not any(one.cores or one.stage.local for one in views)
+            and all(one.resubmissions < self.max_replacements and not one.attempts for one in views)
+            and all(view.is_ready(name) or not set(stages).isdisjoint(view.stages[name].stage.after) for name in stages)
+            and not any(
+                view.stages[name].phase in _HAS_JOB and not set(stages).isdisjoint(view.stages[name].stage.after)
+                for name in view.left()
+                if name not in stages
+            )
+        )
+
+    def wake_s(self, view: RunView, forecast: Forecast) -> float | None:
+        """Say when to look again; None if there is nothing to look for."""
+        submits = [view.stages[first].submit_s for first, *_ in self.candidates(view, forecast)]
+        waited_s = [view.now_s - submit_s for submit_s in submits if submit_s is not None]
+        return view.now_s + max(_LOOK_AGAIN_S, _LOOK_AGAIN * min(waited_s)) if waited_s else None
+
+    def find(self, view: RunView, outlook: Outlook, forecast: Forecast, aim: Aim) -> Iterator[Cancellation]:
+        """Find the jobs to cancel, since another shape is to take their place."""
+        queued = {job.block.stages: job.block for job in outlook.under_way}
+        for stages in self.candidates(view, forecast):
+            job_id = view.stages[stages[0]].job_id
+            if job_id is not None and stages in queued and isinstance(forecast, Replacing):
+                with forecast.instead_of(job_id, stages) as sampled:
+                    if sampled is None:
+                        continue
+                    other = look_ahead(_without(view, stages), forecast, aim)
+                    reason = _reason(view, queued[stages], other, sampled)
+                if reason:
+                    yield Cancellation(job_id, reason)
+
+
+def _reason(view: RunView, block: Block, outlook: Outlook, sampled: Sampled) -> str:
+    """Say why what would be asked for now should take a queued job's place; empty if it should not."""
+    other = next((job.block for job in outlook.sketch.jobs if set(block.stages) <= set(job.block.stages)), None)
+    if other is None or not other.shapes:
+        return ""
+    queued, asked = _request(view, block), _request(view, other)
+    if queued == asked:
+        return ""
+    rest_s = block.run_s - _until_s(block.stages, other)
+    more = [view.stages[name].stage for name in other.stages if name not in block.stages]  # which share its job
+    per_node = view.capabilities.cores_per_node
+    hours = block.core_hours + sum(core_hours(stage.cores_on(per_node), stage.expected_s) for stage in more)
+    rest_s += outlook.question.price_s * (hours - other.core_hours)
+    gains_s = sampled(queued, asked) @ np.array([1.0, -1.0]) + rest_s
+    share, gain_s = float((gains_s >= _MIN_GAIN_S).mean()), float(np.median(gains_s))
+    if share < _SURE:
+        return ""
+    return (
+        f"{asked.cores} cores for {format_duration(asked.walltime_s)} in place of {queued.cores} for "
+        f"{format_duration(queued.walltime_s)} are better by {format_duration(gain_s)} in half of the sampled futures, "
+        f"and better in {share:.0%} of them, although they come last in the queue"
+    )
+
+
+def _until_s(stages: tuple[str, ...], block: Block) -> float:
+    """Say how long a job runs until the last of some of its stages has ended."""
+    last = max(block.stages.index(name) for name in stages)
+    return sum(shape.run_s for shape in block.shapes[: last + 1])
+
+
+def _request(view: RunView, block: Block) -> Request:
+    partition = block.shapes[0].partition if block.shapes else view.stages[block.stages[0]].stage.partition
+    return Request(block.cores, block.walltime_s, partition)
+
+
+def _without(view: RunView, stages: tuple[str, ...]) -> RunView:
+    """Show what would be true if the job of some stages were withdrawn."""
+    left = {
+        name: StageView(one.stage, resubmissions=one.resubmissions + 1)
+        for name, one in view.stages.items()
+        if name in stages
+    }
+    return replace(view, stages={**view.stages, **left}, turn=None)

@@ -1,0 +1,136 @@
+"""The experiment on shapes: who competes, what they know, what is kept of it, and its figures, worked out by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from asa.backends.simulated import SimulatedSite
+from asa.workflows import statistics
+from typer.testing import CliRunner
+
+from asa.cli.experiment import app
+from asa.errors import InputError
+from asa.estimators import WaitBank
+from asa.runner import Run, run_all
+from asa.strategies import load_strategy
+from asa.studies.runs import each_knowing, one_by_one
+from asa.studies.shapes import study
+from asa.studies.shapes.scores import ALL, Verdicts, judged
+from asa.studies.shapes.study import CHOSEN, Question, ShapeRun, hold, moldable_workflow
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Half a year of a machine of 64 cores."""
+    rng = np.random.default_rng(1)
+    lines, now = ["; MaxProcs: 64"], 0
+    for number in range(1, 3001):
+        now += int(rng.exponential(4000))
+        run = int(rng.exponential(6000)) + 60
+        lines.append(f"{number} {now} 0 {run} {int(2 ** rng.integers(0, 7))} -1 -1 -1 {2 * run} -1 1 1 1 1 1 -1 -1 -1")
+    path = tmp_path / "log.swf"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def small(log, **options):
+    return Question((log,), **{"workflows": ("statistics",), "estimator": "median", "starts": 2} | options)
+
+
+def test_every_width_and_what_is_chosen_meet_the_same_queues(log):
+    runs = hold(small(log), jobs=1)
+    assert len(runs) == 2 * 2 * 6  # rules of age, starts; Big Job, four widths and what is chosen
+    assert {(r.strategy, r.width) for r in runs} == {
+        ("big-job", 56), *(("asa-plan", width) for width in (7, 14, 28, 56, CHOSEN))
+    }  # fmt: skip
+    big = {
+        age: [r.makespan_s for r in runs if r.strategy == "big-job" and r.age_accrues is age] for age in (True, False)
+    }
+    assert big[True] == big[False], "the rule is none of Big Job's business"
+    assert all(r.makespan_s > 0 and r.core_hours > 0 for r in runs)
+
+
+def test_it_goes_on_where_it_was(log, tmp_path, monkeypatch):
+    kept = tmp_path / "runs.jsonl"
+    first = hold(small(log), kept, jobs=1)
+    monkeypatch.setattr(study, "run_cell", lambda cell: pytest.fail(f"{cell} was run again"))
+    assert hold(small(log), kept, jobs=1) == first
+
+
+@pytest.mark.parametrize("estimator", ["median", "asa-queue"])
+def test_what_competes_begins_as_if_it_were_alone(log, estimator):
+    """With a bank that has learned the past for all it does what it does with one that learns it for itself."""
+    site = SimulatedSite(trace=log, age_accrues=False)
+    site.prepare([0, 1])
+    flow = statistics(28, [7, 14, 28])
+
+    def end(world, bank, **how):
+        [result] = run_all(world, [Run(flow, load_strategy("asa-plan"), bank=bank)], history=300, **how)
+        return [(type(record).__name__, record.time_s) for record in result.records]
+
+    def together(known):
+        return [end(*known.begin(), is_followed=True) for _ in range(2)]
+
+    first, second = each_knowing(site, [0], WaitBank(estimator, machine_cores=64), 300, together)[0]
+    [alone] = one_by_one(site, [0], lambda _, world: end(world, WaitBank(estimator, machine_cores=64)))
+    assert first == second == alone
+
+
+def run(width, start, makespan_s, hours=10.0, strategy="asa-plan", **other):
+    of = {"trace": "a.swf", "workflow": "w", "age_accrues": True} | other
+    return ShapeRun(**of, strategy=strategy, width=width, start=start, makespan_s=makespan_s, core_hours=hours)
+
+
+def two_starts(**other):
+    """Widths 1 and 2 are best once each, 2 over both; what is chosen takes the better one, and a tenth longer."""
+    times = {1: (100.0, 400.0), 2: (200.0, 100.0), CHOSEN: (110.0, 110.0)}
+    runs = [run(w, start, s, 4.0 * (w or 1.5), **other) for w, of in times.items() for start, s in enumerate(of)]
+    return [*runs, *(run(4, start, 1000.0, 40.0, "big-job", **other) for start in range(2))]
+
+
+def test_references_are_the_best_width_of_all_and_of_each_start():
+    [verdict] = judged(two_starts())
+    assert verdict.best_width == 2
+    assert verdict.over_fixed.mean == pytest.approx(math.sqrt(110 / 200 * 110 / 100))
+    assert verdict.over_each.mean == pytest.approx(1.1)
+    assert verdict.each_over_fixed == pytest.approx(math.sqrt(100 / 200))
+    assert verdict.over_big_job.mean == pytest.approx(0.11)
+    assert verdict.hours_over_big_job == pytest.approx(6 / 40)
+    assert verdict.hours_over_fixed == pytest.approx(6 / 8)
+
+
+def test_logs_and_workflows_count_alike():
+    runs = [*two_starts(), *two_starts(workflow="v"), *two_starts(trace="b.swf"), *two_starts(age_accrues=False)]
+    rows = [(v.trace, v.workflow, v.age_accrues) for v in judged(runs)]
+    assert rows == [
+        ("a.swf", "w", True), ("a.swf", "v", True), ("a.swf", ALL, True), ("b.swf", "w", True), (ALL, ALL, True),
+        ("a.swf", "w", False),
+    ]  # fmt: skip
+    assert all(v.over_each.mean == pytest.approx(1.1) for v in judged(runs))
+
+
+def test_the_document_has_every_figure_and_every_run():
+    document = json.loads(json.dumps(Verdicts(two_starts(), 2, "asa-queue").as_dict()))
+    assert document["verdicts"][0]["over_each"]["mean"] == pytest.approx(1.1)
+    assert len(document["runs"]) == 8
+
+
+def test_the_table_names_its_columns(log):
+    options = ["--trace", log, "--workflows", "statistics", "--estimator", "median", "--starts", "2", "--age", "not"]
+    shown = CliRunner().invoke(app, ["shapes", *map(str, options)], env={"COLUMNS": "120"})
+    assert shown.exit_code == 0, shown.output
+    assert "Over each" in shown.output
+    assert "statistics" in shown.output
+
+
+def test_benchmarks_are_as_wide_as_the_machine_at_most():
+    flow = moldable_workflow(study.BENCHMARK_CHAIN, 338)
+    assert max(width for stage in flow.stages.values() for width in stage.moldable.widths) <= 338
+    assert all(len(stage.shapes) > 1 for stage in flow.stages.values())
+
+
+@pytest.mark.parametrize("options", [{"starts": 1}, {"workflows": ()}, {"estimator": "nobody"}])
+def test_what_cannot_be_compared_is_refused(log, options):
+    with pytest.raises(InputError):
+        small(log, **options).cells()
