@@ -1,7 +1,7 @@
 """The README's picture: the same Montage run asked for in four ways, and what each of its jobs did when.
 
 A row is a job. It waits in the queue, then holds its cores; the dark part is what its stages use of them. Drawn is the
-replication, of twenty, in which all four makespans are nearest to their medians. All begin with the same knowledge of
+replication, of forty, in which all four makespans are nearest to their medians. All begin with the same knowledge of
 the queue. In the fourth way the parallel stages may be asked for in any of the widths at which the ASA paper ran them.
 
     python docs/picture.py [FILE.svg]
@@ -28,14 +28,14 @@ from asa.studies.runs import Known, each_knowing
 from asa.timeline import Lane, Timeline, timeline
 from asa.units import format_duration
 
-SYSTEM, CORES, REPLICATIONS = "uppmax", 160, 20
+SYSTEM, CORES, REPLICATIONS = "uppmax", 160, 40
 WIDTHS = (28, 56, 112, 160, 320, 640)
 ESTIMATOR, HISTORY = "asa-queue", 200
 TITLES = {
     "big-job": "Big Job: one wait, and cores that idle where a stage needs one",
     "per-stage": "Per-Stage: no idle cores, and a wait for every stage",
     "asa": "ASA: each stage asked for ahead of time, by its predicted wait",
-    "asa-plan": "asa-plan: which stages share a job, and how wide each is, by the predicted waits",
+    "asa-plan": "asa-plan: how wide each stage is, and which share a job, by predicted waits",
 }
 WIDTH, LEFT, RIGHT, ROW, HEAD = 760, 142, 16, 17, 34
 STYLE = """
