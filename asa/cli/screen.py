@@ -115,7 +115,7 @@ def bag_words(bag: BagStanding) -> str:
     --------
     >>> from asa.cli.standing import BagStanding
     >>> bag_words(BagStanding(2, 1, 4, 100, 40, 1, 8, 51, 0.5, 118.0))
-    '2 jobs run, 1 pending; of 100 tasks 40 completed, 1 failed, 8 run, 51 left; 30 a minute, 2m left'
+    '2 jobs run, 1 pending; of 100 tasks 40 completed, 1 failed, 8 run, 51 left; 30 a minute, 1m58s left'
     """
     jobs = f"{bag.jobs_running} {'job runs' if bag.jobs_running == 1 else 'jobs run'}, {bag.jobs_pending} pending"
     if bag.tasks is None:

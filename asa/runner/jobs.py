@@ -18,7 +18,7 @@ PAYLOAD_COMPLETED = "EndedWell"
 
 def round_of(planned: PlannedJob, spec: JobSpec) -> str:
     """Name the jobs that share a stage with one since it was asked for last: by the token of the first of them."""
-    return spec.token.removesuffix(f"-m{planned.mate}") if spec.bag else ""
+    return spec.token.removesuffix(f"m{planned.mate}") if spec.bag else ""
 
 
 @dataclass(slots=True)

@@ -107,7 +107,7 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
         place, count = state.workflow.order.index(first) + 1, len(state.accounts.former_growths(planned))
         return f"{state.jobs[planned.joins].spec.token}-g{place}-{count}"
     group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
-    mate = f"-m{planned.mate}" if planned.mate else ""
+    mate = f"m{planned.mate}" if planned.mate else ""
     place = state.workflow.order.index(first) + 1
     return f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}{mate}"
 

@@ -279,6 +279,7 @@ class RunState:
             resubmission=again,
             reason=planned.reason,
             joins=planned.joins,
+            shares=bool(spec.bag),
         )
 
     def _is_to_lead(self, job: Job, former: Job | None) -> bool:

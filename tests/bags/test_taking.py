@@ -203,6 +203,18 @@ def test_a_list_that_changes_while_jobs_come_is_that_of_the_first(place):
     assert place.did("e") == once(8)
 
 
+def test_while_nothing_is_there_to_take_it_looks_once_a_second(place):
+    """A look is followed by a pause, which is counted here."""
+    tools = place.root / "bin"
+    tools.mkdir()
+    (tools / "sleep").write_text(f'#!/bin/sh\necho "$1" >>{place.root}/slept\nexec {shutil.which("sleep")} "$@"\n')
+    (tools / "sleep").chmod(0o755)
+    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    job = place.begin("t-0", [place.task(5), place.task(0)], environment=path.items())
+    assert ended(job)[0] == 0
+    assert 3 <= (place.root / "slept").read_text().split().count("1") <= 6
+
+
 def test_tasks_have_the_cores_that_they_ask_for(place):
     did = place.root / "at-once"
     task = f"echo + >>{did}; sleep 0.3; echo - >>{did}"

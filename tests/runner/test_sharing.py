@@ -20,6 +20,7 @@ from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT
 from asa.runner.specs import spec_of, token_of
 from asa.runner.state import RunState
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
+from asa.timeline import timeline
 from asa.workflow import Stage, Workflow
 
 BAG = Stage("a", cores=8, walltime_s=1000, expected_run_s=100, tasks=("t",), jobs=(4, 4), memory_bytes=800)
@@ -242,3 +243,11 @@ def test_a_run_goes_on_with_the_jobs_that_it_gets():
 def test_tokens_of_others_stay_as_they_were():
     state = RunState("w", Workflow("w", (replace(BAG, jobs=(1, 1)), AFTER)), SITE, "abcd1234")
     assert token_of(state, PlannedJob(("a",), 0.0, Keep.NOTHING, "")) == "abcd1234-1-0"
+
+
+def test_each_job_has_a_lane_of_its_own_in_which_the_stage_runs():
+    result = run([(0, 100, 100, 4)])
+    lanes = [lane for lane in timeline(result.records, result.run.workflow).lanes if lane.stages == ("a",)]
+    spans = [[(span.kind, span.begin_s, span.end_s) for span in lane.spans] for lane in lanes]
+    assert spans[:2] == [[("running", 0, 150)]] * 2
+    assert spans[2:] == [[("pending", 0, 100), ("running", 100, 150)]] * 2
