@@ -178,6 +178,12 @@ class JobSpec(Demands):
     supersedes
         Tokens of earlier jobs, which have ended, of what this one runs. Should the batch system start one of them once
         more, it runs nothing.
+    bag
+        Names what the payload takes its tasks from, together with other jobs of the same; empty for a job by itself. It
+        ends with `asa.payload.LEFT_EXIT` if none is left to take and others still run some: then the job has completed,
+        and posts nothing.
+    sharing
+        How many jobs share the bag. `run_s` holds if they all run at once.
     run_s
         How long the payload really runs. Known to simulators, which need it; never shown to a strategy, and ignored
         by real sites.
@@ -207,6 +213,8 @@ class JobSpec(Demands):
     tasks: int = 0
     supersedes: tuple[str, ...] = ()
     max_await_s: float | None = None
+    bag: str = ""
+    sharing: int = 1
 
 
 class JobState(StrEnum):
