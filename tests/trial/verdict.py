@@ -379,17 +379,21 @@ def _has_fewer(finds: tuple[str, ...]) -> bool:
 
 
 def _cores_asked(journal: list[dict[str, Any]]) -> dict[tuple[str, str], set[int]]:
-    """Tell the cores that each stage is told of, by the job that runs it, as it was asked of the batch system last."""
-    specs: dict[str, dict[str, Any]] = {}
+    """Tell the cores of which each stage is to be told, by the job that runs it: of one that shares a job its width."""
+    widths: dict[str, int] = {}
+    specs: dict[str, tuple[dict[str, Any], dict[str, int]]] = {}  # what was asked of the batch system last, by token
     asked: dict[tuple[str, str], set[int]] = defaultdict(set)
     for entry in journal:
-        if entry["kind"] == "intended" and not entry["planned"]["joins"]:
-            specs[entry["token"]] = entry
+        if entry["kind"] == "shaped":
+            widths[entry["stage"]] = entry["choice"]["shape"]["width"]
+        elif entry["kind"] == "intended" and not entry["planned"]["joins"]:
+            specs[entry["token"]] = entry, dict(widths)
         elif entry["kind"] == "accepted" and entry["token"] in specs:
-            job, spec = entry["status"]["job_id"], specs[entry["token"]]["spec"]
-            steps = {step["name"]: step["cores"] for step in spec["steps"]}
-            for name in specs[entry["token"]]["planned"]["stages"]:
-                asked[job, name].add(steps.get(name) or spec["cores"])
+            intended, chosen = specs[entry["token"]]
+            names = intended["planned"]["stages"]
+            cores = chosen if len(names) > 1 else {names[0]: intended["spec"]["cores"]}
+            for name in (name for name in names if name in cores):
+                asked[entry["status"]["job_id"], name].add(cores[name])
     return asked
 
 
