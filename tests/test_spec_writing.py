@@ -43,7 +43,7 @@ def moldables(draw, stage):
     widths = draw(st.lists(st.integers(1, 99).map(lambda width: width * each), max_size=4))
     widths = tuple(sorted({*widths, stage.width})) if widths else ()
     partitions = tuple(dict.fromkeys([stage.partition, *draw(st.lists(TEXT, max_size=2))]))
-    partitions = partitions if len(partitions) > 1 else ()
+    partitions = partitions if len(partitions) > 1 and all(partitions) else ()  # each of several has a name
     if len(widths) < 2 and not partitions:
         return stage
     if len(widths) < 2:
