@@ -193,8 +193,11 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 
 
 def _may_plan(one: Active) -> bool:
-    """Whether a run has stages that are to be asked for, or jobs that may be given back or get more cores."""
-    return any(view.phase in (Phase.WAITING, Phase.ALLOCATED) for view in one.state.stages.values())
+    """Whether a run has stages that are to be asked for, or jobs that may be given back, replaced or get more cores."""
+    phases = {Phase.WAITING, Phase.ALLOCATED}
+    if getattr(one.run.strategy, "replaces", False):
+        phases.add(Phase.QUEUED)
+    return any(view.phase in phases for view in one.state.stages.values())
 
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:

@@ -78,6 +78,11 @@ class Planned:
         """
         return cls(aim=read_aim(settings))
 
+    @property
+    def replaces(self) -> bool:
+        """Whether a queued job may give way to one of another shape."""
+        return self.aim.chooses_shapes and self.max_replacements > 0
+
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan what is left, ask for what jobs will lack, and give back what came too early."""
         grows = any(stage.cores for stage in view.stages.values())
@@ -86,7 +91,7 @@ class Planned:
             simple = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.growths)
             return Plan.of(simple, watched.cancellations, watched.wake_s)
         outlook = look_ahead(view, forecast, self.aim)
-        replacement = Replacement(self.max_replacements)
+        replacement = Replacement(self.max_replacements if self.replaces else 0)
         given_back = [
             *watched.cancellations,
             *self._given_back(view, outlook),

@@ -21,6 +21,7 @@ GANTT = (
 _WIDTH = 760
 _LINE = 17
 _LETTER = 6.6
+_NAME = 20  # letters of a name below a bar
 _PALETTE = 9
 _DASHES = 4
 
@@ -253,7 +254,8 @@ def bars(
     is_stacked = len(parts) > 1
     shown = [part for part in parts if part] if is_stacked else series
     lines = _rows([*shown, "published"] if marks else shown)
-    top, low = 14 + _LINE * len(lines) + 8, 72 if is_stacked else 30
+    longest = min(max(map(len, series), default=0), _NAME)
+    top, low = 14 + _LINE * len(lines) + 8, max(72.0, 28 + 4 * longest) if is_stacked else 30.0
     left, plot = 76.0, 250.0
     canvas = _Canvas(_WIDTH, top + plot + low + 8, title, f"{len(groups)} groups of {len(series)}")
     kinds = {name: f"bar {_colour(place, name)}" for place, name in enumerate(shown)}
@@ -293,7 +295,7 @@ def bars(
             if (name, key) in marks:
                 canvas.line(x, y(marks[name, key]), x + each, y(marks[name, key]), "published")
             if is_stacked:
-                canvas.text(middle, top + plot + 12, _short(key, 11), anchor="end", turn=-35)
+                canvas.text(middle, top + plot + 12, _short(key, _NAME), anchor="end", turn=-35)
         canvas.text(left + wide * (place + 0.5), top + plot + low, name, anchor="middle", kind="strong")
     canvas.line(left, top + plot, _WIDTH - 8, top + plot, "axis")
     return canvas.svg()
@@ -340,7 +342,8 @@ class Dot:
 
 def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> str:
     """Draw points with names: what is nearer the lower left corner costs less of both."""
-    left, top, plot, right = 76.0, 16.0, 330.0, 120.0
+    names = [_short(point.name, 2 * _NAME) for point in points]
+    left, top, plot, right = 76.0, 16.0, 330.0, max(120.0, 12 + _LETTER * max(map(len, names), default=0))
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(points)} points")
     xs = [v for p in points for v in (p.x, *(p.x_interval or ()))]
     ys = [v for p in points for v in (p.y, *(p.y_interval or ()))]
@@ -362,7 +365,7 @@ def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> st
             f'aria-label="{escape(label)}"><title>{escape(label)}</title></circle>'
         )
         canvas.line(x(one.x) + 5, y(one.y), _WIDTH - right + 4, at - 4, "leader")
-        canvas.text(_WIDTH - right + 8, at, one.name)
+        canvas.text(_WIDTH - right + 8, at, names[place])
     return canvas.svg()
 
 

@@ -29,8 +29,9 @@ _METHODS = (
     ),
     "Intervals of means are Student's, of 95 %, over the replications.",
     (
-        "Sooner and later are said of makespans that differ significantly, paired by replication. All that is said of "
-        "one size is right at once with 95 % (Holm's rule); over several sizes it is not corrected."
+        "Sooner, later, fewer and more are said of what differs significantly, paired by replication, with intervals "
+        "of the means' ratio (by the jackknife). All that is said of one size is right at once with 95 % (Holm's "
+        "rule); over several sizes it is not corrected."
     ),
 )
 

@@ -112,8 +112,8 @@ def _caption(seeds: int) -> str:
     if seeds == 1:
         return "One run."
     return (
-        f"Mean of {seeds} runs, its 95 % interval (Student's t) below it. What a sentence calls sooner or later is so "
-        "significantly, paired by replication; all of a sentence at once with 95 % (Holm)."
+        f"Mean of {seeds} runs, its 95 % interval (Student's t) below it. What a sentence calls sooner, later, "
+        "fewer or more is so significantly, paired by replication; all of it at once with 95 % (Holm)."
     )
 
 
