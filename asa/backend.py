@@ -178,6 +178,12 @@ class JobSpec(Demands):
     supersedes
         Tokens of earlier jobs, which have ended, of what this one runs. Should the batch system start one of them once
         more, it runs nothing.
+    bag
+        Names what the payload takes its tasks from, together with other jobs of the same; empty for a job by itself. It
+        ends with `asa.payload.LEFT_EXIT` if none is left to take and others still run some: then the job has completed,
+        and posts nothing.
+    sharing
+        How many jobs share the bag. `run_s` holds if they all run at once.
     run_s
         How long the payload really runs. Known to simulators, which need it; never shown to a strategy, and ignored
         by real sites.
@@ -207,6 +213,8 @@ class JobSpec(Demands):
     tasks: int = 0
     supersedes: tuple[str, ...] = ()
     max_await_s: float | None = None
+    bag: str = ""
+    sharing: int = 1
 
 
 class JobState(StrEnum):
@@ -293,6 +301,8 @@ class PartitionLimits:
         Of its nodes, the most; None if not known.
     is_up
         Whether jobs may be sent there now.
+    accounts, barred_accounts
+        Those whose jobs alone it takes, and those whose jobs it does not; empty for all, and for none.
     """
 
     max_walltime_s: float | None = None
@@ -302,6 +312,12 @@ class PartitionLimits:
     memory_per_node_bytes: int = 0
     gpus_per_node: int | None = None
     is_up: bool = True
+    accounts: tuple[str, ...] = ()
+    barred_accounts: tuple[str, ...] = ()
+
+    def takes(self, account: str) -> bool:
+        """Whether jobs of an account may run here."""
+        return account not in self.barred_accounts and (not self.accounts or account in self.accounts)
 
 
 _NO_LIMITS = PartitionLimits()
@@ -330,6 +346,8 @@ class Capabilities:
         Where jobs go that name none; empty if not known.
     partitions
         Limits of each partition that is known.
+    accounts
+        Those that a job which names none may count for; empty if not known.
     shrink_by
         A running job can give cores back in multiples of so many, those of a node where only whole nodes are taken
         back; 0 if it cannot.
@@ -359,6 +377,7 @@ class Capabilities:
     begin_time: bool = True
     partition: str = ""
     partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
+    accounts: tuple[str, ...] = ()
     shrink_by: int = 0
     shrinks_from_outside: bool = True
     grow_by: int = 0
@@ -389,8 +408,17 @@ class Capabilities:
         unknown = next((name for name in names if name not in self.partitions), "") if self.partitions else ""
         if unknown and spec.partition:
             return f"asks for partition {unknown!r}, which is not there; known: {', '.join(self.partitions)}"
-        beyond = [self._beyond(spec, name, self.partitions.get(name, _NO_LIMITS), cores) for name in names]
+        limits = {name: self.partitions.get(name, _NO_LIMITS) for name in names}
+        beyond = [self._barred(spec, *one) or self._beyond(spec, *one, cores) for one in limits.items()]
         return beyond[0] if all(beyond) else None
+
+    def _barred(self, spec: JobSpec, name: str, limits: PartitionLimits) -> str | None:
+        """Say so if a partition takes no jobs of an account that a job may count for."""
+        accounts = [spec.account] if spec.account else self.accounts
+        if not accounts or any(map(limits.takes, accounts)):
+            return None
+        others = f", but those of {', '.join(limits.accounts)}" if limits.accounts else ""
+        return f"asks for partition {name!r}, which takes no jobs of account {' or '.join(accounts)}{others}"
 
     def _beyond(self, spec: JobSpec, name: str, limits: PartitionLimits, cores: int) -> str | None:
         """Say which limit of its partition a job is beyond."""

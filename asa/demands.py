@@ -99,6 +99,17 @@ def demands_of(one: Demands) -> dict[str, Any]:
     return dict(zip(_NAMES, _VALUES(one), strict=True))
 
 
+def divided(one: Demands, count: int) -> dict[str, Any]:
+    """Give what each of so many jobs needs of what they need together, by field; what is counted is rounded up.
+
+    Examples
+    --------
+    >>> divided(Demands(memory_bytes=10, gpus=3, exclusive=True), 2)
+    {'memory_bytes': 5, 'gpus': 2, 'burst_buffer_bytes': 0, 'exclusive': True}
+    """
+    return {name: value if isinstance(value, bool) else -(-value // count) for name, value in demands_of(one).items()}
+
+
 def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
     """Give what one job needs for all of some stages, which run in it one after the other: of each the most.
 

@@ -34,7 +34,16 @@ from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
-from asa.spec.moldable import Asked, at_widths, distinct, is_by_width, partitions_of, read_scaling, several
+from asa.spec.moldable import (
+    Asked,
+    at_widths,
+    distinct,
+    is_by_width,
+    job_range,
+    partitions_of,
+    read_scaling,
+    several,
+)
 from asa.spec.problems import meant
 from asa.units import parse_duration
 from asa.workflow import Stage, Workflow
@@ -64,6 +73,7 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **{one.key: _AMOUNTS[one.kind] for one in resources()},
     **dict.fromkeys(("walltime", "expected"), _TIMES),
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
+    "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
     "account": (str, "text"),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
     "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
@@ -88,6 +98,8 @@ class Resources(TypedDict, total=False):
         An hour if not given; `expected` may be ``"learn"``; both may be said by width, as in ``{7: "6h", 28: 5700}``.
     scaling
         ``"measured"``, ``"amdahl"``, ``"downey"`` or ``"tasks"``: how run times at other widths follow.
+    jobs
+        How many jobs share its tasks, or a range such as ``"1..32"``.
     partition, account, options
         For the batch system; of partitions and options one, or several.
     environment
@@ -110,6 +122,7 @@ class Resources(TypedDict, total=False):
     walltime: Duration | Mapping[int, Duration]
     expected: Duration | Mapping[int, Duration] | Mapping[str, object]
     scaling: str | Mapping[str, object]
+    jobs: int | str
     partition: str | Sequence[str]
     account: str
     options: str | Iterable[str]
@@ -553,6 +566,9 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
         if one.key in fields:
             given = fields.pop(one.key)
             fields[one.field] = int(_parsed(one.parse, one.key, given, where)) if isinstance(given, str) else given
+    if "jobs" in fields:
+        asked_jobs = fields["jobs"]
+        fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))
     if "environment" in fields:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     return fields

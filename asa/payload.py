@@ -9,7 +9,9 @@ import re
 import shlex
 import signal
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from asa.bags.taking import CLOSING, OPENING, READING, TAKING
 from asa.workflow import Stage
 
 ARRAY = "ASA_ARRAY"
@@ -30,6 +32,9 @@ SHORT_EXIT = 88
 HELD_EXIT = 89
 """Exit code of a job that began early, and idled for as long as it may before its payload could begin."""
 
+LEFT_EXIT = 90
+"""Exit code of the payload of a job that shares a bag of tasks, once none is left to take and others still run some."""
+
 HOPELESS_EXITS = frozenset({INPUT_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
 
@@ -42,6 +47,7 @@ _MEANINGS = {
     OUTPUT_EXIT: "its command exited with 0, but an output is missing or empty",
     SHORT_EXIT: "its job has fewer cores than it needs",
     HELD_EXIT: "what it follows did not end while it held its cores",
+    LEFT_EXIT: "others run the last of its tasks",
     126: "what it was to run cannot be executed",
     127: "what it was to run was not found",
 }
@@ -54,6 +60,27 @@ _OF_SIGNALS = {
 
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
+_CHUNKS_A_WORKER = 2  # that the tasks which are left are cut into, for one of them to be taken next
+_MAX_DIVISOR = 2048  # a bag of a million tasks is cut into some 15,000 chunks then
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a job takes part in that runs a stage's tasks with others.
+
+    Parameters
+    ----------
+    round
+        How often the stage was asked for before.
+    taker
+        Tells this job from the others, for life: letters, digits and ``-``.
+    jobs
+        How many there are.
+    """
+
+    round: int
+    taker: str
+    jobs: int
 
 
 def meaning(exit_code: int | None) -> str:
@@ -77,7 +104,7 @@ def meaning(exit_code: int | None) -> str:
     return f"killed by {killer.name}{_OF_SIGNALS.get(killer, '')}"
 
 
-def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
+def payload_text(stage: Stage, cores: int, *, place: str = "", share: Share | None = None) -> str:
     """Write what a stage's job runs.
 
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, runs, and checks the
@@ -85,6 +112,7 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
 
     `place`: a folder, which may be made, for what the stage is to remember if it is run again: which tasks ended
     well.
+    `share`: its part in a stage whose tasks several jobs run; it needs a `place`, which is the same for all of them.
 
     Examples
     --------
@@ -103,8 +131,12 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
     if stage.inputs or stage.outputs:
         parts.append(_CHECK)
     if stage.inputs:
-        parts.append(f"need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit")
-    if _has_tasks(stage):
+        # who comes late to a bag may find them used up
+        begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
+        parts.append(f"{begun}need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit")
+    if share and place:
+        parts.append(_bag(stage, cores, place, share))
+    elif _has_tasks(stage):
         parts.append(_tasks(stage, cores, place))
     elif stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
         parts += [_RUN, _script(stage.script or stage.command)]
@@ -112,7 +144,8 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
         parts += [_RUN, f"asa_run $asa_sh -c -- {shlex.quote(stage.command)}"]
     if stage.outputs:
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
-        forget = ' || { code=$?; rm -f "$asa_done"/[0-9]*; exit "$code"; }' if place and _has_tasks(stage) else ""
+        done = ': >"$asa_dir/forgotten"' if share else 'rm -f "$asa_done"/[0-9]*'
+        forget = f' || {{ code=$?; {done}; exit "$code"; }}' if place and _has_tasks(stage) else ""
         parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
 
@@ -159,12 +192,49 @@ def _script(text: str) -> str:
     return "\n".join(lines)
 
 
-def _tasks(stage: Stage, cores: int, place: str) -> str:
-    workers = max(1, cores // stage.cpus_per_task)
+def _listed(stage: Stage, into: str) -> list[str]:
+    """Write down how a stage's tasks are listed, one a line."""
+    if stage.tasks_file:
+        name = shlex.quote(stage.tasks_file)
+        missing = shlex.quote(f"asa: the list of tasks is missing: {stage.tasks_file}")
+        return [
+            f"[ -r {name} ] || {{ echo {missing} >&2; exit {INPUT_EXIT}; }}",
+            f"grep -v -e '^[[:space:]]*$' -e '^[[:space:]]*#' <{name}{into}",
+        ]
     listed = "".join(f"{task}\n" for task in stage.tasks)
     end = "ASA_END"
     while f"\n{end}\n" in f"\n{listed}":
         end += "_"
+    return [f"cat <<'{end}'{into}\n{listed}{end}"]
+
+
+def _bag(stage: Stage, cores: int, place: str, share: Share) -> str:
+    """Write how a job takes tasks from a bag that others take from, too; see `asa.bags`."""
+    workers = max(1, cores // stage.cpus_per_task)
+    *check, tasks = _listed(stage, "")
+    take = f"{_RUN}\n{READING}\n{_TAKE_ARGUMENTS}\n{_WORKERS}\n{TAKING}"
+    lines = [
+        f"asa_bag={shlex.quote(place)}",
+        f"asa_round={share.round}",
+        f"asa_taker={share.taker}",
+        f"asa_divisor={min(_CHUNKS_A_WORKER * workers * share.jobs, _MAX_DIVISOR)}",
+        f"asa_cpus_per_task={stage.cpus_per_task}",
+        f"asa_workers={workers}",
+        f"asa_tasks() {{\n{tasks}\n}}",
+        READING,
+        *(f'[ -s "$asa_bag/$asa_round/list" ] || {line}' for line in check),
+        OPENING,
+        _RUN,
+        f"asa_take={shlex.quote(take)}",
+        _RUN_BAG,
+        CLOSING,
+        _TELL_BAG,
+    ]
+    return "\n".join(lines)
+
+
+def _tasks(stage: Stage, cores: int, place: str) -> str:
+    workers = max(1, cores // stage.cpus_per_task)
     lines = [
         f"asa_done={shlex.quote(place)}",
         f"asa_cpus_per_task={stage.cpus_per_task}",
@@ -173,13 +243,7 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
         'asa_list=$(mktemp "${asa_done:-${TMPDIR:-/tmp}}/.tasks-XXXXXXXX") || exit 87',  # for all nodes to see
         'trap \'rm -f "$asa_list" "$asa_list".*\' EXIT',
     ]
-    if stage.tasks_file:
-        name = shlex.quote(stage.tasks_file)
-        missing = shlex.quote(f"asa: the list of tasks is missing: {stage.tasks_file}")
-        lines.append(f"[ -r {name} ] || {{ echo {missing} >&2; exit {INPUT_EXIT}; }}")
-        lines.append(f"grep -v -e '^[[:space:]]*$' -e '^[[:space:]]*#' <{name} | cat >\"$asa_list\" || exit 87")
-    else:
-        lines.append(f"cat >\"$asa_list\" <<'{end}' || exit 87\n{listed}{end}")
+    lines += _listed(stage, ' | cat >"$asa_list" || exit 87')
     return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_POOL)}", _RUN_TASKS])
 
 
@@ -233,16 +297,17 @@ _RUN = (
 [ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
 asa_place= # a link for the number of the process that is run: one needs no space on a full disk
+asa_note() {
+  ln -sf "$1" "$asa_place"
+  [ ! -e "${asa_place%/*}/ending" ] || asa_tell_process "$1" TERM # the others were signalled without it
+}
 asa_run() {
   asa_child= asa_heard=0 asa_code= asa_ended_by=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
   $asa_env "$@" &
   asa_child=$!
   [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
-  if [ -n "$asa_place" ]; then
-    ln -sf "$asa_child" "$asa_place"
-    [ ! -e "${asa_place%/*}/ending" ] || asa_tell_process "$asa_child" TERM # the others were signalled without it
-  fi
+  [ -z "$asa_place" ] || asa_note "$asa_child"
   while :; do
     asa_before=$asa_heard
     wait "$asa_child" && asa_new=0 || asa_new=$?
@@ -271,6 +336,27 @@ fi
 export SLURM_ARRAY_JOB_ID
 """.strip()
 
+# What a node of a job has of its workers; a folder for what they tell each other, and a pipe in which they say that
+# they are free.
+_WORKERS = r"""
+if [ -n "$asa_cpus" ]; then # of each node
+  set -- $(printf '%s\n' "$asa_cpus" | awk -F, -v size="$asa_cpus_per_task" -v r="$SLURM_PROCID" '
+    { for (i = 1; i <= NF; i++) { split($i, p, /[(x)]+/); k = int(p[1] / size); if (k < 1) k = 1
+      for (j = p[2] ? p[2] : 1; j > 0; j--) { if (n++ == r) { first = all; own = k }; all += k } }
+      print n, first + 0, own + 0, all }')
+  if [ "${1:-0}" -ne "$SLURM_NTASKS" ]; then
+    asa_workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
+    [ "$asa_workers" -gt 0 ] || asa_workers=1
+    set -- "$SLURM_NTASKS" "$((SLURM_PROCID * asa_workers))" "$asa_workers" "$((SLURM_NTASKS * asa_workers))"
+  fi
+  asa_first=$2 asa_workers=$3 asa_all=$4
+  echo $$ >"$asa_list.$SLURM_PROCID"
+fi
+asa_running=$(mktemp -d "${TMPDIR:-/tmp}/asa-XXXXXXXX") || exit 87
+trap 'rm -rf "$asa_running"' EXIT
+mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
+""".strip()
+
 # Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What completed is noted
 # beside its text, so that a stage that is run again, after a failure or on another node, does not run it again. Several
 # nodes take turns, each with as many lines as it has cores for, so that none is still busy when others have long been
@@ -282,22 +368,7 @@ asa_list=$1 asa_done=$2 asa_workers=$3 asa_cpus_per_task=$4 asa_cpus=$5 asa_firs
 [ -r "$asa_list" ] || sleep 5
 [ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; exit 87; }}
 asa_count=$(grep -c '' <"$asa_list")
-if [ -n "$asa_cpus" ]; then # of each node
-  set -- $(printf '%s\n' "$asa_cpus" | awk -F, -v size="$asa_cpus_per_task" -v r="$SLURM_PROCID" '
-    {{ for (i = 1; i <= NF; i++) {{ split($i, p, /[(x)]+/); k = int(p[1] / size); if (k < 1) k = 1
-      for (j = p[2] ? p[2] : 1; j > 0; j--) {{ if (n++ == r) {{ first = all; own = k }}; all += k }} }}
-      print n, first + 0, own + 0, all }}')
-  if [ "${{1:-0}}" -ne "$SLURM_NTASKS" ]; then
-    asa_workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
-    [ "$asa_workers" -gt 0 ] || asa_workers=1
-    set -- "$SLURM_NTASKS" "$((SLURM_PROCID * asa_workers))" "$asa_workers" "$((SLURM_NTASKS * asa_workers))"
-  fi
-  asa_first=$2 asa_workers=$3 asa_all=$4
-  echo $$ >"$asa_list.$SLURM_PROCID"
-fi
-asa_running=$(mktemp -d "${{TMPDIR:-/tmp}}/asa-XXXXXXXX") || exit 87
-trap 'rm -rf "$asa_running"' EXIT
-mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
+{_WORKERS}
 asa_task() {{
   if [ -z "$asa_done" ] || [ "$(cat "$asa_done/$1" 2>/dev/null)" != "$2" ]; then
     # space for the note is taken before, lest a disk that fills up meanwhile loses it
@@ -364,13 +435,10 @@ done
 """.strip()
 
 # On several nodes srun would pass a signal to everything that runs there, and not to the tasks alone.
-_RUN_TASKS = rf"""
-asa_count=$(grep -c '' <"$asa_list")
-if [ "$asa_count" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
-set -- $asa_sh -c "$asa_pool" asa-tasks "$asa_list" "$asa_done" "$asa_workers" "$asa_cpus_per_task"
-if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; then
+_ON_EACH_NODE = r"""
+if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] && command -v srun >/dev/null 2>&1; then
   asa_on_each="--nodes=$SLURM_JOB_NUM_NODES --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 --cpu-bind=none"
-  asa_pass_on() {{
+  asa_pass_on() {
     asa_heard=$((asa_heard + 1))
     case $1 in
       USR1 | USR2)
@@ -380,12 +448,42 @@ if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; t
       HUP | INT | TERM) asa_ended_by=$1 ;;
     esac
     [ -z "$asa_child" ] || asa_tell_process "$asa_child" "$1"
-  }}
-  set -- srun $asa_on_each --kill-on-bad-exit=0 "$@" "${{SLURM_JOB_CPUS_PER_NODE:-?}}"
+  }
+  set -- srun $asa_on_each --kill-on-bad-exit=0 "$@" "${SLURM_JOB_CPUS_PER_NODE:-?}"
 else
   set -- "$@" ''
 fi
 asa_run "$@"
+""".strip()
+
+_TAKE_ARGUMENTS = """
+asa_list=$1 asa_dir=$2 asa_me=$3 asa_workers=$4 asa_cpus_per_task=$5 asa_cpus=$6
+[ -r "$asa_dir/list" ] || sleep 5
+[ -r "$asa_dir/list" ] || asa_give_up "no list of tasks on $(uname -n)"
+""".strip()
+
+_RUN_BAG = rf"""
+if [ "$((asa_count + asa_before))" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
+asa_list=$asa_dir/takers/.$asa_me
+set -- $asa_sh -c "$asa_take" asa-tasks "$asa_list" "$asa_dir" "$asa_me" "$asa_workers" "$asa_cpus_per_task"
+{_ON_EACH_NODE}
+asa_code=$?
+[ "$asa_code" -eq 0 ] || exit "$asa_code"
+""".strip()
+
+_TELL_BAG = rf"""
+if [ "$asa_n" -lt "$asa_count" ]; then
+  printf 'asa: none of the %s tasks is left to take, and others run %s\n' "$asa_count" "$((asa_count - asa_n))" >&2
+  exit {LEFT_EXIT}
+fi
+[ "$asa_failed" -eq 0 ] || exit {TASK_EXIT}
+""".strip()
+
+_RUN_TASKS = rf"""
+asa_count=$(grep -c '' <"$asa_list")
+if [ "$asa_count" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
+set -- $asa_sh -c "$asa_pool" asa-tasks "$asa_list" "$asa_done" "$asa_workers" "$asa_cpus_per_task"
+{_ON_EACH_NODE}
 asa_code=$?
 [ "$asa_code" -ne 143 ] || exit 143
 # srun may say that all went well when Slurm took its step away: only what each task has left behind tells

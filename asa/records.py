@@ -164,6 +164,8 @@ class Submitted(_OfJob):
         Why now.
     joins
         The job that its cores are for, where they are; the stage is then the first that needs them.
+    shares
+        Whether several jobs share the tasks of its stage, of which the first alone tells when that begins.
     """
 
     cores: int
@@ -173,6 +175,7 @@ class Submitted(_OfJob):
     resubmission: int
     reason: str
     joins: str = ""
+    shares: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,6 +276,8 @@ def _lane(asked: Submitted, records: Iterable[Record], last_s: float) -> Lane:  
             case Started():
                 until(r.time_s)
                 kind, start_s, state = "held", r.time_s, "running"
+                if asked.shares and asked.keep is not Keep.AWAIT:  # the first alone tells of the stage's begin
+                    kind, stage = "running", "+".join(asked.stages)
             case Requeued():
                 until(r.time_s)
                 kind, stage, state, cores = "pending", "", "pending", asked.cores
@@ -292,6 +294,9 @@ def _lane(asked: Submitted, records: Iterable[Record], last_s: float) -> Lane:  
                 if start_s is None and r.start_s is not None:
                     until(r.start_s)
                     kind, start_s = "held", r.start_s
+                if asked.shares and kind == "held" and r.payload_start_s is not None and r.payload_start_s >= since_s:
+                    until(r.payload_start_s)
+                    kind, stage = "running", "+".join(asked.stages)
                 until(r.time_s)
                 return Lane(
                     *_what(asked),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
-from asa.demands import MAX_COUNT, Demands, resources
+from asa.demands import MAX_COUNT, Demands, divided, resources
 from asa.errors import WorkflowError
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
 from asa.units import core_hours
@@ -22,6 +22,7 @@ __all__ = [
     "LONGEST_NAME",
     "LONGEST_WALLTIME_S",
     "MAX_CORES",
+    "MAX_JOBS",
     "MAX_RETRIES",
     "MAX_RETRY_FACTOR",
     "NAME_PATTERN",
@@ -49,6 +50,9 @@ LONGEST_WALLTIME_S = 366 * 86400.0
 
 MAX_RETRIES = 100
 """How often a stage may be asked for again."""
+
+MAX_JOBS = 1000
+"""Jobs that share the tasks of one stage at most."""
 
 _MAX_SPREAD = 3.0
 
@@ -119,6 +123,9 @@ class Stage(Demands):
         How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.
     moldable
         In which other shapes it may be asked for: of what width, sent where. None for this one alone.
+    jobs
+        Its tasks are run by so many jobs at least, and at most, each with its part of the cores and of all else that
+        the stage needs; who comes late takes what is left.
 
     Examples
     --------
@@ -151,6 +158,7 @@ class Stage(Demands):
     run_spread: float = 0.0
     when: Literal["success", "failed", "always"] = "success"
     moldable: Moldable | None = None
+    jobs: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -183,9 +191,14 @@ class Stage(Demands):
             raise self._error(f"has run times that stray by {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
         self._check_turn()
         self._check_payload()
+        self._check_several()
+
+    def _check_several(self) -> None:
         if self.moldable is not None:
             self._check_offered(self.moldable)
             self._check_shapes(self.moldable)
+        if self.jobs != (1, 1):
+            self._check_jobs()
 
     def _check_turn(self) -> None:
         if self.when not in WHENS:
@@ -252,6 +265,47 @@ class Stage(Demands):
                     f"{shape.walltime_s:g} s",
                     "It would be killed: ask for more walltime at this width.",
                 )
+
+    def _check_jobs(self) -> None:
+        least, most = self.jobs
+        if not 1 <= least <= most <= MAX_JOBS:
+            few = f"{least} jobs" if least == most else f"{least} to {most} jobs"
+            raise self._error(f"is to be run by {few}", f"Give 1 to {MAX_JOBS}, the least first.")
+        if most > 1 and not (self.tasks or self.tasks_file):
+            raise self._error("is to be run by several jobs, and is no list of tasks", "Write it as `tasks`.")
+        if most > 1 and self.local:
+            raise self._error("runs where the client is, and is to be run by several jobs", "Leave one of them out.")
+        for width in self.moldable.widths if self.moldable is not None and self.moldable.widths else (self.width,):
+            if not _even(least, most, *self._parts(width)):
+                what = f"{width} {'nodes' if self.cores is None else 'cores'}"
+                parts = f" in tasks of {self.cpus_per_task}" if self.cpus_per_task > 1 else ""
+                many = f"{least}" if least == most else f"{least} to {most}"
+                raise self._error(f"asks for {what}{parts}, which {many} jobs cannot share evenly", "Give a multiple.")
+
+    def _parts(self, width: int) -> tuple[int, ...]:
+        """Count what may be shared out among jobs: nodes, and tasks at a time."""
+        if self.cores is None:
+            return (width,)
+        return (width // self.cpus_per_task, *([self.nodes] if self.nodes else []))
+
+    @property
+    def job_count(self) -> int:
+        """Jobs that run it, if it is asked for by itself: as many as may be of those that share its width evenly."""
+        return _even(*self.jobs, *self._parts(self.width)) if self.jobs[1] > 1 else 1
+
+    def of_each_job(self) -> Stage:
+        """Ask for what each of its jobs needs."""
+        count = self.job_count
+        if count == 1:
+            return self
+        return replace(
+            self,
+            cores=None if self.cores is None else self.cores // count,
+            nodes=None if self.nodes is None else self.nodes // count,
+            **divided(self, count),
+            moldable=None,
+            jobs=(1, 1),
+        )
 
     @property
     def width(self) -> int:
@@ -343,6 +397,12 @@ class Stage(Demands):
         return WorkflowError(message, where=f"stage {self.name!r}", hint=hint)
 
 
+def _even(least: int, most: int, *parts: int) -> int:
+    """Give the largest number in a range by which some others can all be divided; 0 if there is none."""
+    common = math.gcd(*parts)
+    return next((count for count in range(min(most, common), least - 1, -1) if common % count == 0), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """When a stage runs inside an allocation.
@@ -421,6 +481,11 @@ class Workflow:
                 if not left[position[after]]:
                     heapq.heappush(ready, position[after])
         return tuple(order)
+
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """Stages that several jobs run."""
+        return tuple(name for name, stage in self.stages.items() if stage.jobs[1] > 1)
 
     @cached_property
     def _followers(self) -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ def _public():
     found = [getattr(module, name) for module in map(importlib.import_module, PUBLIC) for name in module.__all__]
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     for target in (target for group, names in points.items() if group != "asa.commands" for target in names.values()):
-        module, _, name = target.partition(":")
+        module, _, name = target.split(" ")[0].partition(":")
         found.append(getattr(importlib.import_module(module), name))
     made = [inspect.unwrap(one) for one in found if inspect.isclass(one) or inspect.isroutine(one)]
     return {(one.__module__, one.__qualname__) for one in made if one.__module__.startswith("asa")}

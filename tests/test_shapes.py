@@ -174,6 +174,17 @@ def test_one_shape_is_fixed_for_who_chooses_none():
     assert plain.fixed(99) is plain
 
 
+def test_a_width_that_was_never_tried_is_taken_where_it_is_named():
+    """With the walltime that is said for it, or else its own; where another is named, one that is known comes first."""
+    moldable = Moldable((2, 4, 8), (RunAt(4, 60.0), RunAt(8, 40.0)))
+    known = Stage("a", cores=8, walltime_s=100.0, expected_run_s=40.0, moldable=moldable)
+    assert [known.fixed(width).cores for width in (1, 2, 3, 4, 7, 99)] == [2, 2, 2, 4, 4, 8]
+    tried = known.fixed(2)
+    assert (tried.walltime_s, tried.expected_run_s, tried.moldable) == (100.0, None, None)
+    said = replace(known, moldable=replace(moldable, walltime_at=((2, 300.0), (8, 100.0))))
+    assert said.fixed(2).walltime_s == 300.0
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

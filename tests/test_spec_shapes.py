@@ -246,6 +246,26 @@ def test_what_never_asks_how_many_cores_it_got_is_noted(file, tmp_path):
     assert of_widths(file(SEVERAL + script), tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("task", "each", "severity"),
+    [
+        ("mpirun true", 1, "error"),
+        ("mpirun -n 4 true", 1, "error"),
+        ("mpirun -n 4 true", 4, None),
+        ("srun -n1 true", 1, None),
+        ("mpirun -n $N true", 4, "warning"),
+        ("srun --exclusive -N1 true", 1, "warning"),
+    ],
+)
+def test_mpi_in_tasks_has_the_cores_of_its_task(file, tmp_path, task, each, severity):
+    """What is told to start more, or nothing at all, takes what belongs to others; of the rest nobody knows."""
+    text = f"cores = [8, 4]\ncpus_per_task = {each}\nwalltime = '8h'\ntasks = ['{task}']\n"
+    problems = check_here(file(text), folder=tmp_path)
+    assert [p.severity for p in problems if "in one of its tasks, which get" in p.message] == [severity] * bool(
+        severity
+    )
+
+
 def test_a_bag_of_mpi_contradicts_itself(file, tmp_path):
     tasks = SEVERAL + 'tasks = ["mpirun true", "mpirun true"]\n'
     assert of_widths(file(tasks), tmp_path) == [

@@ -43,7 +43,7 @@ def moldables(draw, stage):
     widths = draw(st.lists(st.integers(1, 99).map(lambda width: width * each), max_size=4))
     widths = tuple(sorted({*widths, stage.width})) if widths else ()
     partitions = tuple(dict.fromkeys([stage.partition, *draw(st.lists(TEXT, max_size=2))]))
-    partitions = partitions if len(partitions) > 1 else ()
+    partitions = partitions if len(partitions) > 1 and all(partitions) else ()  # each of several has a name
     if len(widths) < 2 and not partitions:
         return stage
     if len(widths) < 2:
@@ -104,9 +104,15 @@ def stages(draw, name, before, *, several=False):
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
-    others |= {"moldable"}  # which follows
+    others |= {"moldable", "jobs"}  # which follow
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
-    made = Stage(name, **given, **draw(PAYLOAD))
+    payload = draw(PAYLOAD)
+    width = (cores or 0) // cpus_per_task or given["nodes"] or 1
+    is_shared = bool(payload.get("tasks") or payload.get("tasks_file")) and not given["local"] and not several
+    count = draw(st.sampled_from([n for n in range(1, 9) if width % n == 0])) if is_shared else 1
+    if (given["nodes"] or count) % count:
+        count = 1
+    made = Stage(name, **given, **payload, jobs=(draw(st.integers(1, count)), count))
     return draw(moldables(made)) if several else made
 
 

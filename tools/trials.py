@@ -6,6 +6,7 @@ themselves, and the verdict comes from these and from Slurm. Trials rotate over 
     python tools/trials.py --seeds 0-49 --version 22.05 --link rest --strategy asa-plan --jobs 3
     python tools/trials.py --seeds 0-349                 # every strategy, both releases, both links, this machine
     python tools/trials.py --seeds 7000-7184             # with scripts, SIGTERM, --fail-fast and more, as draw.py says
+    python tools/trials.py --seeds 8000-8049 --strategy asa-plan    # with stages of several shapes, too
 
 `invalid` is a trial in which a fault lay outside what is promised; `broken` leaves its evidence below --keep.
 It needs root, for clusters and small disks of its own, and Slurm installed, as tests/slurm does.

@@ -141,7 +141,20 @@ class Asked:
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
         if chosen.why and not self.quiet:
             sys.stderr.write(f"Waits are predicted by `{chosen.estimator}`: {chosen.why}.\n")
+        if chosen.events and not self.quiet:
+            self._tell_of_partition(world)
         return chosen
+
+    def _tell_of_partition(self, world: Backend) -> None:
+        """Say so where it is not known which jobs that are seen compete with the workflow's."""
+        site, stages = world.capabilities, self.workflow.stages.values()
+        if site.partition or len(site.partitions) < 2 or all(one.partition or one.local for one in stages):
+            return
+        names = " or ".join(f"partition={name}" for name in list(site.partitions)[:3])
+        sys.stderr.write(
+            "Note: where jobs go that name no partition is not reported here, so that forecasts do not know which of "
+            f"the others' jobs are in their way. Name it: --set {names}.\n"
+        )
 
     def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
         """Write down what is to run."""
@@ -218,15 +231,13 @@ def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow
         raise InputError(f"no stage of {flow.name} has several widths to choose from", where="--width", hint=hint)
     fixed = flow.fixed(width)
     for stage in moldable if not quiet else ():
-        unit, taken = ("nodes" if stage.cores is None else "cores"), fixed.stages[stage.name]
+        taken, unit = fixed.stages[stage.name], "node" if stage.cores is None else "core"
+        size = f"{taken.width} {unit}{'s' * (taken.width > 1)}"
         if taken.width > width:
-            sys.stderr.write(
-                f"Note: {stage.name} is asked for with {taken.width} {unit}, the fewest that it may have.\n"
-            )
+            sys.stderr.write(f"Note: {stage.name} is asked for with {size}, the fewest that it may have.\n")
         if all(shape.width != taken.width for shape in stage.shapes):
             walltime = format_duration(taken.walltime_s)
-            what = f"how long {stage.name} runs on {taken.width} {unit} is not known: it asks for {walltime}"
-            sys.stderr.write(f"Note: {what}.\n")
+            sys.stderr.write(f"Note: how long {stage.name} runs on {size} is not known: it asks for {walltime}.\n")
     return fixed
 
 

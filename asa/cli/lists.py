@@ -32,6 +32,8 @@ def lists() -> None:
                 continue
             if group == "schedulers" and parameters:
                 words += f" Settings: {', '.join(parameters)}."
+            if (missing := plugins.lacking(f"asa.{group}", name)) is not None:
+                words += f" Needs {missing[0]}, which is not installed: {missing[1]}"
             table.add_row(name, escape(words))
         console.print(table)
         console.print()

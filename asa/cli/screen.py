@@ -14,7 +14,7 @@ from rich.text import Text
 from asa.units import format_duration
 
 if TYPE_CHECKING:
-    from asa.cli.standing import RunStanding, StageStanding
+    from asa.cli.standing import BagStanding, RunStanding, StageStanding
     from asa.metrics import RunMetrics
 
 _WIDE = 110
@@ -103,8 +103,29 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
             or s.put_off
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
+    parts += [Text(f"{stage.stage}: {bag_words(stage.bag)}") for stage in shown if stage.bag is not None]
     parts += _foot(run)
     return Group(*parts)
+
+
+def bag_words(bag: BagStanding) -> str:
+    """Say how far the tasks have come that several jobs share.
+
+    Examples
+    --------
+    >>> from asa.cli.standing import BagStanding
+    >>> bag_words(BagStanding(2, 1, 4, 100, 40, 1, 8, 51, 0.5, 118.0))
+    '2 jobs run, 1 pending; of 100 tasks 40 completed, 1 failed, 8 run, 51 left; 30 a minute, 1m58s left'
+    """
+    jobs = f"{bag.jobs_running} {'job runs' if bag.jobs_running == 1 else 'jobs run'}, {bag.jobs_pending} pending"
+    if bag.tasks is None:
+        return jobs
+    failed = f" {bag.failed} failed," if bag.failed else ""
+    done = f"of {bag.tasks} tasks {bag.completed} completed,{failed} {bag.running} run, {bag.left} left"
+    if not bag.rate or bag.lasts_s is None:
+        return f"{jobs}; {done}"
+    pace = f"{bag.rate:.3g} a second" if bag.rate >= 1 else f"{60 * bag.rate:.3g} a minute"
+    return f"{jobs}; {done}; {pace}, {format_duration(bag.lasts_s)} left"
 
 
 def summary(run: RunStanding) -> RenderableType:

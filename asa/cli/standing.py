@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState
+from asa.bags import Bag
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
 from asa.metrics import RunMetrics, measure
@@ -33,6 +35,37 @@ _CONDITIONS = {
     "always": "runs once the stages that it follows have ended, however they do",
     "success": "runs if all run that it follows, which is not known yet",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class BagStanding:
+    """How far a stage has come whose tasks several jobs share."""
+
+    jobs_running: int
+    jobs_pending: int
+    jobs: int  # that share it at most
+    tasks: int | None = None  # None where no job has begun
+    completed: int = 0
+    failed: int = 0
+    running: int = 0
+    left: int = 0
+    rate: float = 0.0  # tasks that end in a second
+    lasts_s: float | None = None  # how long the rest takes at that rate; None if that is not known
+
+    @classmethod
+    def of(cls, state: RunState, name: str, lead: Job) -> BagStanding:
+        """Look how far it has come."""
+        from asa.runner.specs import tasks_of
+
+        running, pending = state.sharing.count(lead)
+        jobs = (running, pending, lead.spec.sharing)
+        known = Bag(Path(tasks_of(state, name))).progress(
+            one.spec.token for one in state.jobs.values() if one.status.state.is_final
+        )
+        if known is None:
+            return cls(*jobs)
+        done = (known.tasks, known.completed, known.failed, known.running, known.left)
+        return cls(*jobs, *done, known.rate, known.lasts_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +106,7 @@ class StageStanding:
     # since when the batch system has not accepted its job, and why, in the words that it said last
     put_off_s: float | None = None
     put_off: str = ""
+    bag: BagStanding | None = None  # where several jobs share its tasks, and one was accepted
 
     @property
     def has_failed(self) -> bool:
@@ -84,6 +118,8 @@ class StageStanding:
         fields = asdict(self)
         fields["forecast_s"] = list(self.forecast.quantiles_s) if self.forecast is not None else None
         del fields["forecast"]
+        if self.bag is None:
+            del fields["bag"]
         return fields
 
 
@@ -350,6 +386,7 @@ def _stage(
         words,
         view.cores or job.spec.cores,
         job.spec.walltime_s,
+        bag=BagStanding.of(state, name, job) if job.spec.bag else None,
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,
         eligible_s=None if was_before else status.eligible_s,

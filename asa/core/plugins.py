@@ -11,12 +11,12 @@ import inspect
 import re
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from asa.errors import InputError, UnknownNameError, near
+from asa.errors import InputError, MissingExtraError, UnknownNameError, near
 
 _OURS = "asa-client"
 
@@ -54,6 +54,10 @@ def load(group: str, name: str) -> Any:
     singular = {"strategies": "strategy", "histories": "reader"}.get(kind, kind.removesuffix("s"))
     if name not in points:
         raise unknown_name(singular, name, list(points))
+    if (missing := lacking(group, name)) is not None:
+        raise MissingExtraError(
+            f"needs {missing[0]}, which is not installed", where=f"{singular} {name!r}", hint=missing[1]
+        )
     try:
         return points[name].load()
     except (Exception, SystemExit) as error:
@@ -62,6 +66,35 @@ def load(group: str, name: str) -> Any:
             where=f"{singular} {name!r}",
             hint="Mend or remove the package it is from.",
         ) from error
+
+
+def lacking(group: str, name: str) -> tuple[str, str] | None:
+    """Say which package of an entry point's extra is not installed, and how to install it; None if none is missing.
+
+    An entry point may name an extra of its own package: ``asa-boost = "module:function [boost]"``.
+    """
+    point = _group(group)[name]
+    if point.dist is None:
+        return None
+    for extra in point.extras:
+        for requirement in point.dist.requires or ():
+            needed, _, marker = requirement.partition(";")
+            package = re.match(r"[\w.-]+", needed)
+            if (
+                package
+                and re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", marker)
+                and not _is_there(package.group())
+            ):
+                return package.group(), f"pip install '{point.dist.name}[{extra}]'"
+    return None
+
+
+def _is_there(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def describe(group: str, name: str) -> tuple[str, list[str]]:

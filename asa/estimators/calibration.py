@@ -127,6 +127,15 @@ _ERRORS: dict[tuple[str, int, int], tuple[float, ...]] = {
     **{("floor", 0, j): _errors(_shares(0, j, at_floor=True)) for j in _PLACES},
 }
 
+
+def shortfalls(stated_s: Sequence[float], wait_s: float, kind: Kind = "exact") -> tuple[float, ...]:
+    """Say how far each stated quantile fell short of covering a wait as often as it says; 0 in the mean if none does.
+
+    `coverage` has what covers a wait that equals some of the quantiles.
+    """
+    return _ERRORS[_position(stated_s, wait_s, FLOOR_S, kind)]
+
+
 _EDGES_S = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
 _STEP = 0.03  # decades for an error of 1
 _FIRST_STEP = 1.0  # divided by the root of what was learned, until it is as small as _STEP

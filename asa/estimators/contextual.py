@@ -8,7 +8,6 @@ rest, see `ContextualAsa`.
 
 from __future__ import annotations
 
-import base64
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from asa.estimators import contextual_kernel as k
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.estimators.differences import Differences
 from asa.estimators.joint import SAMPLES, JointForecast
+from asa.estimators.packing import packed, unpacked
 from asa.geometry import JobGeometry
 from asa.waits import QueuedJob, Surroundings, WaitForecast, WaitObservation, at_least
 
@@ -39,17 +39,6 @@ _LOSS_PER_PLACE = 0.25
 _MAX_S = 10.0**7
 _ALONE_SHARE = 0.01
 _MAX_KINDS = 100_000
-
-
-def _packed(array: NDArray[Any]) -> dict[str, Any]:
-    data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 1)).decode()
-    return {"type": array.dtype.str, "shape": list(array.shape), "data": data}
-
-
-def _unpacked(packed: Mapping[str, Any]) -> NDArray[Any]:
-    data = zlib.decompress(base64.b64decode(packed["data"], validate=True))
-    array: NDArray[Any] = np.frombuffer(data, dtype=np.dtype(packed["type"])).reshape(packed["shape"]).copy()
-    return array
 
 
 _TYPES: dict[str, type[np.generic]] = dict.fromkeys(("active", "links", "named", "past"), np.int64) | {
@@ -274,6 +263,17 @@ class ContextualAsa:
         """Waits known whole that were learned."""
         return int(self._scalars[k.OBSERVED])
 
+    @property
+    def seen(self) -> NDArray[np.float64]:
+        """What was seen of the job that was predicted last, before anything else happens."""
+        seen: NDArray[np.float64] = self._seen[self._free[-1]]
+        return seen
+
+    @property
+    def seen_numbers(self) -> int:
+        """How many numbers are seen of a job."""
+        return self._seen.shape[1]
+
     # ------------------------------------------------------------------ the port
 
     def predict(self, job: QueuedJob, outside: Sequence[float] = ()) -> WaitForecast:
@@ -398,7 +398,7 @@ class ContextualAsa:
                 [ticket, job.submit_s, job.cores, job.walltime_s, job.user, job.system, job.partition]
                 for ticket, (_, job, _) in self._waiting.items()
             ],
-            "arrays": {name: _packed(array) for name, array in arrays.items()},
+            "arrays": {name: packed(array) for name, array in arrays.items()},
         }
 
     @classmethod
@@ -422,7 +422,7 @@ class ContextualAsa:
         return made
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        arrays = {name: _unpacked(packed) for name, packed in state["arrays"].items()}
+        arrays = {name: unpacked(one) for name, one in state["arrays"].items()}
         origin_s, count = state["differences"]
         self._differences.restore(arrays.pop("differences"), float(origin_s), int(count))
         _check(arrays, len(state["rows"]), len(state["waiting"]))

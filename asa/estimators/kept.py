@@ -32,6 +32,7 @@ _VERSION = 2
 _FEW_BYTES = 16_384  # some dozen waits
 _OUTCOMES = 1000
 _RUNS = 1000  # latest runs whose users are counted
+_SLOW = (SEEING, "asa-boost", "asa-queue-boost")
 _WORTH_KEEPING = 40  # waits learned since it was kept
 
 FromState = Callable[[Mapping[str, Any]], WaitEstimator]
@@ -269,15 +270,17 @@ def learn(
     return kept
 
 
-def seeing(store: WaitStore, system: str, cores: int, now_s: float, seed: int = 0) -> Learned | None:
+def seeing(
+    store: WaitStore, system: str, cores: int, now_s: float, *, seed: int = 0, estimator: str = SEEING
+) -> Learned | None:
     """Learn a bank's waits of one system for a look at its queue, by the estimator that sees it; see `learn`."""
-    from asa.estimators.queue_aware import QueueAwareAsa  # noqa: PLC0415 - `asa predict` decides first how it is loaded
+    make = WaitBank(estimator, machine_cores=cores, seed=seed)
+    from_state: FromState = type(make[system]).from_state  # type: ignore[attr-defined]
 
     def choose(_digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
-        make = WaitBank(SEEING, machine_cores=cores, seed=seed)
-        return system, f"{SEEING} {cores} {seed}", lambda: make[system]
+        return system, f"{estimator} {cores} {seed}", lambda: make[system]
 
-    return learn(store, place_of(store.folder, system, SEEING), choose, QueueAwareAsa.from_state, now_s)
+    return learn(store, place_of(store.folder, system, estimator), choose, from_state, now_s)
 
 
 def bank_of(
@@ -285,13 +288,13 @@ def bank_of(
 ) -> WaitBank:
     """Open a bank for a run on a system.
 
-    What an estimator that simulates the queue has learned is taken from what is kept: it learns ten times as long as
-    others, and a run begins, and begins again, with it.
+    What an estimator that simulates the queue, or has trees, has learned is taken from what is kept: it learns ten
+    times as long as others, and a run begins, and begins again, with it.
     """
-    if estimator != SEEING or store is None:
+    if estimator not in _SLOW or store is None:
         return WaitBank(estimator, seed=seed, machine_cores=machine_cores, store=store)
     bank = WaitBank(estimator, seed=seed, machine_cores=machine_cores)
-    learned = seeing(store, system, machine_cores, now_s, seed)
+    learned = seeing(store, system, machine_cores, now_s, seed=seed, estimator=estimator)
     if learned is not None:
         bank.adopt(system, learned.estimator, learned.count, store=store)
     else:

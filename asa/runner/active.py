@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import quote
 
 from asa.backend import JobState, JobStatus
 from asa.errors import StateError
@@ -15,6 +18,7 @@ from asa.runner.entries import Accepted, Begun, Entry, Reported, Surplus, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
+from asa.runner.sharing import NOTHING_LEFT
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
@@ -91,6 +95,7 @@ class Active(Submitter):
     # what is still to be reported to the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
     trouble: str = ""  # with learning; empty for none
+    given_back: set[str] = field(default_factory=set)  # tokens of jobs that are no more, and hold no tasks either
     # the waits that were predicted last, by stages
     predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 
@@ -210,10 +215,22 @@ class Active(Submitter):
     def heard(self, status: JobStatus) -> None:
         """Note what was heard of a job, if it is new."""
         job = self.state.jobs[status.job_id]
+        if job.spec.bag and status.state is JobState.COMPLETED and self._left_some(job):
+            status = replace(status, reason=NOTHING_LEFT)
         if status != replace(job.status, expected_start_s=status.expected_start_s):
             self.commit(Reported(status))
         else:
             job.status = status  # what is expected moves all the time, and nothing hangs on it
+
+    def _left_some(self, job: Job) -> bool:
+        """Whether a completed job that shares its stage left tasks to others: its script says when all have ended."""
+        if job.status.state.is_final:
+            return job.status.reason == NOTHING_LEFT  # as it was heard
+        posts = Path(self.run.place) / "posts"
+        if not self.run.place or not posts.is_dir():
+            return False
+        there = os.listdir(posts)  # noqa: PTH208 - which makes NFS look at the server again
+        return not all(quote(post, safe="") in there for post in job.spec.posts)
 
 
 def _queued_of(one: Active, job: Job) -> QueuedJob:

@@ -395,7 +395,9 @@ class RunFolder:
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()  # the journal knew before
         entries = read_journal(self.path / _JOURNAL)[0]
         self._check_known(ended, entries)
-        state = RunState(self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id)
+        state = RunState(
+            self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id, place=str(self.path)
+        )
         records: list[Record] = []
         for entry in entries:
             records += [news.record if isinstance(news, Observation) else news for news in state.apply(entry)]

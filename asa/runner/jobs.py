@@ -16,6 +16,11 @@ PAYLOAD_COMPLETED = "EndedWell"
 """Reason of a completed job whose payload completed, though the batch system has it down as ended otherwise."""
 
 
+def round_of(planned: PlannedJob, spec: JobSpec) -> str:
+    """Name the jobs that share a stage with one since it was asked for last: by the token of the first of them."""
+    return spec.token.removesuffix(f"m{planned.mate}") if spec.bag else ""
+
+
 @dataclass(slots=True)
 class Job:
     """A job of the run: as planned, as asked for, and as last seen."""
@@ -29,6 +34,11 @@ class Job:
     observed: bool = False  # whether its wait was learned
     known_as: OwnJob | None = None  # to the bank, once it queues
     resized: int = 0  # how often it was reported since its start that it got narrower
+
+    @property
+    def round(self) -> str:
+        """Names the jobs that share a stage since it was asked for last; empty for a job by itself."""
+        return round_of(self.planned, self.spec)
 
     @property
     def is_void(self) -> bool:

@@ -21,12 +21,15 @@ from asa.runner.requests import CancelRequest
 from asa.runner.specs import demand_of, spec_of
 from asa.runner.state import RunState
 from asa.runner.submission import (
+    can_submit,
     cancel,
     catch_up,
     clean_up,
     clear_up,
+    give_back,
     give_up_orphans,
     look_for_twins,
+    missing_mate,
     shape,
     submit,
     sweep,
@@ -278,7 +281,7 @@ def _act(one: Active) -> float | None:
         one.commit(Begun(now, one.run.fail_fast))
     if not catch_up(one):
         return now + AGAIN_S[0]
-    wakes = [look_for_twins(one), give_up_orphans(one)]
+    wakes = [give_back(one), look_for_twins(one), give_up_orphans(one)]
     if one.state.open_intent is None and one.state.outcome is None:
         wakes.append(_follow_plan(one))
     if one.state.outcome is not None and one.state.outcome != "completed":
@@ -291,6 +294,10 @@ def _follow_plan(one: Active) -> float | None:
     """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
     now = one.backend.now()
     while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
+        mate = missing_mate(one)
+        if mate is not None and can_submit(one, now):
+            submit(one, mate)
+            continue
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
         submissions = [settled(one.state, job) for job in plan.submissions]
         one.state.planned = tuple(submissions)
@@ -304,13 +311,15 @@ def _follow_plan(one: Active) -> float | None:
         if not due or not one.attempt.is_due(now):
             _note_predictions(one, plan, now)
             wakes = [max(time, one.attempt.again_s) for time in times if time < math.inf]
+            if mate is not None:
+                wakes.append(one.attempt.again_s)
             return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
         if not _may_submit(one, due[0], now):
             return now + AGAIN_S[0]  # something else has to happen before
         asked_again = one.state.asked_again
         for job in due:
-            if asked_again != one.state.asked_again or not _may_submit(one, job, now):
-                break
+            if asked_again != one.state.asked_again or not _may_submit(one, job, now) or missing_mate(one) is not None:
+                break  # all jobs of a stage come before what depends on them
             shape(one, job, plan.choices)
             submit(one, job)
     return None
@@ -319,7 +328,7 @@ def _follow_plan(one: Active) -> float | None:
 def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     """Whether a plan still holds after its first jobs were submitted."""
     state = one.state
-    if state.outcome is not None or state.open_intent is not None or not one.attempt.is_due(now_s) or one.to_cancel():
+    if not can_submit(one, now_s):
         return False
     return bool(planned.joins) or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.demands import Demands, shared_by
 from asa.errors import InputError
-from asa.payload import payload_text
+from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
+from asa.runner.jobs import round_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
 from asa.workflow import Slot, Stage
@@ -32,12 +33,13 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
     if planned.joins:
         return _growth_spec(state, planned)
-    stages = [state.stages[name].stage for name in planned.stages]
+    stages = _asked(state, planned.stages)
     demand = demand_of(state, planned.stages, planned.widths)
+    sharing = state.stages[planned.stages[0]].stage.job_count if len(planned.stages) == 1 else 1
     slots = state.layout(planned.stages)
     inside = set(planned.stages)
     before = [name for stage in stages for name in stage.after if name not in inside]
-    waited_for = sorted(_jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else ()
+    waited_for = _with_mates(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
     walltime = demand.walltime_s + planned.spare_walltime_s
     if planned.keep is not Keep.NOTHING:
         walltime += local_before(state, before)
@@ -46,7 +48,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         token=token_of(state, planned),
         cores=demand.cores,
         walltime_s=state.at_most(walltime, planned.stages, demand.partition),
-        command=_payload(state, stages[0]) if len(stages) == 1 else "",
+        command=_payload(state, stages[0], planned, sharing) if len(stages) == 1 else "",
         steps=_steps(state, planned, slots) if len(stages) > 1 else (),
         partition=demand.partition,
         account=next((stage.account for stage in stages if stage.account), ""),
@@ -56,19 +58,21 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         local=all(stage.local for stage in stages),
         nodes=demand.nodes,
         **shared_by(stages),
-        dependencies=tuple(Dependency(job_id) for job_id in waited_for),
+        dependencies=tuple(Dependency(job_id, _awaited_end(state, job_id)) for job_id in waited_for),
         # a dependency that a site drops starts the job, but not the payload
         awaits=_awaited(state, before) if planned.keep is not Keep.NOTHING else (),
         posts=tuple(_token(state, name) for name in planned.stages),
         supersedes=_superseded(state, planned),
         max_await_s=_max_await_s(state, planned, before, demand.walltime_s),
+        bag=_token(state, planned.stages[0]) if sharing > 1 else "",
+        sharing=sharing,
         run_s=max(slot.end_s for slot in slots),
     )
 
 
 def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> Demand:
     """Say what the job of some stages asks the queue for, were it submitted once it may run at once."""
-    stages = [state.stages[name].stage for name in names]
+    stages = _asked(state, names)
     per_node = state.capabilities.cores_per_node
     widest = stages[:1] if widths else stages
     nodes = max(stage.nodes or 0 for stage in widest)
@@ -90,6 +94,12 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
     )
 
 
+def _asked(state: RunState, names: Sequence[str]) -> list[Stage]:
+    """Give the stages of a job as it asks for them: a stage by itself as one of its jobs does, where it has several."""
+    stages = [state.stages[name].stage for name in names]
+    return [stage.of_each_job() for stage in stages] if len(stages) == 1 else stages
+
+
 def token_of(state: RunState, planned: PlannedJob) -> str:
     """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
     first = planned.stages[0]
@@ -97,7 +107,9 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
         place, count = state.workflow.order.index(first) + 1, len(state.accounts.former_growths(planned))
         return f"{state.jobs[planned.joins].spec.token}-g{place}-{count}"
     group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
-    return f"{state.unique[:12]}-{state.workflow.order.index(first) + 1}{group}-{state.stages[first].resubmissions}"
+    mate = f"m{planned.mate}" if planned.mate else ""
+    place = state.workflow.order.index(first) + 1
+    return f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}{mate}"
 
 
 def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
@@ -140,11 +152,16 @@ def _max_await_s(state: RunState, planned: PlannedJob, before: Iterable[str], ow
 
 def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
     """Name the jobs that were to run some stages before, also those that may yet turn up."""
-    former = {token: state.intents[token].planned for token in state.doubtful}
+    former = {token: (state.intents[token].planned, state.intents[token].spec) for token in state.doubtful}
     if any(state.stages[name].resubmissions for name in planned.stages):
-        former |= {job.spec.token: job.planned for job in state.jobs.values()}
+        former |= {job.spec.token: (job.planned, job.spec) for job in state.jobs.values()}
     stages, token = set(planned.stages), token_of(state, planned)
-    return tuple(t for t, one in former.items() if t != token and not one.joins and stages.intersection(one.stages))
+    own = token_of(state, replace(planned, mate=0))  # which all have that share the stage with it
+    return tuple(
+        t
+        for t, (one, spec) in former.items()
+        if t != token and not one.joins and round_of(one, spec) != own and stages.intersection(one.stages)
+    )
 
 
 def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
@@ -152,22 +169,24 @@ def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot]) -> tuple
     stages = [state.stages[slot.stage].stage for slot in slots]
     if planned.widths:
         widths = dict(zip(planned.stages, planned.widths, strict=True))
-        return tuple(_step(state, stage, widths[stage.name], slot) for stage, slot in zip(stages, slots, strict=True))
+        return tuple(
+            _step(state, planned, stage, widths[stage.name], slot) for stage, slot in zip(stages, slots, strict=True)
+        )
     per_node, by = state.capabilities.cores_per_node, state.capabilities.shrink_by if planned.shrinks else 0
     needs = [stage.cores_on(per_node) for stage in stages]
     if by and max(needs) % by:  # what it gets of which node is not known
         by = 0
     left = list(accumulate(reversed(needs), max))[::-1]
     keeps = [-(-need // by) * by if by else 0 for need in left]
-    return tuple(map(partial(_step, state), stages, keeps, slots))
+    return tuple(map(partial(_step, state, planned), stages, keeps, slots))
 
 
-def _step(state: RunState, stage: Stage, keeps: int, slot: Slot) -> Step:
+def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: Slot) -> Step:
     per_node = state.capabilities.cores_per_node
     cores = _in_tasks(stage.payload_cores_on(per_node), stage.cpus_per_task, stage.nodes or 0)
     return Step(
         stage.name,
-        _payload(state, stage),
+        _payload(state, stage, planned, 1),
         cores=keeps,
         slot_s=(slot.start_s, slot.end_s),
         tasks=cores // stage.cpus_per_task,
@@ -183,9 +202,19 @@ def _tasks(state: RunState, stage: Stage, demand: Demand) -> int:
     return tasks if tasks * stage.cpus_per_task < demand.cores else 0
 
 
-def _payload(state: RunState, stage: Stage) -> str:
-    place = f"{state.place}/tasks/{_mark(state, stage.name)}" if state.place else ""
-    return payload_text(stage, stage.payload_cores_on(state.capabilities.cores_per_node), place=place)
+def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int) -> str:
+    """Write what a job runs of a stage, as it asks for it; `sharing`: how many jobs do."""
+    view = state.stages[stage.name]
+    share = None
+    if view.stage.jobs[1] > 1:  # in a job with other stages, too: what it did there another job is not to do again
+        share = Share(view.resubmissions, token_of(state, planned), sharing)
+    cores = stage.payload_cores_on(state.capabilities.cores_per_node)
+    return payload_text(stage, cores, place=tasks_of(state, stage.name), share=share)
+
+
+def tasks_of(state: RunState, stage: str) -> str:
+    """Name the folder in which a stage remembers its tasks; empty for none."""
+    return f"{state.place}/tasks/{_mark(state, stage)}" if state.place else ""
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
@@ -205,6 +234,16 @@ def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
         else:
             jobs.add(_job_of(state, name))
     return jobs
+
+
+def _with_mates(state: RunState, jobs: Iterable[str]) -> list[str]:
+    """Add those that share a stage with any of some jobs, and live."""
+    return sorted({one.status.job_id for i in jobs for one in (state.jobs[i], *state.sharing.others(state.jobs[i]))})
+
+
+def _awaited_end(state: RunState, job_id: str) -> DependencyType:
+    """Say for which end of a job others wait: any of one that shares a stage, as their payloads wait for more."""
+    return DependencyType.AFTERANY if state.jobs[job_id].spec.bag else DependencyType.AFTEROK
 
 
 def _job_of(state: RunState, stage: str) -> str:

@@ -43,8 +43,9 @@ from asa.runner.entries import (
     Surplus,
     Unsent,
 )
-from asa.runner.jobs import Job
+from asa.runner.jobs import Job, round_of
 from asa.runner.retries import idled_out, is_short, may_retry, tried_again, why
+from asa.runner.sharing import NOTHING_LEFT, Sharing, handed_to, may_go_on
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
@@ -101,6 +102,7 @@ class RunState:
     _may_have_lost: bool = field(default=True, init=False)
     _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
     _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
+    sharing: Sharing = field(default_factory=Sharing, init=False)  # jobs that run a stage together
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
     asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
 
@@ -161,8 +163,15 @@ class RunState:
                 job.giving_up, job.given_up = reason, True
                 yield self._cancelled_record(job.planned, job_id, reason, at_s)
                 yield from self._steps_done(job)
-                self._ask_again(job)
+                if job.spec.bag:
+                    yield from self._left_bag(job, at_s)
+                else:
+                    self._ask_again(job)
                 yield from self._end_if_settled(at_s)
+            case Refused(token=token, at_s=at_s, reason=reason) if self.intents[token].planned.mate:
+                self.open_intent = None
+                self.sharing.refused(round_of(self.intents[token].planned, self.intents[token].spec))
+                yield Deferred(time_s=at_s, run=self.name, stages=self.intents[token].planned.stages, reason=reason)
             case Refused(token=token, at_s=at_s, reason=reason):
                 self.open_intent = None
                 self.refused |= dict.fromkeys(self.intents[token].planned.stages, reason)
@@ -240,10 +249,11 @@ class RunState:
             planned, spec, pending, observed=observed
         )
         self.accounts.accepted(job, is_first=former is None)
+        self.sharing.accepted(job)
         predicted = planned.prediction.wait_s if planned.prediction else None
         widths = {step.name: step.cores for step in spec.steps} if planned.widths else {}
         for name in planned.stages if not planned.joins else ():
-            if self.stages[name].phase.is_settled:
+            if self.stages[name].phase.is_settled or not self._is_to_lead(job, former):
                 continue
             queued = replace(
                 self.stages[name],
@@ -269,7 +279,13 @@ class RunState:
             resubmission=again,
             reason=planned.reason,
             joins=planned.joins,
+            shares=bool(spec.bag),
         )
+
+    def _is_to_lead(self, job: Job, former: Job | None) -> bool:
+        """Whether a job that was accepted stands for its stages: not where another that shares them does already."""
+        leads = self.stages[job.planned.stages[0]].job_id
+        return not job.spec.bag or leads is None or (former is not None and former.status.job_id == leads)
 
     def _cancelled_record(self, planned: PlannedJob, job_id: str, reason: str, at_s: float) -> Record:
         return Cancelled(time_s=at_s, run=self.name, stages=planned.stages, job_id=job_id, reason=reason)
@@ -315,7 +331,9 @@ class RunState:
         requeued = status.restarts > was.restarts or (was.start_s is not None and status.start_s is None)
         if requeued:
             yield from self._requeued(job, was)
+            self._hand_over(job)
         name, stages, job_id = self.name, job.planned.stages, status.job_id
+        self._lead_if_first(job)
         if status.start_s is not None and (was.start_s is None or requeued):
             yield Started(time_s=status.start_s, run=name, stages=stages, job_id=job_id)
             self._allocated(job, status.start_s)
@@ -369,10 +387,15 @@ class RunState:
         if job.planned.joins or job.giving_up or job.status.payload_start_s is not None:
             return ""
         own = [view for name in job.planned.stages if (view := self.stages[name]).job_id == job_id]
-        if not own and job.status.reason != TWIN:
-            return "its stages have another job"
-        if blocked := next((view.reason for view in own if view.phase is Phase.BLOCKED), ""):
-            return blocked
+        is_shared = bool(job.spec.bag)
+        if is_shared and (self.sharing.is_useless(job) or not self._is_of_its_round(job)):
+            why = "nothing is left for it to take"
+        elif not own and job.status.reason != TWIN and not is_shared:
+            why = "its stages have another job"
+        else:
+            why = next((view.reason for view in own if view.phase is Phase.BLOCKED), "")
+        if why:
+            return why
         if (void := next((one for one in self._needed(job) if one.is_void), None)) is not None:
             return f"job {void.status.job_id}, which it depends on, is no more"
         needed = (one.status for one in self._needed(job))
@@ -433,6 +456,10 @@ class RunState:
         for name in self._left_of(job):
             self.stages.put(name, replace(self.stages[name], phase=Phase.RUNNING))
         first = job.planned.stages[0]
+        if job.spec.bag and (began_s := self.sharing.began_s(job, at_s)) < at_s:
+            if self.stages[first].job_id == job.status.job_id and self.stages[first].started_s is None:
+                self.stages.put(first, replace(self.stages[first], started_s=began_s))
+            return  # another job began the stage
         if self.stages[first].ended_s is not None:
             return  # it completed before the job was put back into the queue
         if len(job.planned.stages) == 1 and job.status.steps:  # so did this one
@@ -484,6 +511,9 @@ class RunState:
         if job.giving_up and status.state is not JobState.COMPLETED:
             return  # whatever ended it, it was to end
         end = status.end_s if status.end_s is not None else status.submit_s
+        if job.spec.bag:
+            yield from self._left_bag(job, end)
+            return
         if status.state is JobState.COMPLETED and status.payload_start_s is not None:
             yield from self._stages_done(job, status.payload_start_s, end)
             return
@@ -492,7 +522,13 @@ class RunState:
         yield from self._last_step_began(job, left[:1])
         if not left:
             yield from self._end_if_settled(end)
-        elif idled_out(job):
+        else:
+            yield from self._cut_short(job, left, end)
+
+    def _cut_short(self, job: Job, left: Sequence[str], end: float) -> Iterator[Record]:
+        """Decide what becomes of stages whose job ended before they did."""
+        status = job.status
+        if idled_out(job):
             self._ask_again(job)
         elif self.outcome is not None:
             return
@@ -512,6 +548,67 @@ class RunState:
             one = f"stage {failed_now[0]!r}" if len(failed_now) == 1 else f"the job of {len(failed_now)} stages"
             self._ask_again(job, but=failed_now)
             yield from self._fail(failed_now, f"{one} ended as {why(status)}", end)
+
+    # ------------------------------------------------------------------ jobs that share a stage
+
+    def _is_of_its_round(self, job: Job) -> bool:
+        """Whether a job's stage has not ended, nor was asked for anew since."""
+        view = self.stages[job.planned.stages[0]]
+        current = self.jobs.get(view.job_id or "")
+        return not view.phase.is_settled and current is not None and current.round == job.round
+
+    def _lead(self, job: Job) -> None:
+        """Let a job stand for the stage that it shares."""
+        name = job.planned.stages[0]
+        self.stages.put(name, handed_to(job, self.stages[name]))
+
+    def _lead_if_first(self, job: Job) -> None:
+        """Let a job stand for its stage that is further than the one that does."""
+        if not job.spec.bag or job.status.state.is_final or not self._is_of_its_round(job):
+            return
+        view = self.stages[job.planned.stages[0]]
+        has_begun, has_started = job.status.payload_start_s is not None, job.status.start_s is not None
+        is_further = view.phase is Phase.QUEUED or (view.phase is Phase.ALLOCATED and has_begun)
+        if has_started and is_further and view.job_id != job.status.job_id:
+            self.stages.put(view.stage.name, replace(handed_to(job, view), phase=Phase.QUEUED))
+            self._allocated(job, job.status.start_s or 0.0)
+
+    def _hand_over(self, job: Job) -> bool:
+        """Let another that shares its stage stand for it in place of a job; say whether there is one."""
+        if not job.spec.bag or not self._is_of_its_round(job):
+            return False
+        others = self.sharing.others(job)
+        leads = self.stages[job.planned.stages[0]].job_id == job.status.job_id
+        if others and leads and (job.status.state.is_final or others[0].status.payload_start_s is not None):
+            self._lead(others[0])
+            if (start_s := others[0].status.start_s) is not None and others[0].status.payload_start_s is None:
+                self._allocated(others[0], start_s)
+        return bool(others)
+
+    def _left_bag(self, job: Job, end: float) -> Iterator[Record]:
+        """Decide what becomes of a stage when one of the jobs that share it has ended."""
+        if not self._is_of_its_round(job):
+            yield from self._end_if_settled(end)
+            return
+        status = job.status
+        self._may_have_lost |= self.sharing.heard(job)
+        if status.state is JobState.COMPLETED and status.reason != NOTHING_LEFT and status.payload_start_s is not None:
+            name = job.planned.stages[0]
+            self.stages.put(name, replace(self.stages[name], job_id=status.job_id))
+            self._may_have_lost = True
+            yield from self._stages_done(job, status.payload_start_s, end)
+            return
+        if self._hand_over(job):
+            return
+        last = self.sharing.decisive(job)
+        name = job.planned.stages[0]
+        self.stages.put(name, replace(self.stages[name], job_id=last.status.job_id))
+        if may_go_on(last, self.stages[name]):
+            self._ask_again(last)
+            reason = "none of its jobs is left, and some of its tasks are"
+            yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=status.job_id, reason=reason)
+        else:
+            yield from self._cut_short(last, [name], end)
 
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
         """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
 from asa.backend import Growing, JobSpec, JobState, site_word_s
+from asa.bags import Bag
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.specs import spec_of, token_of
-from asa.strategies.base import Choice, PlannedJob
+from asa.runner.jobs import Job
+from asa.runner.specs import spec_of, tasks_of, token_of
+from asa.strategies.base import Choice, Phase, PlannedJob
 
+_ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 
 
@@ -103,6 +107,48 @@ def submit(one: Active, planned: PlannedJob) -> None:
     one.commit(Refused(spec.token, one.backend.now(), f"{why}. {refusal.hint}" if refusal.hint else why))
 
 
+def can_submit(one: Active, now_s: float) -> bool:
+    """Whether anything may be submitted now."""
+    state = one.state
+    if state.outcome is not None or state.open_intent is not None or one.to_cancel():
+        return False
+    return one.attempt.is_due(now_s)
+
+
+def _shared(one: Active) -> Iterator[tuple[str, Job]]:
+    """Give the stages that several jobs run now, and which of them stands for each."""
+    for name in one.state.workflow.shared:
+        view = one.state.stages[name]
+        lead = one.state.jobs.get(view.job_id or "")
+        if lead is not None and lead.spec.bag and view.phase in _ASKED_FOR:
+            yield name, lead
+
+
+def missing_mate(one: Active) -> PlannedJob | None:
+    """Plan one more of the jobs that share a stage of which one was accepted."""
+    now_s = one.backend.now()
+    for name, lead in _shared(one):
+        is_ready = name in one.state.stages.ready
+        if mate := next(one.state.sharing.missing(lead, is_ready=is_ready, now_s=now_s), None):
+            return mate
+    return None
+
+
+def give_back(one: Active) -> float | None:
+    """Have others take what jobs that are no more had taken of a bag; return when to try what cannot be written now."""
+    again = None
+    for name, lead in _shared(one) if one.state.outcome is None else ():
+        if not (place := tasks_of(one.state, name)):
+            continue
+        number = one.state.stages[name].resubmissions
+        for token in {job.spec.token for job in one.state.sharing.gone(lead)} - one.given_back:
+            if Bag(Path(place)).give_back(number, token):
+                one.given_back.add(token)
+            else:
+                again = one.backend.now() + AGAIN_S[0]
+    return again
+
+
 def _word_s(one: Active, spec: JobSpec) -> float | None:
     """Ask the batch system how long a job would wait, so that it is learned how far off its word is.
 
@@ -169,8 +215,8 @@ def give_up_orphans(one: Active) -> float | None:
 
     Of its stages those are asked for again that may still run, and so are those that depend on them in turn.
     """
-    if one.state.outcome is not None:
-        return None
+    if one.state.outcome not in (None, "completed"):
+        return None  # all are cancelled
     while orphans := one.state.lost_jobs():
         if not any([cancel(one, job_id, why) for job_id, why in orphans]):  # noqa: C419 - each is cancelled
             break  # they have ended, or nothing can be decided now

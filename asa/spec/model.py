@@ -28,6 +28,7 @@ from asa.spec.moldable import (
     at_widths,
     distinct,
     is_by_width,
+    job_range,
     partitions_of,
     read_scaling,
     several,
@@ -35,7 +36,7 @@ from asa.spec.moldable import (
 )
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
-from asa.workflow import MAX_CORES, MAX_RETRIES, MAX_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
+from asa.workflow import MAX_CORES, MAX_JOBS, MAX_RETRIES, MAX_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
 
 LOCAL_WALLTIME_S = 600.0
 """Walltime of a stage that runs where the client is and says none."""
@@ -170,6 +171,19 @@ Widths = Annotated[
     ),
 ]
 """Cores, nodes or tasks: a number, several, or a range."""
+Jobs = Annotated[
+    tuple[int, int],
+    PlainValidator(_told(job_range)),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_JOBS},
+                {"type": "string", "anyOf": [{"pattern": TEMPLATE_PATTERN}, {"pattern": RANGE_PATTERN}]},
+            ]
+        }
+    ),
+]
+"""How many: a number, or a range."""
 _A_DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 _DURATIONS: TypeAdapter[dict[int, float]] = TypeAdapter(
     dict[Annotated[int, BeforeValidator(_told(width_of))], Duration]
@@ -400,6 +414,13 @@ class StageSettings(_Model):
         "the stage begins; a stage before it may write it.",
         examples=["project.tasks"],
     )
+    jobs: Jobs | None = Field(
+        default=None,
+        description="How many jobs share its tasks, or a range, of which strategies take the most that share its cores "
+        "evenly: each has its part of the cores, and of all else that the stage needs. Each begins when it starts, who "
+        "comes late takes what is left, and who is killed gives back what it has not done.",
+        examples=[8, "1..32"],
+    )
     cores: Widths | None = Field(
         default=None,
         description="Cores that it needs; or those that it may be asked for with, as a list of which the first is what "
@@ -561,6 +582,7 @@ class StageSpec(StageSettings):
             script=script,
             tasks=tuple(map(str, self.tasks or ())),
             tasks_file=str(self.tasks_file or ""),
+            jobs=self.jobs or (1, 1),
             options=tuple(map(str, self.options or ())),
             environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
             inputs=tuple(map(str, self.inputs or ())),

@@ -60,6 +60,26 @@ def several(given: object) -> list[Any]:
     return widths if last == first else [*widths, last]
 
 
+def job_range(given: object) -> tuple[int, int]:
+    """Read by how many jobs the tasks of a stage are run: a number, or a range.
+
+    Raises `InputError`: it is neither, or ends before it begins.
+
+    Examples
+    --------
+    >>> job_range(8), job_range("1..32")
+    ((8, 8), (1, 32))
+    """
+    if type(given) is not bool and isinstance(given, Integral):
+        return int(given), int(given)
+    match = _RANGE.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
+        if isinstance(given, Filled) and given.isdecimal():
+            return int(given), int(given)
+        raise InputError(f"{str(given)!r} is no number of jobs", hint='Write 8, or a range as in "1..32".')
+    return int(match[1]), int(match[2])
+
+
 def distinct(values: Sequence[T]) -> Sequence[T]:
     """Refuse what stands in a list twice, with `InputError`."""
     twice = next((value for i, value in enumerate(values) if value in values[:i]), None)

@@ -77,6 +77,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("script", _script(stage, script)),
         ("tasks", _list(stage.tasks)),
         ("tasks_file", _text(stage.tasks_file) if stage.tasks_file else ""),
+        ("jobs", _jobs(stage)),
         ("cores", _widths(stage, stage.cores)),
         ("nodes", _widths(stage, stage.nodes)),
         ("cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""),
@@ -122,6 +123,11 @@ def _widths(stage: Stage, own: int | None) -> str:
     if several(doubled) == list(widths):
         return _text(doubled)
     return f"[{', '.join(map(str, (own, *(width for width in widths if width != own))))}]"
+
+
+def _jobs(stage: Stage) -> str:
+    least, most = stage.jobs
+    return _text(f"{least}..{most}") if least < most else _number(most) if most > 1 else ""
 
 
 def _partitions(stage: Stage) -> str:

@@ -402,6 +402,9 @@ class PlannedJob:
     joins
         Id of a job of this run, pending or running, with `widths`. This one then runs nothing itself: its cores join
         that job's, and `stages` is the one of its stages that is the first to need them.
+    mate
+        Of a stage whose tasks several jobs share, the number of a further one, from 1 on; 0 for the first, which a
+        strategy asks for. The others follow it by themselves.
     """
 
     stages: tuple[str, ...]
@@ -414,6 +417,7 @@ class PlannedJob:
     shrinks: bool = False
     widths: tuple[int, ...] = ()
     joins: str = ""
+    mate: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,6 +237,7 @@ class LocalBackend:
             max_await_s=spec.max_await_s,
             posted=spec.posts,
             steps=spec.steps,
+            shares=bool(spec.bag),
         )
         return batch_script(payload, JOB_VARIABLE, _PAUSES_S)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import Step
-from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT, TELL_PROCESS
+from asa.payload import HELD_EXIT, LEFT_EXIT, PRIVATE, SHORT_EXIT, TELL_PROCESS
 
 TWIN_EXIT = 86
 """Exit code of a job that did not run its payload, for another job does, or did."""
@@ -105,6 +105,7 @@ class Payload:
     max_await_s: float | None = None  # how long it waits for them; None for as long as the job may last
     steps: Sequence[Step] = ()  # what to run in its place, where it is several commands
     before: Sequence[Sequence[str]] = ()  # for each step, lines of shell to run before it
+    shares: bool = False  # whether other jobs run the same, which may still do so when it has nothing left to do
 
 
 def batch_script(
@@ -137,6 +138,7 @@ def batch_script(
         f"posted={_files(payload.posted)}",
         f"max_idle={'' if payload.max_await_s is None else math.ceil(payload.max_await_s)}",
         f"folder={shlex.quote(payload.folder)}",
+        f"shares={'1' if payload.shares else ''}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
     ]
     run: list[str] = []
@@ -277,6 +279,10 @@ all_posted() {{
 # Posts are made before the mark of the end, so that a node may fail in between.
 finish() {{
   code=$1
+  if [ -n "$shares" ] && [ "$code" -eq {LEFT_EXIT} ]; then # its part is done, and the whole is not
+    for post in $posted; do rm -f "$(draft "$posts/$post")"; done
+    posted= code=0
+  fi
   [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
   if [ "$code" -eq 0 ]; then
     for post in $posted; do

@@ -83,6 +83,7 @@ class ClientJob:
     stood: tuple[tuple[int, int], ...] = ()  # at which second of the payload it stood still, for how many
     # since when it does; UNSTARTED if it does not
     stands: int = UNSTARTED  # since when it does, for want of cores
+    bag: str = ""  # what it does together with others that run at the same time; empty if it does all by itself
 
     @property
     def payload_end(self) -> int:
@@ -155,6 +156,8 @@ class Engine:
         self._joiners: dict[int, tuple[int, ...]] = {}
         self._idle: dict[int, None] = {}  # jobs that run, and whose payload waits for tokens
         self._posted: set[str] = set()
+        # by name, what is left of bags: in seconds of one of their jobs, and as of when; and the jobs that run it
+        self._bags: dict[str, tuple[int, int, frozenset[int]]] = {}
         self._launched = 0
         self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
         self.advance(begin)
@@ -179,12 +182,16 @@ class Engine:
         shrinks: Iterable[tuple[int, int]] = (),
         grows: Iterable[tuple[int, int]] = (),
         amounts: Mapping[str, int] | None = None,
+        bag: str = "",
+        sharing: int = 1,
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
         One that runs `beside` the machine takes none of its cores, and starts as soon as nothing keeps it back. One
         that `shrinks` is not wider from each of some seconds of its payload on; where it `grows`, its payload stands
         still until it has so many cores (see `grow`). Of `pools` that there are it takes `amounts`, beside its cores.
+        What is in a `bag` takes `run` if as many jobs as are `sharing` it run all the time; they end together, and what
+        a job does that is killed is done.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
@@ -203,7 +210,10 @@ class Engine:
             frozenset(posts),
             beside=beside,
             widths=tuple(sorted([(*shrink, False) for shrink in shrinks] + [(*grow, True) for grow in grows])),
+            bag=bag,
         )
+        if bag:
+            self._bags.setdefault(bag, (run * sharing, self.now, frozenset()))
         if amounts:
             if not isinstance(self._core, PooledCore):
                 raise ValueError("a machine of cores alone")
@@ -226,6 +236,7 @@ class Engine:
             job.state, job.end = JobState.CANCELLED, self.now
         elif job.state is JobState.RUNNING:
             job.state, job.end = JobState.CANCELLED, self.now
+            self._share(job, begins=False)
             self._give_back(job)
             self._measure_joined(job)
         else:
@@ -326,7 +337,7 @@ class Engine:
         twin = copy.copy(self)
         twin._core = self._core.fork()
         twin.clients = [copy.copy(job) for job in self.clients]
-        for name in ("_timers", "_followers", "_joiners", "_idle", "_posted", "_changed"):
+        for name in ("_timers", "_followers", "_joiners", "_idle", "_posted", "_changed", "_bags"):
             setattr(twin, name, copy.copy(getattr(self, name)))
         return twin
 
@@ -406,6 +417,7 @@ class Engine:
             if fate is Fate.STARTED:
                 self._begin(job)
             else:
+                self._share(job, begins=False)
                 job.planned_end, job.reason = NEVER, _REASONS[fate]
                 if again:
                     job.state, job.start, job.payload_start = JobState.PENDING, UNSTARTED, UNSTARTED
@@ -434,8 +446,23 @@ class Engine:
 
     def _begin_payload(self, job: ClientJob) -> None:
         job.payload_start = self.now
+        self._share(job, begins=True)
         self._plan_end(job)
         self._await_width(job)
+
+    def _share(self, job: ClientJob, *, begins: bool) -> None:
+        """Take in that a job begins to work on its bag, or no longer does: the others end sooner, or later."""
+        number = job.index - len(self.table)
+        left, since, there = self._bags.get(job.bag, (0, 0, frozenset()))
+        if not job.bag or begins == (number in there):
+            return
+        left = max(left - len(there) * (self.now - since), 0)
+        there = there | {number} if begins else there - {number}
+        self._bags[job.bag] = left, self.now, there
+        for other in there if left or begins else ():
+            mate = self.clients[other]
+            mate.run = max(self.now - mate.payload_start - -left // len(there), 1)
+            self._plan_end(mate)
 
     def _plan_end(self, job: ClientJob) -> None:
         job.planned_end = min(job.payload_end, job.start + job.request)
@@ -528,6 +555,7 @@ class Engine:
             job.state = JobState.TIMEOUT
         else:
             job.state = JobState.COMPLETED if job.exit_code == 0 else JobState.FAILED
+        self._share(job, begins=False)
         self._give_back(job)
         self._changed[job.index - len(self.table)] = None
         self._settle(job)

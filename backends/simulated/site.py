@@ -248,6 +248,8 @@ class SimulatedBackend:
             shrinks=[(second, width) for second, width, wider in widths if not wider],
             grows=[(second, width) for second, width, wider in widths if wider],
             amounts=self._amounts(spec),
+            bag=spec.bag,
+            sharing=spec.sharing,
         )
         if engine is self._engine and all(step.slot_s for step in spec.steps):
             self._steps[number] = spec.steps

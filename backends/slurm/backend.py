@@ -197,6 +197,7 @@ class SlurmBackend:
             max_await_s=spec.max_await_s,
             posted=spec.posts,
             steps=spec.steps,
+            shares=bool(spec.bag),
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
         )
         script = batch_script(payload)

@@ -19,7 +19,7 @@ from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
 
 from .examination import Examiner
-from .link import SlurmLink
+from .link import SlurmLink, SlurmPartition
 from .sbatch_variables import sbatch_options, sbatch_settings
 from .settings import CommandSettings, RestSettings, SlurmSettings, check
 from .survey import age_accrues, capabilities
@@ -150,14 +150,29 @@ class SlurmFacility:
         if accrues is None:
             accrues = age_accrues(link.settings())
         self._learned = [_AGE_UNKNOWN] if accrues is None else []
+        system, partitions = self._system(link), link.partitions()
         return capabilities(
-            self._system(link),
-            link.partitions(),
+            system,
+            partitions,
             link.nodes(),
             self.settings,
             accrues=bool(accrues),
+            accounts=self._accounts(link, partitions),
             can_shrink=link.can_shrink,
         )
+
+    def _accounts(self, link: SlurmLink, partitions: Sequence[SlurmPartition]) -> Sequence[str]:
+        """Tell the accounts that a job which names none may count for, if that matters; none where nobody tells."""
+        if self.settings.account or self.settings.accounting is False:
+            return [self.settings.account] if self.settings.account else []
+        if not any(one.accounts or one.barred_accounts for one in partitions):
+            return []
+        try:
+            about = link.about()
+            own = link.limits(about.cluster) if about.accounting else []
+        except BackendError:
+            return []
+        return sorted({one.account for one in own if one.user and one.account})
 
 
 class SlurmRest(SlurmFacility):

@@ -109,6 +109,8 @@ class SlurmPartition:
     max_nodes: int | None = None
     nodes: int = 0  # of the partition; 0 where that is not reported
     cores: int = 0
+    accounts: tuple[str, ...] = ()  # those whose jobs alone it takes; empty for all
+    barred_accounts: tuple[str, ...] = ()  # those whose jobs it does not take
 
 
 @dataclass(frozen=True, slots=True)

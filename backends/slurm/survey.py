@@ -54,6 +54,8 @@ def partition_limits(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> P
         memory_per_node_bytes=max((node.memory_bytes for node in own), default=0),
         gpus_per_node=max((node.gpus for node in own), default=None),
         is_up=partition.is_up,
+        accounts=partition.accounts,
+        barred_accounts=partition.barred_accounts,
     )
 
 
@@ -74,10 +76,12 @@ def capabilities(
     settings: SlurmSettings,
     *,
     accrues: bool,
+    accounts: Sequence[str] = (),
     can_shrink: bool = True,
 ) -> Capabilities:
     """Work out what the site can do; what its user has set wins.
 
+    `accounts`: those that a job which names none may count for; none if that is not known.
     `can_shrink`: whether a running job's nodes can be given back from outside it, by the means by which Slurm is
     reached.
     Raises `InputError`: the user's partition is not there, or Slurm does not tell how large the machine is.
@@ -110,6 +114,7 @@ def capabilities(
         charges=settings.charges,
         partition=default,
         partitions=limits,
+        accounts=tuple(accounts),
     )
 
 

@@ -42,15 +42,16 @@ def records(count):
     ]
 
 
-def test_a_bank_is_the_same_whether_it_learns_or_takes_what_was_kept(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["asa-queue", "asa-boost", "asa-queue-boost"])
+def test_a_bank_is_the_same_whether_it_learns_or_takes_what_was_kept(tmp_path, monkeypatch, name):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder, now_s = tmp_path / "bank", 600.0 * 80
-    WaitStore(folder).extend(records(80))
+    folder, now_s = tmp_path / "bank", 600.0 * 240
+    WaitStore(folder).extend(records(240))
     job = QueuedJob(now_s, 4, 3600.0, "ann", "north")
     known = {"machine_cores": 16, "seed": 0, "now_s": now_s}
-    first, again = (bank_of("asa-queue", WaitStore(folder), "north", **known) for _ in range(2))
-    plain = WaitBank("asa-queue", machine_cores=16, store=WaitStore(folder))
-    assert first.learned == again.learned == plain.learned == 80
+    first, again = (bank_of(name, WaitStore(folder), "north", **known) for _ in range(2))
+    plain = WaitBank(name, machine_cores=16, store=WaitStore(folder))
+    assert first.learned == again.learned == plain.learned == 240
     assert first.predict(job) == again.predict(job)
     assert list((tmp_path / "cache").rglob("*.json"))
 

@@ -15,6 +15,7 @@ from asa.errors import InputError, StateError
 from asa.estimators import contextual, replay
 from asa.estimators.calibration import coverage
 from asa.estimators.contextual import PARTS, ContextualAsa, contextual_asa
+from asa.estimators.packing import packed, unpacked
 from asa.testing import check_estimator
 from asa.waits import LEVELS, QueuedJob, Surroundings, at_least, at_most, exactly
 
@@ -310,9 +311,9 @@ def test_ten_thousand_geometries_fit_into_fifty_megabytes():
 
 
 def rewrite(state, name, change):
-    array = contextual._unpacked(state["arrays"][name])
+    array = unpacked(state["arrays"][name])
     change(array)
-    state["arrays"][name] = contextual._packed(array)
+    state["arrays"][name] = packed(array)
 
 
 @pytest.mark.parametrize(
@@ -336,11 +337,11 @@ def rewrite(state, name, change):
         lambda state: rewrite(state, "scalars", lambda a: a.__setitem__(5, 7.0)),
         lambda state: rewrite(state, "scalars", lambda a: a.__setitem__(6, 0.0)),
         lambda state: rewrite(state, "stats", lambda a: a.__setitem__((slice(None), 11), -5.0)),
-        lambda state: state["arrays"].update(past_e=contextual._packed(np.zeros((1, 22), np.int8))),
+        lambda state: state["arrays"].update(past_e=packed(np.zeros((1, 22), np.int8))),
         lambda state: rewrite(state, "named", lambda a: a.__setitem__(slice(None), 900)),
         lambda state: rewrite(state, "active", lambda a: a.__setitem__(slice(None), -5)),
         lambda state: rewrite(state, "net", lambda a: a.__setitem__((0, 0, 0), math.nan)),
-        lambda state: state["arrays"].update(net=contextual._packed(ContextualAsa()._net.astype(np.float32))),
+        lambda state: state["arrays"].update(net=packed(ContextualAsa()._net.astype(np.float32))),
     ],
 )
 def test_a_state_that_was_tampered_with_is_refused(spoil):

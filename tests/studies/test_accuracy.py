@@ -660,6 +660,9 @@ def test_nothing_to_evaluate_is_refused():
 class FakePoint:
     """An entry point of a package that is not there."""
 
+    extras = ()
+    dist = None
+
     def __init__(self, name, made):
         self.name, self.made = name, made
 

@@ -12,9 +12,9 @@ from asa.backend import JobSpec
 from asa.cli.campaign import app
 from asa.core.intervals import Interval
 from asa.errors import InputError
+from asa.studies.others import beside, lot_of
 from asa.studies.schedulers import study as schedulers
 from asa.studies.schedulers.graph import graph
-from asa.studies.schedulers.others import beside, lot_of
 from asa.studies.schedulers.study import LeftOut, SchedulerCampaign, SchedulerRun, conclude, run_campaign
 from asa.timeline import Timeline
 

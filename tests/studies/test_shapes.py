@@ -48,7 +48,8 @@ def test_every_width_and_what_is_chosen_meet_the_same_queues(log):
         age: [r.makespan_s for r in runs if r.strategy == "big-job" and r.age_accrues is age] for age in (True, False)
     }
     assert big[True] == big[False], "the rule is none of Big Job's business"
-    assert all(r.makespan_s > 0 and r.core_hours > 0 for r in runs)
+    assert all(r.makespan_s > 0 and r.core_hours > 0 and r.others > 0 for r in runs)
+    assert any(r.longer_wait_s > 0 for r in runs)
 
 
 def test_it_goes_on_where_it_was(log, tmp_path, monkeypatch):
@@ -78,7 +79,8 @@ def test_what_competes_begins_as_if_it_were_alone(log, estimator):
 
 
 def run(width, start, makespan_s, hours=10.0, strategy="asa-plan", **other):
-    of = {"trace": "a.swf", "workflow": "w", "age_accrues": True} | other
+    longer_s = {CHOSEN: 5.0, 4: 20.0}.get(width, 0.0) + start
+    of = {"trace": "a.swf", "workflow": "w", "age_accrues": True, "others": 9, "longer_wait_s": longer_s} | other
     return ShapeRun(**of, strategy=strategy, width=width, start=start, makespan_s=makespan_s, core_hours=hours)
 
 
@@ -98,6 +100,7 @@ def test_references_are_the_best_width_of_all_and_of_each_start():
     assert verdict.over_big_job.mean == pytest.approx(0.11)
     assert verdict.hours_over_big_job == pytest.approx(6 / 40)
     assert verdict.hours_over_fixed == pytest.approx(6 / 8)
+    assert verdict.others_wait_s.mean == pytest.approx(5.0 - 20.0)
 
 
 def test_logs_and_workflows_count_alike():

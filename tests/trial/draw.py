@@ -8,6 +8,9 @@ SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"
 NODES, CORES_PER_NODE = 4, 4
 MORE_FROM = 7000
 """The first seed whose trials have more in them: each seed below draws what it always drew."""
+SHAPES_FROM = 8000
+"""Likewise, from which on stages may be asked for in several shapes."""
+WIDTHS = (1, 2, 4, 8, 12, 16)
 TOLD = ("save", "stays", "late:2")  # what SIGTERM does to a payload
 
 CLIENT = ("kill", "gone", "term", "int", "hup", "away", "two_resumes", "other_host")
@@ -54,6 +57,8 @@ class Step:
     gives: bool = False  # an output
     needs: tuple[str, ...] = ()  # stages whose output is its input
     expects: float = 0.0  # seconds that asa is told, where these are not what it takes
+    widths: tuple[int, ...] = ()  # cores that it may be asked for with, its own first; empty for these alone
+    partitions: tuple[str, ...] = ()  # likewise where it may be sent
 
     @property
     def fails(self) -> bool:
@@ -174,7 +179,9 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     again = chance.choice(steps) if chance.random() < 0.25 else None
     again_from = again.name if again is not None and again.when != "failed" else ""
     trial = Trial(seed, version, link, strategy, steps, faults, site, again_from)
-    return trial if seed < MORE_FROM else _more(random.Random(f"more {seed}"), trial)
+    if seed >= MORE_FROM:
+        trial = _more(random.Random(f"more {seed}"), trial)
+    return trial if seed < SHAPES_FROM else _shapes(random.Random(f"shapes {seed}"), trial)
 
 
 def _has_local(steps: tuple[Step, ...], link: str) -> bool:
@@ -312,3 +319,17 @@ def _told(chance: random.Random, steps: list[Step]) -> list[Fault]:
         bad_task=chance.randrange(len(longer)) if longer else 0,
     )
     return [Fault("told", "start", step.name, round(chance.uniform(0.2, 2.5), 2), 0.0, chance.random())]
+
+
+# ---------------------------------------------------------------------- from SHAPES_FROM on
+
+
+def _shapes(chance: random.Random, trial: Trial) -> Trial:
+    """Let stages be asked for in several widths, and some in either of two partitions."""
+    steps = []
+    for step in trial.steps:
+        others = chance.sample([one for one in WIDTHS if one != step.cores], chance.randint(1, 4))
+        either = ("normal", "debug") if chance.random() < 0.3 and trial.link != "local" else ()
+        able = chance.random() < 0.7 and not step.local and trial.strategy != "pool"
+        steps.append(replace(step, widths=(step.cores, *others), partitions=either) if able else step)
+    return replace(trial, steps=tuple(steps))

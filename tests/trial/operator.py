@@ -51,10 +51,7 @@ def toml(steps: tuple[Step, ...], payload: Path) -> str:
     lines = ['name = "t"']
     first = {step.name: next(iter(step.parts)) for step in steps}
     for step in steps:
-        lines += ["", "[[stage]]", f'name = "{step.name}"', f"cores = {step.cores}"]
-        lines += ['walltime = "5min"' if step.seconds > 100 else 'walltime = "2min"']
-        expects = max(1, round(step.expects or step.seconds))
-        lines += [f'expected = "{expects}s"', f"after = {json.dumps(step.after)}"]
+        lines += ["", "[[stage]]", f'name = "{step.name}"', *_asks(step), f"after = {json.dumps(step.after)}"]
         directly = "exec " * (step.how in TOLD)  # a shell between would die of the signal
         run = {part: f"{directly}/bin/bash {payload} {part} {{}} {how}" for part, how in step.parts.items()}
         needs = [f"{name}.out" for name in step.needs]
@@ -80,6 +77,20 @@ def toml(steps: tuple[Step, ...], payload: Path) -> str:
         if step.gives:
             _give(payload, first[step.name], f"{step.name}.out", "something\n")
     return "\n".join(lines) + "\n"
+
+
+def _asks(step: Step) -> list[str]:
+    """Write what a step asks for: where it has several widths it is told to run the longer the fewer they are."""
+    walltime, expects = "5min" if step.seconds > 100 else "2min", max(1, round(step.expects or step.seconds))
+    if not step.widths:
+        return [f"cores = {step.cores}", f'walltime = "{walltime}"', f'expected = "{expects}s"']
+    lines = [f"cores = {json.dumps(step.widths)}"]
+    lines += ["walltime = { " + ", ".join(f'{width} = "{walltime}"' for width in step.widths) + " }"]
+    lines += [f"partition = {json.dumps(step.partitions)}"] * bool(step.partitions)
+    if step.tasks:  # that is told by itself
+        return [*lines, f'expected = "{min(expects, 6)}s"']
+    runs = [f'{width} = "{min(max(1, round(expects * step.cores / width)), 110)}s"' for width in step.widths]
+    return [*lines, "expected = { " + ", ".join(runs) + " }"]
 
 
 def _give(payload: Path, by: str, name: str, text: str) -> None:

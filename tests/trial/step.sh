@@ -6,7 +6,7 @@
 #
 # Lines of `marks`, each appended by one write: what happened, the step, its nonce, then
 #   start JOB RESTARTS TIME NODE PID BIRTH    |    beside OTHER-NONCE    |    end TIME EXIT-CODE
-#   finds STAGE CORES: what it is told. EXIT-CODE is told0 after SIGTERM, and lacks0 without its outputs.
+#   finds STAGE CORES TASKS: what it is told. EXIT-CODE is told0 after SIGTERM, and lacks0 without its outputs.
 name=$1 seconds=$2 how=$3 marks=${BASH_SOURCE[0]%/*}/marks nonce=$$-$RANDOM$RANDOM
 mark() { printf '%s\n' "$*" >>"$marks"; }
 now() { echo "$((${EPOCHREALTIME%.*} - ${ASA_TRIAL_SKEW:-0})).${EPOCHREALTIME#*.}"; } # a clock that is wrong is the trial's
@@ -19,7 +19,7 @@ while read -r _ _ other _ _ _ _ pid born; do # is an execution that began before
   grep -q "^end $name $other " "$marks" || { [ "$(birth "$pid" 2>/dev/null)" = "$born" ] && mark beside "$name" "$nonce" "$other"; }
 done < <(grep "^start $name " "$marks")
 
-mark finds "$name" "$nonce" "${ASA_STAGE:--}" "${ASA_CORES:--}"
+mark finds "$name" "$nonce" "${ASA_STAGE:--}" "${ASA_CORES:--}" "${SLURM_NTASKS:--}"
 
 told='' ends=0
 until_over() { # also where its children are told to end, too

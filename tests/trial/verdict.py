@@ -1,9 +1,12 @@
 """Was kept what asa promises? By the marks that payloads left, Slurm's own words, and what asa told."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from .draw import Step, Trial
 from .operator import Operator
@@ -16,6 +19,7 @@ FAST_S = 60.0  # in which a run that ends at its first failure has ended
 LAUNCH_S = 15.0  # in which a busy node begins the script of a job that has its cores
 APART_S = 6.0  # of the times that asa tells from those that payloads note, each told by another
 _COMPLETED = "completed"
+_OVER = {"given-up", "giving-up"}  # of entries in a journal
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
 _TELLS_LATE = {
     *("controller_away", "controller_killed", "controller_restart", "munge_away", "slurmd_away", "slurmd_restart"),
@@ -39,7 +43,7 @@ class Execution:
     code: str | None = None  # also told0: to end; lacks0: its outputs
     ended_line: int = 0
     beside: list[str] = field(default_factory=list)
-    finds: tuple[str, ...] = ()  # the stage and the cores of which it is told
+    finds: tuple[str, ...] = ()  # the stage and the cores of which it is told; then the tasks of which Slurm tells
 
     @property
     def well(self) -> bool:
@@ -343,8 +347,74 @@ class _Judge:
             self.verdict.broken.append(f"{idle:.4f} core-hours are told to have idled")
 
     def _surroundings(self) -> None:
-        """A payload finds the name of its stage, and that stage's cores."""
+        """A payload finds the name of its stage, and its cores: those that were asked for, where it has several widths.
+
+        Its job has no fewer; of one that grows they come later, and of a list Slurm counts those of each launch.
+        """
+        journal = list(self._journal())
+        asked = _cores_asked(journal)
         for one in self.ran:
             step = self.steps[one.part.partition(".")[0]]
-            if one.finds and one.finds != (step.name, str(step.cores)):
-                self.verdict.broken.append(f"{one} found {' '.join(one.finds)}, and is to have {step.cores} cores")
+            able = step.widths if self.trial.strategy.startswith("asa-plan") else ()
+            may = asked.get((one.job, step.name)) or set(able) or {step.cores}
+            if one.finds and (one.finds[0] != step.name or one.finds[1] not in map(str, may)):
+                cores = " or ".join(map(str, sorted(may)))
+                self.verdict.broken.append(f"{one} found {' '.join(one.finds)}, and is to have {cores} cores")
+            elif not may <= {step.cores, *able}:
+                self.verdict.broken.append(f"{step.name} was asked for with {may} cores, which is none of its widths")
+            elif able and not step.tasks and "grow" not in self.trial.strategy and _has_fewer(one.finds):
+                self.verdict.broken.append(f"{one} is told {one.finds[1]} cores, and its job has {one.finds[2]}")
+        self.verdict.broken += reshaped(journal)
+
+    def _journal(self) -> Iterator[dict[str, Any]]:
+        run = self.operator.run
+        path = run / "journal.jsonl" if run is not None else None
+        for line in path.read_text(errors="replace").splitlines() if path is not None and path.exists() else ():
+            with suppress(ValueError):
+                yield json.loads(line)
+
+
+def _has_fewer(finds: tuple[str, ...]) -> bool:
+    return finds[2:] != () and finds[2].isdigit() and int(finds[1]) > int(finds[2])
+
+
+def _cores_asked(journal: list[dict[str, Any]]) -> dict[tuple[str, str], set[int]]:
+    """Tell the cores of which each stage is to be told, by the job that runs it: of one that shares a job its width."""
+    widths: dict[str, int] = {}
+    specs: dict[str, tuple[dict[str, Any], dict[str, int]]] = {}  # what was asked of the batch system last, by token
+    asked: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for entry in journal:
+        if entry["kind"] == "shaped":
+            widths[entry["stage"]] = entry["choice"]["shape"]["width"]
+        elif entry["kind"] == "intended" and not entry["planned"]["joins"]:
+            specs[entry["token"]] = entry, dict(widths)
+        elif entry["kind"] == "accepted" and entry["token"] in specs:
+            intended, chosen = specs[entry["token"]]
+            names = intended["planned"]["stages"]
+            cores = chosen if len(names) > 1 else {names[0]: intended["spec"]["cores"]}
+            for name in (name for name in names if name in cores):
+                asked[entry["status"]["job_id"], name].add(cores[name])
+    return asked
+
+
+def reshaped(journal: list[dict[str, Any]]) -> Iterator[str]:
+    """Find what was given another shape while a job of it was there."""
+    stages: dict[str, list[str]] = {}  # by token
+    tokens: dict[str, str] = {}  # by job
+    live: dict[str, str] = {}  # job by stage
+    for entry in journal:
+        kind = entry["kind"]
+        if kind == "intended" and not entry["planned"]["joins"]:
+            stages[entry["token"]] = entry["planned"]["stages"]
+        elif kind == "accepted" and entry["token"] in stages:
+            tokens[job := entry["status"]["job_id"]] = entry["token"]
+            live |= dict.fromkeys(stages[entry["token"]], job)
+        elif kind == "shaped" and entry["stage"] in live:
+            yield f"{entry['stage']} was given another shape, while job {live[entry['stage']]} of it was there"
+        over = entry.get("job_id") if kind in _OVER else None
+        if kind == "told" and entry["status"]["state"] not in {"pending", "running"}:
+            over = entry["status"]["job_id"]
+        if over in tokens:
+            live = {stage: job for stage, job in live.items() if job != over}
+        if kind == "retried":
+            live.clear()

@@ -48,6 +48,7 @@ def impossible(stage: Stage, shape: Shape, site: Capabilities) -> str | None:
         cores=_form(stage, shape, site.cores_per_node).cores,
         nodes=(stage.nodes or 0) if stage.cores is not None else shape.width,
         partition=shape.partition,
+        account=stage.account,
         local=stage.local,
         **shared_by([stage]),
     )

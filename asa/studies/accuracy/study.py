@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from asa.core import plugins
-from asa.errors import AsaError, InputError, RunError, UnknownNameError
+from asa.errors import AsaError, InputError, MissingExtraError, RunError, UnknownNameError
 from asa.history import JobHistory
 from asa.studies.accuracy.prequential import MakeEstimator, Timeline, oracle, prequential, sees_queue
 from asa.studies.accuracy.scores import Score, judge
@@ -22,7 +22,7 @@ def installed(
 ) -> dict[str, MakeEstimator]:
     """Find estimators by name.
 
-    `names`: which; if not given, all that are installed but those that see the queue.
+    `names`: which; if not given, all that are installed but those that see the queue, or lack a package.
     `on_failure`: called with what went wrong where one cannot be loaded or made; the others are found all the same.
     Without it the first failure is raised.
     """
@@ -33,6 +33,10 @@ def installed(
             with _blaming(name):
                 wanted = names is not None or queue or not sees_queue(make(Surroundings()))
         except UnknownNameError:
+            raise
+        except MissingExtraError:
+            if names is None:
+                continue
             raise
         except AsaError as error:
             if on_failure is None:

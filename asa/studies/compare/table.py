@@ -193,8 +193,8 @@ def sentence(cells: Sequence[Cell]) -> str:
     hero = next((by_name[name] for name in _HEROES if name in by_name), quickest)
     rivals = [by_name[name] for name in _RIVALS if name in by_name and name != hero.strategy]
     if not rivals:
-        time, cost = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
-        return f"{hero.strategy} takes {time:,.0f} s and {cost:,.1f} core-hours."
+        took_s, hours = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
+        return f"{hero.strategy} takes {took_s:,.0f} s and {hours:,.1f} core-hours."
     times, costs = ([_over(hero, rival, what) for rival in rivals] for what in ("makespan_s", "core_hours"))
     clear = beyond_chance([*times, *costs])
     claims: dict[tuple[str, str], list[str]] = {}  # what is said of several alike is said once

@@ -28,10 +28,10 @@ from asa.strategies import lacking, load_strategy
 from asa.studies.compare.study import workflow_maker
 from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.logs.study import peak_sizes
+from asa.studies.others import Lot, beside, lot_of
 from asa.studies.plain import as_plain
 from asa.studies.runs import figures, measured, one_by_one, put_together, refuse_wider, typical
 from asa.studies.schedulers.graph import graph
-from asa.studies.schedulers.others import Lot, beside, lot_of
 from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing, by_world, in_all, paired, standings
 from asa.timeline import Timeline
 from asa.workflow import Workflow

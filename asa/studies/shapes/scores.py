@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.console import Group
 from rich.text import Text
 
-from asa.core.intervals import Interval, as_ratio, statistic_interval
+from asa.core.intervals import Interval, as_ratio, mean_interval, statistic_interval
 from asa.studies.present import Row, Table, number
 from asa.studies.runs import put_together
 from asa.studies.shapes.study import CHOSEN, ShapeRun
@@ -35,6 +35,8 @@ class Verdict:
     over_big_job: Interval  # over the Big Job's; and core-hours likewise, of sums over starts
     hours_over_big_job: float
     hours_over_fixed: float
+    # by how many seconds the mean wait of others is longer with it than with the Big Job; a mean over starts
+    others_wait_s: Interval
 
     def as_dict(self) -> dict[str, Any]:
         """Give its figures as JSON-ready data."""
@@ -53,6 +55,7 @@ class _Cell:
     each: NDArray[np.float64]
     big_job: NDArray[np.float64]
     hours: tuple[float, float, float]  # of what is chosen, of the best width, of the Big Job
+    others_s: NDArray[np.float64]  # by how much longer others wait than with the Big Job
 
 
 def judged(runs: Sequence[ShapeRun]) -> list[Verdict]:
@@ -69,8 +72,10 @@ def judged(runs: Sequence[ShapeRun]) -> list[Verdict]:
 
 
 def _cell(runs: Sequence[ShapeRun]) -> _Cell:
-    arms: Mapping[tuple[str, int], Sequence[ShapeRun]] = put_together(runs, lambda run: (run.strategy, run.width))
-    logs = {arm: np.log([r.makespan_s for r in sorted(of, key=lambda r: r.start)]) for arm, of in arms.items()}
+    in_order = sorted(runs, key=lambda run: run.start)
+    arms: Mapping[tuple[str, int], Sequence[ShapeRun]] = put_together(in_order, lambda run: (run.strategy, run.width))
+    logs = {arm: np.log([r.makespan_s for r in of]) for arm, of in arms.items()}
+    others_s = {arm: np.array([r.longer_wait_s for r in of]) for arm, of in arms.items()}
     hours = {arm: float(np.mean([r.core_hours for r in of])) for arm, of in arms.items()}
     [big_job] = (arm for arm in arms if arm[0] == _BIG_JOB)
     [chosen] = (arm for arm in arms if arm[1] == CHOSEN)
@@ -85,6 +90,7 @@ def _cell(runs: Sequence[ShapeRun]) -> _Cell:
         np.min([logs[arm] for arm in fixed], axis=0),
         logs[big_job],
         (hours[chosen], hours[best], hours[big_job]),
+        others_s[chosen] - others_s[big_job],
     )
 
 
@@ -107,6 +113,7 @@ def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: 
         over(3),
         float(np.exp(hours[0] - hours[2])),
         float(np.exp(hours[0] - hours[1])),
+        mean_interval(np.mean([cell.others_s for cell in cells], axis=0)),
     )
 
 
@@ -128,7 +135,8 @@ class Verdicts:
             f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
             "the one width that was best over all starts. Over each: over the width that was best at each start; none "
             "is a single width that anybody could have known. Possible: of these two the second over the first. Over "
-            "Big Job: makespan, and core-hours. Geometric means with 95 % intervals over starts."
+            "Big Job: makespan, and core-hours. Geometric means with 95 % intervals over starts. Others: by how many "
+            "seconds the mean wait of others is longer than with the Big Job."
         )
         by_age = put_together(judged(self.runs), lambda one: one.age_accrues)
         return Group(*(_table(age, of) for age, of in by_age.items()), Text(words, style="dim"))
@@ -139,7 +147,7 @@ def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a
     for place, one in enumerate(verdicts):
         if place == 0 or one.trace != verdicts[place - 1].trace:
             log = Path(one.trace).name.removesuffix(".gz").removesuffix(".swf")
-            rows.append(Row((log, *[""] * 7), style="bold", begins_section=place > 0))
+            rows.append(Row((log, *[""] * 8), style="bold", begins_section=place > 0))
         rows.append(
             Row(
                 (
@@ -151,11 +159,12 @@ def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a
                     number(one.hours_over_fixed, 2),
                     _ratio(one.over_big_job),
                     number(one.hours_over_big_job, 2),
+                    _seconds(one.others_wait_s),
                 ),
                 style="bold" if one.workflow == ALL else "",
             )
         )
-    headings = ("", "Best width", "Over fixed", "Possible", "Over each", "Core-h", "Over Big Job", "Core-h")
+    headings = ("", "Best width", "Over fixed", "Possible", "Over each", "Core-h", "Over Big Job", "Core-h", "Others")
     rule = "accrues" if age else "does not accrue"
     return Table(headings, rows, title=f"Shapes that are chosen, where the age of dependent jobs {rule}")
 
@@ -163,3 +172,8 @@ def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a
 def _ratio(found: Interval) -> str:
     half = (found.high - found.low) / 2
     return f"{found.mean:.2f}{'' if np.isnan(half) else f' +-{half:.2f}'}"
+
+
+def _seconds(found: Interval) -> str:
+    half = (found.high - found.low) / 2
+    return f"{found.mean:+.0f}{'' if np.isnan(half) else f' +-{half:.0f}'}"

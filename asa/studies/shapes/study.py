@@ -21,6 +21,7 @@ from asa.runner import Run, run_all
 from asa.shapes import Moldable, RunAt
 from asa.strategies import load_strategy
 from asa.studies.harness import How, Kind, code_digest, digest, fill
+from asa.studies.others import Lot, beside, lot_of
 from asa.studies.programs import BENCHMARKS
 from asa.studies.runs import Known, each_knowing
 from asa.workflow import Stage, Workflow
@@ -35,6 +36,7 @@ WIDTHS = (7, 14, 28, 56, 112, 224)
 BENCHMARK_CHAIN = "benchmarks"
 WORKFLOWS = ("montage", "blast", "statistics", BENCHMARK_CHAIN)
 _STRATEGY, _REFERENCE = "asa-plan", "big-job"
+_WINDOW_S = 43_200.0  # others that come up to so much later are followed
 _LASTS_S = 3600.0  # of a benchmark at its narrowest
 _CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D, Grid'5000", "bt.D")
 
@@ -65,6 +67,8 @@ class ShapeRun:
     start: int
     makespan_s: float
     core_hours: float
+    others: int = 0  # jobs of others that waited when it began, or came in the half day after that
+    longer_wait_s: float = 0.0  # by how much their mean wait is longer than in the same world without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,22 +169,30 @@ def run_cell(cell: ShapeCell) -> list[ShapeRun]:
     site.prepare(range(cell.starts))
 
     def run(known: Known) -> list[ShapeRun]:
+        alone = site.open(known.seed)
+        without = lot_of(alone, alone.now(), _WINDOW_S)
         return [
-            _run(cell, known, name, workflow, arm) for name, workflow in workflows.items() for arm in _arms(machine)
+            _run(cell, (known, without), name, workflow, arm)
+            for name, workflow in workflows.items()
+            for arm in _arms(machine)
         ]
 
     came = each_knowing(site, range(cell.starts), bank, cell.history, run)
     return [one for runs in came for one in runs]
 
 
-def _run(cell: ShapeCell, known: Known, name: str, workflow: Workflow, arm: tuple[str, int]) -> ShapeRun:
-    strategy, width = arm
+def _run(
+    cell: ShapeCell, known_and_without: tuple[Known, Lot], name: str, workflow: Workflow, arm: tuple[str, int]
+) -> ShapeRun:
+    (known, without), (strategy, width) = known_and_without, arm
     world, bank = known.begin()
+    began_s = world.now()
     asked = workflow if width == CHOSEN else workflow.fixed(width)
     [result] = run_all(world, [Run(asked, load_strategy(strategy), bank=bank)], history=cell.history, is_followed=True)
     if result.outcome != "completed":
         where = f"{cell.trace}, {name}, start {known.seed}"
         raise InputError(f"a run did not complete: {result.reason}", where=where)
     took = measure(asked, result.records)
+    others = beside(without, lot_of(world, began_s, _WINDOW_S, without))
     of = (known.site.capabilities.system, name, cell.age_accrues, strategy, width, known.seed)
-    return ShapeRun(*of, took.makespan_s, took.core_hours)
+    return ShapeRun(*of, took.makespan_s, took.core_hours, others.jobs, others.longer_wait_s)

@@ -259,6 +259,8 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
             max_nodes=_count(fields.get("MaxNodes", "")) or None,
             nodes=_count(fields.get("TotalNodes", "")),
             cores=_count(fields.get("TotalCPUs", "")),
+            accounts=tuple(name for name in fields.get("AllowAccounts", "ALL").split(",") if name not in {"", "ALL"}),
+            barred_accounts=tuple(name for name in fields.get("DenyAccounts", "").split(",") if name),
         )
         for fields in _lines("PartitionName", printed)
     ]

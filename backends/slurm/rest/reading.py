@@ -150,7 +150,14 @@ def partition(entry: Mapping[str, Any]) -> SlurmPartition:
         max_nodes=_limit(_first(entry, ("maximum_nodes_per_job",), ("maximums", "nodes"))),
         nodes=_count(_first(entry, ("total_nodes",), ("nodes", "total"))),
         cores=_count(_first(entry, ("total_cpus",), ("cpus", "total"))),
+        accounts=_names(_first(entry, ("allowed_accounts",), ("accounts", "allowed"))),
+        barred_accounts=_names(_first(entry, ("denied_accounts",), ("accounts", "deny"))),
     )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Read names with commas between them, or a list of some."""
+    return tuple(name for part in words(value) for name in part.split(",") if name)
 
 
 def node(entry: Mapping[str, Any]) -> SlurmNode:

@@ -1,0 +1,248 @@
+"""A bag as its client sees it: how far it has come, and what is given back of takers that are no more."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_RECORD = re.compile(rb":(\d+) (\d+) (\d+) (\d+);")
+_WELL = b" 0 "  # of all numbers in a record only an exit code is 0
+_TAIL_BYTES = 8192  # of a log, from which its taker's present rate is read
+_TAIL_TASKS = 100
+_HUNDREDTHS = 100.0
+_SPARE = ".spare"
+
+Range = tuple[int, int]
+"""Places in a round's list: the first, and the last."""
+
+
+def chunks(count: int, divisor: int) -> Iterator[Range]:
+    """Cut a list into what is taken at a time: a part of what is left, so that the last are small.
+
+    Parameters
+    ----------
+    count
+        Tasks in the list.
+    divisor
+        Into how many parts what is left is cut, of which one is taken next; of one task at least.
+
+    Examples
+    --------
+    >>> list(chunks(10, 4))
+    [(1, 2), (3, 4), (5, 5), (6, 6), (7, 7), (8, 8), (9, 9), (10, 10)]
+    """
+    first = 1
+    while first <= count:
+        last = first + max((count - first + 1) // divisor, 1) - 1
+        yield first, last
+        first = last + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a bag has come.
+
+    Parameters
+    ----------
+    tasks
+        How many there are.
+    completed, failed
+        Of these, those that have ended. What failed is repeated only if the stage is.
+    running
+        Those that jobs run now, as far as their logs tell.
+    rate
+        Tasks that end in a second, by what those that run have done last; 0 if nothing is known of them.
+    """
+
+    tasks: int
+    completed: int
+    failed: int
+    running: int
+    rate: float
+
+    @property
+    def left(self) -> int:
+        """Tasks that nobody runs or has run."""
+        return max(self.tasks - self.completed - self.failed - self.running, 0)
+
+    @property
+    def lasts_s(self) -> float | None:
+        """How long the rest takes at the present rate; None if that is not known."""
+        rest = self.left + self.running
+        return 0.0 if not rest else rest / self.rate if self.rate else None
+
+
+class Bag:
+    """The folder of a stage's bag.
+
+    Parameters
+    ----------
+    folder
+        Where it is; it need not be there yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def progress(self, ended: Iterable[str] = ()) -> Progress | None:
+        """Say how far it has come, in the latest round; None if no job has begun it, or it cannot be read.
+
+        O(bytes of the logs), to count lines.
+
+        Parameters
+        ----------
+        ended
+            Tokens of jobs that have ended, which run nothing any more.
+        """
+        try:
+            rounds = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
+            begun = [number for number in rounds if (self._folder / str(number) / "list").is_file()]
+            return _Round(self._folder / str(max(begun))).progress(frozenset(ended)) if begun else None
+        except (OSError, ValueError):
+            return None
+
+    def give_back(self, number: int, token: str) -> bool:
+        """Give back what a job that is no more had taken and not ended, so that others take it.
+
+        Parameters
+        ----------
+        number
+            The round.
+        token
+            Of the job.
+
+        Returns
+        -------
+        bool
+            Whether nothing is left to be given back. If not, it is to be tried again: the disk is full, or not all is
+            seen yet.
+        """
+        try:
+            one = _Round(self._folder / str(number))
+            return all([one.give_back(name) for name in one.takers_of(token)])  # noqa: C419 - each
+        except FileNotFoundError:
+            return True  # it had not begun
+        except (OSError, ValueError):
+            return False
+
+
+class _Round:
+    """A round's folder, as it is now."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with (folder / "list").open("rb") as file:
+            self._count, self._divisor, self._before = map(int, file.readline().split())
+
+    def takers_of(self, token: str) -> list[str]:
+        """Name the takers of a job: of each of its starts, and of each of its nodes."""
+        names = _names(self._folder / "logs")
+        return [name for name in names if name.startswith(f"{token}.") and not name.endswith(_SPARE)]
+
+    def progress(self, over: frozenset[str]) -> Progress:
+        """Count what has ended, and what those run that are not over."""
+        taken = self._taken()
+        completed = failed = running = 0
+        rate = 0.0
+        for name in _names(self._folder / "logs"):
+            if name.endswith(_SPARE):
+                continue
+            log = self._log(name)
+            given = self._given(name)
+            well, ended = _counts(log, given)
+            completed, failed = completed + well, failed + max(ended - well, 0)
+            held = sum(last - first + 1 for first, last in taken.get(name, ())) - ended
+            if given is None and held > 0 and name.partition(".")[0] not in over:
+                workers = (self._folder / "logs" / f"{name}{_SPARE}").stat().st_size // 4096
+                running += min(workers, held)
+                rate += _rate(log)
+        return Progress(self._before + self._count, self._before + completed, failed, running, rate)
+
+    def give_back(self, name: str) -> bool:
+        """Link into its place what a taker had taken and not ended, unless that is there."""
+        place = self._folder / "returned" / name
+        if place.exists():
+            return True
+        taken = self._taken().get(name, ())  # first: should it live, what it takes from now on is its own
+        ended = {int(found[1]) for found in _RECORD.finditer(self._log(name))}
+        left = [at for first, last in taken for at in range(first, last + 1) if at not in ended]
+        text = "".join(f"{first} {last}\n" for first, last in _pieces(left, max(len(left) // self._divisor, 1)))
+        draft = self._folder / f".returned.{name}.{secrets.token_hex(4)}"
+        try:
+            draft.write_text(text)
+            with suppress(FileExistsError):  # somebody else knew it, too
+                place.hardlink_to(draft)
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+    def _log(self, name: str) -> bytes:
+        """Read what a taker has logged. That its log is not to be seen is no sign that there is none."""
+        logs = self._folder / "logs"
+        return b"\n".join((logs / one).read_bytes() for one in (f"{name}{_SPARE}", name))
+
+    def _given(self, name: str) -> list[Range] | None:
+        """Say what was given back of what a taker had; None if nothing was, so that it may go on."""
+        try:
+            lines = (self._folder / "returned" / name).read_text().splitlines()
+        except FileNotFoundError:
+            return None
+        return [(int(first), int(last)) for first, last in map(str.split, lines)]
+
+    def _taken(self) -> dict[str, list[Range]]:
+        """Say what each taker has taken."""
+        claims, taken = self._folder / "claims", dict[str, list[Range]]()
+        of_chunk = [(0, 0), *chunks(self._count, self._divisor)]
+        given: dict[str, list[Range]] = {}
+        for name in _names(claims):
+            who = str((claims / name).readlink())
+            giver, is_given, line = name.partition("+")
+            if not is_given:
+                taken.setdefault(who, []).append(of_chunk[int(name)])
+                continue
+            if giver not in given:
+                given[giver] = self._given(giver) or []
+            taken.setdefault(who, []).append(given[giver][int(line) - 1])
+        return taken
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))  # noqa: PTH208 - names alone, of very many
+
+
+def _counts(log: bytes, given: list[Range] | None) -> tuple[int, int]:
+    """Count the tasks of a log that completed, and those that ended; what was given back does not count."""
+    if not given:
+        return log.count(_WELL), log.count(b";")
+    gone = {at for first, last in given for at in range(first, last + 1)}
+    codes = [int(found[2]) for found in _RECORD.finditer(log) if int(found[1]) not in gone]
+    return codes.count(0), len(codes)
+
+
+def _rate(log: bytes) -> float:
+    """Say how many tasks of a taker end in a second, by the last ones."""
+    last = _RECORD.findall(log[-_TAIL_BYTES:].strip() if len(log) > _TAIL_BYTES else log)[-_TAIL_TASKS:]
+    if not last:
+        return 0.0
+    took_s = (max(int(one[3]) for one in last) - min(int(one[2]) for one in last)) / _HUNDREDTHS
+    return len(last) / max(took_s, 1 / _HUNDREDTHS)
+
+
+def _pieces(places: Iterable[int], most: int) -> Iterator[Range]:
+    """Put places that follow each other into pieces of so many at most."""
+    first = last = None
+    for at in places:
+        if first is None or last is None:
+            first = last = at
+        elif at == last + 1 and at - first < most:
+            last = at
+        else:
+            yield first, last
+            first = last = at
+    if first is not None and last is not None:
+        yield first, last

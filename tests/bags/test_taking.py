@@ -1,0 +1,262 @@
+"""Jobs that take tasks from one bag, as real shells: each task runs once to its end, whoever is killed."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+from slurm_testbed import until
+
+from asa.bags import Bag, chunks
+from asa.payload import LEFT_EXIT, OUTPUT_EXIT, TASK_EXIT, Share, payload_text
+from asa.workflow import Stage
+
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
+
+
+class Place:
+    """A bag, and jobs that take from it; each task writes a line when it begins, and one when it ends."""
+
+    def __init__(self, root, shell="sh"):
+        self.root, self.shell, self.bag = root, shell, root / "tasks" / "s"
+        self.jobs = []
+
+    def begin(self, taker, tasks, *, number=0, cores=2, jobs=3, environment=(), **what):
+        stage = Stage("s", cores=cores, tasks=tuple(tasks), **what)
+        text = payload_text(stage, cores, place=str(self.bag), share=Share(number, taker, jobs))
+        job = subprocess.Popen(
+            [self.shell, "-c", text], cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True, env={**os.environ, "ASA_LATENCY_S": "0", **dict(environment)},
+        )  # fmt: skip
+        self.jobs.append(job)
+        return job
+
+    def task(self, seconds=0.05, end="exit 0"):
+        did = f"$ASA_TASK >>{self.root}/did"
+        return f"echo b{did}; sleep {seconds} >/dev/null 2>&1; echo e{did}; {end}"
+
+    def did(self, kind):
+        path = self.root / "did"
+        words = path.read_text().split() if path.exists() else []
+        return Counter(int(word[1:]) for word in words if word[0] == kind)
+
+    def kill(self, job):
+        """Kill all that belongs to a job."""
+        os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+
+    def folder(self, number=0):
+        return self.bag / str(number)
+
+
+@pytest.fixture(params=SHELLS)
+def place(tmp_path, request):
+    one = Place(tmp_path, request.param)
+    yield one
+    for job in one.jobs:
+        if job.poll() is None:
+            one.kill(job)
+
+
+def ended(job, within_s=60):
+    output, _ = job.communicate(timeout=within_s)
+    return job.returncode, output
+
+
+def once(count):
+    return dict.fromkeys(range(1, count + 1), 1)
+
+
+def test_several_jobs_run_each_task_once(place):
+    jobs = [place.begin(f"t-{j}", [place.task()] * 60) for j in range(3)]
+    codes = [ended(job)[0] for job in jobs]
+    assert 0 in codes
+    assert set(codes) <= {0, LEFT_EXIT}
+    assert place.did("b") == place.did("e") == once(60)
+    assert all((place.folder() / "logs" / f"t-{j}.1.0").stat().st_size for j in range(3)), "who takes part has a share"
+    progress = Bag(place.bag).progress()
+    assert (progress.tasks, progress.completed, progress.failed, progress.running, progress.left) == (60, 60, 0, 0, 0)
+
+
+def test_few_files_are_made_for_many_tasks(tmp_path):
+    place = Place(tmp_path)
+    assert ended(place.begin("t", [":"] * 2000, jobs=1))[0] == 0
+    assert sum(len(files) for _, _, files in os.walk(place.bag)) < 100
+    assert len(list(chunks(1_000_000, 224))) < 2300
+
+
+def test_who_comes_late_finds_nothing_and_ends_at_once(place):
+    assert ended(place.begin("t-0", [place.task()] * 4))[0] == 0
+    began_s = time.monotonic()
+    assert ended(place.begin("t-1", [place.task()] * 4))[0] == 0
+    assert time.monotonic() - began_s < 1
+    assert place.did("b") == once(4)
+    slow = place.begin("t-0", [place.task(5)], number=1)  # other text: it is another task
+    until((place.folder(1) / "claims" / "1").is_symlink)
+    code, output = ended(place.begin("t-1", [place.task(5)], number=1), within_s=4)
+    assert code == LEFT_EXIT
+    assert "none of the 1 tasks is left to take, and others run 1" in output
+    assert slow.poll() is None
+
+
+def test_what_a_killed_job_had_taken_is_run_by_others(place):
+    tasks = [place.task(0.3)] * 24
+    victim = place.begin("t-0", tasks)
+    until(lambda: len(place.did("e")) >= 2)
+    other = place.begin("t-1", tasks)
+    until((place.folder() / "takers" / "t-1.1").is_symlink)
+    place.kill(victim)
+    noted = {int(n) for n in re.findall(r":(\d+) ", (place.folder() / "logs" / "t-0.1.0").read_text())}
+    assert Bag(place.bag).give_back(0, "t-0")
+    assert Bag(place.bag).give_back(0, "t-0"), "once more does nothing"
+    assert ended(other)[0] == 0
+    again = {task for task, times in place.did("b").items() if times > 1}
+    assert set(place.did("e")) == set(once(24))
+    assert len(again) <= 2, "what its two workers ran"
+    assert again.isdisjoint(noted), "what had ended"
+    assert Bag(place.bag).progress().completed == 24
+
+
+def test_who_is_told_to_end_gives_back_by_itself(place):
+    tasks = [place.task(0.3)] * 24
+    victim, other = (place.begin(f"t-{j}", tasks) for j in range(2))
+    until(lambda: len(place.did("e")) >= 4)
+    victim.send_signal(signal.SIGTERM)
+    assert ended(victim)[0] == 143
+    assert (place.folder() / "returned" / "t-0.1.0").exists()
+    assert ended(other)[0] == 0
+    assert place.did("e") == once(24)
+    assert Bag(place.bag).progress().completed == 24
+
+
+def test_an_idle_worker_takes_what_is_given_back(place):
+    """Its job runs one long task, and has a worker for what another leaves: it looks once a second."""
+    tasks = [place.task(60), place.task(60), place.task(0)]
+    victim = place.begin("t-0", tasks, cores=1)
+    until(lambda: place.did("b")[1])
+    place.begin("t-1", tasks)
+    until(lambda: place.did("e")[3])
+    victim.send_signal(signal.SIGTERM)
+    assert ended(victim)[0] == 143
+    until(lambda: place.did("b")[1] == 2, within_s=10)
+
+
+def test_a_job_that_was_requeued_gives_back_what_it_had_before(place):
+    tasks = [place.task(0.2)] * 10
+    before = place.begin("t-0", tasks)
+    until(lambda: len(place.did("e")) >= 2)
+    place.kill(before)
+    assert ended(place.begin("t-0", tasks))[0] == 0
+    assert place.did("e") == once(10)
+    assert len(place.did("b") - Counter(once(10))) <= 2
+
+
+def test_a_dead_job_that_lives_begins_nothing_more_and_does_not_count(place):
+    """The batch system was wrong: what runs there goes on, and its repetition is what counts."""
+    tasks = [place.task(1)] * 6
+    zombie = place.begin("t-0", tasks, cores=1, jobs=1)
+    until(lambda: place.did("b"))
+    assert Bag(place.bag).give_back(0, "t-0")
+    assert ended(zombie)[0] == LEFT_EXIT
+    assert sum(place.did("b").values()) == 1
+    assert Bag(place.bag).progress().completed == 0
+    assert ended(place.begin("t-1", tasks, cores=6))[0] == 0
+    assert Bag(place.bag).progress().completed == 6
+
+
+def test_a_retry_repeats_what_failed_only(place):
+    tasks = [place.task(0, "exit $((ASA_TASK % 5 == 0 && ! TRIED))")] * 20
+    code, output = ended(place.begin("t-0", tasks, environment={"TRIED": "0"}.items()))
+    assert code == TASK_EXIT
+    assert "asa: task 5 of 20 failed with exit code 1" in output
+    assert Bag(place.bag).progress().failed == 4
+    assert ended(place.begin("t-1", tasks, number=1, environment={"TRIED": "1"}.items()))[0] == 0
+    assert place.did("e") == once(20) | dict.fromkeys((5, 10, 15, 20), 2)
+    assert Bag(place.bag).progress().completed == 20
+
+
+def test_after_a_failure_of_what_it_was_to_make_all_is_repeated(place):
+    tasks = [place.task(0)] * 3
+    assert ended(place.begin("t-0", tasks, outputs=("made",)))[0] == OUTPUT_EXIT
+    (place.root / "made").write_text("x")
+    assert ended(place.begin("t-1", tasks, number=1, outputs=("made",)))[0] == 0
+    assert place.did("e") == dict.fromkeys((1, 2, 3), 2)
+
+
+def test_who_comes_late_needs_no_inputs(place):
+    (place.root / "in").write_text("x")
+    tasks = [place.task(0, "rm -f in")] * 3
+    assert ended(place.begin("t-0", tasks, inputs=("in",)))[0] == 0
+    assert ended(place.begin("t-1", tasks, inputs=("in",)))[0] == 0
+
+
+def test_a_list_that_changes_while_jobs_come_is_that_of_the_first(place):
+    (place.root / "list").write_text("# tasks\n" + f"{place.task(0.2)}\n\n" * 8)
+    first = place.begin("t-0", (), tasks_file="list")
+    until(lambda: place.did("b"))
+    (place.root / "list").write_text("exit 7\n")
+    assert {ended(place.begin("t-1", (), tasks_file="list"))[0], ended(first)[0]} <= {0, LEFT_EXIT}
+    assert place.did("e") == once(8)
+
+
+def test_while_nothing_is_there_to_take_it_looks_once_a_second(place):
+    """A look is followed by a pause, which is counted here."""
+    tools = place.root / "bin"
+    tools.mkdir()
+    (tools / "sleep").write_text(f'#!/bin/sh\necho "$1" >>{place.root}/slept\nexec {shutil.which("sleep")} "$@"\n')
+    (tools / "sleep").chmod(0o755)
+    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    job = place.begin("t-0", [place.task(5), place.task(0)], environment=path.items())
+    assert ended(job)[0] == 0
+    assert 3 <= (place.root / "slept").read_text().split().count("1") <= 6
+
+
+def test_tasks_have_the_cores_that_they_ask_for(place):
+    did = place.root / "at-once"
+    task = f"echo + >>{did}; sleep 0.3; echo - >>{did}"
+    assert ended(place.begin("t-0", [task] * 6, cores=4, cpus_per_task=2, jobs=1))[0] == 0
+    now = most = 0
+    for sign in did.read_text().split():
+        now += 1 if sign == "+" else -1
+        most = max(most, now)
+    assert most == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small file system")
+def test_on_a_full_disk_no_end_is_lost(tmp_path):
+    """What ended is known, what could not be noted beforehand is not begun, and all is run once there is space."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("it may not be mounted here")
+    try:
+        place = Place(tmp_path)
+        place.bag = small / "s"
+        job = place.begin("t-0", [place.task(0.2)] * 40)
+        until(lambda: len(place.did("e")) >= 4)
+        with (small / "fill").open("wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+        # the log's last page has room: more ends than fit into it
+        log = place.folder() / "logs" / "t-0.1.0"
+        with log.open("ab", buffering=0) as file:
+            file.write(b"\n" * (4095 - log.stat().st_size % 4096))
+        code, output = ended(job)
+        assert (code, "the disk is full" in output) == (87, True)
+        known = Bag(place.bag).progress().completed
+        assert known == len(place.did("e")) < 40
+        (small / "fill").unlink()
+        assert ended(place.begin("t-1", [place.task(0.2)] * 40, number=1))[0] == 0
+        assert place.did("e") == once(40)
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
