@@ -31,7 +31,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a simulated centre (about a minute).
 	@mkdir -p out
 	$(BIN)/asa compare montage --system uppmax --cores 160 --widths 28,56,112,160,320,640 --seeds 100 \
-		--estimator asa-queue --history 200 --plot out/demo.png --report out/demo.html
+		--estimator asa-queue --history 100 --plot out/demo.png --report out/demo.html
 
 # Tests of real daemons mostly wait, so that more workers than cores are of use.
 WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 6 ? cores : 6)))

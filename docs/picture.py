@@ -1,8 +1,8 @@
 """The README's picture: the same Montage run asked for in four ways, and what each of its jobs did when.
 
 A row is a job. It waits in the queue, then holds its cores; the dark part is what its stages use of them. Drawn is the
-replication, of forty, in which all four makespans are nearest to their medians. All begin with the same knowledge of
-the queue. In the fourth way the parallel stages may be asked for in any of the widths at which the ASA paper ran them.
+replication, of the hundred of `make demo`, in which all four makespans are nearest to their medians. In the fourth way
+the parallel stages may be asked for in any of the widths at which the ASA paper ran them.
 
     python docs/picture.py [FILE.svg]
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -21,16 +21,15 @@ from asa.backends.simulated import SimulatedSite
 from asa.workflows import montage
 from rich.console import Console
 
-from asa import Run, WaitBank, Workflow, run_all
-from asa.metrics import RunMetrics, measure
-from asa.strategies import load_strategy
-from asa.studies.runs import Known, each_knowing
-from asa.timeline import Lane, Timeline, timeline
+from asa import Workflow
+from asa.metrics import RunMetrics
+from asa.studies.compare.study import CompareRun, Comparison, compare
+from asa.timeline import Lane
 from asa.units import format_duration
 
-SYSTEM, CORES, REPLICATIONS = "uppmax", 160, 40
+SYSTEM, CORES, REPLICATIONS = "uppmax", 160, 100
 WIDTHS = (28, 56, 112, 160, 320, 640)
-ESTIMATOR, HISTORY = "asa-queue", 200
+ESTIMATOR, HISTORY = "asa-queue", 100
 TITLES = {
     "big-job": "Big Job: one wait, and cores that idle where a stage needs one",
     "per-stage": "Per-Stage: no idle cores, and a wait for every stage",
@@ -49,40 +48,31 @@ text{font:12px system-ui,"Segoe UI","Helvetica Neue",Arial,sans-serif}
 """
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One way of asking, in one replication."""
-
-    metrics: RunMetrics
-    jobs: Timeline
-
-
-def replicate(flows: Mapping[str, Workflow]) -> dict[str, list[Asked]]:
-    """Run each replication in each way."""
+def comparison(seeds: Sequence[int]) -> Comparison:
+    """Say what is run: all ways of asking at each of some seeds; only the last of them chooses widths."""
+    flow = partial(montage, widths=WIDTHS)
     site = SimulatedSite(SYSTEM)
-
-    def run(known: Known) -> dict[str, Asked]:
-        done = {}
-        for strategy, flow in flows.items():
-            world, bank = known.begin()
-            asked = Run(flow, load_strategy(strategy), bank=bank)
-            [result] = run_all(world, [asked], history=HISTORY, is_followed=True)
-            done[strategy] = Asked(measure(flow, result.records), timeline(result.records))
-        return done
-
-    bank = WaitBank(ESTIMATOR, machine_cores=site.capabilities.max_cores)
-    replications = each_knowing(site, range(REPLICATIONS), bank, HISTORY, run)
-    return {strategy: [done[strategy] for done in replications] for strategy in flows}
+    return Comparison(flow, site, (CORES,), tuple(TITLES), tuple(seeds), estimator=ESTIMATOR, history=HISTORY)
 
 
-def most_typical(runs: Mapping[str, Sequence[Asked]]) -> int:
+def most_typical(runs: Iterable[CompareRun]) -> int:
     """Find the replication in which the makespan that is farthest from its median is nearest to it."""
-    medians = {name: statistics.median(one.metrics.makespan_s for one in asked) for name, asked in runs.items()}
+    makespans_s: dict[str, dict[int, float]] = {}
+    for run in runs:
+        makespans_s.setdefault(run.strategy, {})[run.seed] = metrics_of(run).makespan_s
+    medians_s = {name: statistics.median(of.values()) for name, of in makespans_s.items()}
 
-    def off(replication: int) -> float:
-        return max(abs(math.log(runs[name][replication].metrics.makespan_s / medians[name])) for name in runs)
+    def off(seed: int) -> float:
+        return max(abs(math.log(of[seed] / medians_s[name])) for name, of in makespans_s.items())
 
     return min(range(REPLICATIONS), key=off)
+
+
+def metrics_of(run: CompareRun) -> RunMetrics:
+    """Give what a run took and cost."""
+    if run.metrics is None:
+        raise SystemExit(f"A run of {run.strategy} did not complete: {run.reason}")
+    return run.metrics
 
 
 def row(flow: Workflow, lane: Lane, y: float, x: tuple[float, float]) -> Iterator[str]:
@@ -104,18 +94,21 @@ def row(flow: Workflow, lane: Lane, y: float, x: tuple[float, float]) -> Iterato
             yield f'<rect x="{at:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{part:.1f}" class="running"/>'
 
 
-def draw(flow: Workflow, shown: Mapping[str, Asked]) -> str:
+def draw(flow: Workflow, shown: Sequence[CompareRun]) -> str:
     """Draw one way of asking below the other, over one axis of time."""
-    longest_s = max(asked.metrics.makespan_s for asked in shown.values())
+    longest_s = max(metrics_of(run).makespan_s for run in shown)
     scale = (WIDTH - LEFT - RIGHT) / longest_s
     shapes, y = [], 30.0
-    for name, asked in shown.items():
-        numbers = f"{format_duration(asked.metrics.makespan_s)}, {asked.metrics.core_hours:.1f} core-hours"
-        shapes.append(f'<text x="12" y="{y + 20}" class="ink strong">{escape(TITLES[name])}</text>')
+    for run in shown:
+        took = metrics_of(run)
+        numbers = f"{format_duration(took.makespan_s)}, {took.core_hours:.1f} core-hours"
+        shapes.append(f'<text x="12" y="{y + 20}" class="ink strong">{escape(TITLES[run.strategy])}</text>')
         shapes.append(f'<text x="{WIDTH - RIGHT}" y="{y + 20}" text-anchor="end" class="ink">{numbers}</text>')
         y += HEAD
-        for lane in asked.jobs.lanes:
-            shapes += row(flow, lane, y, (asked.jobs.begin_s, scale))
+        assert run.timeline is not None  # of the first seed there is one
+        begin_s = run.timeline.begin_s
+        for lane in run.timeline.lanes:
+            shapes += row(flow, lane, y, (begin_s, scale))
             y += ROW
     grid = []
     for minutes in range(0, int(longest_s / 60) + 1, 10):
@@ -128,7 +121,7 @@ def draw(flow: Workflow, shown: Mapping[str, Asked]) -> str:
     for kind, at, words in legend:
         grid.append(f'<rect x="{at}" y="9" width="14" height="11" class="{kind}"/>')
         grid.append(f'<text x="{at + 20}" y="19" class="ink">{words}</text>')
-    words = "; ".join(f"{TITLES[name]}: {format_duration(one.metrics.makespan_s)}" for name, one in shown.items())
+    words = "; ".join(f"{TITLES[run.strategy]}: {format_duration(metrics_of(run).makespan_s)}" for run in shown)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 46:.0f}" width="{WIDTH}" role="img">'
         f"<title>{escape(words)}</title><style>{STYLE}</style>"
@@ -138,11 +131,10 @@ def draw(flow: Workflow, shown: Mapping[str, Asked]) -> str:
 
 def main(target: Path) -> None:
     """Run, choose and draw."""
-    flow = montage(CORES)
-    runs = replicate({name: montage(CORES, WIDTHS) if name == "asa-plan" else flow for name in TITLES})
-    replication = most_typical(runs)
+    replication = most_typical(compare(comparison(range(REPLICATIONS))))
+    shown = compare(comparison([replication]))
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(draw(flow, {name: asked[replication] for name, asked in runs.items()}))
+    target.write_text(draw(montage(CORES), shown))
     Console().print(f"Replication {replication} of {REPLICATIONS} drawn to {target}", highlight=False)
 
 

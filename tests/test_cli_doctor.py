@@ -217,5 +217,6 @@ def test_a_look_at_everybodys_jobs_is_not_read_as_one_number():
     assert re.search(r"at everybody's \(0\) \d+ ms", text)
 
 
-def test_the_strategy_that_is_advised_is_told_as_it_is_set():
-    assert 'strategy = "asa-plan"' in " ".join(asa("doctor", "--backend", "slurm-cli", width=200).stdout.split())
+def test_where_a_dependency_cancels_the_benefit_it_says_what_a_run_does():
+    text = " ".join(asa("doctor", "--backend", "slurm-cli", width=200).stdout.split())
+    assert "asa-plan, which `asa run` takes unless the site file or --strategy says otherwise" in text

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -284,16 +285,6 @@ class _Fixed:
         return self.workflow
 
 
-class _OfWidths:
-    """An installed workflow of which the parallel stages may be asked for in several widths."""
-
-    def __init__(self, make: Callable[..., Workflow], widths: Sequence[int]) -> None:
-        self.make, self.widths = make, widths
-
-    def __call__(self, cores: int) -> Workflow:
-        return self.make(cores, self.widths)
-
-
 def _workflow(
     given: str, cores: str | None, widths: str | None, parameters: dict[str, str], site: Site
 ) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
@@ -318,7 +309,7 @@ def _workflow(
     if widths is not None:
         if "widths" not in inspect.signature(make).parameters:
             raise InputError(f"{given} is made in one width at a time", where="--widths", hint="Leave --widths out.")
-        make = _OfWidths(make, counts_in(widths, "--widths"))
+        make = partial(make, widths=counts_in(widths, "--widths"))
     return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
 

@@ -21,6 +21,7 @@ GANTT = (
 _WIDTH = 760
 _LINE = 17
 _LETTER = 6.6
+_WIDE_LETTER = 7.4  # of names beside points
 _NAME = 20  # letters of a name below a bar
 _PALETTE = 9
 _DASHES = 4
@@ -343,7 +344,7 @@ class Dot:
 def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> str:
     """Draw points with names: what is nearer the lower left corner costs less of both."""
     names = [_short(point.name, 2 * _NAME) for point in points]
-    left, top, plot, right = 76.0, 16.0, 330.0, max(120.0, 12 + _LETTER * max(map(len, names), default=0))
+    left, top, plot, right = 76.0, 16.0, 330.0, max(120.0, 12 + _WIDE_LETTER * max(map(len, names), default=0))
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(points)} points")
     xs = [v for p in points for v in (p.x, *(p.x_interval or ()))]
     ys = [v for p in points for v in (p.y, *(p.y_interval or ()))]
