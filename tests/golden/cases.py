@@ -38,6 +38,7 @@ CASES: dict[str, str] = {
     # ways of asking, on a simulated queue
     "compare-montage": f"compare montage {_TWO} --cores 28,112 {_SMALL}",
     "compare-blast-no-age": f"compare blast {_TWO} --cores 56 --no-age-accrues {_SMALL}",
+    "compare-shapes": f"compare montage {_TWO} --cores 112 --widths 28,56,112 {_SMALL}",
     "compare-uppmax": f"compare statistics --system uppmax --seeds 1 --cores 160 --history 200 {_SMALL}",
     "compare-tuned": f"compare blast {_TWO} --cores 28 --estimator asa-tuned {_SMALL}",
     "compare-log": f"compare montage --trace {LOG} --cores 32 --seeds 2 --history 300 {_SMALL}",
