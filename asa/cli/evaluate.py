@@ -38,7 +38,8 @@ def evaluate(
     estimators: Annotated[
         str | None,
         typer.Option(
-            help="Which, comma-separated. [default: all but those that simulate the queue]", show_default=False
+            help="Which, comma-separated. [default: all but those that simulate the queue, or lack a package]",
+            show_default=False,
         ),
     ] = None,
     queue: Annotated[
