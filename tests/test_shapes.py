@@ -167,6 +167,27 @@ def test_after_a_time_out_all_shapes_ask_for_more():
     )
 
 
+@given(
+    st.lists(st.floats(1.0, 1e5), min_size=2, max_size=4),
+    st.lists(st.floats(1.0, 1e5), min_size=2, max_size=4),
+    st.floats(1.0, 10.0),
+)
+def test_after_a_time_out_every_shape_can_still_be_asked_for(runs_s, asked_s, factor):
+    """Also where walltimes are said at widths: it ran for more than it asked for, at whichever it was."""
+    widths = [2**number for number in range(min(len(runs_s), len(asked_s)))]
+    points = tuple(
+        RunAt(width, min(run_s, most_s)) for width, run_s, most_s in zip(widths, runs_s, asked_s, strict=False)
+    )
+    moldable = Moldable(tuple(widths), points, walltime_at=tuple(zip(widths, asked_s, strict=False)))
+    own = Stage("a", cores=1, walltime_s=asked_s[0], expected_run_s=points[0].run_s, moldable=moldable)
+    more = replace(own, walltime_s=factor * asked_s[0], expected_run_s=asked_s[0])
+    assert [shape.width for shape in more.shapes] == widths
+    assert all(shape.run_s <= shape.walltime_s for shape in more.shapes)
+    assert [b.walltime_s / a.walltime_s for a, b in zip(own.shapes, more.shapes, strict=True)] == pytest.approx(
+        [factor] * len(widths)
+    )
+
+
 def test_one_shape_is_fixed_for_who_chooses_none():
     assert stage().fixed().shapes == (stage().shapes[1],)
     assert [stage().fixed(width).cores for width in (5, 7, 60, 1000)] == [7, 7, 56, 112]
