@@ -84,7 +84,7 @@ def row(flow: Workflow, lane: Lane, y: float, x: tuple[float, float]) -> Iterato
     begin_s, scale = x
     for span in lane.spans:
         at, wide = LEFT + scale * (span.begin_s - begin_s), max(scale * (span.end_s - span.begin_s), 0.8)
-        kind = "pending" if span.kind == "pending" else "held"
+        kind = "held" if span.kind in ("held", "running") else "pending"
         high = 5.0 if kind == "pending" else ROW - 4.0
         yield f'<rect x="{at:.1f}" y="{y + 7 - high / 2:.1f}" width="{wide:.1f}" height="{high}" class="{kind}"/>'
         if span.stage:

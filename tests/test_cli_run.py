@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from forked import asa
 from slurm_testbed import until
 from this_machine import OwnPlace, Place, Terminal
 
@@ -43,6 +44,38 @@ def test_a_dry_run_shows_each_job_and_changes_nothing(place):
     assert not place.jobs()
     assert not place.runs()
     assert not (place.root / "bank").exists()
+
+
+SEVERAL = """\
+name = "several"
+[[stage]]
+name = "wide"
+cores = [112, 28]
+expected = { 112 = "10min", 28 = "30min" }
+walltime = "20min"
+command = "true"
+"""
+
+
+@pytest.mark.parametrize("accrues", ["yes", "no"])
+def test_without_a_strategy_it_is_asa_plan_and_a_sentence_says_why_by_the_site_s_rule(tmp_path, accrues):
+    (tmp_path / "several.toml").write_text(SEVERAL)
+    rule = ("--set", f"age_accrues={accrues}", "--estimator", "asa", "--history", 100)
+    where = ("--backend", "simulated", "--set", "system=hpc2n", *rule, "--bank", "none", "--dry-run")
+
+    def shown(flow, *options):
+        return asa("run", tmp_path / flow, *where, *options)
+
+    told = shown("several.toml").stderr
+    assert told.startswith("Strategy `asa-plan`: ") or "\nStrategy `asa-plan`: " in told
+    assert ("gain no priority behind a dependency" in told) == (accrues == "no")
+    assert "the shapes that it chose" in told
+    fixed = shown("several.toml", "--width", 28, "--output", "json")
+    assert [job["cores"] for job in json.loads(fixed.stdout)["jobs"]] == [28]
+    assert "Strategy `asa-plan`: " in fixed.stderr
+    assert "the shapes that it chose" not in fixed.stderr
+    assert "Strategy" not in shown("several.toml", "--strategy", "asa").stderr
+    assert "Strategy" not in shown("several.toml", "--quiet").stderr
 
 
 FAILS = """\

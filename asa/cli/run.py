@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _STRATEGY = "asa-plan"
 _WHY = "on recorded queues it took 3 to 4 % longer than Big Job for 3 to 4 % more core-hours than Per-Stage"
+_OF_SHAPES = "the shapes that it chose took 15 to 17 % less time than the best single width"
 _BY_RULE = {  # whether age accrues
     True: "jobs gain priority behind a dependency here, so that it asks for them early with one",
     False: "jobs gain no priority behind a dependency here, so that it asks early without one where that is worth it",
@@ -123,7 +124,9 @@ def run(
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
         if strategy is None and not asked.opened.strategy and not quiet:
-            sys.stderr.write(f"Strategy `{chosen}`: {_WHY}; {_BY_RULE[world.capabilities.age_accrues]}.\n")
+            chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
+            why = [_WHY, *([_OF_SHAPES] if chooses else []), _BY_RULE[world.capabilities.age_accrues]]
+            sys.stderr.write(f"Strategy `{chosen}`: {'; '.join(why)}.\n")
         who = asked.chosen(world, chosen)
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast)
         check_options(plan, how, world)

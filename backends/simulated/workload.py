@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +136,7 @@ class WorkloadModel:
         within = submit < duration_s
         return JobTable(submit[within], runs[within], request[campaign][within], cores[campaign][within])
 
+    @lru_cache(maxsize=16)  # noqa: B019 - models are values, and few
     def _campaign_rate(self) -> float:
         """Campaigns a second that bring the load, from the mean work of many drawn ones."""
         rng = np.random.Generator(np.random.PCG64(0))
