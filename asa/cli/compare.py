@@ -309,7 +309,7 @@ def _workflow(
     if widths is not None:
         if "widths" not in inspect.signature(make).parameters:
             raise InputError(f"{given} is made in one width at a time", where="--widths", hint="Leave --widths out.")
-        make = partial(make, widths=counts_in(widths, "--widths"))
+        make = partial(cast("Callable[..., Workflow]", make), widths=counts_in(widths, "--widths"))
     return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
 

@@ -44,6 +44,7 @@ CASES: dict[str, str] = {
     "compare-log": f"compare montage --trace {LOG} --cores 32 --seeds 2 --history 300 {_SMALL}",
     "compare-openccs": f"compare blast {_TWO} --cores 28 --backend openccs {_SMALL}",
     "compare-bbsched": f"compare blast {_TWO} --cores 28 --backend bbsched {_SMALL}",
+    "compare-dras": f"compare blast {_TWO} --cores 28 --backend dras {_SMALL}",
     "compare-dmr": f"compare montage {_TWO} --cores 28 --backend dmr --strategies big-job,per-stage,elastic {_SMALL}",
     "experiment-strategies": (
         f"experiment strategies {_OF_LOG} --workflows statistics --cores 32 --starts 2 --history 300"
