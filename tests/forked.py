@@ -1,7 +1,7 @@
 """Commands of `asa`, each a process of its own, forked from one that has imported all of `asa` already.
 
-Imports take most of the time of a short command. What is forked has arguments, a folder, an environment and streams of
-its own, gets signals, and ends as any process does, but that it leaves it to the system to free its memory.
+Imports take most of the time of a short command. What is forked has arguments, a folder, a umask, an environment and
+streams of its own, gets signals, and ends as any process does, but that it leaves it to the system to free its memory.
 """
 
 import atexit
@@ -45,6 +45,7 @@ class Command:
             "arguments": self.args,
             "folder": str(cwd or Path.cwd()),
             "environment": dict(os.environ if env is None else env),
+            "umask": _umask(),
         }
         socket.send_fds(_server(), [json.dumps(what).encode()], given)
         for descriptor in given:
@@ -106,6 +107,12 @@ def _rest(stream):
 
 
 # ---------------------------------------------------------------------- the process that forks
+
+
+def _umask():
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 @cache
@@ -174,6 +181,7 @@ def _become(what, streams):
     os.closerange(3, 1 << 16)
     sys.stdout.reconfigure(line_buffering=os.isatty(1))
     os.chdir(what["folder"])
+    os.umask(what["umask"])
     os.environ.clear()
     os.environ.update(what["environment"])
     time.tzset()
