@@ -277,10 +277,8 @@ need() {
 
 TELL_PROCESS = r"""
 asa_tell_process() { # its number, a signal
-  asa_self=$(tr '\0' ' ' 2>/dev/null <"/proc/$$/cmdline") || asa_self=
   for asa_try in 1 2 3 4 5 6 7 8 9 10; do
-    asa_other=$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") || asa_other=
-    [ -n "$asa_other" ] && [ "$asa_other" = "$asa_self" ] || break
+    cmp -s "/proc/$$/cmdline" "/proc/$1/cmdline" 2>/dev/null || break
     sleep 0.05 || sleep 1
   done
   kill -s "$2" "$1" 2>/dev/null || :
@@ -406,7 +404,7 @@ asa_tell() {{
   asa_signals=$((asa_signals + 1))
   case $1 in HUP | INT | TERM) asa_ending=1; : >"$asa_running/ending" ;; esac
   for asa_place in "$asa_running"/[0-9]*; do
-    [ ! -L "$asa_place" ] || asa_tell_process "$(readlink "$asa_place")" "$1"
+    [ ! -L "$asa_place" ] || asa_tell_process "`readlink "$asa_place"`" "$1"
   done
 }}
 for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_tell $asa_signal" "$asa_signal"; done

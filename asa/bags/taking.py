@@ -198,7 +198,7 @@ for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_tell $asa_signal" "$
 
 asa_claim() { # a name; whether it is ours now. Nobody's: it cannot be written
   ln -s "$asa_me" "$asa_dir/claims/$1" 2>/dev/null && return
-  asa_owner=$(readlink "$asa_dir/claims/$1") || { asa_trouble=1; return 1; }
+  asa_owner=`readlink "$asa_dir/claims/$1"` || { asa_trouble=1; return 1; }
   [ "$asa_owner" = "$asa_me" ]
 }
 asa_at=1 asa_chunk=1 asa_ours=' ' asa_trouble=

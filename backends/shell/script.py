@@ -208,10 +208,13 @@ command -v bash >/dev/null 2>&1 || shell=sh
 say() {{ printf 'asa: %s\\n' "$*" >&2; }}
 give_up() {{ say "$*"; exit {UNABLE_EXIT}; }}
 
+# Where signals are trapped commands are substituted the old way: one that arrives while bash 5.2 reads `$(` is lost.
+
 # A file comes into being whole: written beside its place, then renamed. `cat` tells of a full disk, `printf` may not.
-draft() {{ printf '%s\\n' "${{1%/*}}/.${{1##*/}}.$job"; }}
-prepare() {{ facts "$2" | cat >"$(draft "$1")"; }}
-commit() {{ mv -f "$(draft "$1")" "$1"; }}
+drafted() {{ draft=${{1%/*}}/.${{1##*/}}.$job; }}
+prepare() {{ drafted "$1"; facts "$2" | cat >"$draft"; }}
+commit() {{ drafted "$1"; mv -f "$draft" "$1"; }}
+drop() {{ drafted "$1"; rm -f "$draft"; }}
 facts() {{
   printf 'job=%s\\nhost=%s\\ntime=%s\\n' "$job" "$(uname -n)" "$(date +%s)"
   [ -z "$kept" ] || printf 'cores=%s\\n' "$kept"
@@ -232,8 +235,9 @@ patiently() {{
 # Space is taken beforehand; afterwards only the time is written, over the one that is there, and the name changed.
 reserve() {{ patiently prepare "$1" "$2" || give_up "cannot write into ${{1%/*}}"; }}
 settle() {{
-  if [ -e "$(draft "$1")" ]; then
-    {{ facts "$2" | cat 1<>"$(draft "$1")"; }} 2>/dev/null || :
+  drafted "$1"
+  if [ -e "$draft" ]; then
+    {{ facts "$2" | cat 1<>"$draft"; }} 2>/dev/null || :
     patiently commit "$1"
   else
     patiently write "$1" "$2"
@@ -280,7 +284,7 @@ all_posted() {{
 finish() {{
   code=$1
   if [ -n "$shares" ] && [ "$code" -eq {LEFT_EXIT} ]; then # its part is done, and the whole is not
-    for post in $posted; do rm -f "$(draft "$posts/$post")"; done
+    for post in $posted; do drop "$posts/$post"; done
     posted= code=0
   fi
   [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
@@ -291,14 +295,14 @@ finish() {{
     done
     settle "$marks/ended" 0 || give_up "it completed, but that cannot be written into $marks"
   else
-    for post in $posted; do rm -f "$(draft "$posts/$post")"; done
+    for post in $posted; do drop "$posts/$post"; done
     write "$marks/ended" "$code" || give_up "cannot write into $marks"
   fi
   exit "$code"
 }}
 
 # A link that is there already may be this job's own: it was put back into the queue, or a server answered late.
-take_start() {{ ln -s "$job" "$marks/start" 2>/dev/null || [ -n "$(readlink "$marks/start")" ]; }}
+take_start() {{ ln -s "$job" "$marks/start" 2>/dev/null || [ -n "`readlink "$marks/start"`" ]; }}
 
 superseded() {{
   say "what this job was to run was asked for again in another: nothing more is run here"
@@ -312,7 +316,7 @@ patiently mkdir -p "$marks" || give_up "cannot make $marks"
 [ ! -e "$marks/superseded" ] || superseded
 if [ -n "$token" ]; then
   if ! ln -s "$job" "$marks/claim" 2>/dev/null; then
-    holder=$(readlink "$marks/claim") || give_up "cannot write into $marks"
+    holder=`readlink "$marks/claim"` || give_up "cannot write into $marks"
     if [ "$holder" != "$job" ]; then
       say "job $holder has the same payload and came first: nothing is run here"
       exit {TWIN_EXIT}
@@ -336,13 +340,13 @@ done
 rm -f "$marks/began" "$marks/ended" || give_up "cannot write into $marks"
 
 set -- $pauses
-since=$(date +%s)
+since=`date +%s`
 for post in $awaits; do
   while :; do
     ls "$posts" >/dev/null 2>&1 || : # makes NFS look at the server again
     [ ! -e "$posts/$post" ] || break
     [ "$signals" -eq 0 ] || finish 143
-    if [ -n "$max_idle" ] && [ "$(($(date +%s) - since))" -gt "$max_idle" ]; then
+    if [ -n "$max_idle" ] && now=`date +%s` && [ "$((now - since))" -gt "$max_idle" ]; then
       say "what it waits for did not come within $max_idle seconds: it gives its cores back"
       finish {HELD_EXIT}
     fi
@@ -361,7 +365,7 @@ reserve "$marks/ended" 0
 [ -n "$steps" ] || for post in $posted; do reserve "$posts/$post" ""; done
 if [ -n "$token" ]; then
   patiently take_start || give_up "cannot write into $marks"
-  if [ "$(readlink "$marks/start")" != "$job" ]; then
+  if [ "`readlink "$marks/start"`" != "$job" ]; then
     say "its cores were given back before the payload began"
     finish {HELD_EXIT}
   fi
@@ -390,10 +394,8 @@ run() {{
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
 run_file() {{
   file=$marks/.payload.$job
-  mask=$(umask)
-  umask 077
-  printf 'rm -f "$asa_file"; unset asa_file\n%s\n' "$1" | cat >"$file" || give_up "cannot write into $marks"
-  umask "$mask"
+  (umask 077; printf 'rm -f "$asa_file"; unset asa_file\n%s\n' "$1" | cat >"$file") ||
+    give_up "cannot write into $marks"
   asa_file=$file
   export asa_file
   run '. "$asa_file"' "$1"
