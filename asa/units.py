@@ -21,6 +21,7 @@ __all__ = [
     "MAX_RUNS",
     "MAX_SEED",
     "core_hours",
+    "format_core_hours",
     "format_duration",
     "format_walltime",
     "parse_duration",
@@ -38,6 +39,7 @@ MAX_SEED = 2**53
 """All of these are exact wherever numbers go: in JSON, in arrays and in compiled code."""
 MAX_POLL_S = 86_400
 MAX_DURATION_S = 86_400.0 * MAX_DAYS
+_LEAST_HOURS = 0.001
 
 _UNIT_SECONDS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
@@ -254,3 +256,16 @@ def core_hours(cores: int, seconds: float) -> float:
     56.0
     """
     return cores * seconds / 3600.0
+
+
+def format_core_hours(hours: float) -> str:
+    """Write core-hours: to a tenth, and what is less than one to two digits.
+
+    Examples
+    --------
+    >>> format_core_hours(12345.67), format_core_hours(0.0567), format_core_hours(1e-9)
+    ('12,345.7', '0.057', '<0.001')
+    """
+    if hours == 0 or hours >= 1:
+        return f"{hours:,.1f}"
+    return f"{hours:.2g}" if hours >= _LEAST_HOURS else f"<{_LEAST_HOURS}"

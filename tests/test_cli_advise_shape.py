@@ -284,3 +284,22 @@ def test_where_a_batch_system_is_at_hand_its_queue_and_its_limits_count(place):
     assert "4 nodes" in text
     blind = asa(path, "--shape", *place.bank, code=2).stderr
     assert "it asks for nodes" in blind
+
+
+def test_waits_on_this_machine_say_nothing_of_a_batch_system(tmp_path, monkeypatch):
+    """As where somebody has tried workflows out: run times are told, and no width is advised."""
+    monkeypatch.setattr("platform.node", lambda: "laptop.home")
+    waits(tmp_path / "bank", lambda _: 0.0, system="laptop", partition="")
+    bank = ("--bank", tmp_path / "bank")
+    words = " ".join(asa("--shape", *COMMAND, "--now", 112, *bank, "--bank-only").stdout.split())
+    assert "1h35m" in words
+    assert "no width is advised. The bank knows only waits of jobs on this machine. Learn from" in words
+    assert "Ask for" in asa("--shape", *COMMAND, *bank, "--system", "laptop").stdout, "who names it gets it"
+
+
+def test_no_trial_of_more_cores_is_proposed_for_a_program_of_one(place):
+    (place.root / "one.toml").write_text(
+        "name = 'turbulence'\n[[stage]]\nname = 'plot'\ncores = 1\ncommand = 'plot'\n"
+        "expected = '9h'\nwalltime = '10h'\n"
+    )
+    assert told(place, place.root / "one.toml")["stages"][0]["trial"] is None

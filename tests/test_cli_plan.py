@@ -286,3 +286,22 @@ def test_a_dry_run_of_the_strategy_shows_the_same_jobs(place, log):
     where = ["--backend", "simulated", "--set", f"trace={log}", "--set", "age_accrues=no", "--bank", "none"]
     dry = asa("run", "flow.toml", *where, "--dry-run", "--strategy", "asa-plan", "--output", "json")
     assert [job["stages"] for job in json.loads(dry.stdout)["jobs"]] == [job["stages"] for job in told(place)["jobs"]]
+
+
+def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
+    """With the cores that each stage would have of the job's."""
+    (tmp_path / "flow.toml").write_text(
+        'name = "flow"\n[defaults]\nwalltime = "1h"\ncommand = "true"\n'
+        '[[stage]]\nname = "a"\ncores = [4, 8, 16]\nexpected = { 4 = "30min", 8 = "15min", 16 = "8min" }\n'
+        '[[stage]]\nname = "b"\nafter = ["a"]\ncores = [4, 8]\nexpected = { 4 = "2min", 8 = "1min" }\n'
+    )
+    shown = place("--at-most", "3", columns=80).stdout
+    [job] = told(place, "--at-most", "3")["jobs"]
+    assert job["stages"] == ["a", "b"]
+    assert max(map(len, shown.splitlines()[:-1])) <= 80
+    title, heads, *rows = shown.partition("Shapes weighed for ")[2].splitlines()
+    assert title.startswith("the job of a, b; ")
+    assert "for a, b" in heads
+    rows = [line.lstrip("* ").split() for line in rows[: rows.index("")]]
+    assert ["16", "16,", "8"] in [cells[:3] for cells in rows]
+    assert [line for line in shown.splitlines() if line.startswith("*") and f"{job['cores']}" in line.split()]

@@ -75,6 +75,7 @@ def find_place(
     `is_command`: whether nothing is known of it but by its options.
     """
     from asa.backend import Capabilities
+    from asa.cli.known_waits import how_to_begin, is_here
     from asa.cli.predict import find_known
 
     known, why, system = None, "", where.system
@@ -91,6 +92,9 @@ def find_place(
         if is_unknown or is_named or error.where in {"--system", "--partition"}:
             raise  # the user can mend it
         why = " ".join(words for words in (error.where, f"{error.message}.", error.hint) if words)
+    if known is not None and system is None and not known.live and is_here(known.system):
+        why = f"the bank knows only waits of jobs on this machine. {how_to_begin(where.bank)}"
+        known = None
     name = known.system if known is not None else system or last
     site = known.site if known is not None else None
     return Place(name, known, why, site or Capabilities(name, MAX_CORES, 0, age_accrues=False), site is not None)
@@ -165,7 +169,10 @@ def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked:
         advice.trouble = "nothing is known of how long it runs"
         return _Material(advice, ())
     _offer(advice, stage, seen, place, is_asked=is_asked, strict=strict)
-    return _Material(advice, list(_untried(seen.stage, place)) if advice.offers and not is_guess else ())
+    # most programs that were given one core have no use for more
+    is_serial = stage.moldable is None and stage.cores == 1 and len(seen.at_widths) < 2
+    is_tried = bool(advice.offers) and not is_guess and not is_serial
+    return _Material(advice, list(_untried(seen.stage, place)) if is_tried else ())
 
 
 def _points(stage: Stage) -> tuple[RunAt, ...]:

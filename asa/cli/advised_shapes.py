@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from asa.units import core_hours, format_duration
+from asa.units import core_hours, format_core_hours, format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +20,7 @@ _P90_OF_NORMAL = 1.2816
 _WIDE = 104
 _SAME_S = 30.0  # ends that lie no further apart are told as the same
 _SAME_HOURS = 0.05
+_SAME = 0.02  # of either, where they are small
 _NOTHING = 0.005  # share of the time to the end
 
 
@@ -120,7 +121,7 @@ def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
     else:
         yield f"{begin}: half such jobs end within {half}. Next is {another}: {_beside(advice, other, best)}."
     sooner, better = compared.sooner(best, other), compared.better(best, other)
-    also = "" if round(sooner, 2) == round(better, 2) else f"; core-hours counted in, it is better with {better:.0%}"
+    also = "" if round(sooner, 2) == round(better, 2) else f"; with core-hours counted it is better with {better:.0%}"
     yield f"The probability that it ends before {another} is {sooner:.0%}{also}."
     cheapest = compared.least
     if own == best and cheapest != best:
@@ -135,11 +136,10 @@ def _beside(advice: StageAdvice, one: int, other: int) -> str:
     later_s = compared.end_s(one)[1] - compared.end_s(other)[1]
     more = advice.offers[one].core_hours - advice.offers[other].core_hours
     when = f"{format_duration(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
-    hours = f"{abs(more):,.1f} core-hours {'more' if more > 0 else 'less'}"
-    return (
-        f"{'as soon' if abs(later_s) <= _SAME_S else when}, for "
-        f"{'as many core-hours' if abs(more) < _SAME_HOURS else hours}"
-    )
+    hours = f"{format_core_hours(abs(more))} core-hours {'more' if more > 0 else 'less'}"
+    are_same = abs(more) < min(_SAME_HOURS, _SAME * advice.offers[other].core_hours)
+    when = "as soon" if abs(later_s) <= min(_SAME_S, _SAME * compared.end_s(other)[1]) else when
+    return f"{when}, for {'as many core-hours' if are_same else hours}"
 
 
 def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
@@ -152,7 +152,7 @@ def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
     if not trial.is_worth_it:
         return f"No further width is worth a trial: to know how long it runs on {name} would gain {gain} on average."
     scales = f" ({one.scales(trial.needed_s):.0%} of perfect scaling)" if one.width > one.near.width else ""
-    low, high = (f"{hours:,.1f}" for hours in trial.core_hours)
+    low, high = map(format_core_hours, trial.core_hours)
     takes = f"{low} core-hours" if low == high else f"{low} to {high} core-hours"
     return (
         f"Worth one trial: {name}, which is better if it runs there for at most {format_duration(trial.needed_s)}"
@@ -239,7 +239,7 @@ def _table(advice: StageAdvice, *, is_wide: bool) -> Any:
             advice.origins[place],
             format_duration(half),
             *cells,
-            f"{core_hours(offer.cores, offer.shape.run_s):,.1f}",
+            format_core_hours(core_hours(offer.cores, offer.shape.run_s)),
             style="bold green" if is_best else "",
         )
     return table

@@ -89,8 +89,8 @@ CoresOption = Annotated[
 WidthOption = Annotated[
     int | None,
     typer.Option(
-        help="Ask for stages of several shapes in one: the widest of these cores, or nodes. [default: asa-plan "
-        "chooses, other strategies take each stage's first]",
+        help="So many cores, or nodes, for stages that name several widths: each stage takes its widest that is no "
+        "wider. [default: asa-plan chooses, other strategies take each stage's first]",
         min=1,
         max=MAX_CORES,
         show_default=False,

@@ -88,7 +88,7 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
         learned = kept.learn(store, file, choose, ContextualAsa.from_state, None)
         _say_oddities(store)
     if learned is None:
-        raise InputError("knows nothing yet", where=f"the bank {folder}", hint=_begin(bank))
+        raise InputError("knows nothing yet", where=f"the bank {folder}", hint=how_to_begin(bank))
     digest = learned.digests[learned.system]
     chosen = _partitions(partitions, sorted(digest.widest))
     if max_records() < digest.count and find_spec("numba") is None:
@@ -155,7 +155,7 @@ def from_queue(
         raise InputError(
             "shows no job that started, and the bank knows of none",
             where=f"system {capabilities.system!r}",
-            hint=_begin(bank),
+            hint=how_to_begin(bank),
         )
     return Known(
         known,
@@ -255,7 +255,7 @@ def _say_oddities(store: WaitStore) -> None:
         sys.stderr.write(f"Note: in the bank {store.folder}: {count} x {words}\n")
 
 
-def _begin(bank: Path | None) -> str:
+def how_to_begin(bank: Path | None) -> str:
     """Say how a bank that knows nothing is begun."""
     into = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     return (
@@ -264,12 +264,16 @@ def _begin(bank: Path | None) -> str:
     )
 
 
+def is_here(system: str) -> bool:
+    """Whether a system is this machine's own queue, of jobs that ran without a batch system."""
+    return system == platform.node().partition(".")[0]
+
+
 def _system(known: Sequence[str], wanted: str | None) -> str:
     from asa.core.plugins import unknown_name
 
     if wanted is None:
-        here = platform.node().partition(".")[0]  # as the queue of this machine is named where nobody names it
-        others = [name for name in known if name != here] or known
+        others = [name for name in known if not is_here(name)] or known
         if len(others) == 1:
             return others[0]
         raise InputError(

@@ -34,7 +34,7 @@ from asa.cli.screen import clock
 from asa.core import plugins
 from asa.core.documents import print_json
 from asa.errors import InputError
-from asa.units import format_duration, parse_duration
+from asa.units import format_core_hours, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,8 @@ def plan(
         str | None,
         typer.Option(
             help="How many seconds of makespan a core-hour is worth to you: 0 for as fast as can be. [default: so many "
-            "that one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan]",
+            "that one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan, or 0.1 percent where "
+            "widths are chosen]",
             show_default=False,
             metavar="SECONDS",
         ),
@@ -471,7 +472,7 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
             "yellow",
         )
     _print_jobs(console, shown)
-    print_shapes(console, shown.choices())
+    print_shapes(console, [job.block.stages for job in shown.sketch.jobs], shown.choices())
     if weighed is not None:
         _print_weighed(console, weighed)
     words = "Nothing was submitted. Run it so:"
@@ -511,7 +512,7 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
             _sizes(shown.lines(sketch)),
             format_duration(sketch.makespan_s),
             f"{low} - {high}",
-            f"{sketch.core_hours:,.1f}",
+            format_core_hours(sketch.core_hours),
             f"{_times(sketch, shown.outlook):.2f}",
             style="bold green" if one.is_chosen else "",
         )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from asa.workflow import Workflow
 
 _STRATEGY = "asa-plan"
-_WHY = "on recorded queues it took 3 to 4 % longer than Big Job for 3 to 4 % more core-hours than Per-Stage"
+_WHY = "on recorded queues it took 3 to 4 % longer than Big Job, and 3 to 4 % more core-hours than Per-Stage"
 _OF_SHAPES = "the shapes that it chose took 15 to 17 % less time than the best single width"
 _BY_RULE = {  # whether age accrues
     True: "jobs gain priority behind a dependency here, so that it asks for them early with one",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asa.cli.screen import cores
-from asa.units import format_duration
+from asa.units import format_core_hours, format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,35 +38,41 @@ def choice_as_dict(choice: Choice) -> dict[str, Any]:
     }
 
 
-def print_shapes(console: Console, choices: Mapping[str, Choice]) -> None:
-    """Show for each job in which shapes it might have been asked for."""
+def print_shapes(console: Console, jobs: Iterable[Sequence[str]], choices: Mapping[str, Choice]) -> None:
+    """Show for each job, given by its stages, in which shapes it might have been asked for."""
     from rich.table import Table
     from rich.text import Text
 
     has_partitions = any(one.shape.partition for choice in choices.values() for one in choice.weighed)
-    seen: list[tuple[object, ...]] = []
-    for name, choice in choices.items():
-        if (key := tuple(one.ends_s for one in choice.weighed)) in seen:
-            continue  # it shares a job with one that was shown
-        seen.append(key)
-        console.print(Text(f"\nShapes weighed for {name}; times from when it may begin", style="bold"))
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for stages in jobs:
+        names = [name for name in stages if name in choices]
+        if not names:
+            continue
+        made = [choices[name] for name in names]
+        what = stages[0] if len(stages) == 1 else f"the job of {', '.join(stages)}"
+        console.print(Text(f"\nShapes weighed for {what}; times from when it may begin", style="bold"))
+        padding = (0, 2 if len(stages) == 1 else 1, 0, 0)
+        table = Table(box=None, padding=padding, pad_edge=False, header_style="bold")
         table.add_column("")
-        table.add_column("Cores", justify="right")
+        table.add_column("Cores", justify="right", no_wrap=True)
+        if len(stages) > 1:
+            table.add_column(Text("for ").append(", ".join(names)), overflow="fold")
         if has_partitions:
             table.add_column("Partition")
         for column in ("Wait", "8 in 10", "Runs", "Ends", "8 in 10", "Core-h"):
             table.add_column(column, justify="right", no_wrap=True)
-        for one in choice.weighed:
-            is_chosen = one.shape == choice.shape
+        for ways in zip(*(choice.weighed for choice in made), strict=True):
+            one = ways[0]
+            is_chosen = all(way.shape == choice.shape for way, choice in zip(ways, made, strict=True))
             table.add_row(
                 "*" if is_chosen else "",
                 str(one.cores),
+                *([", ".join(str(way.shape.width) for way in ways)] if len(stages) > 1 else []),
                 *([one.shape.partition] if has_partitions else []),
                 *_half_and_range(one.waits_s),
                 format_duration(one.run_s),
                 *_half_and_range(one.ends_s),
-                f"{one.core_hours:,.1f}",
+                format_core_hours(one.core_hours),
                 style="bold green" if is_chosen else "",
             )
         console.print(table)
@@ -81,10 +87,15 @@ def told_of_shapes(state: RunState, name: str) -> Iterator[str]:
     """Say in which shape a stage was asked for, and what else was weighed."""
     choice = state.choices.get(name)
     if choice is None:
-        offered = sorted({shape.width for shape in state.stages[name].stage.shapes})
-        if len(offered) > 1 and state.stages[name].job_id is None:
-            widths = ", ".join(map(str, offered))
+        stage = state.stages[name]
+        widths = ", ".join(map(str, sorted({shape.width for shape in stage.stage.shapes})))
+        if "," in widths and stage.job_id is None:
             yield f"It may be asked for in widths of {widths}; `asa-plan` chooses when it submits it."
+        elif "," in widths:
+            yield (
+                f"Of the widths {widths} none was weighed: it was asked for in {stage.stage.width}, by --width or as "
+                "the first that its file names; the strategy `asa-plan` chooses among them where waits are known."
+            )
         return
     chosen = next((one for one in choice.weighed if one.shape == choice.shape), None)
     if chosen is None:
@@ -104,5 +115,5 @@ def _expected(one: Weighed) -> str:
     wait, (low, high) = format_duration(one.waits_s[1]), map(format_duration, (one.ends_s[0], one.ends_s[2]))
     return (
         f"half such jobs wait {wait} and end within {format_duration(one.ends_s[1])} (8 in 10: {low} to {high}), "
-        f"for {one.core_hours:,.1f} core-hours"
+        f"for {format_core_hours(one.core_hours)} core-hours"
     )

@@ -14,6 +14,7 @@ from asa.errors import InputError, WorkflowError, near
 from asa.shapes import Law, Moldable, RunAt, Scaling, run_time_at
 from asa.spec.parameters import Filled
 from asa.units import format_duration
+from asa.workflow import MAX_CORES
 
 T = TypeVar("T")
 
@@ -54,6 +55,8 @@ def several(given: object) -> list[Any]:
     first, last = int(match[1]), int(match[2])
     if last < first:
         raise InputError(f"{str(given)!r} ends before it begins", hint=f'Write "{last}..{first}".')
+    if last > MAX_CORES:
+        raise InputError(f"must be {MAX_CORES} or less, not {last}", hint="Mend this number.")
     widths = [first]
     while first > 0 and 2 * widths[-1] < last:
         widths.append(2 * widths[-1])

@@ -12,6 +12,7 @@ from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 
 Severity = Literal["error", "warning", "note"]
 
+_SHOWN = 40  # letters of a value
 _MEANT = {
     "args": "command", "cmd": "command", "cpu": "cores", "cpus": "cores", "cpus-per-task": "cpus_per_task",
     "cwd": "command", "depends": "after", "depends_on": "after", "dependencies": "after", "duration": "expected",
@@ -105,7 +106,8 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
         cause = error["ctx"]["error"].__cause__
         hint = (cause.hint if isinstance(cause, InputError) else None) or "Mend this value."
         return f"{whose}{key}: {str(error['msg']).removeprefix('Value error, ')}", hint
-    return f"{whose}{key}: {_SAID.get(kind, error['msg'])}", _example(location, error["input"])
+    which = f", not {json.dumps(error['input'], default=str)[:_SHOWN]}" if isinstance(location[-1], int) else ""
+    return f"{whose}{key}: {_SAID.get(kind, error['msg'])}{which}", _example(location, error["input"])
 
 
 def _key_at(location: Sequence[str | int]) -> str:
