@@ -182,7 +182,8 @@ class Stage(Demands):
             raise self._error(
                 f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year."
             )
-        if self.expected_run_s is not None and not 0 < self.expected_run_s <= self.walltime_s:
+        longest_s = self.walltime_s if self.jobs[1] == 1 else math.inf  # several jobs may follow each other
+        if self.expected_run_s is not None and not 0 < self.expected_run_s <= longest_s:
             raise self._error(
                 f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
                 "It would be killed: ask for more walltime, or expect more than nothing.",
@@ -303,6 +304,7 @@ class Stage(Demands):
             cores=None if self.cores is None else self.cores // count,
             nodes=None if self.nodes is None else self.nodes // count,
             **divided(self, count),
+            expected_run_s=None if self.expected_run_s is None else min(self.expected_run_s, self.walltime_s),
             moldable=None,
             jobs=(1, 1),
         )

@@ -25,6 +25,6 @@ task twice. Of a job that the batch system reports as ended, and that lives on, 
 beside its repetition; nothing else of it does.
 """
 
-from .folder import Bag, Progress, chunks
+from .folder import Bag, Deeds, Progress, chunks
 
-__all__ = ["Bag", "Progress", "chunks"]
+__all__ = ["Bag", "Deeds", "Progress", "chunks"]

@@ -10,6 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 _RECORD = re.compile(rb":(\d+) (\d+) (\d+) (\d+);")
 _WELL = b" 0 "  # of all numbers in a record only an exit code is 0
 _TAIL_BYTES = 8192  # of a log, from which its taker's present rate is read
@@ -77,6 +80,26 @@ class Progress:
         return 0.0 if not rest else rest / self.rate if self.rate else None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Deeds:
+    """What a job did of a bag, a row for each task that ended, in order of its log.
+
+    Parameters
+    ----------
+    token
+        Of the job.
+    began_s, ended_s
+        Seconds since 1970, by the clock of the node.
+    exit_codes
+        How each ended.
+    """
+
+    token: str
+    began_s: NDArray[np.float64]
+    ended_s: NDArray[np.float64]
+    exit_codes: NDArray[np.int64]
+
+
 class Bag:
     """The folder of a stage's bag.
 
@@ -105,6 +128,37 @@ class Bag:
             return _Round(self._folder / str(max(begun))).progress(frozenset(ended)) if begun else None
         except (OSError, ValueError):
             return None
+
+    def deeds(self) -> list[Deeds]:
+        """Say which job ran which tasks when, in all rounds, in order of their first beginning; as far as can be read.
+
+        O(bytes of the logs).
+        """
+        found: dict[str, list[NDArray[np.int64]]] = {}
+        with suppress(OSError, ValueError):
+            for path in sorted(path for path in self._folder.iterdir() if path.name.isdecimal()):
+                for token, rows in _Round(path).deeds() if (path / "list").is_file() else ():
+                    found.setdefault(token, []).append(rows)
+        made = []
+        for token, parts in found.items():
+            codes, began, ended = np.concatenate(parts).T
+            made.append(Deeds(token, began / _HUNDREDTHS, ended / _HUNDREDTHS, codes))
+        return sorted(made, key=lambda one: float(one.began_s.min()))
+
+    def did(self, number: int, token: str) -> bool:
+        """Whether a task has ended in a job, as far as can be seen.
+
+        Parameters
+        ----------
+        number
+            The round.
+        token
+            Of the job.
+        """
+        logs = self._folder / str(number) / "logs"
+        with suppress(OSError):
+            return any((logs / n).stat().st_size for n in _names(logs) if n.startswith(f"{token}.") and _SPARE not in n)
+        return False
 
     def give_back(self, number: int, token: str) -> bool:
         """Give back what a job that is no more had taken and not ended, so that others take it.
@@ -162,6 +216,17 @@ class _Round:
                 running += min(workers, held)
                 rate += _rate(log)
         return Progress(self._before + self._count, self._before + completed, failed, running, rate)
+
+    def deeds(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Give what each taker did: its job's token, and exit code, beginning and end of each task."""
+        for name in _names(self._folder / "logs"):
+            if name.endswith(_SPARE):
+                continue
+            gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
+            records = _RECORD.findall(self._log(name))
+            rows = [one[1:] for one in records if not gone or int(one[0]) not in gone]
+            if rows:
+                yield name.partition(".")[0], np.array(rows, dtype=np.int64)
 
     def give_back(self, name: str) -> bool:
         """Link into its place what a taker had taken and not ended, unless that is there."""

@@ -132,8 +132,11 @@ def _of_run(folder: RunFolder) -> _Subject:
 
 def _page(folder: RunFolder) -> Page:
     from asa import __version__
+    from asa.bags import Bag
     from asa.cli.standing import standing_of
     from asa.report.run import run_page
+    from asa.report.tasks import tasks_section
+    from asa.runner.specs import tasks_of
 
     state, records = read_state(folder)
     plan, run = folder.plan, standing_of(folder, time.time())
@@ -146,6 +149,8 @@ def _page(folder: RunFolder) -> Page:
         "Backend": plan.backend,
         "asa": __version__,
     }
+    jobs = {job.spec.token: (job.status.job_id, job.spec.cores) for job in state.jobs.values()}
+    shared = (tasks_section(name, Bag(Path(tasks_of(state, name))).deeds(), jobs) for name in state.workflow.shared)
     return run_page(
         plan.name,
         records,
@@ -155,6 +160,7 @@ def _page(folder: RunFolder) -> Page:
         strategy=plan.strategy,
         stands=[(one.stage, one.state, one.job_id or "", one.given_up or one.reason) for one in run.stages],
         made=made,
+        more=list(filter(None, shared)),
     )
 
 

@@ -23,15 +23,17 @@ def run_page(
     age_accrues: bool = True,
     stands: Sequence[tuple[str, str, str, str]] = (),
     made: Mapping[str, str] | None = None,
+    more: Sequence[Section] = (),
 ) -> Page:
     """Put together the page of a run.
 
     `workflow`, `age_accrues`: what ran, and whether jobs gain priority while they are kept back; see
     `asa.timeline.timeline`.
     `stands`: of each stage its name, how it stands, its job, and why; given where not all have completed.
+    `more`: further sections, which come after that of the jobs.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
-    sections = [Section("jobs", "What its jobs did", [Figure(gantt(run), GANTT), _jobs(run)])]
+    sections = [Section("jobs", "What its jobs did", [Figure(gantt(run), GANTT), _jobs(run)]), *more]
     if any(state != "done" for _, state, *_ in stands):
         sections.append(Section("stands", "How its stages stand", [_stands(stands)]))
     if metrics is not None:

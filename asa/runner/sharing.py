@@ -2,12 +2,13 @@
 
 One job stands for the stage in its view: the first that is submitted, then the first to begin; where it ends before the
 stage does, another that is there takes its place. A strategy knows of it alone: the others are asked for as it was, as
-soon as it is accepted. All of one round, from one time that the stage is asked for to the next, share a bag.
+soon as it is accepted, and one more for each whose walltime is over. All of one round, from one time that the stage is
+asked for to the next, share a bag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from asa.backend import JobState, JobStatus
@@ -19,7 +20,10 @@ NOTHING_LEFT = "NothingLeft"
 """Reason of a completed job that found nothing more to do while others still ran tasks of its stage."""
 
 MAX_ROUNDS = 20
-"""How often a stage is asked for again since all its jobs have ended, with tasks left that nobody began or finished."""
+"""How often a stage is asked for again since all its jobs have ended, with tasks left that nobody began or finished.
+
+So often the jobs of a round may follow each other, too.
+"""
 
 
 @dataclass(slots=True)
@@ -81,19 +85,26 @@ class Sharing:
         jobs = self._jobs.get(job.round, [])
         return next((one for one in jobs if one.status.exit_code == TASK_EXIT), job)
 
-    def missing(self, lead: Job, *, is_ready: bool, now_s: float) -> Iterator[PlannedJob]:
-        """Plan the jobs of a round that have yet to be asked for."""
+    def missing(
+        self, lead: Job, rounds: int, *, is_ready: bool, now_s: float, did: Callable[[Job], bool]
+    ) -> Iterator[PlannedJob]:
+        """Plan the jobs of a round that have yet to be asked for: one more for each whose walltime was over.
+
+        `rounds`: how many there were before.
+        `did`: whether a job that ended did anything.
+        """
         number, planned = lead.round, lead.planned
         if not number or lead.giving_up or number in self._drained | self._full:
             return
         there = {one.planned.mate for one in self._jobs[number]}
-        for mate in range(1, lead.spec.sharing):
+        ran_out = sum(_ran_out(one.status) and did(one) for one in self._jobs[number])
+        for mate in range(1, lead.spec.sharing + min(ran_out, (MAX_ROUNDS - rounds) * lead.spec.sharing)):
             if mate not in there:
                 yield replace(
                     planned,
                     submit_s=now_s,
                     keep=Keep.NOTHING if is_ready else planned.keep,
-                    reason=f"one of {lead.spec.sharing} jobs that share its tasks",
+                    reason=f"one of {lead.spec.sharing} jobs at a time that share its tasks",
                     mate=mate,
                 )
 
@@ -107,8 +118,11 @@ def may_go_on(job: Job, view: StageView) -> bool:
     """Whether a stage whose jobs have all ended is asked for again for the tasks that are left."""
     status = job.status
     is_left = status.reason == NOTHING_LEFT or status.exit_code == LEFT_EXIT or bool(job.giving_up)
-    ran_out = status.state is JobState.TIMEOUT and status.payload_start_s is not None
-    return (is_left or ran_out) and view.resubmissions < MAX_ROUNDS
+    return (is_left or _ran_out(status)) and view.resubmissions < MAX_ROUNDS
+
+
+def _ran_out(status: JobStatus) -> bool:
+    return status.state is JobState.TIMEOUT and status.payload_start_s is not None
 
 
 def handed_to(job: Job, view: StageView) -> StageView:

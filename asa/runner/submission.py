@@ -129,7 +129,12 @@ def missing_mate(one: Active) -> PlannedJob | None:
     now_s = one.backend.now()
     for name, lead in _shared(one):
         is_ready = name in one.state.stages.ready
-        if mate := next(one.state.sharing.missing(lead, is_ready=is_ready, now_s=now_s), None):
+        number, place = one.state.stages[name].resubmissions, tasks_of(one.state, name)
+
+        def did(job: Job, number: int = number, place: str = place) -> bool:
+            return not place or Bag(Path(place)).did(number, job.spec.token)
+
+        if mate := next(one.state.sharing.missing(lead, number, is_ready=is_ready, now_s=now_s, did=did), None):
             return mate
     return None
 

@@ -82,6 +82,29 @@ def test_several_jobs_run_each_task_once(place):
     assert (progress.tasks, progress.completed, progress.failed, progress.running, progress.left) == (60, 60, 0, 0, 0)
 
 
+def test_who_did_what_is_told(place):
+    """What was interrupted, and given back, is nobody's deed."""
+    began_s = time.time()
+    tasks = [place.task(0.2, "exit 3" if number == 5 else "exit 0") for number in range(24)]
+    jobs = [place.begin(f"t-{j}", tasks) for j in range(2)]
+    until(lambda: len(place.did("e")) >= 3)
+    jobs[0].send_signal(signal.SIGTERM)
+    assert ended(jobs[0])[0] == 143
+    assert ended(jobs[1])[0] == TASK_EXIT
+    bag = Bag(place.bag)
+    deeds = bag.deeds()
+    assert [one.token for one in deeds] in (["t-0", "t-1"], ["t-1", "t-0"])
+    assert sum(len(one.exit_codes) for one in deeds) == 24
+    assert sorted(code for one in deeds for code in one.exit_codes.tolist()) == [0] * 23 + [3]
+    for one in deeds:
+        assert (
+            (one.ended_s - one.began_s >= 0.18) & (one.began_s > began_s - 1) & (one.ended_s < time.time() + 1)
+        ).all()
+    assert [bag.did(0, token) for token in ("t-0", "t-1", "t-2", "t")] == [True, True, False, False]
+    assert not bag.did(1, "t-0")
+    assert Bag(place.root / "nowhere").deeds() == []
+
+
 def test_few_files_are_made_for_many_tasks(tmp_path):
     place = Place(tmp_path)
     assert ended(place.begin("t", [":"] * 2000, jobs=1))[0] == 0

@@ -11,7 +11,7 @@ from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import Capabilities, DependencyType, JobState, JobStatus
-from asa.errors import SubmitRejectedError
+from asa.errors import SubmitRejectedError, WorkflowError
 from asa.metrics import measure
 from asa.records import Ended, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
@@ -72,7 +72,8 @@ def test_who_runs_out_of_walltime_leaves_the_rest_to_others():
     assert result.outcome == "completed"
     assert times(result)["a"] == 200
     assert times(result, StageStarted)["a"] == 0
-    assert sorted(job.state.value for job in jobs_of(result)) == ["completed", "completed", "timeout", "timeout"]
+    states = sorted(job.state.value for job in jobs_of(result))
+    assert states == ["completed"] * 4 + ["timeout"] * 2, "two follow those whose walltime was over, and find nothing"
 
 
 def test_new_jobs_are_asked_for_while_tasks_are_left():
@@ -81,6 +82,21 @@ def test_new_jobs_are_asked_for_while_tasks_are_left():
     assert result.outcome == "completed"
     assert times(result)["a"] == pytest.approx(150, abs=1)
     assert sum(isinstance(r, Submitted) and r.stages == ("a",) for r in result.records) == 8
+
+
+def test_another_job_follows_each_whose_walltime_is_over():
+    """Two begin at 0 and end at 100; the others begin at 300: until then four more have done what was left."""
+    result = run([(0, 300, 300, 4)], (replace(BAG, walltime_s=100), AFTER), run_s={"a": 110, "b": 10})
+    assert result.outcome == "completed"
+    assert times(result)["a"] == 220
+    states = sorted(job.state.value for job in jobs_of(result))
+    assert states == ["completed"] * 4 + ["timeout"] * 4, "two of these found nothing"
+
+
+def test_it_may_take_longer_than_a_walltime():
+    with pytest.raises(WorkflowError, match="would be killed"):
+        replace(BAG, walltime_s=50, jobs=(1, 1))
+    assert times(run([], (replace(BAG, walltime_s=50), AFTER)))["a"] == 100
 
 
 def test_that_ends_some_day():
@@ -222,7 +238,7 @@ def test_a_further_job_that_is_refused_is_done_without():
     list(told.state.apply(Refused(spec.token, 0.0, "too many jobs")))
     assert told.view.phase is Phase.QUEUED
     lead = told.state.jobs["0"]
-    assert not list(told.state.sharing.missing(lead, is_ready=True, now_s=0.0))
+    assert not list(told.state.sharing.missing(lead, 0, is_ready=True, now_s=0.0, did=lambda _: True))
 
 
 class FewJobs(SimulatedBackend):

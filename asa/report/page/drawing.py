@@ -25,6 +25,7 @@ _WIDE_LETTER = 7.4  # of names beside points
 _NAME = 20  # letters of a name below a bar
 _PALETTE = 9
 _DASHES = 4
+_FEW_SHADES = 40  # which have room for their names
 
 
 class _Canvas:
@@ -223,6 +224,48 @@ def _legend(canvas: _Canvas, lines: Sequence[Sequence[str]], kinds: Mapping[str,
                 canvas.box(x, y - 10, 14, 11, kind)
             canvas.text(x + 19, y, words)
             x += 34 + _LETTER * len(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """How much of something there was, over time."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    amounts: tuple[float, ...]  # in as many equal parts of the whole span
+    words: str  # what else is known of it
+
+
+def shades(rows: Sequence[Shade], span_s: float, title: str, words: str) -> str:
+    """Draw rows that are the darker the more there was; times in seconds from the left edge on."""
+    left = min(16 + 7.2 * max((len(row.name) for row in rows), default=4), 210.0)
+    high, top = (18, 8) if len(rows) <= _FEW_SHADES else (8, 8)
+    canvas = _Canvas(_WIDTH, top + high * len(rows) + 42, title, words)
+    scale, base = (_WIDTH - left - 14) / span_s, top + high * len(rows)
+    unit, of_unit = _in_time(span_s)
+    for tick in _ticks(0.0, span_s / unit, 8):
+        at = left + scale * tick * unit
+        canvas.line(at, top, at, base, "grid")
+        canvas.text(at, base + 16, _number(tick), anchor="middle")
+    canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, f"{of_unit} since the first began", anchor="middle")
+    most = max([amount for row in rows for amount in row.amounts], default=0.0) or 1.0
+    for place, row in enumerate(rows):
+        y = top + high * place
+        if len(rows) <= _FEW_SHADES:
+            canvas.text(left - 8, y + 13, _short(row.name, (left - 8) / 7.2), anchor="end")
+        wide = scale * span_s / max(len(row.amounts), 1)
+        for number, amount in enumerate(row.amounts):
+            if amount > 0:
+                shade = f' style="fill-opacity:{max(amount / most, 0.06):.2f};stroke:none"'
+                canvas.box(left + wide * number, y + 1, wide + 0.3, high - 2, "bar running c0", "", shade)
+        since, until = map(format_duration, (row.begin_s, row.end_s))
+        label = f"{row.name}: {row.words}, {since} to {until}"
+        canvas.box(
+            left + scale * row.begin_s, y + 1, scale * (row.end_s - row.begin_s), high - 2, "strip", label,
+            f' style="fill-opacity:0" role="img" tabindex="0" aria-label="{escape(label)}"',
+        )  # fmt: skip
+    return canvas.svg()
 
 
 # ---------------------------------------------------------------------- amounts

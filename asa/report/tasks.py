@@ -1,0 +1,97 @@
+"""Which job ran which tasks of a stage that several share: a section of the run's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.bags import Deeds
+from asa.report.page import Column, Figure, Section, Table
+from asa.report.page.drawing import Shade, shades
+from asa.units import format_duration
+
+_BINS = 120
+_Floats = NDArray[np.float64]
+_HOW = (
+    "A row for each job that ran tasks of the stage, in the order in which they began: the darker, the more of its "
+    "tasks ran at that time. Who came late took what was left."
+)
+
+
+def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[str, int]]) -> Section | None:
+    """Show who did what of a stage; None if nobody ran anything.
+
+    `jobs`: by token, the batch system's number of each job, and its cores.
+    """
+    known = [(one, *jobs[one.token]) for one in deeds if one.token in jobs]
+    if not known:
+        return None
+    begin_s = min(float(one.began_s.min()) for one, *_ in known)
+    end_s = max(float(one.ended_s.max()) for one, *_ in known)
+    span_s = max(end_s - begin_s, 1.0)
+    edges = np.linspace(begin_s, begin_s + span_s, _BINS + 1)
+    drawn = [
+        Shade(
+            f"job {job}",
+            float(one.began_s.min() - begin_s),
+            float(one.ended_s.max() - begin_s),
+            tuple(busy(one, edges).tolist()),
+            f"{_tasks(len(one.exit_codes))} on {cores} {'core' if cores == 1 else 'cores'}",
+        )
+        for one, job, cores in known
+    ]
+    title = f"Who ran the tasks of {stage}"
+    words = f"{len(known)} jobs ran {_tasks(sum(len(one.exit_codes) for one, *_ in known))} of {stage}"
+    return Section(
+        f"tasks-{stage}",
+        title,
+        [Figure(shades(drawn, span_s, title, words), _HOW), _table(known, begin_s)],
+    )
+
+
+def busy(one: Deeds, edges: _Floats) -> _Floats:
+    """Say how many tasks of a job ran in the mean between each time and the next; O(tasks + times)."""
+    began, ended = np.sort(one.began_s), np.sort(one.ended_s)
+
+    def until(times: _Floats, at: _Floats) -> _Floats:
+        """Give the seconds that have passed since each of some times, added up."""
+        count = times.searchsorted(at, "right")
+        sums = np.concatenate([[0.0], np.cumsum(times - edges[0])])
+        passed_s: _Floats = count * (at - edges[0]) - sums[count]
+        return passed_s
+
+    ran_s = until(began, edges) - until(ended, edges)
+    mean: _Floats = np.diff(ran_s) / np.diff(edges)
+    return mean
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count:,} tasks"
+
+
+def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> Table:
+    columns = [
+        Column("Job"), Column("Cores", 0), Column("First task, s", 0, "Began, after the first of all"),
+        Column("Last task, s", 0, "Ended, after the first of all"), Column("Tasks", 0), Column("Of these failed", 0),
+        Column("A task, s", 1, "How long one ran, in the mean"),
+    ]  # fmt: skip
+    rows = [
+        (
+            job,
+            cores,
+            float(one.began_s.min() - begin_s),
+            float(one.ended_s.max() - begin_s),
+            len(one.exit_codes),
+            int((one.exit_codes != 0).sum()),
+            float((one.ended_s - one.began_s).mean()),
+        )
+        for one, job, cores in known
+    ]
+    last_s = max(float(one.ended_s.max()) for one, *_ in known) - begin_s
+    return Table(
+        columns,
+        rows,
+        f"Jobs that ran its tasks; {format_duration(last_s)} from the first one's beginning to the last one's end.",
+    )
