@@ -163,6 +163,56 @@ def shapes(
     console().print(verdicts)
 
 
+@app.command("bags")
+def bags(
+    trace: _Traces,
+    hours: Annotated[
+        str, typer.Option(help="Sizes, comma-separated: hours that all jobs together take for all tasks.")
+    ] = "1,12",
+    starts: Annotated[
+        int, typer.Option(help="Replications: times of the log at which a run begins.", min=2, max=MAX_RUNS)
+    ] = 40,
+    results: ResultsOption = None,
+    jobs: JobsOption = None,
+    executor: ExecutorOption = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with all runs, and no table.")] = False,
+) -> None:
+    """Compare the tasks of one stage as one wide job with 2 to 112 jobs that share them, on real logs.
+
+    All together have 112 cores, or 56 where the machine has fewer. Of a range such as `jobs = "1..112"` asa takes the
+    most.
+
+    As in: `asa experiment bags --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
+    """
+    from asa.cli.progress import with_progress
+    from asa.pool.executors import executor_of
+    from asa.studies.bags.scores import Verdicts
+    from asa.studies.bags.study import Question, hold
+
+    question = Question(tuple(trace), _numbers(hours), starts)
+    with executor_of(executor, jobs) as elsewhere:
+        runs = with_progress(
+            lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
+            kept=results,
+        )
+    verdicts = Verdicts(runs, starts)
+    if as_json:
+        print_json(verdicts.as_dict())
+        return
+    from asa.studies.present import console
+
+    console().print(verdicts)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    from asa.errors import InputError
+
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{text!r} is no list of numbers", where="--hours", hint="As in 1,12.") from None
+
+
 def _print_json(trials: Sequence[LogRun]) -> None:
     from dataclasses import asdict
 

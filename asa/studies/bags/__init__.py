@@ -1,0 +1,1 @@
+"""How much sooner workflows end whose shapes are chosen, beside every single width."""

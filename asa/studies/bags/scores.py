@@ -1,0 +1,109 @@
+"""How bags did that several jobs share: over one wide job, and over the number of jobs that was best in hindsight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Group
+from rich.text import Text
+
+from asa.core.intervals import Interval, as_ratio, mean_interval, statistic_interval
+from asa.studies.bags.study import BagRun
+from asa.studies.present import Row, Table, number
+from asa.studies.runs import put_together
+
+_SHOWN = (2, 4, 8, 28)  # numbers of jobs, beside the most
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How bags of one size did on one log; ratios are geometric means over starts."""
+
+    trace: str
+    cores: int  # of all jobs together
+    hours: float
+    over_one: dict[int, float]  # by number of jobs, makespan over one job's
+    best: int  # number of jobs that was best over all starts, in hindsight
+    taken_over_one: Interval  # of the number that asa takes of a range: the most that share the cores evenly
+    taken_over_best: Interval
+    core_hours: float  # its over one job's: of sums over starts
+    others_wait_s: Interval  # by how many seconds the mean wait of others is longer than with the one job
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give its figures as JSON-ready data."""
+        return asdict(self)
+
+
+def judged(runs: Sequence[BagRun]) -> list[Verdict]:
+    """Judge each size on each log."""
+    return [_verdict(of) for of in put_together(runs, lambda run: (run.trace, run.hours)).values()]
+
+
+def _verdict(runs: Sequence[BagRun]) -> Verdict:
+    by_jobs = put_together(sorted(runs, key=lambda run: run.start), lambda run: run.jobs)
+    logs = {jobs: np.log([run.makespan_s for run in of]) for jobs, of in by_jobs.items()}
+    hours = {jobs: sum(run.core_hours for run in of) for jobs, of in by_jobs.items()}
+    longer_s = {jobs: np.array([run.longer_wait_s for run in of]) for jobs, of in by_jobs.items()}
+    best, taken = min(logs, key=lambda jobs: float(logs[jobs].mean())), max(logs)
+
+    def over(one: int, other: int) -> Interval:
+        return as_ratio(statistic_interval(lambda mean: float(mean[0]), (logs[one] - logs[other])[:, None]))
+
+    return Verdict(
+        runs[0].trace,
+        runs[0].cores,
+        runs[0].hours,
+        {jobs: float(np.exp((of - logs[1]).mean())) for jobs, of in logs.items()},
+        best,
+        over(taken, 1),
+        over(taken, best),
+        hours[taken] / hours[1],
+        mean_interval(longer_s[taken] - longer_s[1]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """All that was found: for a terminal, and as JSON-ready data."""
+
+    runs: Sequence[BagRun]
+    starts: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give every figure, and every run."""
+        return {"verdicts": [one.as_dict() for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
+
+    def __rich__(self) -> Group:
+        """Lay it out."""
+        headings = (*map(str, _SHOWN), "Most", "Over best", "Core-h", "Others")
+        rows: list[Row] = []
+        for trace, of in put_together(judged(self.runs), lambda one: one.trace).items():
+            log = Path(trace).name.removesuffix(".gz").removesuffix(".swf")
+            rows.append(Row((log, *[""] * len(headings)), style="bold", begins_section=bool(rows)))
+            rows += [Row((f"{one.hours:g} h x {one.cores}", *_cells(one))) for one in of]
+        words = (
+            "Makespan of a bag of tasks as so many jobs over that as one job of all its cores; geometric means of "
+            f"{self.starts} starts. Most: of the most jobs, which asa takes of a range, with the 95 % interval over "
+            "starts. Hours: what all cores together take. Over best: over the number of jobs that was best over all "
+            "starts. Core-h: over one job's. Others: by how many seconds the mean wait of others is longer than with "
+            "one job."
+        )
+        return Group(Table(("", *headings), rows, title="Bags over several jobs"), Text(words, style="dim"))
+
+
+def _cells(one: Verdict) -> tuple[str, ...]:
+    return (
+        *(number(one.over_one[jobs], 2) if jobs in one.over_one else "-" for jobs in _SHOWN),
+        _ratio(one.taken_over_one),
+        _ratio(one.taken_over_best),
+        number(one.core_hours, 2),
+        f"{one.others_wait_s.mean:+.0f} +-{(one.others_wait_s.high - one.others_wait_s.low) / 2:.0f}",
+    )
+
+
+def _ratio(found: Interval) -> str:
+    return f"{found.mean:.2f} +-{(found.high - found.low) / 2:.2f}"

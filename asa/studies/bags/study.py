@@ -1,0 +1,137 @@
+"""What `asa experiment bags` runs: on real logs the tasks of one stage as one wide job, and as several that share them.
+
+All ways meet the same queues, and hold the same cores together. Which number of jobs was best over all starts is known
+in hindsight only; what asa takes of a range is the most. Tasks are so many and so small beside their jobs that their
+work is treated as a fluid: what ends with a job's walltime is no more than one task a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Unpack, cast
+
+from asa.backend import Site
+from asa.core import plugins
+from asa.errors import InputError, RunError
+from asa.metrics import measure
+from asa.runner import Run, run_all
+from asa.strategies import load_strategy
+from asa.studies.harness import How, Kind, code_digest, digest, fill
+from asa.studies.others import Lot, beside, lot_of
+from asa.studies.runs import one_by_one
+from asa.workflow import Stage, Workflow
+
+SIZES = (112, 56)
+"""Cores of all jobs together: the first that the machine has."""
+
+COUNTS = (1, 2, 4, 8, 16, 28, 56, 112)
+"""Jobs that share the tasks, where they share the cores evenly."""
+
+_STRATEGY = "per-stage"
+_WINDOW_S = 43_200.0  # others that come up to so much later are followed
+_SAFETY = 1.25  # of the walltime, over how long all cores together take
+_TASKS_A_CORE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BagCell:
+    """What is run in one go: bags of one size on one log."""
+
+    trace: str
+    hours: float  # that all cores together take
+    starts: int
+    log: str  # digests of the log, and of all code
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class BagRun:
+    """One run."""
+
+    trace: str
+    cores: int  # of all jobs together
+    hours: float
+    jobs: int
+    start: int
+    makespan_s: float
+    core_hours: float
+    longer_wait_s: float  # by how much the others' mean wait is longer than in the same world without it
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to find out."""
+
+    traces: tuple[Path, ...]
+    hours: tuple[float, ...] = (1.0, 12.0)
+    starts: int = 40
+
+    def cells(self) -> list[BagCell]:
+        """Give all that is to be run."""
+        if self.starts < 2 or not self.traces or not self.hours or min(self.hours) <= 0:
+            raise InputError("there is nothing to compare", hint="Give a log, hours above 0, and at least two starts.")
+        code = code_digest([("asa.strategies", _STRATEGY)])
+        cells = []
+        for trace in self.traces:
+            _cores(_site(str(trace)), str(trace))
+            cells += [BagCell(str(trace), hours, self.starts, digest([trace]), code) for hours in self.hours]
+        return cells
+
+
+def bag(hours: float, cores: int, jobs: int) -> Workflow:
+    """Make a workflow that is a bag alone."""
+    run_s, tasks = 3600 * hours, ("true",) * (_TASKS_A_CORE * cores)
+    stage = Stage("bag", cores=cores, walltime_s=_SAFETY * run_s, expected_run_s=run_s, tasks=tasks, jobs=(jobs, jobs))
+    return Workflow("bag", [stage])
+
+
+def _cores(site: Site, trace: str) -> int:
+    machine = site.capabilities.max_cores
+    fitting = next((cores for cores in SIZES if cores <= machine), None)
+    if fitting is None:
+        hint = f"Give the log of one that has {min(SIZES)} or more."
+        raise InputError(f"its machine has {machine} cores", where=trace, hint=hint)
+    return fitting
+
+
+def hold(question: Question, kept: Path | None = None, **how: Unpack[How]) -> list[BagRun]:
+    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
+    outcomes = fill(question.cells(), Kind(run_cell, BagCell, BagRun), kept, **how)
+    return [run for runs in outcomes.values() for run in runs]
+
+
+@lru_cache(maxsize=4)
+def _site(trace: str) -> Site:
+    return cast("Site", plugins.load("asa.backends", "simulated")(trace=trace))
+
+
+def run_cell(cell: BagCell) -> list[BagRun]:
+    """Run all replications."""
+    site = _site(cell.trace)
+    counts = [jobs for jobs in COUNTS if _cores(site, cell.trace) % jobs == 0]
+    site.prepare(range(cell.starts))
+
+    def runs(seed: int, alone: object) -> Sequence[BagRun]:
+        del alone  # each has a world of its own
+        world = site.open(seed)
+        without = lot_of(world, world.now(), _WINDOW_S)
+        return [_run(cell, site, seed, jobs, without) for jobs in counts]
+
+    return [run for of in one_by_one(site, range(cell.starts), runs) for run in of]
+
+
+def _run(cell: BagCell, site: Site, seed: int, jobs: int, without: Lot) -> BagRun:
+    cores = _cores(site, cell.trace)
+    world, flow = site.open(seed), bag(cell.hours, cores, jobs)
+    began_s = world.now()
+    [result] = run_all(world, [Run(flow, load_strategy(_STRATEGY))])
+    if result.outcome != "completed":
+        where = f"{cell.trace}, {jobs} jobs, start {seed}"
+        raise RunError(f"did not complete: {result.reason}", where=where, hint="Look at it with: asa compare.")
+    took = measure(flow, result.records)
+    others = beside(without, lot_of(world, began_s, _WINDOW_S, without))
+    name = site.capabilities.system
+    return BagRun(name, cores, cell.hours, jobs, seed, took.makespan_s, took.core_hours, others.longer_wait_s)
