@@ -261,6 +261,11 @@ def core_hours(cores: int, seconds: float) -> float:
 def format_core_hours(hours: float) -> str:
     """Write core-hours: to a tenth, and what is less than one to two digits.
 
+    Parameters
+    ----------
+    hours
+        How many, from 0 on.
+
     Examples
     --------
     >>> format_core_hours(12345.67), format_core_hours(0.0567), format_core_hours(1e-9)

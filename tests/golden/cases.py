@@ -31,6 +31,7 @@ _MEASURED = frozenset({"us_per_job", "decision_s", "worst_decision_s", "seconds"
 
 _SMALL = "--jobs 1 --json"
 _TWO = "--system hpc2n --seeds 2 --seed 5 --history 300"
+_ONE = "--system hpc2n --seeds 1 --seed 5 --history 100 --strategies per-stage,asa"  # for what is slow to warm up
 _SITE = "--backend simulated --set system=hpc2n --bank {data}/bank"
 _OF_LOG = f"--trace {LOG} --json --jobs 1"
 
@@ -42,9 +43,9 @@ CASES: dict[str, str] = {
     "compare-uppmax": f"compare statistics --system uppmax --seeds 1 --cores 160 --history 200 {_SMALL}",
     "compare-tuned": f"compare blast {_TWO} --cores 28 --estimator asa-tuned {_SMALL}",
     "compare-log": f"compare montage --trace {LOG} --cores 32 --seeds 2 --history 300 {_SMALL}",
-    "compare-openccs": f"compare blast {_TWO} --cores 28 --backend openccs {_SMALL}",
-    "compare-bbsched": f"compare blast {_TWO} --cores 28 --backend bbsched {_SMALL}",
-    "compare-dras": f"compare blast {_TWO} --cores 28 --backend dras {_SMALL}",
+    "compare-openccs": f"compare blast {_ONE} --cores 28 --backend openccs {_SMALL}",
+    "compare-bbsched": f"compare blast {_ONE} --cores 28 --backend bbsched {_SMALL}",
+    "compare-dras": f"compare blast {_ONE} --cores 28 --backend dras {_SMALL}",
     "compare-dmr": f"compare montage {_TWO} --cores 28 --backend dmr --strategies big-job,per-stage,elastic {_SMALL}",
     "experiment-strategies": (
         f"experiment strategies {_OF_LOG} --workflows statistics --cores 32 --starts 2 --history 300"
