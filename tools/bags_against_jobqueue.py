@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons
 
-from against_jobqueue import Others, nap
+from against_jobqueue import Others
 from slurm_testbed import SCRIPT, Testbed, missing
 
 CORES = 112
@@ -104,6 +104,12 @@ def their_cluster(commands: Sequence[str], folder: Path, jobs: int) -> Iterator[
     ) as cluster, Client(cluster) as client:  # fmt: skip
         cluster.adapt(minimum_jobs=0, maximum_jobs=jobs)
         yield client
+
+
+def nap(seconds: float, *_: Any) -> float:
+    """Stand for work; of this file, so that workers get it whole."""
+    time.sleep(seconds)
+    return seconds
 
 
 def as_they_come(client: Any, tasks: int, task_s: float) -> None:

@@ -63,6 +63,14 @@ def scripts(
             show_default=False,
         ),
     ] = None,
+    share_arrays: Annotated[
+        bool,
+        typer.Option(
+            "--share-arrays",
+            help="Make one stage of a job array: several jobs take its elements from one list, so that who starts "
+            "late takes what is left.",
+        ),
+    ] = False,
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
@@ -80,7 +88,8 @@ def scripts(
     """
     from asa.importers import import_scripts
 
-    write_out(import_scripts(files, parallel=parallel, array_cores=array_cores, name=name), out, force=force)
+    made = import_scripts(files, parallel=parallel, array_cores=array_cores, share_arrays=share_arrays, name=name)
+    write_out(made, out, force=force)
 
 
 @app.command("wfformat")

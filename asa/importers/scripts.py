@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,12 @@ _OF_STAGES: Final = TRANSLATED | frozenset(_STAGE_NAMES.split())
 
 
 def import_scripts(
-    paths: Sequence[Path], *, parallel: bool = False, array_cores: int | None = None, name: str = ""
+    paths: Sequence[Path],
+    *,
+    parallel: bool = False,
+    array_cores: int | None = None,
+    share_arrays: bool = False,
+    name: str = "",
 ) -> Imported:
     """Make a workflow of batch scripts, which stay where and as they are.
 
@@ -63,6 +69,7 @@ def import_scripts(
 
     `array_cores`: how many cores elements of a job array share at most, if they can share a job: 32 if not given,
     or more where there would be more than 100 jobs.
+    `share_arrays`: make one stage of an array whose elements can share a job: several jobs take them from one bag.
     `name`: of the workflow; that of the one script, or of the folder that they lie in, if not given.
     Returns: the workflow, and what its reader should know of how it came about.
     Raises `InputError`: a file cannot be read, or says what sbatch would refuse or what cannot be translated; with
@@ -78,7 +85,7 @@ def import_scripts(
         header = [
             "From batch scripts by `asa import scripts`. Their #SBATCH lines are not read again: this file counts."
         ]
-    translator = _Translator(notes, array_cores)
+    translator = _Translator(notes, array_cores, share_arrays=share_arrays)
     made = [translator.stages_of(script) for script in scripts]
     befores = _befores(scripts, made, notes, parallel=parallel)
     stages = [
@@ -149,12 +156,13 @@ def _index(called: str, where: str, known: Mapping[str, int]) -> int:
 class _Translator:
     """Makes stages of scripts, without their edges; keeps the names and the notes of all."""
 
-    def __init__(self, notes: Notes, array_cores: int | None) -> None:
+    def __init__(self, notes: Notes, array_cores: int | None, *, share_arrays: bool) -> None:
         self.paths: dict[str, Path] = {}
         self.comments: dict[str, list[str]] = {}
         self._names = Names()
         self._notes = notes
         self._array_cores = array_cores
+        self._share_arrays = share_arrays
 
     def stages_of(self, script: Script) -> list[Stage]:
         """Make the stage of a script; several of an array whose elements cannot share a job."""
@@ -241,9 +249,12 @@ class _Translator:
         if not why and script.path is None and "\n" in _command(script):
             why = "the command has several lines"
         most = 1 if why else together(array, needs.cores, self._array_cores)
+        stage = replace(stage, environment=(*stage.environment, ("ASA_ARRAY", stage.name), *array.variables))
+        if self._share_arrays and not why:
+            self._tell_of_path(script)
+            return [self._bag(script, stage, array, most)]
         parts = parts_of(array, most, directive.where)
         self._tell_of_array(directive, array, parts, why)
-        stage = replace(stage, environment=(*stage.environment, ("ASA_ARRAY", stage.name), *array.variables))
         stages: list[Stage] = []
         for part in parts:
             one = replace(stage, after=() if part.follows is None else (stages[part.follows].name,))
@@ -256,6 +267,23 @@ class _Translator:
         if not why:
             self._tell_of_path(script)
         return stages
+
+    def _bag(self, script: Script, stage: Stage, array: Array, most: int) -> Stage:
+        """Make one stage of all elements, which as many jobs take from a bag as hold those that may run at once."""
+        jobs = math.ceil(array.at_once / most)
+        width = math.ceil(array.at_once / jobs) if array.at_once == len(array.elements) else array.at_once // jobs
+        made = _elements(script, stage, Part(array.elements, None), at_once=width * jobs)
+        options = tuple(for_elements(option, width) for option in stage.options)
+        count = len(array.elements)
+        if jobs == 1:
+            how = "side by side"
+        else:
+            how = (
+                f"taken by {jobs} jobs of {width} elements at a time; a job asks for an element's walltime, and what "
+                "has not ended when that is over runs again in another"
+            )
+        self._notes.add(f"--array: {count} elements become tasks of one stage, {how}", script.directives["array"].where)
+        return replace(made, options=options, jobs=(jobs, jobs))
 
     def _element(self, script: Script, stage: Stage, number: int) -> Stage:
         """Make the stage of one element with a job of its own."""
@@ -287,9 +315,9 @@ def _options(given: Mapping[str, Directive], needs: Needs) -> tuple[str, ...]:
     return (*needs.options, *(str(d) for d in given.values() if d.name not in _OF_STAGES | _LEFT_OUT.keys()))
 
 
-def _elements(script: Script, stage: Stage, part: Part) -> Stage:
-    """Make the stage of elements that share a job, as tasks side by side."""
-    count = len(part.elements)
+def _elements(script: Script, stage: Stage, part: Part, *, at_once: int = 0) -> Stage:
+    """Make the stage of elements that share a job, as tasks, so many side by side; all if not given."""
+    count = at_once or len(part.elements)
     folder = text_of(script.directives, "chdir")
     there = f"cd {shlex.quote(folder)} && " if folder else ""
     command = _command(script)

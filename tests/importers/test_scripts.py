@@ -9,8 +9,9 @@ import networkx as nx
 import pytest
 
 from asa.errors import InputError, WorkflowError
-from asa.importers import import_scripts
+from asa.importers import as_toml, import_scripts
 from asa.payload import payload_text
+from asa.spec import load_workflow, write_workflow
 
 GIB = 1 << 30
 
@@ -336,6 +337,50 @@ def test_elements_keep_their_walltime_side_by_side(here, array, lines, cores, st
     assert numbers == list(range(len(numbers)))
     assert len(numbers) == int(array.partition("-")[2]) + 1
     assert "each keeps its walltime, and what follows waits for all" in told(made)
+
+
+@pytest.mark.parametrize(
+    ("array", "lines", "cores", "jobs", "held"),
+    [
+        ("0-9", "", None, 1, 10),
+        ("0-999", "", None, 32, 1024),
+        ("0-999", "-c 4", None, 100, 4000),
+        ("0-99%16", "-c 4", 16, 4, 64),
+        ("0-99%17", "", 4, 5, 15),
+        ("0-9", "-c 64", None, 10, 640),
+    ],
+)
+def test_the_elements_of_an_array_may_be_shared_out(here, array, lines, cores, jobs, held):
+    """As tasks of one stage; no more run at once than were allowed, and each job asks for what its share needs."""
+    first = here("arr.sbatch", f"#SBATCH --array={array} -t 4:00:00 --mem=1G -L matlab:2 {lines}", "./fit")
+    made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")], array_cores=cores, share_arrays=True)
+    stage, last = made.workflow.stages.values()
+    assert (stage.name, last.after) == ("arr", ("arr",))
+    assert (stage.jobs, stage.job_count, stage.cores) == ((jobs, jobs), jobs, held)
+    count = int(re.search(r"-(\d+)", array)[1]) + 1
+    assert [re.search(r"_TASK_ID=(\d+)", task)[1] for task in stage.tasks] == [str(n) for n in range(count)]
+    each = stage.of_each_job()
+    side_by_side = each.cores // each.cpus_per_task
+    assert (each.walltime_s, each.memory_bytes) == (4 * 3600, side_by_side * GIB)
+    assert f"--licenses=matlab:{2 * side_by_side}" in each.options
+    assert side_by_side * jobs <= max(int(array.partition("%")[2] or 0), count + jobs)
+    assert "elements become tasks of one stage" in told(made)
+    assert ("runs again in another" in told(made)) == (jobs > 1)
+    again = here.folder / "again.toml"
+    again.write_text(as_toml(made, here.folder, write_workflow))
+    assert load_workflow(again).stages["arr"] == stage
+
+
+def test_elements_that_cannot_share_a_job_are_not_shared_out(here):
+    made = import_scripts([here("arr.sbatch", "#SBATCH --array=0-3 -t 10 --exclusive", "./fit")], share_arrays=True)
+    assert len(made.workflow.stages) == 4
+
+
+def test_shared_elements_are_told_what_slurm_tells_them(here):
+    file = here("arr.sbatch", "#SBATCH --array=0-6%4 -t 10", TELL)
+    seen = variables_of(here, import_scripts([file], array_cores=2, share_arrays=True))
+    assert list(seen) == list(range(7))
+    assert {own["SLURM_ARRAY_TASK_COUNT"] for own in seen.values()} == {"7"}
 
 
 @pytest.mark.parametrize("script", ["./fit", "srun ./fit"])
