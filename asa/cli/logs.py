@@ -7,8 +7,10 @@ import os
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,7 +61,7 @@ def logs(
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Show what a stage's latest job wrote.
+    """Show what a stage's latest job wrote; of a stage whose tasks several jobs share, each of them.
 
     Example: `asa logs search --follow`
 
@@ -71,26 +73,29 @@ def logs(
     state, _ = read_state(folder)
     stage_of(state, stage)
     kind = "err" if errors else "out"
-    file = log_file(folder, state, stage, kind)
-    if file is None and not follow:
+    files = log_files(folder, state, stage, kind)
+    if not files and not follow:
         _check_folder(folder)
         raise RunError(_nothing(state, stage), where=f"stage {stage!r}", hint=f"See: {command('status', folder)}")
     if follow:
-        chunks = _followed(folder, stage, kind, lines)
+        parts = _followed(folder, stage, kind, lines)
     else:
-        assert file is not None
-        chunks = _all_of(file) if lines == 0 else iter([last_lines(file, lines).encode(errors="surrogateescape")])
+        parts = ((job_id, chunk) for job_id, file in files for chunk in _read(file, lines))
     if output is Output.TABLE:
-        _print(chunks)
+        _print(parts, headed=stage in state.workflow.shared)
         return
     head = {"run": folder.path.name, "stage": stage, "stream": kind}
     if not follow:
-        text = b"".join(chunks).decode(errors="replace")
-        print_document({**head, "file": str(file), "text": text}, indent=None)
+        texts = {job_id: b"".join(_read(file, lines)).decode(errors="replace") for job_id, file in files}
+        _, file = files[0]
+        jobs = [{"job": job_id, "file": str(file), "text": texts[job_id]} for job_id, file in files]
+        shared = {"jobs": jobs} if len(files) > 1 else {}
+        print_document({**head, "file": str(file), "text": "".join(texts.values()), **shared}, indent=None)
         return
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # of each part the letters are whole
-    for chunk in chunks:
-        print_document({**head, "text": decoder.decode(chunk)}, indent=None)
+    # of each part the letters are whole
+    decoders = defaultdict[str, codecs.IncrementalDecoder](partial(codecs.getincrementaldecoder("utf-8"), "replace"))
+    for job_id, chunk in parts:
+        print_document({**head, "job": job_id, "text": decoders[job_id].decode(chunk)}, indent=None)
 
 
 def _check_folder(folder: RunFolder) -> None:
@@ -105,10 +110,22 @@ def _check_folder(folder: RunFolder) -> None:
 
 
 def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
-    """Find the file of a stage's latest job, by its token and its number; None if there is none."""
+    """Find the file of a stage's latest job; None if there is none."""
+    job = _job_that_ran(state, stage)
+    return None if job is None else _file_of(folder, job, kind)
+
+
+def log_files(folder: RunFolder, state: RunState, stage: str, kind: str) -> list[tuple[str, Path]]:
+    """Find the files of a stage's latest job, and of those that share its tasks; with their jobs' numbers."""
     job = _job_that_ran(state, stage)
     if job is None:
-        return None
+        return []
+    jobs = [one for one in state.jobs.values() if one.round == job.round] if job.spec.bag else [job]
+    return [(one.status.job_id, file) for one in jobs if (file := _file_of(folder, one, kind)) is not None]
+
+
+def _file_of(folder: RunFolder, job: Job, kind: str) -> Path | None:
+    """Find a job's file, by its token and its number."""
     try:
         every = [entry for entry in os.scandir(folder.path / "logs") if entry.name.endswith(f".{kind}")]
     except OSError:
@@ -155,10 +172,20 @@ def _nothing(state: RunState, stage: str) -> str:
     return f"there is no output of its job {job.status.job_id} in the run's folder"
 
 
-def _print(chunks: Iterable[bytes]) -> None:
-    for chunk in chunks:
+def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> None:
+    """Print what jobs wrote; `headed`: say whose it is, where it is another's than before."""
+    last, is_whole = "", True
+    for job_id, chunk in parts:
+        if headed and job_id != last:
+            sys.stdout.buffer.write(f"{'' if is_whole else chr(10)}==> job {job_id} <==\n".encode())
+        last, is_whole = job_id, chunk.endswith(b"\n")
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
+
+
+def _read(file: Path, lines: int) -> Iterator[bytes]:
+    """Give all that a file holds, or its last lines."""
+    return _all_of(file) if lines == 0 else iter([last_lines(file, lines).encode(errors="surrogateescape")])
 
 
 def _all_of(file: Path) -> Iterator[bytes]:
@@ -170,11 +197,11 @@ def _all_of(file: Path) -> Iterator[bytes]:
         raise JournalError(f"cannot be read: {error.strerror}", where=str(file), hint="Check its rights.") from error
 
 
-def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[bytes]:
+def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[tuple[str, bytes]]:
     """Give what a stage writes as it comes, until its job has ended; a new job of it is gone over to."""
-    file: Path | None = None
-    place = asked_s = 0.0
-    is_over = False
+    files: list[tuple[str, Path]] = []
+    places: dict[Path, int] = {}
+    asked_s, is_over = 0.0, False
     while True:
         if time.monotonic() >= asked_s:
             state, _ = read_state(folder)
@@ -182,16 +209,19 @@ def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[
             job = latest_job(state, stage)
             is_out = state.stages[stage].phase.value in _DOES_NOT_RUN
             is_over = state.outcome is not None or is_out or (job is not None and job.status.state.is_final)
-            if (found := log_file(folder, state, stage, kind)) != file and found is not None:
-                is_first, file = file is None, found
-                place = _place_of_last(found, lines) if is_first and lines else 0
-        fresh = _from(file, int(place)) if file is not None else b""
-        place += len(fresh)
-        if fresh:
-            yield fresh
-        elif is_over:
+            is_first = not places
+            files = log_files(folder, state, stage, kind) or files
+            for _, file in files:
+                places.setdefault(file, _place_of_last(file, lines) if is_first and lines else 0)
+        is_quiet = True
+        for job_id, file in files:
+            if fresh := _from(file, places[file]):
+                places[file] += len(fresh)
+                is_quiet = False
+                yield job_id, fresh
+        if is_quiet and is_over:
             return
-        else:
+        if is_quiet:
             time.sleep(_LOOK_S)
 
 

@@ -1,5 +1,6 @@
 """Stages whose tasks several jobs share, on this machine's queue: each task once to its end, whoever is killed."""
 
+import json
 import os
 import signal
 import time
@@ -67,6 +68,31 @@ def test_a_client_that_is_killed_is_followed_by_another(place):
     client.communicate()
     place.asa("resume")
     assert did(place, "b") == did(place, "e") == once(60)
+
+
+def test_jobs_follow_each_other_where_a_walltime_is_not_enough(place):
+    """Each that ran out of its walltime by another at once, in the same round; what it had begun runs again."""
+    place.asa("run", flow(place, count=36, seconds=0.5, walltime="4s"), *place.on, "--strategy", "per-stage")
+    assert did(place, "e") == once(36)
+    [run] = place.runs()
+    assert [path.name for path in (run / "tasks" / "a").iterdir()] == ["0"]
+    assert len(list((run / "tasks" / "a" / "0" / "takers").iterdir())) > 3
+
+
+def test_what_all_jobs_wrote_is_shown(place):
+    """With whose it is; and who ran what is in the report."""
+    place.asa("run", flow(place, end="echo told $ASA_TASK"), *place.on, "--strategy", "per-stage")
+    for words in ((), ("--follow",), ("--lines", 40)):
+        lines = place.asa("logs", "a", *words).stdout.splitlines()
+        assert Counter(lines[i].split()[1] for i in range(len(lines)) if lines[i].startswith("told ")) == once(30)
+        assert len({line for line in lines if line.startswith("==> job ")}) == 3
+    told = json.loads(place.asa("logs", "a", "--output", "json").stdout)
+    assert [sorted(one) for one in told["jobs"]] == [["file", "job", "text"]] * 3
+    assert told["text"].count("told ") == 30
+    place.asa("report", "--out", "page.html")
+    page = (place.root / "page.html").read_text()
+    assert "Who ran the tasks of a" in page
+    assert all(f"job {one['job']}: " in page for one in told["jobs"])
 
 
 def test_the_status_tells_how_far_it_has_come(place):
