@@ -35,6 +35,7 @@ from slurm_testbed import SCRIPT, Testbed, missing
 CORES = 112
 WALLTIME_MIN = 30
 SHARES = {"bag": 16, "wide": 1, "jobqueue": 16, "nodes": 4}  # jobs at most
+_CONF = "MinJobAge=7200\nPriorityType=priority/basic"  # first come, first served, and backfill
 WARM_S = 60.0  # until the queue is what it stays
 
 
@@ -178,7 +179,7 @@ def main() -> None:
     told = []
     with tempfile.TemporaryDirectory(prefix="asa-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)  # for Slurm's own user
-        testbed = Testbed(Path(folder) / "slurm", nodes=4, cores_per_node=CORES // 4, conf="MinJobAge=7200")
+        testbed = Testbed(Path(folder) / "slurm", nodes=4, cores_per_node=CORES // 4, conf=_CONF)
         place = Path(folder) / "runs"
         place.mkdir()
         try:

@@ -23,6 +23,7 @@ from asa.workflow import Workflow
 from .molding import forms_of
 from .parts import Block, Parts, max_walltimes
 from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search, typical
+from .sharing import counts_of, shared_wait_s
 
 WHOLE_STAGES = 60
 """Up to so many stages without a job are planned at a time."""
@@ -337,10 +338,30 @@ class _Waits:
         self._places: dict[_Likeness, int] = {}  # in both
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
+        if any(self._jobs(block) > 1 for block in blocks):
+            return np.stack([self._of_bag(block) if self._jobs(block) > 1 else self([block])[0] for block in blocks])
         if not any(block.shapes for block in blocks):
             return np.stack([self._one(block) for block in blocks])
-        keys = list(map(_likeness, blocks))
-        self._compare(blocks[0].stages[:1], keys)
+        return self._alike(blocks[0].stages[:1], list(map(_likeness, blocks)))
+
+    def _jobs(self, block: Block) -> int:
+        """Count the jobs that a block would be run by: of one stage that several share, so many."""
+        stage = self._view.stages[block.stages[0]].stage
+        if len(block.stages) > 1 or stage.jobs[1] == 1:
+            return 1
+        return (stage.shaped(block.shapes[0]) if block.shapes else stage).job_count
+
+    def _of_bag(self, block: Block) -> Samples:
+        """Give samples of the wait of jobs that compete with each other, as if all began at once."""
+        counts = counts_of(self._jobs(block))
+        _, like, partition = _likeness(block)
+        partition = partition or self._view.stages[block.stages[0]].stage.partition
+        part = -(-block.cores // counts[-1])
+        waits_s = self._alike(block.stages, [(part * count, like, partition) for count in counts])
+        return np.sort(shared_wait_s(counts, waits_s, block.run_s))
+
+    def _alike(self, stages: tuple[str, ...], keys: Sequence[_Likeness]) -> Samples:
+        self._compare(stages, keys)
         sampled: Samples = self._sampled[[self._places[key] for key in keys]]
         return sampled
 
@@ -367,7 +388,8 @@ class _Waits:
     def forecast(self, block: Block) -> WaitForecast:
         """Predict the wait of a block's job."""
         if block.shapes:
-            key = _likeness(block)
+            cores, like, partition = _likeness(block)
+            key = -(-cores // self._jobs(block)), like, partition  # of one job
             self._compare(block.stages[:1], [key])
             return self._compared[self._places[key]]
         if block.widths:
@@ -411,7 +433,8 @@ _Likeness = tuple[int, int, str]
 
 def _likeness(block: Block) -> _Likeness:
     """Tell what the wait of a block's job hangs on where shapes are compared."""
-    return block.cores, round(2.0 * math.log2(block.walltime_s)), block.shapes[0].partition
+    partition = block.shapes[0].partition if block.shapes else ""
+    return block.cores, round(2.0 * math.log2(block.walltime_s)), partition
 
 
 def _placed(levels: Samples) -> tuple[int, NDArray[np.intp], NDArray[np.intp], Samples]:

@@ -1,0 +1,58 @@
+"""How long jobs wait that share a bag of tasks: the second longer than the first, and all together not as the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .search import Samples
+
+
+def counts_of(jobs: int) -> list[int]:
+    """Say of how many jobs side by side waits are asked: powers of two, and all.
+
+    Examples
+    --------
+    >>> counts_of(12)
+    [1, 2, 4, 8, 12]
+    """
+    counts = [1]
+    while 2 * counts[-1] < jobs:
+        counts.append(2 * counts[-1])
+    return counts if jobs == 1 else [*counts, jobs]
+
+
+def shared_wait_s(counts: Sequence[int], waits_s: Samples, run_s: float) -> Samples:
+    """Give the wait of a bag as if all its jobs began together, and ended when they do.
+
+    Of n jobs side by side the last is taken to begin when one job of all their cores would. What has begun works;
+    the bag has ended when its work is done: of all that may begin by then the earliest end is the end.
+
+    Parameters
+    ----------
+    counts
+        Of how many jobs the waits are, ascending, from one to all.
+    waits_s
+        Samples of the wait of one job of so many jobs' cores, shape (counts, samples); a row is a count.
+    run_s
+        Seconds that all jobs together take.
+
+    Returns
+    -------
+    ndarray
+        Samples, shape (samples,).
+
+    Examples
+    --------
+    >>> shared_wait_s([1, 2], np.array([[0.0, 0.0], [40.0, 1e6]]), 100.0).tolist()
+    [20.0, 100.0]
+    """
+    jobs = np.arange(1, counts[-1] + 1)
+    known = np.maximum.accumulate(waits_s, axis=0)
+    at = np.log2(jobs)
+    places = np.log2(np.asarray(counts))
+    begin_s = np.stack([np.interp(at, places, column) for column in known.T], axis=1)
+    ends_s = (run_s * counts[-1] + np.cumsum(begin_s, axis=0)) / jobs[:, None]
+    shared: Samples = ends_s.min(axis=0) - run_s
+    return shared
