@@ -268,7 +268,7 @@ def waits() -> Iterator[Row]:
         walltime_s=np.array([walltime_s for _, walltime_s in shapes]),
         started=np.ones(rows, dtype=np.bool_),
     )
-    all_but_queue = [name for name in installed() if "boost" not in name]  # whose fits take a core beside
+    all_but_queue = {name: make for name, make in installed().items() if "boost" not in name}  # as trees are fitted beside
     taken = best(lambda: evaluate({"made up": history}, all_but_queue), 1)
     yield f"evaluating {len(all_but_queue)} estimators, 200,000 jobs", taken * 200_000 / rows, "what it may take", 60.0
 
