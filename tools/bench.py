@@ -268,7 +268,8 @@ def waits() -> Iterator[Row]:
         walltime_s=np.array([walltime_s for _, walltime_s in shapes]),
         started=np.ones(rows, dtype=np.bool_),
     )
-    all_but_queue = {name: make for name, make in installed().items() if "boost" not in name}  # as trees are fitted beside
+    # but those that see the queue, and those that fit trees beside, on another core
+    all_but_queue = {name: make for name, make in installed().items() if "boost" not in name}
     taken = best(lambda: evaluate({"made up": history}, all_but_queue), 1)
     yield f"evaluating {len(all_but_queue)} estimators, 200,000 jobs", taken * 200_000 / rows, "what it may take", 60.0
 

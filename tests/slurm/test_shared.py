@@ -104,15 +104,30 @@ def test_jobs_that_are_cancelled_requeued_and_killed_give_back(slurm, link):
     run.check_bag(interrupted=12)  # of two workers each, in three jobs: what ran, and had ended a moment before
 
 
-def kill(job_id):
+@pytest.mark.parametrize("link", LINKS)
+def test_a_node_that_is_lost_gives_back(slurm, link):
+    """Two jobs of a node each; one loses its power, and Slurm puts its job back into the queue."""
+    run = BagRun(slurm, 160, seconds=4, cores=56, jobs=2, link=link, strategy="per-stage")
+    client = run.client()
+    until(lambda: len(run.did("e")) >= 20 and len(run.running()) == 2, what="two jobs")
+    lost = run.running()[0]
+    [node] = [job["NodeList"] for job in run.jobs()["a"] if job["JobId"] == lost]
+    kill(lost, b"")
+    slurm.run_as_root("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+    try:
+        client.result()
+        run.check_bag(interrupted=30)  # what its 28 workers ran, or had ended a moment before
+    finally:
+        slurm.run_as_root("scontrol", "update", f"nodename={node}", "state=resume")
+        slurm.mend()
+
+
+def kill(job_id, but=b"slurmstepd"):
     """Kill all that runs of a job, as a lack of memory may, or somebody."""
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if (
-                f"SLURM_JOB_ID={job_id}".encode() in words
-                and b"slurmstepd" not in (path.parent / "cmdline").read_bytes()
-            ):
+            words, command = path.read_bytes().split(b"\0"), (path.parent / "cmdline").read_bytes()
+            if f"SLURM_JOB_ID={job_id}".encode() in words and not (but and but in command):
                 os.kill(int(path.parent.name), signal.SIGKILL)
 
 
