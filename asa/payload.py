@@ -307,10 +307,10 @@ asa_run() {
   [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
   [ -z "$asa_place" ] || asa_note "$asa_child"
   while :; do
-    asa_before=$asa_heard
+    asa_was=$asa_heard
     wait "$asa_child" && asa_new=0 || asa_new=$?
     case $asa_code:$asa_new in [0-9]*:127 | [0-9]*:-*) ;; *) asa_code=$asa_new ;; esac
-    [ "$asa_before" -ne "$asa_heard" ] || break
+    [ "$asa_was" -ne "$asa_heard" ] || break
   done
   asa_child=
   return "$asa_code"

@@ -260,7 +260,7 @@ class Stage(Demands):
                 tasks = f"in tasks of {self.cpus_per_task}"
                 raise self._error(f"asks for {width} cores {tasks}", "Give a multiple of those.")
         for shape in self.shapes:
-            if shape.run_s > shape.walltime_s:
+            if self.jobs[1] == 1 and shape.run_s > shape.walltime_s:
                 raise self._error(
                     f"is expected to run {shape.run_s:g} s on {shape.width} {what} within a walltime of "
                     f"{shape.walltime_s:g} s",
@@ -277,11 +277,21 @@ class Stage(Demands):
         if most > 1 and self.local:
             raise self._error("runs where the client is, and is to be run by several jobs", "Leave one of them out.")
         for width in self.moldable.widths if self.moldable is not None and self.moldable.widths else (self.width,):
-            if not _even(least, most, *self._parts(width)):
+            if not self.can_be_shared_on(width):
                 what = f"{width} {'nodes' if self.cores is None else 'cores'}"
                 parts = f" in tasks of {self.cpus_per_task}" if self.cpus_per_task > 1 else ""
                 many = f"{least}" if least == most else f"{least} to {most}"
                 raise self._error(f"asks for {what}{parts}, which {many} jobs cannot share evenly", "Give a multiple.")
+
+    def can_be_shared_on(self, width: int) -> bool:
+        """Whether as many jobs as it asks for may share a width evenly; true of what one job runs.
+
+        Parameters
+        ----------
+        width
+            Cores; nodes if it asks for nodes alone.
+        """
+        return self.jobs[1] == 1 or _even(*self.jobs, *self._parts(width)) > 0
 
     def _parts(self, width: int) -> tuple[int, ...]:
         """Count what may be shared out among jobs: nodes, and tasks at a time."""

@@ -138,6 +138,16 @@ def together(array: Array, cores: int, max_cores: int | None) -> int:
     return max(1, CORES_OF_A_JOB // cores, math.ceil(len(array.elements) / _USUAL_PARTS))
 
 
+def shared(array: Array, cores: int, max_cores: int | None) -> int:
+    """Say how many elements a job runs at once where jobs share them: as few as keep the number of jobs small.
+
+    `max_cores`: of a job, if that is given.
+    """
+    if max_cores is not None:
+        return max(1, max_cores // cores)
+    return math.ceil(array.at_once / _USUAL_PARTS)
+
+
 def parts_of(array: Array, per_job: int, where: str) -> list[Part]:
     """Put elements into jobs, each of them at most as wide as its elements side by side.
 

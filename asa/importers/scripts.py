@@ -15,7 +15,7 @@ from asa.shapes import Moldable
 from asa.units import format_duration, parse_duration
 from asa.workflow import Stage, Workflow
 
-from .arrays import Array, Part, apart_because, for_elements, parts_of, read_array, together
+from .arrays import Array, Part, apart_because, for_elements, parts_of, read_array, shared, together
 from .base import Imported, Names, Notes, near_or_all
 from .directives import KNOWN, Directive, head
 from .driver import Script, When, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
@@ -51,6 +51,8 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
 _STAGE_NAMES: Final = "account array chdir export job-name partition time wrap"
 _OF_STAGES: Final = TRANSLATED | frozenset(_STAGE_NAMES.split())
 """Options that a stage has keys for, or that are translated."""
+
+_MOST_IN_TURN = 4  # elements for which a job that takes one after the other has time, each as long as it may last
 
 
 def import_scripts(
@@ -250,9 +252,9 @@ class _Translator:
             why = "the command has several lines"
         most = 1 if why else together(array, needs.cores, self._array_cores)
         stage = replace(stage, environment=(*stage.environment, ("ASA_ARRAY", stage.name), *array.variables))
-        if self._share_arrays and not why:
+        if self._share_arrays and not why and array.at_once > 1:
             self._tell_of_path(script)
-            return [self._bag(script, stage, array, most)]
+            return [self._bag(script, stage, array, needs.cores)]
         parts = parts_of(array, most, directive.where)
         self._tell_of_array(directive, array, parts, why)
         stages: list[Stage] = []
@@ -268,22 +270,24 @@ class _Translator:
             self._tell_of_path(script)
         return stages
 
-    def _bag(self, script: Script, stage: Stage, array: Array, most: int) -> Stage:
-        """Make one stage of all elements, which as many jobs take from a bag as hold those that may run at once."""
-        jobs = math.ceil(array.at_once / most)
-        width = math.ceil(array.at_once / jobs) if array.at_once == len(array.elements) else array.at_once // jobs
+    def _bag(self, script: Script, stage: Stage, array: Array, cores: int) -> Stage:
+        """Make one stage of all elements, which as many jobs take from a bag as hold those that may run at once.
+
+        Where these are not all, a job asks for time for some of them one after the other.
+        """
+        count, at_once = len(array.elements), array.at_once
+        jobs = max(math.ceil(at_once / shared(array, cores, self._array_cores)), 2)
+        width = math.ceil(at_once / jobs) if at_once == count else at_once // jobs
+        in_turn = min(math.ceil(count / (width * jobs)), _MOST_IN_TURN)
         made = _elements(script, stage, Part(array.elements, None), at_once=width * jobs)
+        times = "an element's walltime" if in_turn == 1 else f"{in_turn} times an element's walltime"
+        note = (
+            f"--array: {count} elements become tasks of one stage, taken by {jobs} jobs, {width} at a time in each; a "
+            f"job asks for {times}, and what has not ended when that is over runs again in another"
+        )
+        self._notes.add(note, script.directives["array"].where)
         options = tuple(for_elements(option, width) for option in stage.options)
-        count = len(array.elements)
-        if jobs == 1:
-            how = "side by side"
-        else:
-            how = (
-                f"taken by {jobs} jobs of {width} elements at a time; a job asks for an element's walltime, and what "
-                "has not ended when that is over runs again in another"
-            )
-        self._notes.add(f"--array: {count} elements become tasks of one stage, {how}", script.directives["array"].where)
-        return replace(made, options=options, jobs=(jobs, jobs))
+        return replace(made, options=options, jobs=(jobs, jobs), walltime_s=in_turn * stage.walltime_s)
 
     def _element(self, script: Script, stage: Stage, number: int) -> Stage:
         """Make the stage of one element with a job of its own."""

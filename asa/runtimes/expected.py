@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from asa.backend import Capabilities, JobState, JobStatus
 from asa.errors import WorkflowError
-from asa.records import Ended, Record, RunResumed, StageEnded, StageStarted, Submitted
+from asa.records import Ended, Record, RunResumed, StageEnded, StageStarted, Started, Submitted
 from asa.runtimes.forecast import RunForecast
 from asa.runtimes.log import RunTime, RunTimes
 from asa.runtimes.widths import Seen, as_seen
@@ -116,9 +116,12 @@ class _Telling:
         self._began_s: dict[tuple[str, str], float] = {}
         self._spent_s: dict[str, float] = {}  # by stages that go on where they stopped
         self._good_ends: dict[str, int] = {}
+        self._sharing: dict[str, dict[str, list[float]]] = {}  # by stage and job that shares it, beginning, and end
 
     def take(self, record: Record) -> None:
         match record:
+            case Started() | Ended() | StageEnded() if self._is_shared(record):
+                self._take_of_shared(record)
             case Submitted(stages=[_], job_id=job_id, cores=cores):
                 self._cores[job_id] = cores
             case StageStarted(stages=[name], job_id=job_id, time_s=time_s):
@@ -126,6 +129,7 @@ class _Telling:
             case RunResumed(anew=anew):
                 for name in anew:
                     self._spent_s.pop(name, None)
+                    self._sharing.pop(name, None)
             case StageEnded(stages=[name], job_id=job_id, time_s=time_s):
                 if self._has_own_times(name, job_id):
                     self._completed(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
@@ -133,6 +137,34 @@ class _Telling:
                 self._failed(record)
             case _:
                 pass
+
+    def _is_shared(self, record: Started | Ended | StageEnded) -> bool:
+        """Whether it is of one of several jobs that share a stage."""
+        return record.job_id in self._cores and self._workflow.stages[record.stages[0]].job_count > 1
+
+    def _take_of_shared(self, record: Started | Ended | StageEnded) -> None:
+        [name] = record.stages
+        jobs = self._sharing.setdefault(name, {})
+        if isinstance(record, Started):
+            jobs[record.job_id] = [record.time_s]
+        elif isinstance(record, Ended):
+            if record.job_id in jobs:
+                jobs[record.job_id][1:] = [record.time_s]
+        else:
+            self._tell(name, "", self._together_s(name, record.time_s), record.time_s, is_whole=True)
+            self._good_ends[name] = self._good_ends.get(name, 0) + 1
+
+    def _together_s(self, name: str, end_s: float) -> float:
+        """Say how long all jobs that share a stage would have taken together, had all been there from the beginning."""
+        jobs = self._sharing.pop(name, {})
+        held = sum(
+            self._cores[job_id] * max(min([end_s, *ended_s]) - began_s, 0.0)
+            for job_id, (began_s, *ended_s) in jobs.items()
+        )
+        return held / self._all_cores(name)
+
+    def _all_cores(self, name: str) -> int:
+        return self._workflow.stages[name].cores_on(self._capabilities.cores_per_node)
 
     def _has_own_times(self, name: str, job_id: str) -> bool:
         """Whether a stage's own times are known: of one in a shared job they may be its expected ones."""
@@ -174,7 +206,7 @@ class _Telling:
             RunTime(
                 self._workflow.name,
                 name,
-                self._cores.get(job_id) or stage.cores_on(self._capabilities.cores_per_node),
+                self._cores.get(job_id) or self._all_cores(name),
                 max(run_s, 0.0),  # clocks contradict each other
                 at_s,
                 self._capabilities.system,

@@ -146,8 +146,9 @@ def _of_widths(guess: RunForecast, own: RunAt, learned: Mapping[int, RunForecast
 
 def _expecting(stage: Stage, forecast: RunForecast) -> Stage:
     expected_s = max(forecast.p50_s, 1.0)
+    longest_s = stage.walltime_s if stage.jobs[1] == 1 else math.inf
     spread = min(math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL, _MAX_SPREAD)
-    return replace(stage, expected_run_s=min(expected_s, stage.walltime_s), run_spread=spread)
+    return replace(stage, expected_run_s=min(expected_s, longest_s), run_spread=spread)
 
 
 def with_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Stage:
@@ -158,5 +159,5 @@ def with_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabiliti
     unit = stage.cpus_per_task if stage.nodes is None else capabilities.cores_per_node
     ran = {run.cores for run in times if run.system == capabilities.system and run.kind == "exact"}
     widths = {cores if stage.nodes is None else cores // unit for cores in ran if cores % unit == 0}
-    every = {stage.width, *moldable.widths, *widths}
+    every = {stage.width, *moldable.widths, *filter(stage.can_be_shared_on, widths)}
     return replace(stage, moldable=replace(moldable, widths=tuple(sorted(every))))

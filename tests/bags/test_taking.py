@@ -197,8 +197,10 @@ def test_a_retry_repeats_what_failed_only(place):
     assert code == TASK_EXIT
     assert "asa: task 5 of 20 failed with exit code 1" in output
     assert Bag(place.bag).progress().failed == 4
-    assert ended(place.begin("t-1", tasks, number=1, environment={"TRIED": "1"}.items()))[0] == 0
-    assert place.did("e") == once(20) | dict.fromkeys((5, 10, 15, 20), 2)
+    code, output = ended(place.begin("t-1", tasks, number=1, environment={"TRIED": "0"}.items()))
+    assert "asa: task 20 of 20 failed with exit code 1" in output
+    assert ended(place.begin("t-2", tasks, number=2, environment={"TRIED": "1"}.items()))[0] == 0
+    assert place.did("e") == once(20) | dict.fromkeys((5, 10, 15, 20), 3)
     assert Bag(place.bag).progress().completed == 20
 
 

@@ -111,8 +111,8 @@ def test_what_a_dependency_keeps_back_is_drawn_otherwise_and_the_legend_says_how
     words = {text.text for text in root.iter("text")}
     assert ("kept back" in words, "believed end of its wait" in words) == (True, False)
     assert "kept back" not in {text.text for text in ET.fromstring(gantt(RUN)).iter("text")}
-    assert re.search(r"\.kept \{ fill: url\(#keeps\)", page := a_page(Figure(gantt(RUN))))
-    assert '<pattern id="keeps"' in page
+    assert re.search(r"\.kept \{ fill: url\(#fill-keeps\)", page := a_page(Figure(gantt(RUN))))
+    assert '<pattern id="fill-keeps"' in page
 
 
 def test_of_a_job_kept_back_till_nobody_knows_when_only_its_wait_is_told():

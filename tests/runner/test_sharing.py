@@ -19,6 +19,8 @@ from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, R
 from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT
 from asa.runner.specs import spec_of, token_of
 from asa.runner.state import RunState
+from asa.runtimes import RunTime, run_times_of
+from asa.runtimes.widths import as_seen, with_widths
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
 from asa.timeline import timeline
 from asa.workflow import Stage, Workflow
@@ -91,6 +93,19 @@ def test_another_job_follows_each_whose_walltime_is_over():
     assert times(result)["a"] == 220
     states = sorted(job.state.value for job in jobs_of(result))
     assert states == ["completed"] * 4 + ["timeout"] * 4, "two of these found nothing"
+
+
+@pytest.mark.parametrize(
+    ("others", "walltime_s", "work_s", "ended_s"),
+    [([], 1000, 100, 100), ([(0, 100, 100, 4)], 1000, 100, 150), ([(0, 500, 500, 4)], 100, 110, 220)],
+)
+def test_what_is_learned_of_its_run_time_is_what_all_jobs_together_take(others, walltime_s, work_s, ended_s):
+    """However late some of them come, and however often they follow each other: on all its cores."""
+    result = run(others, (replace(BAG, walltime_s=walltime_s), AFTER), run_s={"a": work_s, "b": 10})
+    assert times(result)["a"] == ended_s
+    [learned, _] = run_times_of("id", result.run.workflow, SITE, result.records, {})
+    assert (learned.stage, learned.cores, learned.kind) == ("a", 8, "exact")
+    assert learned.run_s == pytest.approx(work_s, abs=2)
 
 
 def test_it_may_take_longer_than_a_walltime():
@@ -267,3 +282,11 @@ def test_each_job_has_a_lane_of_its_own_in_which_the_stage_runs():
     spans = [[(span.kind, span.begin_s, span.end_s) for span in lane.spans] for lane in lanes]
     assert spans[:2] == [[("running", 0, 150)]] * 2
     assert spans[2:] == [[("pending", 0, 100), ("running", 100, 150)]] * 2
+
+
+def test_widths_that_its_jobs_cannot_share_are_not_offered():
+    """It ran on 2 cores once, by one job; and takes longer than a walltime."""
+    ran = [RunTime("w", "a", cores, 3000.0, 0.0, SITE.system, None, "exact", f"{cores}") for cores in (2, 4, 8)]
+    offered = with_widths(BAG, ran, SITE)
+    assert offered.moldable.widths == (4, 8)
+    assert as_seen(BAG, ran, SITE).stage.expected_run_s == 3000.0
