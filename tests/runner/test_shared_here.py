@@ -79,6 +79,24 @@ def test_jobs_follow_each_other_where_a_walltime_is_not_enough(place):
     assert len(list((run / "tasks" / "a" / "0" / "takers").iterdir())) > 3
 
 
+def test_what_one_job_began_is_not_shared_by_several_afterwards(place):
+    """Each notes what its tasks did otherwise: it is said, and nothing is lost; repeated as a whole it may change."""
+    one, several = place.root / "one.toml", place.root / "several.toml"
+    (place.root / flow(place, count=4, end="test -e ok || test $ASA_TASK != 3")).rename(several)
+    one.write_text(several.read_text().replace("jobs = 3\n", ""))
+    for first, second in ((one, several), (several, one)):
+        place.asa("run", first.name, *place.on, "--strategy", "per-stage", code=1)
+        (place.root / "ok").touch()
+        told = place.asa("resume", "--retry", "--workflow", second.name, code=2).stderr
+        assert "have all its tasks repeated: --from a" in told
+        place.asa("resume", "--retry", "--workflow", first.name)
+        assert did(place, "e") == once(4) | {"3": 2}
+        place.asa("resume", "--from", "a", "--workflow", second.name)
+        assert did(place, "e") == {"1": 2, "2": 2, "3": 3, "4": 2}
+        for name in ("did", "ok"):
+            (place.root / name).unlink()
+
+
 def test_what_all_jobs_wrote_is_shown(place):
     """With whose it is; and who ran what is in the report."""
     place.asa("run", flow(place, end="echo told $ASA_TASK"), *place.on, "--strategy", "per-stage")
