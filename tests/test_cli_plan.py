@@ -305,3 +305,7 @@ def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
     rows = [line.lstrip("* ").split() for line in rows[: rows.index("")]]
     assert ["16", "16,", "8"] in [cells[:3] for cells in rows]
     assert [line for line in shown.splitlines() if line.startswith("*") and f"{job['cores']}" in line.split()]
+    explained = told(place, "--at-most", "3", "--explain", "b")["explain"]
+    for one in (explained["chosen"], *explained["others"]):
+        counted = one["makespan_counted_s"] + explained["price_s_per_core_hour"] * one["core_hours"]
+        assert one["cost_s"] == pytest.approx(counted), "what is said of each adds up"

@@ -598,7 +598,8 @@ def _print_weighed(console: Console, weighed: Weighed) -> None:
         )
     console.print(table)
     price = format_duration(weighed.price_s)
-    _say(console, f"\nCosts: the whole plan's expected makespan, and {price} for each core-hour.\n", "dim")
+    which = "typical makespan (a geometric mean)" if weighed.typically else "expected makespan"
+    _say(console, f"\nCosts: the whole plan's {which}, and {price} for each core-hour.\n", "dim")
     for sentence in weighed.sentences():
         _wrap(console, f"- {sentence}", indent=2)
 

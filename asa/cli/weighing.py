@@ -10,7 +10,7 @@ from typing import Any
 
 from asa.cli.screen import cores
 from asa.strategies.base import Keep
-from asa.strategies.planning import Aim, Job, Outlook, Question, Sketch, mode_of, sketch_of
+from asa.strategies.planning import Aim, Block, Job, Outlook, Question, Sketch, mode_of, sketch_of
 from asa.units import format_duration
 
 _KEPT = {
@@ -31,7 +31,8 @@ class Alternative:
     job: Job
     start_s: float  # when it is expected to start, in seconds from now
     gap_s: float  # seconds from when its stages could run until it starts; 0 if they are not its first
-    cost_s: float  # of the whole, as `Sketch.cost_s`
+    cost_s: float  # of the whole, as `Question.cost_s`
+    span_s: float  # the makespan that counts in it, as `Question.span_s`
 
     @property
     def idle_core_hours(self) -> float:
@@ -48,6 +49,7 @@ class Alternative:
             "gap_s": self.gap_s,
             "idle_core_hours": self.idle_core_hours,
             "makespan_s": self.sketch.makespan_s,
+            "makespan_counted_s": self.span_s,
             "core_hours": self.sketch.core_hours,
             "cost_s": self.cost_s,
         }
@@ -63,6 +65,7 @@ class Weighed:
     others: tuple[Alternative, ...]
     impossible: tuple[str, ...]  # sentences on the ways that there are not
     is_bound: bool  # whether a budget or a deadline decided
+    typically: bool = False  # whether makespans count by their geometric means
 
     def sentences(self) -> Iterator[str]:
         """Say in sentences why the chosen one was taken."""
@@ -85,7 +88,7 @@ class Weighed:
         yield from self.impossible
 
     def _versus(self, other: Alternative) -> str:
-        later_s = other.sketch.makespan_s - self.chosen.sketch.makespan_s
+        later_s = other.span_s - self.chosen.span_s
         hours = other.sketch.core_hours - self.chosen.sketch.core_hours
         ends = "the workflow ends as soon"
         if abs(later_s) >= 0.5:
@@ -137,7 +140,7 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> Weighed:
     chosen = next(one for one in found if one.job.block.stages == own and one.kept == kept)
     others = sorted((one for one in found if one is not chosen), key=lambda one: one.cost_s)
     is_bound = aim.at_most is not None or aim.deadline_s is not None
-    return Weighed(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound)
+    return Weighed(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound, question.typically)
 
 
 def _kept(question: Question, group: tuple[str, ...], keep: Keep) -> str:
@@ -205,11 +208,18 @@ def _in_all_modes(
             best[kept] = sketch
     for kept, sketch in best.items():
         job = sketch.jobs[mine]
-        slots = question.parts.workflow.layout(job.block.stages)
-        begins_s = next(slot.start_s for slot in slots if slot.stage == stage)
+        begins_s = _begins_s(question, job.block, stage)
         gap_s = float((job.start_s - job.ready_s).mean()) if begins_s <= 0 else 0.0
         start_s = float(job.start_s.mean()) + begins_s
-        yield Alternative(way, kept, sketch, job, start_s, max(gap_s, 0.0), question.cost_s(sketch))
+        counts = question.cost_s(sketch), question.span_s(sketch)
+        yield Alternative(way, kept, sketch, job, start_s, max(gap_s, 0.0), *counts)
+
+
+def _begins_s(question: Question, block: Block, stage: str) -> float:
+    """Say how long after its job a stage begins: what runs before it in the job's shapes, or in the stages' own."""
+    if block.shapes:
+        return sum(shape.run_s for shape in block.shapes[: block.stages.index(stage)])
+    return next(slot.start_s for slot in question.parts.workflow.layout(block.stages) if slot.stage == stage)
 
 
 def _a_price_s(outlook: Outlook, aim: Aim) -> float:
