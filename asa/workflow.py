@@ -281,7 +281,10 @@ class Stage(Demands):
                 what = f"{width} {'nodes' if self.cores is None else 'cores'}"
                 parts = f" in tasks of {self.cpus_per_task}" if self.cpus_per_task > 1 else ""
                 many = f"{least}" if least == most else f"{least} to {most}"
-                raise self._error(f"asks for {what}{parts}, which {many} jobs cannot share evenly", "Give a multiple.")
+                raise self._error(
+                    f"asks for {what}{parts}, which {many} jobs cannot share evenly",
+                    "Ask for a multiple of the jobs, or for another number of these.",
+                )
 
     def can_be_shared_on(self, width: int) -> bool:
         """Whether as many jobs as it asks for may share a width evenly; true of what one job runs.

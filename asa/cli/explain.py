@@ -24,7 +24,7 @@ from asa.cli.runs import (
     retry_command,
     stage_of,
 )
-from asa.cli.screen import clock, cores
+from asa.cli.screen import bag_words, clock, cores
 from asa.cli.shapes import told_of_shapes
 from asa.units import format_duration
 
@@ -155,8 +155,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     elif stage.state in _FAILED:
         yield from _failed(folder, state, stage)
     elif stage.state == "running":
-        left = stage.walltime_s - (stage.run_s or 0.0)
-        yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
+        yield from _running(stage)
     elif stage.state in {"waiting", "conditional"}:
         yield from _waiting(folder, state, run, stage)
     elif stage.state == "being submitted":
@@ -168,6 +167,13 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     else:
         yield from _pending(folder, state, run, stage)
     yield from told_of_shapes(state, stage.stage)
+
+
+def _running(stage: StageStanding) -> Iterator[str]:
+    left = stage.walltime_s - (stage.run_s or 0.0)
+    yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
+    if stage.bag is not None:
+        yield f"Its tasks are shared: {bag_words(stage.bag)}."
 
 
 def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:

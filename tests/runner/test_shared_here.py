@@ -122,6 +122,9 @@ def test_the_status_tells_how_far_it_has_come(place):
     assert bag["tasks"] == 40
     assert 8 <= bag["completed"] <= 40 - bag["left"]
     assert bag["completed"] + bag["running"] + bag["left"] + bag["failed"] == 40
+    assert "Its tasks are shared: 3 jobs run, 0 pending; of 40 tasks " in " ".join(
+        place.asa("explain", "a").stdout.split()
+    )
     assert 1 <= bag["rate"] <= 6
     assert "of 40 tasks" in place.asa("status").stdout
     client.wait()

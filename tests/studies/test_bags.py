@@ -65,9 +65,9 @@ def test_figures_by_hand():
     assert json.loads(json.dumps(Verdicts(runs, 2).as_dict()))["verdicts"][0]["best"] == 2
 
 
-@pytest.mark.parametrize("hours", [(), (0.0,), (-1.0, 1.0)])
-def test_nothing_to_compare_is_refused(log, hours):
-    with pytest.raises(InputError, match="nothing to compare"):
+@pytest.mark.parametrize("hours", [(), (0.0,), (-1.0, 1.0), (math.nan,), (math.inf,), (1e9,)])
+def test_what_cannot_be_compared_is_refused(log, hours):
+    with pytest.raises(InputError, match="hours cannot be" if hours else "nothing to compare"):
         Question((log,), hours).cells()
 
 

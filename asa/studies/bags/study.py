@@ -34,6 +34,7 @@ _STRATEGY = "per-stage"
 _WINDOW_S = 43_200.0  # others that come up to so much later are followed
 _SAFETY = 1.25  # of the walltime, over how long all cores together take
 _TASKS_A_CORE = 20
+_LONGEST_H = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,11 @@ class Question:
 
     def cells(self) -> list[BagCell]:
         """Give all that is to be run."""
-        if self.starts < 2 or not self.traces or not self.hours or min(self.hours) <= 0:
+        if self.starts < 2 or not self.traces or not self.hours:
             raise InputError("there is nothing to compare", hint="Give a log, hours above 0, and at least two starts.")
+        if not all(0 < one <= _LONGEST_H for one in self.hours):
+            given = ", ".join(f"{one:g}" for one in self.hours)
+            raise InputError(f"bags of {given} hours cannot be", hint=f"Give hours above 0, at most {_LONGEST_H:g}.")
         code = code_digest([("asa.strategies", _STRATEGY)])
         cells = []
         for trace in self.traces:
