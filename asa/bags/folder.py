@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _RECORD = re.compile(rb":(\d+) (\d+) (\d+) (\d+);")
 _WELL = b" 0 "  # of all numbers in a record only an exit code is 0
@@ -134,6 +136,8 @@ class Bag:
 
         O(bytes of the logs).
         """
+        import numpy as np  # noqa: PLC0415 - which commands that only look do without
+
         found: dict[str, list[NDArray[np.int64]]] = {}
         with suppress(OSError, ValueError):
             for path in sorted(path for path in self._folder.iterdir() if path.name.isdecimal()):
@@ -219,6 +223,8 @@ class _Round:
 
     def deeds(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
         """Give what each taker did: its job's token, and exit code, beginning and end of each task."""
+        import numpy as np  # noqa: PLC0415 - likewise
+
         for name in _names(self._folder / "logs"):
             if name.endswith(_SPARE):
                 continue

@@ -430,4 +430,4 @@ def test_what_can_never_run_is_refused_before_anything_is_submitted(place):
             assert "Traceback" not in told
     assert not list(place.folder.glob("runs/*"))
     names = place.slurm.run_as_root("squeue", "-h", "-t", "all", "-o", "%j").split()
-    assert not [name for name in names if name.startswith("bad")]
+    assert not [name for name in names if name.startswith("bad_")]
