@@ -159,9 +159,9 @@ class Bag:
         token
             Of the job.
         """
-        logs = self._folder / str(number) / "logs"
-        with suppress(OSError):
-            return any((logs / n).stat().st_size for n in _names(logs) if n.startswith(f"{token}.") and _SPARE not in n)
+        with suppress(OSError, ValueError):
+            one = _Round(self._folder / str(number))
+            return any(map(one.has_logged, one.takers_of(token)))
         return False
 
     def give_back(self, number: int, token: str) -> bool:
@@ -199,17 +199,22 @@ class _Round:
 
     def takers_of(self, token: str) -> list[str]:
         """Name the takers of a job: of each of its starts, and of each of its nodes."""
-        names = _names(self._folder / "logs")
-        return [name for name in names if name.startswith(f"{token}.") and not name.endswith(_SPARE)]
+        return [name for name in self._takers() if name.startswith(f"{token}.")]
+
+    def has_logged(self, name: str) -> bool:
+        """Whether a taker has logged the end of a task."""
+        return (self._folder / "logs" / name).stat().st_size > 0
+
+    def _takers(self) -> list[str]:
+        """Name all takers that began."""
+        return [name for name in _names(self._folder / "logs") if not name.endswith(_SPARE)]
 
     def progress(self, over: frozenset[str]) -> Progress:
         """Count what has ended, and what those run that are not over."""
         taken = self._taken()
         completed = failed = running = 0
         rate = 0.0
-        for name in _names(self._folder / "logs"):
-            if name.endswith(_SPARE):
-                continue
+        for name in self._takers():
             log = self._log(name)
             given = self._given(name)
             well, ended = _counts(log, given)
@@ -225,9 +230,7 @@ class _Round:
         """Give what each taker did: its job's token, and exit code, beginning and end of each task."""
         import numpy as np  # noqa: PLC0415 - likewise
 
-        for name in _names(self._folder / "logs"):
-            if name.endswith(_SPARE):
-                continue
+        for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
             records = _RECORD.findall(self._log(name))
             rows = [one[1:] for one in records if not gone or int(one[0]) not in gone]

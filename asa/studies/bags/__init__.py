@@ -1,1 +1,1 @@
-"""How much sooner workflows end whose shapes are chosen, beside every single width."""
+"""How much sooner the tasks of one stage end as several jobs that share them, beside one wide job."""
