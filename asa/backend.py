@@ -184,6 +184,12 @@ class JobSpec(Demands):
         and posts nothing.
     sharing
         How many jobs share the bag. `run_s` holds if they all run at once.
+    leg
+        Which leg it is, from 1 on, of what goes on from one job to the next, in turn: those of one `bag`. `run_s` is
+        what all of them take together. 0 for what one job does.
+    saves_s
+        How long a leg really takes to save its state when it is told to, as it is when the next one has started. Known
+        to simulators only; None for one that is not told to, and that the next waits for.
     run_s
         How long the payload really runs. Known to simulators, which need it; never shown to a strategy, and ignored
         by real sites.
@@ -215,6 +221,8 @@ class JobSpec(Demands):
     max_await_s: float | None = None
     bag: str = ""
     sharing: int = 1
+    leg: int = 0
+    saves_s: float | None = None
 
 
 class JobState(StrEnum):

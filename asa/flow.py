@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from asa.backend import Backend, Facility
+from asa.continuation import KEYS, Continuation, continuation_of
 from asa.demands import resources
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
@@ -57,7 +58,7 @@ Duration = str | float | timedelta
 
 _inside_a_stage = False
 
-_SEVERAL = ("partition", "options", "inputs", "outputs")
+_SEVERAL = ("partition", "options", "inputs", "outputs", "progress")
 T = TypeVar("T")
 _TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
 _WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
@@ -69,16 +70,17 @@ _AMOUNTS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 }
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("cores", "nodes"), _WIDTHS),
-    **dict.fromkeys(("cpus_per_task", "retries"), (Integral, "a whole number")),
+    **dict.fromkeys(("cpus_per_task", "retries", "max_legs", "unfinished"), (Integral, "a whole number")),
     **{one.key: _AMOUNTS[one.kind] for one in resources()},
-    **dict.fromkeys(("walltime", "expected"), _TIMES),
+    **dict.fromkeys(("walltime", "expected", "total"), _TIMES),
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
     "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
     "account": (str, "text"),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
     "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     **dict.fromkeys(("retry_walltime_factor", "input_size"), (Real, "a number")),
-    "local": _FLAG,
+    **dict.fromkeys(("local", "continues"), _FLAG),
+    "warn": (str, 'a signal and a time, such as "USR1@10min"'),
     "when": (str, "success, failed or always"),
 }
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
@@ -100,6 +102,9 @@ class Resources(TypedDict, total=False):
         ``"measured"``, ``"amdahl"``, ``"downey"`` or ``"tasks"``: how run times at other widths follow.
     jobs
         How many jobs share its tasks, or a range such as ``"1..32"``.
+    continues, total, max_legs, warn, unfinished, progress
+        Whether it runs in legs, jobs of its walltime that go on where the one before stopped; `total` is what all of
+        them take, said as `expected` is; `warn` a signal and a time, as in ``"USR1@10min"``; see `asa.Continuation`.
     partition, account, options
         For the batch system; of partitions and options one, or several.
     environment
@@ -123,6 +128,12 @@ class Resources(TypedDict, total=False):
     expected: Duration | Mapping[int, Duration] | Mapping[str, object]
     scaling: str | Mapping[str, object]
     jobs: int | str
+    continues: bool
+    total: Duration | Mapping[int, Duration] | Mapping[str, object]
+    max_legs: int
+    warn: str
+    unfinished: int
+    progress: str | Iterable[str]
     partition: str | Sequence[str]
     account: str
     options: str | Iterable[str]
@@ -548,7 +559,12 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
     fields: dict[str, Any] = dict(asked)
     if "cores" not in fields and "nodes" not in fields:
         fields["cores"] = fields.get("cpus_per_task", 1)
-    fields["learns_run"], expected_s = _expectation(fields.pop("expected", None), where)
+    said = {key: fields.pop(key) for key in ("continues", *KEYS) if key in fields}
+    if "warn" in said:
+        said["warn"] = _named("warn", where, lambda: Continuation.warned(said["warn"]))
+    fields["continues"] = continuation_of(said, where=where, expects="expected" in fields)
+    expects = said.get("total") if fields["continues"] else fields.pop("expected", None)
+    fields["learns_run"], expected_s = _expectation(expects, where)
     law = fields.pop("scaling", None)
     shapes = Asked(
         where=where,

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from asa.bags.taking import CLOSING, OPENING, READING, TAKING
+from asa.legs.running import END, HEED, Exits, Turn, turn_text
 from asa.workflow import Stage
 
 ARRAY = "ASA_ARRAY"
@@ -33,9 +34,20 @@ HELD_EXIT = 89
 """Exit code of a job that began early, and idled for as long as it may before its payload could begin."""
 
 LEFT_EXIT = 90
-"""Exit code of the payload of a job that shares a bag of tasks, once none is left to take and others still run some."""
+"""Exit code of the payload of a job that has done its part of a stage, while other jobs go on.
 
-HOPELESS_EXITS = frozenset({INPUT_EXIT, 126, 127})
+Of one that shares a bag of tasks, once none is left to take and others still run some; of a leg that is over.
+"""
+
+STALLED_EXIT = 91
+"""Exit code of a leg when two in a row made no progress."""
+
+UNYIELDING_EXIT = 92
+"""Exit code of a leg that began early, and the one before did not end when it was told to."""
+
+_EXITS = Exits(LEFT_EXIT, STALLED_EXIT, UNYIELDING_EXIT)
+
+HOPELESS_EXITS = frozenset({INPUT_EXIT, STALLED_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
 
 PRIVATE = "# Not for the list of processes: it has values of variables.\n"
@@ -47,7 +59,9 @@ _MEANINGS = {
     OUTPUT_EXIT: "its command exited with 0, but an output is missing or empty",
     SHORT_EXIT: "its job has fewer cores than it needs",
     HELD_EXIT: "what it follows did not end while it held its cores",
-    LEFT_EXIT: "others run the last of its tasks",
+    LEFT_EXIT: "others go on with what is left of its stage",
+    STALLED_EXIT: "two legs in a row made no progress",
+    UNYIELDING_EXIT: "the leg before did not end when it was told to",
     126: "what it was to run cannot be executed",
     127: "what it was to run was not found",
 }
@@ -104,7 +118,9 @@ def meaning(exit_code: int | None) -> str:
     return f"killed by {killer.name}{_OF_SIGNALS.get(killer, '')}"
 
 
-def payload_text(stage: Stage, cores: int, *, place: str = "", share: Share | None = None) -> str:
+def payload_text(
+    stage: Stage, cores: int, *, place: str = "", share: Share | None = None, turn: Turn | None = None
+) -> str:
     """Write what a stage's job runs.
 
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, runs, and checks the
@@ -113,6 +129,7 @@ def payload_text(stage: Stage, cores: int, *, place: str = "", share: Share | No
     `place`: a folder, which may be made, for what the stage is to remember if it is run again: which tasks ended
     well.
     `share`: its part in a stage whose tasks several jobs run; it needs a `place`, which is the same for all of them.
+    `turn`: which leg it runs of a stage that continues; None where there is no folder to tell of it.
 
     Examples
     --------
@@ -123,31 +140,43 @@ def payload_text(stage: Stage, cores: int, *, place: str = "", share: Share | No
     if stage.is_idle:
         return ""
     parts = [f"export ASA_STAGE={shlex.quote(stage.name)} ASA_CORES={cores}"]
-    if stage.command and not (stage.environment or stage.inputs or stage.outputs):
+    legs = stage.continues if turn is not None else None
+    if stage.command and not (stage.environment or stage.inputs or stage.outputs or legs):
         return f"{parts[0]}\n{stage.command}"
     parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
     if array := dict(stage.environment).get(ARRAY):
         parts.append(_number_of_array(array, place))
+    if legs is not None and turn is not None:
+        parts.append(turn_text(legs, turn, _EXITS, _patterns(legs.progress)))
     if stage.inputs or stage.outputs:
         parts.append(_CHECK)
     if stage.inputs:
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
         parts.append(f"{begun}need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit")
-    if share and place:
-        parts.append(_bag(stage, cores, place, share))
-    elif _has_tasks(stage):
-        parts.append(_tasks(stage, cores, place))
-    elif stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
-        parts += [_RUN, _script(stage.script or stage.command)]
-    else:
-        parts += [_RUN, f"asa_run $asa_sh -c -- {shlex.quote(stage.command)}"]
+    parts += _runs(stage, cores, place, share)
+    if legs is not None:
+        parts.append(END)
     if stage.outputs:
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
         done = ': >"$asa_dir/forgotten"' if share else 'rm -f "$asa_done"/[0-9]*'
         forget = f' || {{ code=$?; {done}; exit "$code"; }}' if place and _has_tasks(stage) else ""
         parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
+    if legs is not None:
+        parts.append('code=$?\n[ "$code" -ne 0 ] || asa_over done || :\nexit "$code"')
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
+
+
+def _runs(stage: Stage, cores: int, place: str, share: Share | None) -> list[str]:
+    """Write how it runs what a user wants run."""
+    if share and place:
+        return [_bag(stage, cores, place, share)]
+    if _has_tasks(stage):
+        return [_tasks(stage, cores, place)]
+    run = [_RUN, HEED] if stage.continues is not None and stage.continues.warn else [_RUN]
+    if stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
+        return [*run, _script(stage.script or stage.command)]
+    return [*run, f"asa_run $asa_sh -c -- {shlex.quote(stage.command)}"]
 
 
 def _number_of_array(array: str, place: str) -> str:

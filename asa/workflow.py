@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
+from asa.continuation import Continuation
 from asa.demands import MAX_COUNT, Demands, divided, resources
 from asa.errors import WorkflowError
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
@@ -126,6 +127,9 @@ class Stage(Demands):
     jobs
         Its tasks are run by so many jobs at least, and at most, each with its part of the cores and of all else that
         the stage needs; who comes late takes what is left.
+    continues
+        It is one long computation, in legs: jobs of `walltime_s` that go on where the one before stopped, until it says
+        that it is done. `expected_run_s` is then what all legs together take. None for what one job does.
 
     Examples
     --------
@@ -159,6 +163,7 @@ class Stage(Demands):
     when: Literal["success", "failed", "always"] = "success"
     moldable: Moldable | None = None
     jobs: tuple[int, int] = (1, 1)
+    continues: Continuation | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -182,7 +187,7 @@ class Stage(Demands):
             raise self._error(
                 f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year."
             )
-        longest_s = self.walltime_s if self.jobs[1] == 1 else math.inf  # several jobs may follow each other
+        longest_s = self.walltime_s if self.is_one_job else math.inf  # several jobs may follow each other
         if self.expected_run_s is not None and not 0 < self.expected_run_s <= longest_s:
             raise self._error(
                 f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
@@ -200,6 +205,8 @@ class Stage(Demands):
             self._check_shapes(self.moldable)
         if self.jobs != (1, 1):
             self._check_jobs()
+        if self.continues is not None:
+            self._check_legs(self.continues)
 
     def _check_turn(self) -> None:
         if self.when not in WHENS:
@@ -260,7 +267,7 @@ class Stage(Demands):
                 tasks = f"in tasks of {self.cpus_per_task}"
                 raise self._error(f"asks for {width} cores {tasks}", "Give a multiple of those.")
         for shape in self.shapes:
-            if self.jobs[1] == 1 and shape.run_s > shape.walltime_s:
+            if self.is_one_job and shape.run_s > shape.walltime_s:
                 raise self._error(
                     f"is expected to run {shape.run_s:g} s on {shape.width} {what} within a walltime of "
                     f"{shape.walltime_s:g} s",
@@ -285,6 +292,30 @@ class Stage(Demands):
                     f"asks for {what}{parts}, which {many} jobs cannot share evenly",
                     "Ask for a multiple of the jobs, or for another number of these.",
                 )
+
+    def _check_legs(self, continues: Continuation) -> None:
+        if self.tasks or self.tasks_file:
+            raise self._error(
+                "continues in legs, and is a list of tasks",
+                "Leave `continues` out: give it `jobs`, which follow each other until all tasks have ended.",
+            )
+        if self.local:
+            raise self._error("continues in legs, and runs where the client is", "Leave one of them out.")
+        if self.is_idle:
+            raise self._error("continues in legs, and runs nothing", "Give it a `command`, or a `script`.")
+        shortest_s = min(shape.walltime_s for shape in self.shapes)
+        if (trouble := continues.trouble(shortest_s)) is not None:
+            raise self._error(*trouble)
+
+    @property
+    def is_one_job(self) -> bool:
+        """Whether one job does all of it, within its walltime: neither several that share its tasks, nor legs."""
+        return self.jobs[1] == 1 and self.continues is None
+
+    @property
+    def in_one_job_s(self) -> float:
+        """Seconds to ask for were all of it in one job."""
+        return self.walltime_s if self.is_one_job else max(self.walltime_s, self.expected_s)
 
     def can_be_shared_on(self, width: int) -> bool:
         """Whether as many jobs as it asks for may share a width evenly; true of what one job runs.
@@ -503,6 +534,11 @@ class Workflow:
         return tuple(name for name, stage in self.stages.items() if stage.jobs[1] > 1)
 
     @cached_property
+    def continuing(self) -> tuple[str, ...]:
+        """Stages that run in legs."""
+        return tuple(name for name, stage in self.stages.items() if stage.continues is not None)
+
+    @cached_property
     def _followers(self) -> dict[str, list[str]]:
         """By stage, those that follow it."""
         followers: dict[str, list[str]] = {name: [] for name in self.stages}
@@ -557,7 +593,7 @@ class Workflow:
     @cached_property
     def walltime_s(self) -> float:
         """Seconds to ask for when all stages share one allocation."""
-        return self._walltime_s if self._walltime_s is not None else sum(s.walltime_s for s in self.stages.values())
+        return self._walltime_s if self._walltime_s is not None else sum(s.in_one_job_s for s in self.stages.values())
 
     def walltime_of(self, names: Iterable[str], asked_s: float) -> float:
         """Give what to ask for when stages share one allocation whose shapes ask for so much in sum.

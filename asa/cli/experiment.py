@@ -204,6 +204,78 @@ def bags(
     console().print(verdicts)
 
 
+@app.command("legs")
+def legs(
+    trace: _Traces,
+    cores: Annotated[str, typer.Option(help="Widths of a leg, comma-separated.")],
+    leg: Annotated[str, typer.Option(help="Walltime of a leg, as in 18h.")],
+    count: Annotated[int, typer.Option("--legs", help="Legs that the computation takes.", min=2, max=100)] = 3,
+    age: Annotated[Age, typer.Option(help="Whether jobs gain priority behind a dependency.")] = Age.BOTH,
+    rivals: Annotated[
+        str | None, typer.Option(help="Who is compared, comma-separated. [default: all]", show_default=False)
+    ] = None,
+    starts: Annotated[
+        int, typer.Option(help="Replications: times of the log at which a run begins.", min=2, max=MAX_RUNS)
+    ] = 24,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Day of the first hand-over, as in 2023-03-01; starts are drawn if not given."),
+    ] = None,
+    every: Annotated[str, typer.Option(help="With --since: from one hand-over to the next.")] = "4h",
+    results: ResultsOption = None,
+    jobs: JobsOption = None,
+    executor: ExecutorOption = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with all hand-overs, and no table.")] = False,
+) -> None:
+    """Compare ways of asking for the next leg of a long computation, on real logs.
+
+    When the one that runs has ended; the mean wait ahead; at once, behind it; by boosted trees; by asa's forecasts
+    without hand-over, and with it; and as if the wait were known.
+
+    As in: `asa experiment legs --trace CTC.swf.gz --cores 3,32 --leg 18h --results legs.jsonl`
+    """
+    from asa.cli.progress import with_progress
+    from asa.pool.executors import executor_of
+    from asa.studies.legs.scores import Verdicts
+    from asa.studies.legs.study import WAYS, Question, hold
+    from asa.units import parse_duration
+
+    question = Question(
+        tuple(trace),
+        tuple(counts_in(cores, "--cores")),
+        parse_duration(leg),
+        _RULES[age],
+        tuple(WAYS) if rivals is None else names_in(rivals, "--rivals"),
+        count,
+        starts,
+        None if since is None else _day(since),
+        parse_duration(every),
+    )
+    with executor_of(executor, jobs) as elsewhere:
+        found = with_progress(
+            lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
+            kept=results,
+        )
+    verdicts = Verdicts(found)
+    if as_json:
+        print_json(verdicts.as_dict())
+        return
+    from asa.studies.present import console
+
+    console().print(verdicts)
+
+
+def _day(text: str) -> float:
+    from datetime import UTC, datetime
+
+    from asa.errors import InputError
+
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise InputError(f"{text!r} is no day", where="--since", hint="As in 2023-03-01.") from None
+
+
 def _numbers(text: str) -> tuple[float, ...]:
     from asa.errors import InputError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +25,7 @@ from asa.cli.runs import (
     retry_command,
     stage_of,
 )
-from asa.cli.screen import bag_words, clock, cores
+from asa.cli.screen import bag_words, clock, cores, legs_of
 from asa.cli.shapes import told_of_shapes
 from asa.units import format_duration
 
@@ -155,7 +156,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     elif stage.state in _FAILED:
         yield from _failed(folder, state, stage)
     elif stage.state == "running":
-        yield from _running(stage)
+        yield from _running(folder, run, stage)
     elif stage.state in {"waiting", "conditional"}:
         yield from _waiting(folder, state, run, stage)
     elif stage.state == "being submitted":
@@ -169,7 +170,14 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     yield from told_of_shapes(state, stage.stage)
 
 
-def _running(stage: StageStanding) -> Iterator[str]:
+def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+    if (legs := stage.legs) is not None:
+        yield f"It runs in legs: {legs_of(stage, run.now_s)}."
+        if legs.next_job_id is not None:
+            yield from _reason(folder, replace(stage, job_id=legs.next_job_id, reason=legs.next_reason))
+        elif legs.next_plan:
+            yield f"The next one: {legs.next_plan}."
+        return
     left = stage.walltime_s - (stage.run_s or 0.0)
     yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
     if stage.bag is not None:

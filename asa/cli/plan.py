@@ -219,6 +219,7 @@ class _Line:
     after: tuple[str, ...]
     age_accrues: bool
     is_local: bool
+    jobs: int  # that share the tasks of its stage
 
     @property
     def keep(self) -> str:
@@ -267,6 +268,7 @@ class _Line:
         return {
             "stages": list(block.stages),
             "cores": block.cores,
+            "jobs": self.jobs,
             "shrinks": block.shrinks,
             "walltime_s": self.walltime_s,
             "core_hours": block.core_hours,
@@ -317,6 +319,8 @@ class _Shown:
 
     def lines(self, sketch: Sketch) -> Iterator[_Line]:
         """Tell of the jobs of a plan."""
+        from asa.strategies.planning import jobs_of
+
         stages, is_chosen = self.outlook.question.parts.workflow.stages, sketch is self.outlook.sketch
         for job in sketch.jobs:
             block = job.block
@@ -334,6 +338,7 @@ class _Shown:
                 after,
                 self.made.capabilities.age_accrues,
                 all(stages[name].local for name in block.stages),
+                jobs_of(block, stages[block.stages[0]]),
             )
 
     def as_dict(self, weighed: Weighed | None) -> dict[str, Any]:
@@ -556,7 +561,7 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
         table.add_row(
             f"{number}.",
             ", ".join(block.stages),
-            f"{block.cores}{', shrinks' if block.shrinks else ''}",
+            f"{_cores(line)}{', shrinks' if block.shrinks else ''}",
             format_duration(line.walltime_s),
             "now" if line.submit_s is not None and line.submit_s < 1 else when,
             line.keep,
@@ -566,6 +571,12 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
         console.print()
         for number, line in enumerate(lines, start=1):
             _wrap(console, f"{number}. {line.reason()}", indent=3)
+
+
+def _cores(line: _Line) -> str:
+    """Write the cores of a block's job, or of each of the several that share its tasks."""
+    cores = line.job.block.cores
+    return str(cores) if line.jobs == 1 else f"{line.jobs}x{-(-cores // line.jobs)}"
 
 
 def _wrap(console: Console, words: str, indent: int) -> None:

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from asa.cli.leg_standing import leg_words
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -104,8 +105,14 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
     parts += [Text(f"{stage.stage}: {bag_words(stage.bag)}") for stage in shown if stage.bag is not None]
+    parts += [Text(f"{stage.stage}: {legs_of(stage, run.now_s)}") for stage in shown if stage.legs is not None]
     parts += _foot(run)
     return Group(*parts)
+
+
+def legs_of(stage: StageStanding, now_s: float) -> str:
+    """Say how far the legs of a stage have come that runs in legs."""
+    return leg_words(stage.legs, now_s, is_over=stage.state == "done") if stage.legs is not None else ""
 
 
 def bag_words(bag: BagStanding) -> str:
@@ -145,7 +152,7 @@ def summary(run: RunStanding) -> RenderableType:
             continue
         waited, ran = (format_duration(value) for value in (times.perceived_wait_s, times.run_s))
         again = "asked for again" if stage.resubmissions else ""
-        table.add_row(stage.stage, waited, ran, str(stage.cores), stage.job_id or "", again)
+        table.add_row(stage.stage, waited, ran, _cores(stage), stage.job_id or "", again)
     return Group(
         Text.assemble((f"{run.name} completed in {format_duration(metrics.makespan_s)}", "bold green"), "\n"),
         table,
@@ -236,7 +243,7 @@ def _all_columns(run: RunStanding) -> list[_Column]:
         _Column("Stage", lambda s: s.stage, is_number=False),
         _Column("State", lambda s: s.state, is_number=False),
         _Column("Job", lambda s: s.job_id or "", rank=4),
-        _Column("Cores", lambda s: str(s.cores), rank=5),
+        _Column("Cores", _cores, rank=5),
         _Column(
             "Submitted", lambda s: clock(s.submit_s, now_s) if s.submit_s is not None else "", is_wide=True, rank=7
         ),
@@ -250,6 +257,11 @@ def _all_columns(run: RunStanding) -> list[_Column]:
 
 def _so_far(value: float | None, *, is_growing: bool) -> str:
     return "" if value is None else f"{format_duration(value)}{'+' if is_growing else ''}"
+
+
+def _cores(stage: StageStanding) -> str:
+    """Write what a stage's jobs ask for: cores, and of several jobs how many there are."""
+    return str(stage.cores) if stage.jobs == 1 else f"{stage.jobs}x{stage.cores}"
 
 
 def _predicted(stage: StageStanding) -> str:

@@ -143,7 +143,8 @@ def _size(stage: Stage) -> str:
     if stage.local:
         return "here"
     nodes = "" if stage.nodes is None else f"{stage.nodes} node{'' if stage.nodes == 1 else 's'}"
-    return f"{stage.cores}, {nodes}" if stage.cores and nodes else nodes or str(stage.cores)
+    size = f"{stage.cores}, {nodes}" if stage.cores and nodes else nodes or str(stage.cores)
+    return size if stage.job_count == 1 else f"{size} in {stage.job_count} jobs"
 
 
 def _expected(stage: Stage) -> str:
@@ -190,6 +191,7 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
             "when": stage.when,
             "cores": stage.cores,
             "nodes": stage.nodes,
+            "jobs": stage.job_count,
             "walltime_s": stage.walltime_s,
             "expected_s": stage.expected_s,
             "runs": "" if stage.is_idle else _runs(stage),

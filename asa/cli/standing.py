@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState
 from asa.bags import Bag
+from asa.cli.leg_standing import LegStanding, leg_standing
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
 from asa.metrics import RunMetrics, measure
@@ -81,6 +82,7 @@ class StageStanding:
     # of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
     cores: int
     walltime_s: float
+    jobs: int = 1  # such jobs that share its tasks, at a time
     job_id: str | None = None
     submit_s: float | None = None  # of that job, on the batch system's clock
     eligible_s: float | None = None
@@ -107,6 +109,7 @@ class StageStanding:
     put_off_s: float | None = None
     put_off: str = ""
     bag: BagStanding | None = None  # where several jobs share its tasks, and one was accepted
+    legs: LegStanding | None = None  # where it runs in legs, and one was accepted
 
     @property
     def has_failed(self) -> bool:
@@ -118,8 +121,9 @@ class StageStanding:
         fields = asdict(self)
         fields["forecast_s"] = list(self.forecast.quantiles_s) if self.forecast is not None else None
         del fields["forecast"]
-        if self.bag is None:
-            del fields["bag"]
+        for only in ("bag", "legs"):
+            if fields[only] is None:
+                del fields[only]
         return fields
 
 
@@ -355,15 +359,17 @@ def _stage(
     job = _job_of(state, name)
     words = _words(state, name, job)
     if job is None:
-        cores = stage.cores_on(state.capabilities.cores_per_node)
+        each = stage.of_each_job()
         return StageStanding(
             name,
             words,
-            cores,
+            each.cores_on(state.capabilities.cores_per_node),
             stage.walltime_s,
+            jobs=stage.job_count,
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
             else predicted_s,
+            legs=leg_standing(state, name, now_s, plan),
             reason=_reason_without_job(state, name, words),
             resubmissions=view.resubmissions,
             planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
@@ -386,7 +392,9 @@ def _stage(
         words,
         view.cores or job.spec.cores,
         job.spec.walltime_s,
-        bag=BagStanding.of(state, name, job) if job.spec.bag else None,
+        jobs=max(job.spec.sharing, 1),
+        bag=BagStanding.of(state, name, job) if job.spec.bag and not job.spec.leg else None,
+        legs=leg_standing(state, name, now_s, plan),
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,
         eligible_s=None if was_before else status.eligible_s,

@@ -18,7 +18,9 @@ PAYLOAD_COMPLETED = "EndedWell"
 
 def round_of(planned: PlannedJob, spec: JobSpec) -> str:
     """Name the jobs that share a stage with one since it was asked for last: by the token of the first of them."""
-    return spec.token.removesuffix(f"m{planned.mate}") if spec.bag else ""
+    if not spec.bag:
+        return ""
+    return spec.token.removesuffix(f"l{spec.leg}" if spec.leg else f"m{planned.mate}")
 
 
 @dataclass(slots=True)

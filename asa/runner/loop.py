@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
@@ -30,13 +31,15 @@ from asa.runner.submission import (
     give_up_orphans,
     look_for_twins,
     missing_mate,
+    saves_s,
     shape,
     submit,
     sweep,
     tell_cancellations,
 )
 from asa.runner.timing import settled, times_of
-from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob
+from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
+from asa.strategies.legs import Follows, ahead, in_turn, successors
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
@@ -298,7 +301,8 @@ def _follow_plan(one: Active) -> float | None:
         if mate is not None and can_submit(one, now):
             submit(one, mate)
             continue
-        plan = one.run.strategy.plan(one.state.view(now), one.forecast)
+        view = one.state.view(now)
+        plan = _with_next_legs(one, view, one.run.strategy.plan(view, one.forecast))
         submissions = [settled(one.state, job) for job in plan.submissions]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
@@ -325,12 +329,27 @@ def _follow_plan(one: Active) -> float | None:
     return None
 
 
+def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:
+    """Add to a plan the next legs of stages of which one runs; where its jobs are taken back, they come first."""
+    if not view.workflow.continuing or plan.cancellations:
+        return plan
+    strategy = one.run.strategy
+    usual = in_turn if strategy.forecast is ForecastKind.NONE else ahead
+    price_s = getattr(getattr(strategy, "aim", None), "price_s", None)
+    follows: Follows = getattr(strategy, "follows", usual)
+    found = list(successors(view, one.forecast, follows, partial(saves_s, one), price_s))
+    wakes = [time for time in (plan.wake_s, *(look_s for _, look_s in found)) if time is not None]
+    return replace(plan, submissions=(*plan.submissions, *(job for job, _ in found)), wake_s=min(wakes, default=None))
+
+
 def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     """Whether a plan still holds after its first jobs were submitted."""
     state = one.state
     if not can_submit(one, now_s):
         return False
-    return bool(planned.joins) or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
+    return bool(planned.joins or planned.leg) or all(
+        state.stages[name].phase is Phase.WAITING for name in planned.stages
+    )
 
 
 def _carry_out(active: Sequence[Active], request: CancelRequest) -> None:

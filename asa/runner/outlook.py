@@ -150,6 +150,8 @@ _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 
 def _conflict(stages: Sequence[Stage]) -> str | None:
     """Say what keeps stages from sharing a job."""
+    if len(stages) > 1 and (legs := [stage.name for stage in stages if stage.continues]):
+        return f"{legs[0]} continues in legs, each a job of its own, and shares none: take another strategy"
     for what, asked in (
         ("partitions", {stage.partition for stage in stages if stage.partition}),
         ("accounts", {stage.account for stage in stages if stage.account}),

@@ -80,6 +80,12 @@ class Sharing:
             if job.status.state.is_final and job.status.state is not JobState.COMPLETED:
                 yield job
 
+    def ended_legs(self, lead: Job | str | None) -> Iterator[Job]:
+        """Give the legs of a round that are no more."""
+        for job in self._jobs.get(lead.round, ()) if isinstance(lead, Job) else ():
+            if job.spec.leg and (job.status.state.is_final or job.given_up):
+                yield job
+
     def decisive(self, job: Job) -> Job:
         """Of the jobs of a round that have ended, give the one whose end is the stage's: which saw all tasks end."""
         jobs = self._jobs.get(job.round, [])
@@ -97,7 +103,7 @@ class Sharing:
         if not number or lead.giving_up or number in self._drained | self._full:
             return
         there = {one.planned.mate for one in self._jobs[number]}
-        ran_out = sum(_ran_out(one.status) and did(one) for one in self._jobs[number])
+        ran_out = sum(ran_out(one.status) and did(one) for one in self._jobs[number])
         for mate in range(1, lead.spec.sharing + min(ran_out, (MAX_ROUNDS - rounds) * lead.spec.sharing)):
             if mate not in there:
                 yield replace(
@@ -118,10 +124,11 @@ def may_go_on(job: Job, view: StageView) -> bool:
     """Whether a stage whose jobs have all ended is asked for again for the tasks that are left."""
     status = job.status
     is_left = status.reason == NOTHING_LEFT or status.exit_code == LEFT_EXIT or bool(job.giving_up)
-    return (is_left or _ran_out(status)) and view.resubmissions < MAX_ROUNDS
+    return (is_left or ran_out(status)) and view.resubmissions < MAX_ROUNDS
 
 
-def _ran_out(status: JobStatus) -> bool:
+def ran_out(status: JobStatus) -> bool:
+    """Whether a job's walltime was over while its payload ran."""
     return status.state is JobState.TIMEOUT and status.payload_start_s is not None
 
 
@@ -130,6 +137,8 @@ def handed_to(job: Job, view: StageView) -> StageView:
     status, planned = job.status, job.planned
     as_running = status.payload_start_s is not None
     handed = replace(view, job_id=status.job_id, keep=planned.keep, hold_until_s=None, limit_s=None)
+    if job.spec.leg:
+        handed = replace(handed, leg=job.spec.leg, next_job_id=None, leg_start_s=status.payload_start_s)
     if status.start_s is not None:
         handed = replace(handed, limit_s=status.start_s + job.spec.walltime_s)
     if as_running and view.phase is Phase.RUNNING:

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.demands import Demands, shared_by
 from asa.errors import InputError
+from asa.legs import Turn
 from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.jobs import round_of
@@ -40,15 +41,18 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     inside = set(planned.stages)
     before = [name for stage in stages for name in stage.after if name not in inside]
     waited_for = _with_mates(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
+    legs, leg = stages[0].continues if len(stages) == 1 else None, leg_of(state, planned)
+    if leg and planned.leg and planned.keep is Keep.DEPENDENCY:
+        waited_for = [_job_of(state, planned.stages[0])]
     walltime = demand.walltime_s + planned.spare_walltime_s
     if planned.keep is not Keep.NOTHING:
         walltime += local_before(state, before)
     return JobSpec(
-        name=f"{state.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else state.workflow.name}",
+        name=f"{state.name}/{_called(state, planned, leg)}",
         token=token_of(state, planned),
         cores=demand.cores,
         walltime_s=state.at_most(walltime, planned.stages, demand.partition),
-        command=_payload(state, stages[0], planned, sharing) if len(stages) == 1 else "",
+        command=_payload(state, stages[0], planned, sharing, demand.walltime_s) if len(stages) == 1 else "",
         steps=_steps(state, planned, slots) if len(stages) > 1 else (),
         partition=demand.partition,
         account=next((stage.account for stage in stages if stage.account), ""),
@@ -58,14 +62,16 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         local=all(stage.local for stage in stages),
         nodes=demand.nodes,
         **shared_by(stages),
-        dependencies=tuple(Dependency(job_id, _awaited_end(state, job_id)) for job_id in waited_for),
+        dependencies=tuple(_dependency(state, planned, job_id) for job_id in waited_for),
         # a dependency that a site drops starts the job, but not the payload
         awaits=_awaited(state, before) if planned.keep is not Keep.NOTHING else (),
         posts=tuple(_token(state, name) for name in planned.stages),
         supersedes=_superseded(state, planned),
         max_await_s=_max_await_s(state, planned, before, demand.walltime_s),
-        bag=_token(state, planned.stages[0]) if sharing > 1 else "",
+        bag=_token(state, planned.stages[0]) if sharing > 1 or leg else "",
         sharing=sharing,
+        leg=leg,
+        saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
         run_s=max(slot.end_s for slot in slots),
     )
 
@@ -109,7 +115,19 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
     group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
     mate = f"m{planned.mate}" if planned.mate else ""
     place = state.workflow.order.index(first) + 1
-    return f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}{mate}"
+    leg = f"l{number}" if (number := leg_of(state, planned)) else ""
+    return f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}{mate}{leg}"
+
+
+def leg_of(state: RunState, planned: PlannedJob) -> int:
+    """Say which leg of its stage a job is that a plan asks for; 0 for what does not continue."""
+    view = state.stages[planned.stages[0]]
+    return (planned.leg or view.leg) if len(planned.stages) == 1 and view.stage.continues is not None else 0
+
+
+def _called(state: RunState, planned: PlannedJob, leg: int) -> str:
+    stages = "+".join(planned.stages) if len(planned.stages) < 4 else state.workflow.name
+    return f"{stages}.{leg}" if leg else stages
 
 
 def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
@@ -157,6 +175,7 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
         former |= {job.spec.token: (job.planned, job.spec) for job in state.jobs.values()}
     stages, token = set(planned.stages), token_of(state, planned)
     own = token_of(state, replace(planned, mate=0))  # which all have that share the stage with it
+    own = own.removesuffix(f"l{leg_of(state, planned)}") if leg_of(state, planned) else own
     return tuple(
         t
         for t, (one, spec) in former.items()
@@ -186,7 +205,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
     cores = _in_tasks(stage.payload_cores_on(per_node), stage.cpus_per_task, stage.nodes or 0)
     return Step(
         stage.name,
-        _payload(state, stage, planned, 1),
+        _payload(state, stage, planned, 1, stage.walltime_s),
         cores=keeps,
         slot_s=(slot.start_s, slot.end_s),
         tasks=cores // stage.cpus_per_task,
@@ -202,14 +221,16 @@ def _tasks(state: RunState, stage: Stage, demand: Demand) -> int:
     return tasks if tasks * stage.cpus_per_task < demand.cores else 0
 
 
-def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int) -> str:
+def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, walltime_s: float) -> str:
     """Write what a job runs of a stage, as it asks for it; `sharing`: how many jobs do."""
     view = state.stages[stage.name]
     share = None
     if view.stage.jobs[1] > 1:  # in a job with other stages, too: what it did there another job is not to do again
         share = Share(view.resubmissions, token_of(state, planned), sharing)
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
-    return payload_text(stage, cores, place=tasks_of(state, stage.name), share=share)
+    place, leg = tasks_of(state, stage.name), leg_of(state, planned)
+    turn = Turn(leg, f"{place}/{view.resubmissions}", walltime_s) if leg and place else None
+    return payload_text(stage, cores, place=place, share=share, turn=turn)
 
 
 def tasks_of(state: RunState, stage: str) -> str:
@@ -239,6 +260,13 @@ def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
 def _with_mates(state: RunState, jobs: Iterable[str]) -> list[str]:
     """Add those that share a stage with any of some jobs, and live."""
     return sorted({one.status.job_id for i in jobs for one in (state.jobs[i], *state.sharing.others(state.jobs[i]))})
+
+
+def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:
+    """Have a job wait for another's end; a leg that takes over, for a time after the start of the one before."""
+    if planned.leg and planned.delay_s:
+        return Dependency(job_id, DependencyType.AFTER, planned.delay_s)
+    return Dependency(job_id, _awaited_end(state, job_id))
 
 
 def _awaited_end(state: RunState, job_id: str) -> DependencyType:

@@ -45,7 +45,7 @@ from asa.runner.entries import (
 )
 from asa.runner.jobs import Job, round_of
 from asa.runner.retries import idled_out, is_short, may_retry, tried_again, why
-from asa.runner.sharing import NOTHING_LEFT, Sharing, handed_to, may_go_on
+from asa.runner.sharing import NOTHING_LEFT, Sharing, handed_to, may_go_on, ran_out, tells_of_nothing_left
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
@@ -168,6 +168,11 @@ class RunState:
                 else:
                     self._ask_again(job)
                 yield from self._end_if_settled(at_s)
+            case Refused(token=token, at_s=at_s, reason=reason) if self.intents[token].planned.leg:
+                self.open_intent = None
+                name = self.intents[token].planned.stages[0]
+                self.stages.put(name, replace(self.stages[name], is_unyielding=True))
+                yield Deferred(time_s=at_s, run=self.name, stages=(name,), reason=reason)
             case Refused(token=token, at_s=at_s, reason=reason) if self.intents[token].planned.mate:
                 self.open_intent = None
                 self.sharing.refused(round_of(self.intents[token].planned, self.intents[token].spec))
@@ -253,6 +258,8 @@ class RunState:
         predicted = planned.prediction.wait_s if planned.prediction else None
         widths = {step.name: step.cores for step in spec.steps} if planned.widths else {}
         for name in planned.stages if not planned.joins else ():
+            if job.spec.leg and planned.leg and self.stages[name].job_id is not None:
+                self.stages.put(name, replace(self.stages[name], next_job_id=status.job_id))
             if self.stages[name].phase.is_settled or not self._is_to_lead(job, former):
                 continue
             queued = replace(
@@ -388,20 +395,31 @@ class RunState:
             return ""
         own = [view for name in job.planned.stages if (view := self.stages[name]).job_id == job_id]
         is_shared = bool(job.spec.bag)
-        if is_shared and (self.sharing.is_useless(job) or not self._is_of_its_round(job)):
-            why = "nothing is left for it to take"
+        if job.spec.leg and self._is_of_its_round(job) and job.spec.leg < self.stages[job.planned.stages[0]].leg:
+            why = "a later leg goes on"
+        elif is_shared and (self.sharing.is_useless(job) or not self._is_of_its_round(job)):
+            why = "nothing is left for it to do" if job.spec.leg else "nothing is left for it to take"
         elif not own and job.status.reason != TWIN and not is_shared:
             why = "its stages have another job"
         else:
             why = next((view.reason for view in own if view.phase is Phase.BLOCKED), "")
         if why:
             return why
-        if (void := next((one for one in self._needed(job) if one.is_void), None)) is not None:
+        if (void := next((one for one in self._needed(job) if self._is_void_for(job, one)), None)) is not None:
             return f"job {void.status.job_id}, which it depends on, is no more"
         needed = (one.status for one in self._needed(job))
         if job.status.reason == _HOPELESS and all(one.state.is_final and one.reason != TWIN for one in needed):
             return "the batch system says that it can never start"
         return ""
+
+    def _is_void_for(self, job: Job, needed: Job) -> bool:
+        """Whether one job can do no more for another: of several that share a stage, if none that is left can."""
+        if not needed.spec.bag:
+            return needed.is_void
+        if self.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
+            return False
+        mates = (one for one in self._needed(job) if one.round == needed.round)
+        return all(one.status.state.is_final or one.giving_up for one in mates)
 
     def _left_of(self, job: Job) -> list[str]:
         """Name the stages of a job that are its own still, and not settled."""
@@ -456,6 +474,8 @@ class RunState:
         for name in self._left_of(job):
             self.stages.put(name, replace(self.stages[name], phase=Phase.RUNNING))
         first = job.planned.stages[0]
+        if job.spec.leg and self.stages[first].job_id == job.status.job_id:
+            self.stages.put(first, replace(self.stages[first], leg_start_s=at_s))
         if job.spec.bag and (began_s := self.sharing.began_s(job, at_s)) < at_s:
             if self.stages[first].job_id == job.status.job_id and self.stages[first].started_s is None:
                 self.stages.put(first, replace(self.stages[first], started_s=began_s))
@@ -532,7 +552,9 @@ class RunState:
             self._ask_again(job)
         elif self.outcome is not None:
             return
-        elif status.start_s is None and (status.reason == NUMBER_LOST or any(one.is_void for one in self._needed(job))):
+        elif status.start_s is None and (
+            status.reason == NUMBER_LOST or any(self._is_void_for(job, one) for one in self._needed(job))
+        ):
             self._ask_again(job)  # the batch system lost it, or cancelled what could never start
         elif is_short(job, self.stages[left[0]]):
             self._ask_again(job)
@@ -591,12 +613,15 @@ class RunState:
             yield from self._end_if_settled(end)
             return
         status = job.status
-        self._may_have_lost |= self.sharing.heard(job)
+        self._may_have_lost |= not job.spec.leg and self.sharing.heard(job)
         if status.state is JobState.COMPLETED and status.reason != NOTHING_LEFT and status.payload_start_s is not None:
             name = job.planned.stages[0]
             self.stages.put(name, replace(self.stages[name], job_id=status.job_id))
             self._may_have_lost = True
             yield from self._stages_done(job, status.payload_start_s, end)
+            return
+        if job.spec.leg:
+            yield from self._left_leg(job, end)
             return
         if self._hand_over(job):
             return
@@ -609,6 +634,32 @@ class RunState:
             yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=status.job_id, reason=reason)
         else:
             yield from self._cut_short(last, [name], end)
+
+    # ------------------------------------------------------------------ legs of a stage
+
+    def _left_leg(self, job: Job, end: float) -> Iterator[Record]:
+        """Decide what becomes of a stage when one of its legs has ended, and the stage has not."""
+        name, status = job.planned.stages[0], job.status
+        view = self.stages[name]
+        if view.job_id != status.job_id:  # it was asked for ahead, and its turn did not come
+            if view.next_job_id == status.job_id:
+                self.stages.put(name, replace(view, next_job_id=None, is_unyielding=True))
+            return
+        is_over = tells_of_nothing_left(status) or ran_out(status)
+        if not is_over:
+            yield from self._cut_short(job, [name], end)
+            return
+        began_s, self._may_have_lost = status.payload_start_s or end, True
+        view = replace(view, ran_s=view.ran_s + max(end - began_s, 0.0))
+        self.stages.put(name, view)
+        legs = view.stage.continues
+        if legs is not None and view.leg >= legs.max_legs:
+            yield from self._fail([name], f"stage {name!r} is not done after its {legs.max_legs} legs", end)
+        elif not self._hand_over(job):
+            waiting = StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts)
+            waiting = replace(waiting, leg=view.leg + 1, ran_s=view.ran_s, is_unyielding=view.is_unyielding)
+            self.asked_again += 1
+            self.stages.put(name, waiting)
 
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
         """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""

@@ -10,6 +10,7 @@ from asa.backend import Growing, JobSpec, JobState, site_word_s
 from asa.bags import Bag
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
+from asa.legs import Legs
 from asa.runner.active import Active
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
@@ -139,9 +140,40 @@ def missing_mate(one: Active) -> PlannedJob | None:
     return None
 
 
+def _legs_of(one: Active, name: str, number: int) -> Legs | None:
+    """Give the folder of a round of a stage's legs; None where nothing is kept."""
+    place = tasks_of(one.state, name)
+    return Legs(Path(place) / str(number)) if place else None
+
+
+def saves_s(one: Active, name: str) -> float | None:
+    """Say how long a stage's legs take to save their state, in the mean of those told to; None if none was."""
+    legs = _legs_of(one, name, one.state.stages[name].resubmissions)
+    standing = legs.standing() if legs is not None else None
+    return sum(standing.saves_s) / len(standing.saves_s) if standing is not None and standing.saves_s else None
+
+
+def _close_legs(one: Active) -> float | None:
+    """Have the next leg begin where the job of one is no more; return when to try what cannot be written now."""
+    again = None
+    for name in one.state.workflow.continuing:
+        view = one.state.stages[name]
+        if (legs := _legs_of(one, name, view.resubmissions)) is None:
+            continue
+        for job in one.state.sharing.ended_legs(view.job_id and one.state.jobs.get(view.job_id)):
+            token = job.spec.token
+            if token in one.given_back or job.spec.leg >= view.leg:
+                continue
+            if legs.close(job.spec.leg):
+                one.given_back.add(token)
+            else:
+                again = one.backend.now() + AGAIN_S[0]
+    return again
+
+
 def give_back(one: Active) -> float | None:
     """Have others take what jobs that are no more had taken of a bag; return when to try what cannot be written now."""
-    again = None
+    again = _close_legs(one) if one.state.outcome is None else None
     for name, lead in _shared(one) if one.state.outcome is None else ():
         if not (place := tasks_of(one.state, name)):
             continue

@@ -20,7 +20,7 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
 
     What comes before such stages in a planned job is asked for first.
     """
-    if planned.joins or not state.doubtful:
+    if planned.joins or planned.leg or not state.doubtful:
         return planned
     group_of = {name: group for group in _in_doubt(state) for name in group.stages}
     if not (shared := [name for name in planned.stages if name in group_of]):
@@ -83,14 +83,21 @@ def _before(state: RunState, stages: Sequence[str]) -> list[str]:
     return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
 
 
+def _continues(state: RunState, name: str) -> bool:
+    view = state.stages[name]
+    return view.stage.continues is not None and not view.phase.is_settled
+
+
 def earliest_s(state: RunState, planned: PlannedJob) -> float:
     """Say before when a planned job must not be submitted; infinity while it hangs on what others do.
 
     A local one is submitted when the stages before it have ended; one that failed, after a pause; and one that
     depends on such, not before it.
     """
-    if planned.joins:
+    if planned.joins or planned.leg:
         return -math.inf
+    if any(_continues(state, name) for name in _before(state, planned.stages)):
+        return math.inf  # which leg is the last is not known
     if all(state.stages[name].stage.local for name in planned.stages) and any(
         not state.stages[before].phase.is_settled
         for name in planned.stages

@@ -18,6 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from asa.continuation import KEYS, MAX_LEGS, USUAL_LEGS, Continuation, continuation_of
 from asa.demands import Demands, resources
 from asa.errors import InputError, near
 from asa.shapes import Law, Scaling
@@ -140,6 +141,22 @@ Factor = Annotated[
 Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_CORES), _whole(1, MAX_CORES)]
 Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_CORES), _whole(0, MAX_CORES)]
 Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_RETRIES), _whole(0, MAX_RETRIES)]
+Legs = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_LEGS), _whole(1, MAX_LEGS)]
+ExitCode = Annotated[int, _number(int), Field(strict=True, ge=1, le=125), _whole(1, 125)]
+Warned = Annotated[
+    Continuation,
+    _text_first(Continuation.warned, '"USR1@10min"'),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "anyOf": [
+                {"pattern": r"^\s*[A-Za-z][A-Za-z0-9]*\s*@.+"},
+                {"pattern": TEMPLATE_PATTERN},
+            ],
+        }
+    ),
+]
+"""A signal, and how long before the end of the walltime it is sent."""
 
 _COUNT = {"type": "integer", "minimum": 1, "maximum": MAX_CORES}
 _BY_WIDTH = {
@@ -281,6 +298,19 @@ def _as_value(value: object) -> str:
 
 _TIMES = [{"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}, _TEMPLATE]
 PathText = Annotated[str, Field(min_length=1)]
+Paths = Annotated[
+    list[PathText],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(min_length=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ]
+        }
+    ),
+]
 Task = Annotated[str, AfterValidator(_one_line), WithJsonSchema({"type": "string", "pattern": r"^(?=.*\S)[^\n]*$"})]
 Option = Annotated[
     str,
@@ -489,6 +519,39 @@ class StageSettings(_Model):
         "(measured), Amdahl's, Downey's model, or as a bag of equal tasks, as what has tasks does by itself.",
         examples=["amdahl", {"amdahl": 0.95}, {"downey": {"parallelism": 60, "variance": 0.5}}],
     )
+    continues: Flag | None = Field(
+        default=None,
+        description="It is one long computation, and runs in legs: jobs of its walltime that go on where the one "
+        "before stopped, until it exits with 0. It saves its state itself, and begins from what it saved.",
+        examples=[True],
+    )
+    total: Expected | None = Field(
+        default=None,
+        description="Of a stage that continues, how long all its legs together usually run, as `expected` has it for "
+        "others.",
+        examples=["200h", "learn"],
+    )
+    max_legs: Legs | None = Field(
+        default=None, description=f"After so many legs it has failed; {USUAL_LEGS} if not given.", examples=[20]
+    )
+    warn: Warned | None = Field(
+        default=None,
+        description="The signal that tells a leg to save its state and end, and how long before the end of its "
+        "walltime it is sent; it is sent, too, when the next leg has begun and takes over. The file $ASA_LEG_END is "
+        "there from then on.",
+        examples=["USR1@10min"],
+    )
+    unfinished: ExitCode | None = Field(
+        default=None,
+        description="The exit code by which a leg says that another is to go on; 85 if not given.",
+        examples=[85],
+    )
+    progress: Paths | None = Field(
+        default=None,
+        description="What changes in each leg: a path, or several, relative to where commands run, with * ? []. Two "
+        "legs in a row in which nothing did are a failure.",
+        examples=["ckpt/step", ["ckpt/*.npz"]],
+    )
     environment: Environment | None = Field(
         default=None, description="Variables for what it runs, by name.", examples=[{"OMP_NUM_THREADS": "4"}]
     )
@@ -545,6 +608,18 @@ class StageSpec(StageSettings):
         nothing = Demands()
         return {one.field: getattr(self, one.key) or getattr(nothing, one.field) for one in resources()}
 
+    @property
+    def _expects(self) -> _Expectation | None:
+        return self.total if self.continues else self.expected
+
+    def _legs(self) -> Continuation | None:
+        said = {key: getattr(self, key) for key in ("continues", *KEYS)}
+        return continuation_of(said, where=self._where, expects=self.expected is not None)
+
+    @property
+    def _where(self) -> str:
+        return f"stage {str(self.name)!r}"
+
     def asked(self) -> Asked:
         """Gather what it asks for, in one shape or in several."""
         cpus_per_task = self.cpus_per_task or 1
@@ -557,12 +632,12 @@ class StageSpec(StageSettings):
             return {width * each: one for width, one in given.items()} if isinstance(given, dict) else given
 
         return Asked(
-            where=f"stage {str(self.name)!r}",
+            where=self._where,
             cores=cores,
             nodes=self.nodes,
             cpus_per_task=cpus_per_task,
             walltime_s=in_cores(self.walltime) or LOCAL_WALLTIME_S,
-            expected_s=None if self.expected is None else in_cores(self.expected.until),
+            expected_s=None if self._expects is None else in_cores(self._expects.until),
             scaling=self.scaling,
             partitions=[str(one) for one in self.partition or ("",)],
             tasks=len(self.tasks or ()) if self.tasks or self.tasks_file else None,
@@ -570,7 +645,7 @@ class StageSpec(StageSettings):
 
     def build(self, script: str) -> Stage:
         """Make the stage."""
-        expected, retries = self.expected or _Expectation(learn=False), self.retries or _Retries(times=0)
+        expected, retries = self._expects or _Expectation(learn=False), self.retries or _Retries(times=0)
         return Stage(
             name=str(self.name),
             **self.asked().fields(),
@@ -583,6 +658,7 @@ class StageSpec(StageSettings):
             tasks=tuple(map(str, self.tasks or ())),
             tasks_file=str(self.tasks_file or ""),
             jobs=self.jobs or (1, 1),
+            continues=self._legs(),
             options=tuple(map(str, self.options or ())),
             environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
             inputs=tuple(map(str, self.inputs or ())),

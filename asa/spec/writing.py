@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import PurePath
 
+from asa.continuation import Continuation
 from asa.demands import resources
 from asa.errors import InputError
 from asa.spec.moldable import several
@@ -58,7 +59,7 @@ def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | N
     <BLANKLINE>
     """
     head = [f"name = {_text(workflow.name)}"]
-    whole_s = sum(stage.walltime_s for stage in workflow.stages.values())
+    whole_s = sum(stage.in_one_job_s for stage in workflow.stages.values())
     if workflow.walltime_s != whole_s:
         head.append(f"walltime = {_duration_of(workflow.walltime_s)}")
     stages = [_stage(stage, (scripts or {}).get(stage.name)) for stage in workflow.stages.values()]
@@ -86,7 +87,8 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("account", _text(stage.account) if stage.account else ""),
         ("options", _list(stage.options)),
         ("walltime", _by_width(stage.moldable.walltime_at if stage.moldable else ()) or _duration_of(stage.walltime_s)),
-        ("expected", _expected(stage)),
+        ("expected" if stage.continues is None else "total", _expected(stage)),
+        *_legs(stage),
         ("scaling", _scaling(stage)),
         ("inputs", _list(stage.inputs)),
         ("outputs", _list(stage.outputs)),
@@ -128,6 +130,17 @@ def _widths(stage: Stage, own: int | None) -> str:
 def _jobs(stage: Stage) -> str:
     least, most = stage.jobs
     return _text(f"{least}..{most}") if least < most else _number(most) if most > 1 else ""
+
+
+def _legs(stage: Stage) -> Iterator[tuple[str, str]]:
+    if (legs := stage.continues) is None:
+        return
+    usual = Continuation()
+    yield "continues", "true"
+    yield "max_legs", _number(legs.max_legs) if legs.max_legs != usual.max_legs else ""
+    yield "warn", _text(legs.warning) if legs.warn else ""
+    yield "unfinished", _number(legs.unfinished) if legs.unfinished != usual.unfinished else ""
+    yield "progress", _list(legs.progress)
 
 
 def _partitions(stage: Stage) -> str:

@@ -113,6 +113,17 @@ class StageView:
         When that is, at the earliest.
     reason
         Why it failed, or does not run; empty otherwise.
+    leg
+        Of one that continues, the leg whose turn it is, from 1 on.
+    next_job_id
+        The job of the leg after that, where it was asked for already.
+    ran_s
+        How long its earlier legs ran.
+    leg_start_s
+        When the payload of this leg began.
+    is_unyielding
+        A leg of it did not end when it was told to, or the next one was taken out of the queue: no other is asked for
+        before its turn.
     """
 
     stage: Stage
@@ -130,6 +141,11 @@ class StageView:
     attempts: int = 0
     not_before_s: float = float("-inf")
     reason: str = ""
+    leg: int = 1
+    next_job_id: str | None = None
+    ran_s: float = 0.0
+    leg_start_s: float | None = None
+    is_unyielding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +421,11 @@ class PlannedJob:
     mate
         Of a stage whose tasks several jobs share, the number of a further one, from 1 on; 0 for the first, which a
         strategy asks for. The others follow it by themselves.
+    leg
+        Of a stage that continues, the leg that is asked for while the one before it runs; 0 for the one whose turn it
+        is.
+    delay_s
+        Of such a leg with a dependency, so many seconds after the start of the one before it may start; 0 for its end.
     """
 
     stages: tuple[str, ...]
@@ -418,6 +439,8 @@ class PlannedJob:
     widths: tuple[int, ...] = ()
     joins: str = ""
     mate: int = 0
+    leg: int = 0
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asa.backend import DependencyType
 
 from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
+from .legs import Follows, behind
 
 
 class Chained:
@@ -15,6 +16,7 @@ class Chained:
     """
 
     forecast = ForecastKind.NONE
+    follows: Follows = staticmethod(behind)
     needs = frozenset({DependencyType.AFTEROK})
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing

@@ -36,6 +36,7 @@ from .cores.base import Core, Fate, PlanningCore, PooledCore
 from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
 
 _REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
+_NOTHING_LEFT = "NothingLeft"  # of a leg that ended, while not all is done or since all is
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,9 @@ class ClientJob:
     # since when it does; UNSTARTED if it does not
     stands: int = UNSTARTED  # since when it does, for want of cores
     bag: str = ""  # what it does together with others that run at the same time; empty if it does all by itself
+    leg: int = 0  # which one it is of those that do a bag in turn; 0 for those that do it together
+    saves: int = UNSTARTED  # seconds that a leg takes to save its state; UNSTARTED for one that is not told to
+    told: int = UNSTARTED  # when it is or was told to
 
     @property
     def payload_end(self) -> int:
@@ -158,6 +162,10 @@ class Engine:
         self._posted: set[str] = set()
         # by name, what is left of bags: in seconds of one of their jobs, and as of when; and the jobs that run it
         self._bags: dict[str, tuple[int, int, frozenset[int]]] = {}
+        # by name, what is left of those that are done in turn, in seconds; whose turn it is; and who waits for that
+        self._left: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
+        self._next: dict[str, int] = {}
         self._launched = 0
         self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
         self.advance(begin)
@@ -184,6 +192,8 @@ class Engine:
         amounts: Mapping[str, int] | None = None,
         bag: str = "",
         sharing: int = 1,
+        leg: int = 0,
+        saves: int = UNSTARTED,
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
@@ -191,7 +201,8 @@ class Engine:
         that `shrinks` is not wider from each of some seconds of its payload on; where it `grows`, its payload stands
         still until it has so many cores (see `grow`). Of `pools` that there are it takes `amounts`, beside its cores.
         What is in a `bag` takes `run` if as many jobs as are `sharing` it run all the time; they end together, and what
-        a job does that is killed is done.
+        a job does that is killed is done. Where it is a `leg`, those of a bag take `run` in turn: one ends when the
+        next has started and it has saved its state, which takes it `saves`; what is not told to has the next one wait.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
@@ -211,8 +222,12 @@ class Engine:
             beside=beside,
             widths=tuple(sorted([(*shrink, False) for shrink in shrinks] + [(*grow, True) for grow in grows])),
             bag=bag,
+            leg=leg,
+            saves=saves,
         )
-        if bag:
+        if leg:
+            self._left.setdefault(bag, run)
+        elif bag:
             self._bags.setdefault(bag, (run * sharing, self.now, frozenset()))
         if amounts:
             if not isinstance(self._core, PooledCore):
@@ -236,7 +251,7 @@ class Engine:
             job.state, job.end = JobState.CANCELLED, self.now
         elif job.state is JobState.RUNNING:
             job.state, job.end = JobState.CANCELLED, self.now
-            self._share(job, begins=False)
+            self._stop(job)
             self._give_back(job)
             self._measure_joined(job)
         else:
@@ -337,7 +352,18 @@ class Engine:
         twin = copy.copy(self)
         twin._core = self._core.fork()
         twin.clients = [copy.copy(job) for job in self.clients]
-        for name in ("_timers", "_followers", "_joiners", "_idle", "_posted", "_changed", "_bags"):
+        for name in (
+            "_timers",
+            "_followers",
+            "_joiners",
+            "_idle",
+            "_posted",
+            "_changed",
+            "_bags",
+            "_left",
+            "_turns",
+            "_next",
+        ):
             setattr(twin, name, copy.copy(getattr(self, name)))
         return twin
 
@@ -417,7 +443,7 @@ class Engine:
             if fate is Fate.STARTED:
                 self._begin(job)
             else:
-                self._share(job, begins=False)
+                self._stop(job)
                 job.planned_end, job.reason = NEVER, _REASONS[fate]
                 if again:
                     job.state, job.start, job.payload_start = JobState.PENDING, UNSTARTED, UNSTARTED
@@ -445,16 +471,66 @@ class Engine:
             self._plan_end(job)
 
     def _begin_payload(self, job: ClientJob) -> None:
+        if job.leg and not self._takes_turn(job):
+            return
         job.payload_start = self.now
         self._share(job, begins=True)
         self._plan_end(job)
         self._await_width(job)
 
+    def _takes_turn(self, job: ClientJob) -> bool:
+        """Let a leg go on with what is left, if it is its turn; else have the one before it save its state."""
+        number, left = job.index - len(self.table), self._left[job.bag]
+        limit = job.start + job.request
+        if (before := self._turns.get(job.bag)) is not None:
+            self._next[job.bag] = number
+            self._tell(self.clients[before], self.now)
+            job.planned_end = limit
+        elif left <= 0:
+            self._leave(job)
+        else:
+            self._turns[job.bag] = number
+            job.run = left
+            if job.saves != UNSTARTED and self.now + left > limit:
+                job.run, job.told = limit - self.now, max(limit - job.saves, self.now)
+            return True
+        self._core.push_end(job.index, job.planned_end)
+        return False
+
+    def _tell(self, job: ClientJob, at: int) -> None:
+        """Have a leg save its state and end."""
+        if job.saves == UNSTARTED or (job.told != UNSTARTED and job.told <= at):
+            return
+        rest = max(job.payload_end - at, 0)
+        if rest > job.saves:
+            job.told, job.run = at, max(at + job.saves - job.payload_start, 1)
+            self._plan_end(job)
+
+    def _leave(self, job: ClientJob) -> None:
+        """Let a leg end for which nothing is left to do."""
+        job.planned_end, job.reason = self.now + 1, _NOTHING_LEFT
+
+    def _stop(self, job: ClientJob) -> None:
+        """Take in that a job no longer works on its bag, or its leg: the others end later, or the next one begins."""
+        number = job.index - len(self.table)
+        self._share(job, begins=False)
+        if self._next.get(job.bag) == number:
+            del self._next[job.bag]
+        if not job.leg or self._turns.get(job.bag) != number:
+            return
+        until = self.now if job.told == UNSTARTED else min(job.told, self.now)
+        del self._turns[job.bag]
+        self._left[job.bag] -= max(until - job.payload_start, 0)
+        waiting = self._next.pop(job.bag, None)
+        if waiting is not None and self.clients[waiting].state is JobState.RUNNING:
+            self._begin_payload(self.clients[waiting])
+            self._changed[waiting] = None
+
     def _share(self, job: ClientJob, *, begins: bool) -> None:
         """Take in that a job begins to work on its bag, or no longer does: the others end sooner, or later."""
         number = job.index - len(self.table)
         left, since, there = self._bags.get(job.bag, (0, 0, frozenset()))
-        if not job.bag or begins == (number in there):
+        if not job.bag or job.leg or begins == (number in there):
             return
         left = max(left - len(there) * (self.now - since), 0)
         there = there | {number} if begins else there - {number}
@@ -551,11 +627,13 @@ class Engine:
         if job.state is not JobState.RUNNING or job.planned_end != self.now:
             return  # it was cancelled, or its end moved when its payload began
         job.end = self.now
-        if job.will_time_out:
+        if job.will_time_out and not job.reason:
             job.state = JobState.TIMEOUT
         else:
             job.state = JobState.COMPLETED if job.exit_code == 0 else JobState.FAILED
-        self._share(job, begins=False)
+        self._stop(job)
+        if job.leg and job.state is JobState.COMPLETED and self._left[job.bag] > 0:
+            job.reason = _NOTHING_LEFT
         self._give_back(job)
         self._changed[job.index - len(self.table)] = None
         self._settle(job)
@@ -569,7 +647,7 @@ class Engine:
         ended_number = ended.index - len(self.table)
         for job in self._joining(ended_number):
             self._end(job)
-        if ended.state is JobState.COMPLETED and ended.posts:
+        if ended.state is JobState.COMPLETED and ended.posts and not ended.reason:
             self._posted |= ended.posts
             self._begin_what_was_awaited()
         for number, need in self._followers.get(ended_number, ()):

@@ -250,6 +250,8 @@ class SimulatedBackend:
             amounts=self._amounts(spec),
             bag=spec.bag,
             sharing=spec.sharing,
+            leg=spec.leg,
+            saves=UNSTARTED if spec.saves_s is None else math.ceil(spec.saves_s),
         )
         if engine is self._engine and all(step.slot_s for step in spec.steps):
             self._steps[number] = spec.steps

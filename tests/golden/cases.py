@@ -31,9 +31,9 @@ _MEASURED = frozenset({"us_per_job", "decision_s", "worst_decision_s", "seconds"
 
 _SMALL = "--jobs 1 --json"
 _TWO = "--system hpc2n --seeds 2 --seed 5 --history 300"
-_ONE = "--system hpc2n --seeds 1 --seed 5 --history 100 --strategies per-stage,asa"  # for what is slow to warm up
 _SITE = "--backend simulated --set system=hpc2n --bank {data}/bank"
 _OF_LOG = f"--trace {LOG} --json --jobs 1"
+_ONE = f"--trace {LOG} --seeds 1 --seed 5 --history 300 --strategies per-stage,asa"  # for what is slow to warm up
 
 CASES: dict[str, str] = {
     # ways of asking, on a simulated queue
@@ -43,10 +43,13 @@ CASES: dict[str, str] = {
     "compare-uppmax": f"compare statistics --system uppmax --seeds 1 --cores 160 --history 200 {_SMALL}",
     "compare-tuned": f"compare blast {_TWO} --cores 28 --estimator asa-tuned {_SMALL}",
     "compare-log": f"compare montage --trace {LOG} --cores 32 --seeds 2 --history 300 {_SMALL}",
-    "compare-openccs": f"compare blast {_ONE} --cores 28 --backend openccs {_SMALL}",
-    "compare-bbsched": f"compare blast {_ONE} --cores 28 --backend bbsched {_SMALL}",
-    "compare-dras": f"compare blast {_ONE} --cores 28 --backend dras {_SMALL}",
-    "compare-dmr": f"compare montage {_TWO} --cores 28 --backend dmr --strategies big-job,per-stage,elastic {_SMALL}",
+    "compare-openccs": f"compare blast {_ONE} --cores 16 --backend openccs {_SMALL}",
+    "compare-bbsched": f"compare blast {_ONE} --cores 16 --backend bbsched {_SMALL}",
+    "compare-dras": f"compare blast {_ONE} --cores 16 --backend dras {_SMALL}",
+    "compare-dmr": (
+        f"compare montage --trace {LOG} --seeds 2 --seed 5 --history 300 --cores 16 --backend dmr "
+        f"--strategies big-job,per-stage,elastic {_SMALL}"
+    ),
     "experiment-strategies": (
         f"experiment strategies {_OF_LOG} --workflows statistics --cores 32 --starts 2 --history 300"
     ),
@@ -83,7 +86,7 @@ CASES: dict[str, str] = {
     "ccs-plan": f"ccs plan --trace {LOG} --jobs 300 --output json",
     "ccs-drift": f"ccs drift {LOG} --json",
     "bbsched-compare": (
-        "bbsched compare --workloads cori-original,cori-s4 --methods baseline,bbsched --windows 10 --solver exact "
+        "bbsched compare --workloads cori-s4 --methods baseline,bbsched --windows 10 --solver exact "
         "--seeds 1 --days 31 --processes 1 --json"
     ),
     "bbsched-gd": "bbsched gd --workload cori-s4 --window 10 --jobs 400 --json",

@@ -138,6 +138,42 @@ def test_what_follows_depends_on_all_jobs_however_they_end():
     assert spec.awaits, "its payload waits for the end of the stage"
 
 
+def test_what_follows_keeps_its_job_and_the_age_of_that_while_one_of_the_jobs_is_left():
+    """It is asked for again only once no job that it depends on can do anything more."""
+    told = Told(jobs=2)
+    planned = PlannedJob(("b",), 0.0, Keep.DEPENDENCY, "")
+    spec = spec_of(told.state, planned)
+    list(told.state.apply(Intended(spec.token, planned, spec, 0.0)))
+    list(told.state.apply(Accepted(spec.token, JobStatus("9", JobState.PENDING, 0.0))))
+    told.begin("0", 5.0)
+    told.begin("1", 5.0)
+    told.tell("0", JobState.FAILED, 20.0, 5.0, exit_code=137)
+    assert not told.state.lost_jobs()
+    submit(told.state, 2)  # a further one, which the job does not wait for
+    told.begin("2", 25.0)
+    told.tell("1", JobState.TIMEOUT, 30.0, 5.0)
+    assert [job_id for job_id, _ in told.state.lost_jobs()] == ["9"]
+
+
+@pytest.mark.parametrize("mate", [0, 1])
+def test_of_two_jobs_of_one_token_one_takes_part(mate):
+    """Whichever the batch system kept: the other is given up, its end is nobody's, and the stage goes on."""
+    told = Told(jobs=2)
+    other = 1 - mate
+    told.begin(str(other), 5.0)
+    list(told.state.apply(Accepted(told.specs[mate].token, JobStatus("7", JobState.PENDING, 0.0))))
+    assert told.state.jobs[str(mate)].given_up
+    assert not told.state.jobs["7"].given_up
+    told.begin("7", 6.0)
+    told.tell(str(mate), JobState.CANCELLED, 7.0)
+    assert told.view.phase is Phase.RUNNING
+    assert {job.status.job_id for job in told.state.sharing.others(told.state.jobs[str(other)])} == {"7"}
+    told.tell(str(other), JobState.FAILED, 8.0, 5.0, exit_code=137)
+    assert (told.view.phase, told.view.job_id) == (Phase.RUNNING, "7")
+    told.tell("7", JobState.COMPLETED, 9.0, 6.0, exit_code=0)
+    assert told.view.phase is Phase.DONE
+
+
 SITE = Capabilities("x", 8, 8, age_accrues=True)
 
 

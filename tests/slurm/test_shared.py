@@ -104,10 +104,9 @@ def test_jobs_that_are_cancelled_requeued_and_killed_give_back(slurm, link):
     run.check_bag(interrupted=12)  # of two workers each, in three jobs: what ran, and had ended a moment before
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_a_node_that_is_lost_gives_back(slurm, link):
+def test_a_node_that_is_lost_gives_back(slurm):
     """Two jobs of a node each; one loses its power, and Slurm puts its job back into the queue."""
-    run = BagRun(slurm, 160, seconds=4, cores=56, jobs=2, link=link, strategy="per-stage")
+    run = BagRun(slurm, 160, seconds=4, cores=56, jobs=2, link="commands", strategy="per-stage")
     client = run.client()
     until(lambda: len(run.running()) == 2, what="two jobs")
     until(lambda: len(run.did("e")) >= 20, what="some tasks")

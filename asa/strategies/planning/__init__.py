@@ -7,7 +7,7 @@ reads a clock.
 """
 
 from .molding import impossible
-from .outlook import WORTH_OF_SHAPES, Aim, Outlook, look_ahead, read_aim
+from .outlook import WORTH_OF_SHAPES, Aim, Outlook, jobs_of, look_ahead, read_aim
 from .parts import Block, Parts, take_apart
 from .search import Job, Question, Sketch, mode_of, search, sketch_of
 
@@ -21,6 +21,7 @@ __all__ = [
     "Question",
     "Sketch",
     "impossible",
+    "jobs_of",
     "look_ahead",
     "mode_of",
     "read_aim",

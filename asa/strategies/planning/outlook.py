@@ -18,7 +18,7 @@ from asa.strategies.base import Choice, Comparing, Forecast, Keep, Phase, Reques
 from asa.strategies.growth import Growth, predicted, width_of
 from asa.units import core_hours
 from asa.waits import LEVELS, WaitForecast
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 from .molding import forms_of
 from .parts import Block, Parts, max_walltimes
@@ -326,6 +326,13 @@ def _as_known(view: RunView) -> Workflow:
     return Workflow(view.workflow.name, stages)
 
 
+def jobs_of(block: Block, first: Stage) -> int:
+    """Count the jobs that a block would be run by: of one stage that several share, so many."""
+    if len(block.stages) > 1 or first.jobs[1] == 1:
+        return 1
+    return (first.shaped(block.shapes[0]) if block.shapes else first).job_count
+
+
 class _Waits:
     """Samples of blocks' waits, each sort of job asked for once."""
 
@@ -345,11 +352,7 @@ class _Waits:
         return self._alike(blocks[0].stages[:1], list(map(_likeness, blocks)))
 
     def _jobs(self, block: Block) -> int:
-        """Count the jobs that a block would be run by: of one stage that several share, so many."""
-        stage = self._view.stages[block.stages[0]].stage
-        if len(block.stages) > 1 or stage.jobs[1] == 1:
-            return 1
-        return (stage.shaped(block.shapes[0]) if block.shapes else stage).job_count
+        return jobs_of(block, self._view.stages[block.stages[0]].stage)
 
     def _of_bag(self, block: Block) -> Samples:
         """Give samples of the wait of jobs that compete with each other, as if all began at once."""

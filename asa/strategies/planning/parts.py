@@ -128,7 +128,8 @@ class Parts:
             )
             for s in stages
         }
-        self._alone = {s.name for s in stages if s.local or s.retries}  # what is run elsewhere, or retried alone
+        # what is run elsewhere, retried alone, or outlasts a job
+        self._alone = {s.name for s in stages if s.local or s.retries or s.continues}
 
     @cached_property
     def series(self) -> Series:

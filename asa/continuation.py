@@ -1,0 +1,174 @@
+"""What a stage says of itself that runs as legs: one long computation, continued by one job after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from asa.errors import InputError
+from asa.units import format_duration, parse_duration
+
+WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP")
+"""Signals that a payload can be warned with."""
+
+MAX_LEGS = 10_000
+"""Legs of a stage at most."""
+
+USUAL_LEGS = 100
+"""Legs that a stage has at most, if it does not say."""
+
+UNFINISHED = 85
+"""Exit code by which a payload says that it has not done all that it is to do, if a stage names no other."""
+
+_LONGEST_WARNING_S = 86_400.0
+_MAX_EXIT = 125
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """How a stage goes on from one job to the next: its payload saves what it has done, and begins from there.
+
+    A leg is one job of it, with the stage's walltime. Its payload ends with 0 when all is done; with `unfinished`, or
+    by its walltime, when another leg is to go on.
+
+    Parameters
+    ----------
+    max_legs
+        Jobs that follow each other at most.
+    warn
+        The signal that tells a payload to save its state and end, without ``SIG``; empty for none: then a leg is never
+        asked to make room for the next one.
+    warn_s
+        Seconds before the end of the walltime at which it is sent: as long as the payload may take to save its state.
+    unfinished
+        The exit code by which a payload says that another leg is to go on.
+    progress
+        Paths of what must change in each leg, as patterns; two legs in a row in which nothing did are a failure. None
+        for what shows no progress.
+
+    Examples
+    --------
+    >>> Continuation.warned("USR1@10min").warn_s
+    600.0
+    """
+
+    max_legs: int = USUAL_LEGS
+    warn: str = ""
+    warn_s: float = 0.0
+    unfinished: int = UNFINISHED
+    progress: tuple[str, ...] = ()
+
+    @classmethod
+    def warned(cls, how: str) -> Continuation:
+        """Make one from how it is warned: a signal, and how long before the end, as in ``USR1@10min``.
+
+        Raises
+        ------
+        InputError
+            That is no signal that can be sent, or no time.
+        """
+        signal, at, before = how.strip().partition("@")
+        name = signal.strip().upper().removeprefix("SIG")
+        hint = "Write a signal and how long before the end of the walltime, as in USR1@10min."
+        if not at:
+            raise InputError(f"{how!r} says no time", hint=hint)
+        if name not in WARNINGS:
+            raise InputError(
+                f"{signal.strip()!r} is no signal to warn a payload with", hint=f"Give one of {', '.join(WARNINGS)}."
+            )
+        seconds = parse_duration(before)
+        if not 0 < seconds <= _LONGEST_WARNING_S:
+            raise InputError(
+                f"{before.strip()!r} before the end cannot be", hint="Give more than nothing, up to a day."
+            )
+        return cls(warn=name, warn_s=seconds)
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether a leg can be told to make room for the next one."""
+        return bool(self.warn)
+
+    def trouble(self, walltime_s: float) -> tuple[str, str] | None:
+        """Say what is wrong with it for legs of a walltime, and what to do; None if nothing is.
+
+        Parameters
+        ----------
+        walltime_s
+            Seconds that a leg may last.
+        """
+        before, lasts = format_duration(self.warn_s), format_duration(walltime_s)
+        faults = (
+            (
+                not 1 <= self.max_legs <= MAX_LEGS,
+                f"is to have {self.max_legs} legs at most",
+                f"Give 1 to {MAX_LEGS}.",
+            ),
+            (
+                not 1 <= self.unfinished <= _MAX_EXIT,
+                f"says by exit code {self.unfinished} that it is not done",
+                f"Give 1 to {_MAX_EXIT}.",
+            ),
+            (
+                bool(self.warn) and self.warn not in WARNINGS,
+                f"is to be warned with {self.warn!r}",
+                f"Give one of {', '.join(WARNINGS)}.",
+            ),
+            (
+                bool(self.warn) != (self.warn_s > 0),
+                "is to be warned, and does not say with what, or when",
+                "Give a signal and a time, as in USR1@10min.",
+            ),
+            (
+                self.warn_s >= walltime_s,
+                f"is to be warned {before} before the end of a leg of {lasts}",
+                "Warn it later, or ask for more walltime.",
+            ),
+            (
+                any(not path or re.search(r"[\0\n]", path) for path in self.progress),
+                "shows its progress in a path that is empty, or of several lines",
+                "Name a file, or a pattern.",
+            ),
+        )
+        return next(((message, hint) for is_so, message, hint in faults if is_so), None)
+
+    @property
+    def warning(self) -> str:
+        """How it is warned, as `warned` reads it; empty if it is not."""
+        return f"{self.warn}@{self.warn_s:g}s" if self.warn else ""
+
+
+KEYS = ("total", "max_legs", "warn", "unfinished", "progress")
+"""What a stage that continues says beside that it does."""
+
+
+def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:
+    """Gather what a stage says of its legs; None if it does not continue.
+
+    Parameters
+    ----------
+    said
+        Values of ``continues`` and of `KEYS`, as far as they are given: `warn` as `Continuation.warned` gives it,
+        `progress` as a list of paths.
+    where
+        The stage, for errors.
+    expects
+        Whether it says, too, how long one job of it runs.
+
+    Raises
+    ------
+    InputError
+        It does not continue, and says what only such stages do; or it does, and says ``expected``.
+    """
+    if not said.get("continues"):
+        if key := next((key for key in KEYS if said.get(key) is not None), ""):
+            hint = "Say `continues = true`, too; or leave it out."
+            raise InputError(f"says {key!r}, and does not continue in legs", where=where, hint=hint)
+        return None
+    if expects:
+        hint = "Say `total`: how long all legs together take."
+        raise InputError("continues in legs, and says 'expected'", where=where, hint=hint)
+    given = {key: said[key] for key in ("max_legs", "unfinished") if said.get(key) is not None}
+    progress = tuple(map(str, said.get("progress") or ()))
+    return replace(said.get("warn") or Continuation(), progress=progress, **given)

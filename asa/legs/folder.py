@@ -1,0 +1,71 @@
+"""The legs of a stage as its client sees them: how far they have come, and which are over as their job is no more."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far the legs of a stage have come.
+
+    Parameters
+    ----------
+    begun
+        The latest leg that has begun; 0 if none has.
+    shown
+        What the stage shows of its progress, in a line: as that one began. Empty for nothing.
+    saves_s
+        How long those legs took to save their state that were told to, in seconds.
+    """
+
+    begun: int
+    shown: str
+    saves_s: tuple[float, ...]
+
+
+class Legs:
+    """The folder of a round of a stage's legs.
+
+    Parameters
+    ----------
+    folder
+        Where it is; it need not be there yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def close(self, leg: int) -> bool:
+        """See to it that a leg whose job is no more is over, so that the next may begin; False if that cannot be noted.
+
+        Parameters
+        ----------
+        leg
+            Its number, from 1 on.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                (self._folder / f"over.{leg}").symlink_to("gone")
+        except OSError:
+            return False
+        return True
+
+    def standing(self) -> Standing | None:
+        """Say how far they have come; None if none has begun, or it cannot be read."""
+        try:
+            names = [path.name for path in self._folder.iterdir()]
+            begun = max((int(name[3:]) for name in names if name.startswith("at.")), default=0)
+            if not begun:
+                return None
+            _, _, shown = (self._folder / f"at.{begun}").read_text(errors="replace").partition("\n")
+            saves = [float(words[1]) for name in names if (words := self._said(name))[:1] == ["left"] and words[1:]]
+        except (OSError, ValueError):
+            return None
+        return Standing(begun, shown.partition("\n")[0].strip(), tuple(saves))
+
+    def _said(self, name: str) -> list[str]:
+        return (self._folder / name).readlink().name.split("-") if name.startswith("over.") else []

@@ -1,0 +1,215 @@
+"""When the next leg of a stage is asked for: at its turn, behind the leg that runs, or so early that it takes over.
+
+Where a leg can be told to save its state and end, the next one takes over as soon as it starts: nothing idles, and what
+an early start costs is a shorter leg. So the wait is what a lead is chosen against, over the chain as a whole: a leg of
+L seconds, whose successor is asked for a seconds before it has to save its state and waits w, is worked in for
+min(L - s, L - s - a + w) seconds, s being how long it takes to save its state; then nothing runs for s + max(w - a, 0)
+seconds. The lead that is taken makes what is lost least, over what is worked in: lost time, and the core-hours of the
+s seconds in which both legs hold their cores, at the price of plans. What a job waits beyond the whole of a leg no lead
+saves, and it is left out: it would make short legs look dearer than they are, since waits come in spells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.backend import DependencyType
+from asa.continuation import Continuation
+from asa.strategies.base import Forecast, Keep, Phase, PlannedJob, RunView, StageView, wait_in_words
+from asa.units import format_duration
+from asa.waits import WaitForecast
+
+_LEVELS = (np.arange(400) + 0.5) / 400
+_SLACK = 1.1  # of what is expected to be left, before it is taken to fit into a leg
+_SIGMAS = 1.28  # nine times of ten
+_LOOKS = 8.0  # it is looked again after such a part of the time until a leg is asked for, and of a leg at least
+_LOOKS_A_LEG = 100.0
+_FAIR = 0.8  # of one percent of the makespan, that one percent of the core-hours is worth
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """How early the next leg is asked for, and what that is expected to come to.
+
+    Parameters
+    ----------
+    lead_s
+        Seconds before the leg has to save its state.
+    in_time
+        Probability that the next one has started by then.
+    gap_s
+        Seconds that nothing runs beyond that, in the mean.
+    works_s
+        Seconds that a leg is worked in, in the mean.
+    """
+
+    lead_s: float
+    in_time: float
+    gap_s: float
+    works_s: float
+
+
+def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAIR) -> Lead:
+    """Choose how early to ask for the next leg, over a chain of legs that all are asked for so.
+
+    O(n^2) in the samples.
+
+    Parameters
+    ----------
+    waits_s
+        Samples of the wait, shape (n,).
+    leg_s
+        Seconds that a leg may last.
+    saves_s
+        Seconds that it takes to save its state.
+    price
+        Of core-hours: how many percent of the makespan one percent of them is worth.
+
+    Examples
+    --------
+    >>> best_lead(np.full(9, 600.0), 86400, 60).lead_s
+    600.0
+    """
+    works = max(leg_s - saves_s, 1.0)
+    waits_s = np.minimum(waits_s, works)
+    leads = np.unique(np.concatenate([[0.0], waits_s]))
+    early = np.maximum(leads[:, None] - waits_s, 0.0)
+    gap = np.maximum(waits_s - leads[:, None], 0.0).mean(axis=1)
+    worked = np.maximum(works - early, 1.0).mean(axis=1)
+    overlaps = saves_s * (waits_s < leads[:, None]).mean(axis=1)
+    lost = (saves_s + gap + price * (saves_s + overlaps)) / worked
+    at = int(np.argmin(lost))
+    in_time = float(((waits_s <= leads[at]) & (waits_s < works)).mean())
+    return Lead(float(leads[at]), in_time, float(gap[at]), float(worked[at]))
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A leg that runs, and whose successor is to be asked for.
+
+    Parameters
+    ----------
+    view
+        What is true of the run.
+    stage
+        Of its stage.
+    forecast
+        Of waits.
+    saves_s
+        How long its legs take to save their state, in seconds; None where that is not known.
+    price
+        Of core-hours; see `best_lead`.
+    """
+
+    view: RunView
+    stage: StageView
+    forecast: Forecast
+    saves_s: float | None = None
+    price: float = _FAIR
+
+    @property
+    def terms(self) -> Continuation:
+        """How its stage goes on."""
+        return self.stage.stage.continues or Continuation()
+
+    @property
+    def ends_s(self) -> float:
+        """When it has to save its state."""
+        limit_s = self.stage.limit_s
+        return (self.view.now_s if limit_s is None else limit_s) - self.terms.warn_s
+
+    @property
+    def ready_s(self) -> float:
+        """From when on it may be told to end: what has just begun has nothing to save yet."""
+        began_s = self.stage.leg_start_s
+        return (self.view.now_s if began_s is None else began_s) + self.terms.warn_s
+
+    def asked(self, at_s: float, keep: Keep, words: str, found: WaitForecast | None = None) -> PlannedJob:
+        """Ask for the next one at a time."""
+        name, leg = self.stage.stage.name, self.stage.leg + 1
+        return PlannedJob((name,), max(at_s, self.view.now_s), keep, f"leg {leg}, {words}", found, self.ends_s, leg=leg)
+
+    @property
+    def does_the_rest(self) -> bool:
+        """Whether it is expected to do all that is left."""
+        stage, one = self.stage, self.stage.stage
+        if one.expected_run_s is None or stage.leg_start_s is None:
+            return False
+        worked_s = stage.ran_s + max(self.view.now_s - stage.leg_start_s, 0.0)
+        if worked_s >= one.expected_run_s:
+            return False  # it takes longer than was expected
+        left_s = one.expected_run_s * max(_SLACK, math.exp(_SIGMAS * one.run_spread)) - worked_s
+        return self.view.now_s + left_s <= self.ends_s
+
+
+Follows = Callable[[Running], PlannedJob | None]
+"""How the next leg is asked for while one runs; None for not at all."""
+
+
+def ahead(leg: Running) -> PlannedJob | None:
+    """Ask for it so early that it takes over in time; behind the one that runs where that is not told to end."""
+    if not leg.terms.hands_over:
+        return behind(leg, ", which is not told to end: say `warn`, and the next one can take over")
+    stage, warn_s = leg.stage, leg.terms.warn_s
+    found = leg.forecast.predict((stage.stage.name,), leg.ends_s)
+    saves_s = warn_s if leg.saves_s is None else min(leg.saves_s, warn_s)
+    waits_s = np.array([found.at(float(level)) for level in _LEVELS])
+    lead = best_lead(waits_s, stage.stage.walltime_s - warn_s + saves_s, saves_s, leg.price)
+    words = (
+        f"{format_duration(lead.lead_s)} before leg {stage.leg} has to save its state: it takes over when it starts, "
+        f"{lead.in_time:.0%} in time, {wait_in_words(leg.forecast, found.wait_s)}"
+    )
+    at_s = max(leg.ends_s - lead.lead_s, leg.ready_s)
+    can_age = leg.view.capabilities.age_accrues and DependencyType.AFTER in leg.view.capabilities.dependency_types
+    if can_age and at_s > leg.view.now_s and stage.limit_s is not None:
+        began_s = stage.limit_s - stage.stage.walltime_s  # its job; it gains priority as it waits for its time
+        aged = leg.asked(leg.view.now_s, Keep.DEPENDENCY, words, found)
+        return replace(aged, delay_s=max(at_s - began_s, 1.0))
+    return leg.asked(at_s, Keep.NOTHING, words, found)
+
+
+def behind(leg: Running, why: str = "") -> PlannedJob | None:
+    """Ask for it at once, to be released when the one that runs ends."""
+    if DependencyType.AFTERANY not in leg.view.capabilities.dependency_types:
+        return None
+    return leg.asked(leg.view.now_s, Keep.DEPENDENCY, f"behind leg {leg.stage.leg}{why}")
+
+
+def in_turn(leg: Running) -> None:
+    """Ask for it when the one that runs has ended."""
+    del leg
+
+
+def successors(
+    view: RunView,
+    forecast: Forecast,
+    follows: Follows,
+    saves_s: Callable[[str], float | None],
+    price_s: float | None = None,
+) -> Iterator[tuple[PlannedJob, float]]:
+    """Plan the next legs of the stages of which one runs; each with when to look again. O(stages that continue).
+
+    `saves_s`: how long a stage's legs take to save their state, where that is known.
+    `price_s`: seconds that a core-hour is worth; the usual price if not given.
+    """
+    for name in view.workflow.continuing if follows is not in_turn else ():
+        stage = view.stages[name]
+        legs = stage.stage.continues
+        if legs is None or stage.phase is not Phase.RUNNING or stage.job_id is None or stage.next_job_id is not None:
+            continue
+        if stage.limit_s is None or stage.is_unyielding or stage.leg >= legs.max_legs:
+            continue
+        cores = stage.stage.cores_on(view.capabilities.cores_per_node)
+        price = _FAIR if price_s is None else price_s * cores / 3600
+        leg = Running(view, stage, forecast, saves_s(name), price)
+        if not leg.does_the_rest and (found := follows(leg)) is not None:
+            until_s = found.submit_s - view.now_s
+            often_s = max(until_s / _LOOKS, stage.stage.walltime_s / _LOOKS_A_LEG)
+            yield found, view.now_s + min(until_s, often_s)

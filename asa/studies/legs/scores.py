@@ -1,0 +1,132 @@
+"""How rivals did at asking for the next leg: interruptions, overlap, hand-overs, and the whole over reactive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Group
+from rich.text import Text
+
+from asa.core.intervals import Interval, as_ratio, mean_interval, statistic_interval
+from asa.studies.legs.study import WAYS, HandOver
+from asa.studies.present import Row, Table, number
+from asa.studies.runs import put_together
+
+_NONE_S = 60.0  # so long an interruption is none
+_CLASSES = (("light", 2 * 3600.0), ("medium", 12 * 3600.0), ("heavy", float("inf")))  # by the reactive interruption
+_REACTIVE = "reactive"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one rival did in one setting, or at its starts of one load class."""
+
+    trace: str
+    cores: int
+    age_accrues: bool
+    load: str  # a class; `all` for all starts
+    way: str
+    starts: int
+    without: float  # share of hand-overs without interruption
+    interruption_h: Interval  # mean, over starts
+    overlap: float  # share of core-hours in which two jobs held cores
+    hand_overs: float  # a run
+    makespan_over_reactive: Interval | None  # geometric mean over starts; None for one start
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give its figures as JSON-ready data."""
+        return asdict(self)
+
+
+def judged(found: Sequence[HandOver]) -> list[Standing]:
+    """Judge each rival in each setting, at all starts and by load class."""
+    standings = []
+    for of in put_together(found, lambda one: (one.trace, one.cores, one.age_accrues)).values():
+        mean_s = {
+            start: float(np.mean([one.interruption_s for one in ones]))
+            for start, ones in put_together((one for one in of if one.way == _REACTIVE), lambda one: one.start).items()
+        }
+        reactive_s = {one.start: one.makespan_s for one in of if one.way == _REACTIVE}
+        for load in ("all", *(name for name, _ in _CLASSES)) if mean_s else ("all",):
+            starts = {start for start, mean in mean_s.items() if load in ("all", _class_of(mean))}
+            for ones in put_together(of, lambda one: one.way).values():
+                there = [one for one in ones if not mean_s or one.start in starts]
+                if there:
+                    standings.append(_standing(load, there, reactive_s))
+    return standings
+
+
+def _class_of(mean_s: float) -> str:
+    return next(name for name, most_s in _CLASSES if mean_s <= most_s)
+
+
+def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float]) -> Standing:
+    by_start = put_together(ones, lambda one: one.start)
+    means = np.array([np.mean([one.interruption_s for one in of]) for of in by_start.values()]) / 3600
+    ratios = [np.log(of[0].makespan_s / reactive_s[start]) for start, of in by_start.items() if start in reactive_s]
+    first = ones[0]
+    return Standing(
+        first.trace,
+        first.cores,
+        first.age_accrues,
+        load,
+        first.way,
+        len(by_start),
+        float(np.mean([one.interruption_s <= _NONE_S for one in ones])),
+        mean_interval(means) if len(means) > 1 else Interval(float(means[0]), float(means[0]), float(means[0])),
+        sum(one.overlap_s for one in ones) / sum(one.held_s for one in ones),
+        len(ones) / len(by_start),
+        as_ratio(statistic_interval(lambda mean: float(mean[0]), np.array(ratios)[:, None]))
+        if len(ratios) > 1
+        else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """All that was found: for a terminal, and as JSON-ready data."""
+
+    found: Sequence[HandOver]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give every figure, and every hand-over."""
+        standings = [one.as_dict() for one in judged(self.found)]
+        return {"standings": standings, "hand_overs": [asdict(one) for one in self.found]}
+
+    def __rich__(self) -> Group:
+        """Lay it out."""
+        headings = ("Starts", "Without", "Interruption", "Overlap", "Hand-overs", "Makespan")
+        rows: list[Row] = []
+        for (trace, cores, age, load), of in put_together(
+            judged(self.found), lambda one: (one.trace, one.cores, one.age_accrues, one.load)
+        ).items():
+            log = Path(trace).name.removesuffix(".gz").removesuffix(".swf")
+            rule = "age accrues" if age else "age does not accrue"
+            title = f"{log}, {cores} cores, {rule}" if load == "all" else f"  load: {load}"
+            rows.append(Row((title, *[""] * len(headings)), style="bold", begins_section=bool(rows) and load == "all"))
+            rows += [Row((f"  {one.way}", *_cells(one))) for one in of]
+        told = "; ".join(f"{name}: {way.words}" for name, way in WAYS.items() if any(o.way == name for o in self.found))
+        words = (
+            "Without: share of hand-overs with no interruption (a minute at most). Interruption: mean hours in which "
+            "nothing runs, with the 95 % interval over starts. Overlap: percent of the core-hours in which two jobs "
+            "hold cores. Hand-overs: a run; each is a state saved. Makespan: from the first leg's start, over the "
+            f"reactive user's. Load by the mean interruption of the reactive user: up to 2 h, up to 12 h, more. {told}."
+        )
+        return Group(Table(("", *headings), rows, title="Going on in the next leg"), Text(words, style="dim"))
+
+
+def _cells(one: Standing) -> tuple[str, ...]:
+    over = one.makespan_over_reactive
+    half = (one.interruption_h.high - one.interruption_h.low) / 2
+    return (
+        str(one.starts),
+        f"{one.without:.0%}".replace("%", " %"),
+        f"{number(one.interruption_h.mean, 2)} +-{half:.2f}",
+        f"{100 * one.overlap:.2f}",
+        number(one.hand_overs, 1),
+        "" if over is None else number(over.mean, 2),
+    )

@@ -1,0 +1,275 @@
+"""What `asa experiment legs` runs: one long computation on real logs, each rival in the same worlds.
+
+A computation of several legs' length is run from a start of the log on. What is judged is each hand-over, from one leg
+to the next: for how long nothing runs (the interruption), and for how long two jobs hold their cores (the overlap). A
+leg that can be told saves its state in `SAVES_S` seconds when the next one starts; one that cannot has the next wait,
+idle, until it ends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Unpack, cast
+
+import numpy as np
+
+from asa.backend import JobSpec, JobState
+from asa.backends.simulated import SimulatedBackend, SimulatedSite
+from asa.continuation import Continuation
+from asa.errors import InputError, RunError
+from asa.estimators import WaitBank
+from asa.records import Ended
+from asa.runner import Run, RunResult, run_all
+from asa.strategies import Strategy, load_strategy
+from asa.strategies.base import Forecast, ForecastKind, Keep, Plan, PlannedJob, RunView
+from asa.strategies.legs import Follows, Running, ahead
+from asa.studies.harness import How, Kind, code_digest, digest, fill
+from asa.studies.runs import Known, each_knowing
+from asa.workflow import Stage, Workflow
+
+SAVES_S = 120.0
+"""How long a leg takes to save its state."""
+
+_HISTORY = 2000
+_TIMES = 65  # at which an oracle may ask for a leg
+_LEAD_S = 86_400.0  # so long before its first leg is to start, a run begins whose hand-over has its time
+_BROAD_LEVEL = 0.55  # where a second of interruption costs as much as 1.25 of overlap
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Who asks for the next leg, and how: it is begun as Per-Stage begins it."""
+
+    follows: Follows
+    forecast = ForecastKind.LEARNED
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:
+        """Ask for the leg whose turn it is."""
+        return load_strategy("per-stage").plan(view, forecast)
+
+
+def _early(leg: Running, lead_s: float, words: str) -> PlannedJob:
+    return leg.asked(max(leg.ends_s - lead_s, leg.ready_s), Keep.NOTHING, words)
+
+
+def _by_mean(leg: Running) -> PlannedJob:
+    found = leg.forecast.predict((leg.stage.stage.name,), leg.ends_s)
+    return _early(leg, found.wait_s, "the mean wait ahead")
+
+
+def _by_median(leg: Running) -> PlannedJob:
+    found = leg.forecast.predict((leg.stage.stage.name,), leg.ends_s)
+    return _early(leg, found.at(0.5), "as soon as that is predicted to be its wait")
+
+
+def _weighed(leg: Running) -> PlannedJob:
+    found = leg.forecast.predict((leg.stage.stage.name,), leg.ends_s)
+    return _early(leg, found.at(_BROAD_LEVEL), "where an interruption and idle cores weigh as much")
+
+
+class _Oracle:
+    """Asks for the next leg as late as it can, so that it starts in time; at once where it cannot."""
+
+    def __init__(self, world: SimulatedBackend) -> None:
+        self._world = world
+        self._found: dict[int, float] = {}  # by leg, when the next one is to be asked for
+
+    def __call__(self, leg: Running) -> PlannedJob:
+        number, stage = leg.stage.leg, leg.stage.stage
+        if number not in self._found:
+            spec = JobSpec("next", stage.cores or 1, stage.walltime_s, run_s=stage.walltime_s)
+            first_s, last_s = max(leg.view.now_s, leg.ready_s), leg.ends_s
+
+            def is_late(at_s: float) -> bool:
+                return self._world.foresee_start(spec, at_s) > last_s
+
+            times = np.linspace(first_s, last_s, _TIMES).tolist()
+            self._found[number] = times[max(bisect_left(times, x=True, key=is_late) - 1, 0)]
+        return leg.asked(self._found[number], Keep.NOTHING, "as late as it is in time")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A rival: how it is made, whose forecasts it has, and whether its legs can be told to end."""
+
+    make: Callable[[SimulatedBackend], Strategy]
+    estimator: str = "mean"
+    hands_over: bool = False
+    words: str = ""
+
+
+WAYS: Mapping[str, Way] = {
+    "reactive": Way(lambda _: load_strategy("per-stage"), words="when a leg has ended"),
+    "mean": Way(lambda _: Rival(_by_mean), words="the mean of the waits ahead"),
+    "at-once": Way(lambda _: load_strategy("chained"), words="at once, behind the leg that runs"),
+    "trees": Way(lambda _: Rival(_by_median), "asa-queue-boost", words="boosted trees on the queue and the past"),
+    "asa-waits": Way(lambda _: Rival(_weighed), "asa-queue", words="asa's forecasts, without hand-over"),
+    "asa": Way(lambda _: Rival(ahead), "asa-queue", hands_over=True, words="asa"),
+    "oracle": Way(lambda world: Rival(_Oracle(world)), hands_over=True, words="knows the wait, and takes over"),
+}
+"""By name, who is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegCell:
+    """What is run in one go: all starts of one rival."""
+
+    trace: str
+    cores: int
+    leg_s: float
+    age_accrues: bool
+    way: str
+    legs: int
+    starts: int
+    since_s: float | None  # of the first hand-over, on the log's clock; None for starts that are drawn
+    every_s: float
+    log: str  # digests of the log, and of all code
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """From one leg to the next."""
+
+    trace: str
+    cores: int
+    age_accrues: bool
+    way: str
+    start: int
+    number: int
+    interruption_s: float
+    overlap_s: float  # for which two jobs hold their cores
+    held_s: float  # that the leg held them
+    makespan_s: float  # of the whole run, from the first leg's start
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to find out."""
+
+    traces: tuple[Path, ...]
+    cores: tuple[int, ...]
+    leg_s: float
+    ages: tuple[bool, ...] = (False, True)
+    ways: tuple[str, ...] = tuple(WAYS)
+    legs: int = 3
+    starts: int = 24
+    since_s: float | None = None
+    every_s: float = 4 * 3600.0
+
+    def cells(self) -> list[LegCell]:
+        """Give all that is to be run."""
+        if self.starts < 2 or not self.traces or not self.cores or self.legs < 2:
+            hint = "Give a log, cores, at least two legs and two starts."
+            raise InputError("there is nothing to compare", hint=hint)
+        if unknown := next((way for way in self.ways if way not in WAYS), ""):
+            raise InputError(f"{unknown!r} is no rival", hint=f"Give some of {', '.join(WAYS)}.")
+        if self.leg_s < 10 * SAVES_S:
+            raise InputError(f"legs of {self.leg_s:g} s are too short", hint=f"Give {10 * SAVES_S:g} or more.")
+        code = code_digest([("asa.strategies", "per-stage"), ("asa.estimators", "asa-queue-boost")])
+        cells = []
+        for trace in self.traces:
+            machine = _site(str(trace), None, 0.0).capabilities.max_cores
+            if max(self.cores) > machine:
+                raise InputError(f"{max(self.cores)} cores are more than its {machine}", where=str(trace))
+            log = digest([trace])
+            cells += [
+                LegCell(
+                    str(trace),
+                    cores,
+                    self.leg_s,
+                    age,
+                    way,
+                    self.legs,
+                    self.starts,
+                    self.since_s,
+                    self.every_s,
+                    log,
+                    code,
+                )
+                for cores in self.cores
+                for age in self.ages
+                for way in self.ways
+            ]
+        return cells
+
+
+class _Timed(SimulatedSite):
+    """A log whose runs begin at given times, one after the other."""
+
+    def __init__(self, trace: str, since_s: float, every_s: float, *, age_accrues: bool) -> None:
+        super().__init__(trace=trace, age_accrues=age_accrues)
+        assert self.trace is not None
+        self._since_s, self._every_s = since_s - self.trace.clock_s, every_s
+
+    def _moment(self, seed: int) -> int:
+        return round(self._since_s + seed * self._every_s)
+
+
+@lru_cache(maxsize=4)
+def _site(trace: str, since_s: float | None, every_s: float, *, age_accrues: bool = False) -> SimulatedSite:
+    if since_s is None:
+        return SimulatedSite(trace=trace, age_accrues=age_accrues)
+    return _Timed(trace, since_s, every_s, age_accrues=age_accrues)
+
+
+def hold(question: Question, kept: Path | None = None, **how: Unpack[How]) -> list[HandOver]:
+    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
+    outcomes = fill(question.cells(), Kind(run_cell, LegCell, HandOver), kept, **how)
+    return [one for of in outcomes.values() for one in of]
+
+
+def chain(cores: int, leg_s: float, legs: int, *, hands_over: bool) -> Workflow:
+    """Make a workflow that is one long computation."""
+    terms = Continuation.warned(f"USR1@{SAVES_S:g}s") if hands_over else Continuation()
+    total_s = (legs - 0.5) * leg_s
+    terms = replace(terms, max_legs=1000)
+    stage = Stage("train", cores=cores, walltime_s=leg_s, expected_run_s=total_s, command="train", continues=terms)
+    return Workflow("chain", [stage])
+
+
+def run_cell(cell: LegCell) -> list[HandOver]:
+    """Run all starts of a rival."""
+    since_s = None if cell.since_s is None else cell.since_s - cell.leg_s - _LEAD_S
+    site, way = _site(cell.trace, since_s, cell.every_s, age_accrues=cell.age_accrues), WAYS[cell.way]
+    site.prepare(range(cell.starts))
+    bank = WaitBank(way.estimator, machine_cores=site.capabilities.max_cores)
+
+    def runs(known: Known) -> list[HandOver]:
+        opened, own = known.begin()
+        world = cast("SimulatedBackend", opened)
+        flow = chain(cell.cores, cell.leg_s, cell.legs, hands_over=way.hands_over)
+        [result] = run_all(world, [Run(flow, way.make(world), bank=own)], history=_HISTORY, is_followed=True)
+        if result.outcome != "completed":
+            where = f"{cell.trace}, {cell.way}, start {known.seed}"
+            raise RunError(f"did not complete: {result.reason}", where=where, hint="Give longer legs.")
+        return _hand_overs(cell, site.capabilities.system, known.seed, result)
+
+    found = each_knowing(site, range(cell.starts), bank, _HISTORY, runs)
+    return [one for of in found for one in of]
+
+
+def _legs(result: RunResult) -> list[Ended]:
+    """Give the jobs that ran a leg, in order."""
+    jobs = [one for one in result.records if isinstance(one, Ended) and one.payload_start_s is not None]
+    ran = [one for one in jobs if one.state is not JobState.CANCELLED]
+    return sorted(ran, key=lambda one: one.payload_start_s or 0.0)
+
+
+def _hand_overs(cell: LegCell, system: str, seed: int, result: RunResult) -> list[HandOver]:
+    """Tell of each change from one leg to the next."""
+    legs = _legs(result)
+    makespan_s = legs[-1].time_s - (legs[0].start_s or 0.0)
+    found = []
+    for number, (before, after) in enumerate(pairwise(legs), start=1):
+        started_s, began_s = after.start_s or 0.0, after.payload_start_s or 0.0
+        interruption_s, overlap_s = max(started_s - before.time_s, 0.0), max(began_s - started_s, 0.0)
+        held_s = before.time_s - (before.start_s or 0.0)
+        of = (system, cell.cores, cell.age_accrues, cell.way, seed, number)
+        found.append(HandOver(*of, interruption_s, overlap_s, held_s, makespan_s))
+    return found
