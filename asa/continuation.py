@@ -133,11 +133,6 @@ class Continuation:
         )
         return next(((message, hint) for is_so, message, hint in faults if is_so), None)
 
-    @property
-    def warning(self) -> str:
-        """How it is warned, as `warned` reads it; empty if it is not."""
-        return f"{self.warn}@{self.warn_s:g}s" if self.warn else ""
-
 
 KEYS = ("total", "max_legs", "warn", "unfinished", "progress")
 """What a stage that continues says beside that it does."""

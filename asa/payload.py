@@ -147,7 +147,7 @@ def payload_text(
     if array := dict(stage.environment).get(ARRAY):
         parts.append(_number_of_array(array, place))
     if legs is not None and turn is not None:
-        parts.append(turn_text(legs, turn, _EXITS, _patterns(legs.progress)))
+        parts.append(turn_text(legs, turn, _EXITS, " ".join(map(_pattern, legs.progress))))
     if stage.inputs or stage.outputs:
         parts.append(_CHECK)
     if stage.inputs:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from asa.continuation import Continuation
 from asa.errors import InputError, WorkflowError
 from asa.shapes import Moldable, RunAt, Scaling, run_time_at
 from asa.spec import load_workflow, write_workflow
@@ -30,6 +31,7 @@ PAYLOAD = st.one_of(
 )
 
 
+PATHS = LINE.filter(lambda text: "\r" not in text)
 LAWS = st.sampled_from([
     Scaling(), Scaling("amdahl"), Scaling("amdahl", parallel=0.5), Scaling("downey"),
     Scaling("downey", parallelism=60.0, variance=0.25), Scaling("tasks"),
@@ -74,6 +76,18 @@ def moldables(draw, stage):
 
 
 @st.composite
+def legs(draw, walltime_s):
+    warned = draw(st.booleans())
+    return Continuation(
+        max_legs=draw(st.integers(1, 10_000)),
+        warn=draw(st.sampled_from(["USR1", "TERM"])) if warned else "",
+        warn_s=min(walltime_s / 4, 86400.0) if warned else 0.0,
+        unfinished=draw(st.integers(1, 125)),
+        progress=tuple(draw(st.lists(PATHS, max_size=2))),
+    )
+
+
+@st.composite
 def stages(draw, name, before, *, several=False):
     walltime_s = draw(SECONDS)
     cpus_per_task = draw(st.integers(1, 8))
@@ -104,7 +118,7 @@ def stages(draw, name, before, *, several=False):
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
-    others |= {"moldable", "jobs"}  # which follow
+    others |= {"moldable", "jobs", "continues"}  # which follow
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
     payload = draw(PAYLOAD)
     width = (cores or 0) // cpus_per_task or given["nodes"] or 1
@@ -113,6 +127,9 @@ def stages(draw, name, before, *, several=False):
     if (given["nodes"] or count) % count:
         count = 1
     made = Stage(name, **given, **payload, jobs=(draw(st.integers(1, count)), count))
+    may_continue = bool(payload.get("command", "").strip() or payload.get("script")) and not given["local"]
+    if may_continue and draw(st.booleans()):
+        made = replace(made, continues=draw(legs(walltime_s)))
     return draw(moldables(made)) if several else made
 
 
@@ -122,7 +139,7 @@ def workflows(draw):
         st.lists(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,9}", fullmatch=True), min_size=1, max_size=5, unique=True)
     )
     listed = [draw(stages(name, names[:i])) for i, name in enumerate(names)]
-    whole_s = sum(stage.walltime_s for stage in listed)
+    whole_s = sum(stage.in_one_job_s for stage in listed)
     return Workflow(draw(SOME), listed, walltime_s=draw(st.sampled_from([None, whole_s * 1.5])))
 
 

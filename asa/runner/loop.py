@@ -196,11 +196,16 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 
 
 def _may_plan(one: Active) -> bool:
-    """Whether a run has stages that are to be asked for, or jobs that may be given back, replaced or get more cores."""
+    """Whether a run has stages that are to be asked for, or jobs that may be given back, replaced or get more cores.
+
+    A leg that runs is to be followed by another.
+    """
     phases = {Phase.WAITING, Phase.ALLOCATED}
     if getattr(one.run.strategy, "replaces", False):
         phases.add(Phase.QUEUED)
-    return any(view.phase in phases for view in one.state.stages.values())
+    legs = (one.state.stages[name] for name in one.state.workflow.continuing)
+    is_followed = any(view.phase is Phase.RUNNING and view.next_job_id is None for view in legs)
+    return is_followed or any(view.phase in phases for view in one.state.stages.values())
 
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:

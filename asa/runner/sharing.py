@@ -103,8 +103,8 @@ class Sharing:
         if not number or lead.giving_up or number in self._drained | self._full:
             return
         there = {one.planned.mate for one in self._jobs[number]}
-        ran_out = sum(ran_out(one.status) and did(one) for one in self._jobs[number])
-        for mate in range(1, lead.spec.sharing + min(ran_out, (MAX_ROUNDS - rounds) * lead.spec.sharing)):
+        over = sum(ran_out(one.status) and did(one) for one in self._jobs[number])
+        for mate in range(1, lead.spec.sharing + min(over, (MAX_ROUNDS - rounds) * lead.spec.sharing)):
             if mate not in there:
                 yield replace(
                     planned,

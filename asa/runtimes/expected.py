@@ -140,7 +140,7 @@ class _Telling:
 
     def _is_shared(self, record: Started | Ended | StageEnded) -> bool:
         """Whether it is of one of several jobs that share a stage."""
-        return record.job_id in self._cores and self._workflow.stages[record.stages[0]].job_count > 1
+        return record.job_id in self._cores and not self._workflow.stages[record.stages[0]].is_one_job
 
     def _take_of_shared(self, record: Started | Ended | StageEnded) -> None:
         [name] = record.stages

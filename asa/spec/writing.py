@@ -138,7 +138,7 @@ def _legs(stage: Stage) -> Iterator[tuple[str, str]]:
     usual = Continuation()
     yield "continues", "true"
     yield "max_legs", _number(legs.max_legs) if legs.max_legs != usual.max_legs else ""
-    yield "warn", _text(legs.warning) if legs.warn else ""
+    yield "warn", _text(f"{legs.warn}@{_duration(legs.warn_s)}") if legs.warn else ""
     yield "unfinished", _number(legs.unfinished) if legs.unfinished != usual.unfinished else ""
     yield "progress", _list(legs.progress)
 
