@@ -143,6 +143,10 @@ def _read(model: str) -> dict[str, NDArray[Any]]:
 _COLUMNS: Final = ("split_feature", "threshold", "left_child", "right_child", "leaf_value")
 
 
+def _same(trees: Trees) -> Trees:
+    return trees
+
+
 class Fitting:
     """A fit under way in a thread of its own; LightGBM lets others run meanwhile."""
 
@@ -157,6 +161,10 @@ class Fitting:
             self._made = fit(x, y, seed)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be copied, or kept, as the trees that come of it."""
+        return _same, (self.result(),)
 
     def result(self) -> Trees:
         """Wait for the trees."""

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from asa.estimators.boost import BoostedAsa, boosted_asa, boosted_queue_asa
 from asa.estimators.calibration import coverage, shortfalls
 from asa.estimators.contextual import contextual_asa
 from asa.estimators.packing import packed, unpacked
-from asa.estimators.trees import Trees
+from asa.estimators.trees import Fitting, Trees
 from asa.studies.accuracy import installed
 from asa.waits import LEVELS, QueuedJob, Surroundings, at_least, exactly
 
@@ -277,3 +278,13 @@ def test_an_installed_one_lacks_nothing():
     assert plugins.lacking("asa.estimators", "asa-boost") is None
     assert plugins.lacking("asa.estimators", "asa") is None
     assert boost.library().__name__ == "lightgbm"
+
+
+def test_a_fit_under_way_is_copied_as_the_trees_that_come_of_it():
+    rng = np.random.default_rng(3)
+    fitting = Fitting(rng.random((200, 4), dtype=np.float32), rng.random(200), 1)
+    again = pickle.loads(pickle.dumps(fitting))
+    assert isinstance(again, Trees)
+    assert {name: value.tolist() for name, value in again.state().items()} == {
+        name: value.tolist() for name, value in fitting.result().state().items()
+    }
