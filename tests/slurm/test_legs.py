@@ -1,0 +1,161 @@
+"""Stages that run in legs, on real daemons: the result of one long run, bit for bit, whatever is killed."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from slurm_runs import LINKS, SlurmRun, busy_nodes, process
+from slurm_testbed import until
+
+from asa.continuation import Continuation
+from asa.workflow import Stage
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "legs"
+STEPS, SIZE = 400_000, 60
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+class LegRun(SlurmRun):
+    """A run of the example's solver, and of a stage after it."""
+
+    def __init__(self, slurm, *, walltime_s=60, warn="USR1@45s", retries=0, **options):
+        self._legs = (walltime_s, warn, retries)
+        super().__init__(slurm, [Stage("a", cores=1, command="x"), Stage("b", cores=1, command="x")], **options)
+        (self.folder.path / "tasks").mkdir(exist_ok=True)
+        (self.folder.path / "tasks").chmod(0o777)
+
+    def _leaves_a_line(self, one):
+        if one.name == "b":
+            return Stage("b", cores=1, walltime_s=60, after=("a",), command="echo after >>did")
+        if not (self.place / "heat.py").exists():
+            shutil.copy(EXAMPLE / "heat.py", self.place)
+            lend_numpy(self.place)
+        walltime_s, warn, retries = self._legs
+        return Stage(
+            "a", cores=1, walltime_s=walltime_s, expected_run_s=200.0, retries=retries,
+            command=f"echo b$ASA_LEG >>did; PYTHONPATH=. {SYSTEM_PYTHON} heat.py {STEPS} {SIZE}",
+            continues=Continuation(**{**as_dict(Continuation.warned(warn)), "progress": ("ckpt/*.state",)}),
+        )  # fmt: skip
+
+    def did(self):
+        with suppress(FileNotFoundError):
+            return (self.place / "did").read_text().split()
+        return []
+
+    def legs(self):
+        return [job for jobs in self.jobs().values() for job in jobs if job["JobName"].startswith("flow_a")]
+
+    def running(self):
+        return [job for job in self.legs() if job["JobState"] == "RUNNING"]
+
+    def check(self, least_legs):
+        state, _ = self.folder.state()
+        assert state.outcome == "completed", state.reason
+        assert self.did()[-1] == "after"
+        began = [word for word in self.did() if word[0] == "b"]
+        assert len(began) >= least_legs
+        until(lambda: not self.left(), what="the end of all jobs")
+        return len(began)
+
+
+def as_dict(terms):
+    return {"warn": terms.warn, "warn_s": terms.warn_s}
+
+
+def lend_numpy(place):
+    """Copy numpy to where jobs may read it, whoever they run as."""
+    packages = Path(np.__file__).parents[1]
+    for name in ("numpy", "numpy.libs"):
+        if (packages / name).is_dir():
+            ignored = shutil.ignore_patterns("tests", "*.pyi", "__pycache__", "f2py")
+            shutil.copytree(packages / name, place / name, ignore=ignored)
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory):
+    """The result of one uninterrupted run."""
+    place = tmp_path_factory.mktemp("alone")
+    shutil.copy(EXAMPLE / "heat.py", place)
+    lend_numpy(place)
+    command = [SYSTEM_PYTHON, "heat.py", str(STEPS), str(SIZE)]
+    version = ".".join(map(str, sys.version_info[:2]))
+    if not Path(SYSTEM_PYTHON).exists():
+        pytest.skip(f"no {SYSTEM_PYTHON} for the jobs")
+    probe = [SYSTEM_PYTHON, "-c", "import numpy"]
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    if subprocess.run(probe, cwd=place, env=environment, capture_output=True, check=False).returncode:
+        pytest.skip(f"{SYSTEM_PYTHON} cannot use the numpy of Python {version}")
+    subprocess.run(command, cwd=place, env=environment, check=True, capture_output=True, timeout=300)
+    return (place / "ckpt" / "result.npy").read_bytes()
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("strategy", ["asa", "chained"])
+def test_it_goes_on_from_leg_to_leg(slurm, link, strategy, alone):
+    """A leg is warned after 15 s; by `asa` the next one is there by then."""
+    run = LegRun(slurm, link=link, strategy=strategy)
+    run.client().result(within_s=400.0)
+    run.check(2)
+    assert (run.place / "ckpt" / "result.npy").read_bytes() == alone
+    assert {job["JobState"] for job in run.legs()} <= {"COMPLETED", "CANCELLED"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, seed, alone):
+    """Its client, its legs, its jobs by a requeue, and a leg as it writes its state; others' jobs come and go."""
+    rng = random.Random(seed)
+    link = rng.choice(LINKS)
+    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, warn="USR1@50s")
+    client, ends = process(run), time.monotonic() + 500.0
+    until(run.running, what="a leg")
+    killed = []
+    with busy_nodes(slurm, 3):
+        while time.monotonic() < ends and not (run.place / "ckpt" / "result.npy").exists():
+            time.sleep(rng.uniform(3.0, 12.0))
+            what = rng.choice(["client", "leg", "requeue", "write"])
+            legs = run.running()
+            if what == "client" or client.exitcode is not None:
+                if client.exitcode is None:
+                    os.kill(client.pid, signal.SIGKILL)
+                client.join(30.0)
+                client = process(run)
+            elif legs and what == "requeue" and killed.count("requeue") < 1:  # Slurm lets it wait for two minutes
+                slurm.run("scontrol", "requeue", legs[0]["JobId"], check=False)
+            elif legs and what == "leg":
+                kill(legs[-1])
+            elif legs and what == "write":
+                kill_in_the_writing(run, legs[-1])
+            killed.append(what)
+    client.join(200.0)
+    if client.exitcode is None or client.exitcode:
+        process(run).join(300.0)
+    legs = run.check(5)
+    assert (run.place / "ckpt" / "result.npy").read_bytes() == alone, (legs, killed)
+
+
+def kill(job):
+    """Kill all that runs of a job; other clusters have the same numbers."""
+    ours = {f"SLURM_JOB_ID={job['JobId']}".encode(), f"SLURM_JOB_NAME={job['JobName']}".encode()}
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if ours <= set(path.read_bytes().split(b"\0")):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def kill_in_the_writing(run, job):
+    """Kill a leg while its state is being written, if that happens soon."""
+    half = run.place / "ckpt" / ".state"
+    until_s = time.monotonic() + 8.0
+    while time.monotonic() < until_s:
+        if half.exists():
+            kill(job)
+            return
