@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from asa.continuation import Continuation
     from asa.errors import AsaError
     from asa.estimators import Asa, Prediction, WaitBank, WaitStore
     from asa.flow import Flow, stage
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Asa",
     "AsaError",
+    "Continuation",
     "Flow",
     "JobGeometry",
     "Prediction",
@@ -45,6 +47,7 @@ __all__ = [
 _LAZY = {
     "Asa": "asa.estimators",
     "AsaError": "asa.errors",
+    "Continuation": "asa.continuation",
     "JobGeometry": "asa.geometry",
     "Prediction": "asa.estimators",
     "QueuedJob": "asa.waits",

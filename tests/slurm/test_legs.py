@@ -20,7 +20,6 @@ from asa.workflow import Stage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "legs"
 STEPS, SIZE = 400_000, 60
-SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 class LegRun(SlurmRun):
@@ -37,11 +36,10 @@ class LegRun(SlurmRun):
             return Stage("b", cores=1, walltime_s=60, after=("a",), command="echo after >>did")
         if not (self.place / "heat.py").exists():
             shutil.copy(EXAMPLE / "heat.py", self.place)
-            lend_numpy(self.place)
         walltime_s, warn, retries = self._legs
         return Stage(
             "a", cores=1, walltime_s=walltime_s, expected_run_s=200.0, retries=retries,
-            command=f"echo b$ASA_LEG >>did; PYTHONPATH=. {SYSTEM_PYTHON} heat.py {STEPS} {SIZE}",
+            command=f"echo b$ASA_LEG >>did; {lent_python(self.slurm)} heat.py {STEPS} {SIZE}",
             continues=Continuation(**{**as_dict(Continuation.warned(warn)), "progress": ("ckpt/*.state",)}),
         )  # fmt: skip
 
@@ -70,30 +68,34 @@ def as_dict(terms):
     return {"warn": terms.warn, "warn_s": terms.warn_s}
 
 
-def lend_numpy(place):
-    """Copy numpy to where jobs may read it, whoever they run as."""
-    packages = Path(np.__file__).parents[1]
-    for name in ("numpy", "numpy.libs"):
-        if (packages / name).is_dir():
-            ignored = shutil.ignore_patterns("tests", "*.pyi", "__pycache__", "f2py")
-            shutil.copytree(packages / name, place / name, ignore=ignored)
+def lent_python(slurm):
+    """Give a Python with numpy that jobs may run, whoever and wherever they are: a copy of this one."""
+    place = slurm.folder("python")
+    if not (place / "run").exists():
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        here = Path(sys.base_prefix)
+        (place / "bin").mkdir()
+        shutil.copy(Path(sys.base_exec_prefix) / "bin" / version, place / "bin")
+        left_out = (
+            "test tests idlelib lib2to3 tkinter turtledemo ensurepip site-packages dist-packages __pycache__ config-*"
+        )
+        ignored = shutil.ignore_patterns(*left_out.split(), "*.pyi", "f2py")
+        shutil.copytree(here / "lib" / version, place / "lib" / version, ignore=ignored, symlinks=False)
+        for name in ("numpy", "numpy.libs"):
+            if (Path(np.__file__).parents[1] / name).is_dir():
+                shutil.copytree(Path(np.__file__).parents[1] / name, place / "lib" / version / name, ignore=ignored)
+        run = f'#!/bin/sh\nPYTHONHOME={place} exec {place}/bin/{version} "$@"\n'
+        (place / "run").write_text(run)
+        (place / "run").chmod(0o755)
+    return place / "run"
 
 
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory):
     """The result of one uninterrupted run."""
     place = tmp_path_factory.mktemp("alone")
-    shutil.copy(EXAMPLE / "heat.py", place)
-    lend_numpy(place)
-    command = [SYSTEM_PYTHON, "heat.py", str(STEPS), str(SIZE)]
-    version = ".".join(map(str, sys.version_info[:2]))
-    if not Path(SYSTEM_PYTHON).exists():
-        pytest.skip(f"no {SYSTEM_PYTHON} for the jobs")
-    probe = [SYSTEM_PYTHON, "-c", "import numpy"]
-    environment = {**os.environ, "PYTHONPATH": str(place)}
-    if subprocess.run(probe, cwd=place, env=environment, capture_output=True, check=False).returncode:
-        pytest.skip(f"{SYSTEM_PYTHON} cannot use the numpy of Python {version}")
-    subprocess.run(command, cwd=place, env=environment, check=True, capture_output=True, timeout=300)
+    command = [sys.executable, str(EXAMPLE / "heat.py"), str(STEPS), str(SIZE)]
+    subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=300)
     return (place / "ckpt" / "result.npy").read_bytes()
 
 

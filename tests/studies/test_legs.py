@@ -1,0 +1,80 @@
+"""What is found out of going on in the next leg, on a small log, and the words that tell it."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from asa.backends.simulated import read_swf
+from golden.cases import DATA
+from typer.testing import CliRunner
+
+from asa.cli.experiment import app
+from asa.errors import InputError
+from asa.studies.legs.scores import judged
+from asa.studies.legs.study import WAYS, HandOver, Question, chain, hold
+
+LOG = DATA / "small.swf.gz"
+SMALL = Question((LOG,), (8,), 7200.0, (False,), starts=2)
+
+
+def test_each_rival_is_judged_by_each_hand_over(tmp_path):
+    found = hold(SMALL, tmp_path / "kept.jsonl", jobs=1)
+    assert {one.way for one in found} == set(WAYS)
+    for one in found:
+        assert one.interruption_s >= 0
+        assert one.overlap_s >= 0
+        assert one.interruption_s == 0 or one.overlap_s == 0 or WAYS[one.way].hands_over
+        if WAYS[one.way].hands_over:
+            assert one.overlap_s <= 120
+    by_way = {one.way: one for one in judged(found) if one.load == "all"}
+    assert by_way["reactive"].overlap == by_way["at-once"].overlap == 0
+    assert hold(SMALL, tmp_path / "kept.jsonl", jobs=1) == found, "kept, and not run again"
+
+
+def made(way, start, interruption_h, *, overlap_s=0.0, makespan_h=10.0):
+    return HandOver("x", 8, False, way, start, 1, interruption_h * 3600, overlap_s, 36_000.0, makespan_h * 3600)
+
+
+def test_shares_means_and_classes_by_hand():
+    found = [made("reactive", 0, 1.0), made("reactive", 1, 5.0), made("reactive", 2, 20.0, makespan_h=20)]
+    found += [made("asa", 0, 0.0, overlap_s=360.0), made("asa", 1, 0.0), made("asa", 2, 8.0, makespan_h=10)]
+    standings = {(one.load, one.way): one for one in judged(found)}
+    whole = standings["all", "asa"]
+    assert (whole.without, whole.interruption_h.mean) == (pytest.approx(2 / 3), pytest.approx(8 / 3))
+    assert whole.overlap == pytest.approx(360 / 108_000)
+    assert whole.makespan_over_reactive.mean == pytest.approx(0.5 ** (1 / 3))
+    assert [standings[load, "asa"].starts for load in ("light", "medium", "heavy")] == [1, 1, 1]
+    assert standings["heavy", "asa"].interruption_h.mean == 8
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [({"ways": ("x",)}, "no rival"), ({"leg_s": 60.0}, "too short"), ({"cores": (10_000,)}, "more than"),
+     ({"starts": 1}, "nothing to compare")],
+)  # fmt: skip
+def test_what_cannot_be_found_out_is_refused(what, words):
+    with pytest.raises(InputError, match=words):
+        replace(SMALL, **what).cells()
+
+
+def test_the_computation_is_longer_than_its_legs():
+    [stage] = chain(8, 3600.0, 3, hands_over=True).stages.values()
+    assert stage.expected_run_s == 9000.0
+    assert stage.continues.hands_over
+
+
+def test_the_command_prints_a_table_and_json(tmp_path):
+    asked = ["legs", "--trace", str(LOG), "--cores", "8", "--leg", "2h", "--starts", "2", "--age", "not"]
+    asked += ["--rivals", "reactive,asa", "--jobs", "1", "--results", str(tmp_path / "kept.jsonl")]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert "Going on in the next leg" in shown.output
+    found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    assert {one["way"] for one in found["standings"]} == {"reactive", "asa"}
+    assert asdict(made("asa", 0, 1.0)).keys() == found["hand_overs"][0].keys()
+
+
+def test_hand_overs_at_given_times(tmp_path):
+    clock_s = read_swf(LOG).clock_s + 20 * 86_400
+    asked = replace(SMALL, since_s=float(clock_s), ways=("reactive",), legs=2)
+    assert {one.start for one in hold(asked, tmp_path / "kept.jsonl", jobs=1)} == {0, 1}
