@@ -22,11 +22,12 @@ place.mkdir(exist_ok=True)
 
 def save(name: str, done: int, plate: np.ndarray) -> None:
     """Write a file that is there whole, or as it was before: a leg may be killed as it writes."""
-    with (place / f".{name}").open("wb") as file:
+    half = place / f"{name}.part"
+    with half.open("wb") as file:
         np.save(file, plate)
         file.flush()
         os.fsync(file.fileno())
-    (place / f".{name}").replace(place / f"{done}.{name}")
+    half.replace(place / f"{done}.{name}")
     for old in place.glob(f"*.{name}"):
         if old.name != f"{done}.{name}":
             old.unlink(missing_ok=True)

@@ -84,7 +84,9 @@ def lent_python(slurm):
         for name in ("numpy", "numpy.libs"):
             if (Path(np.__file__).parents[1] / name).is_dir():
                 shutil.copytree(Path(np.__file__).parents[1] / name, place / "lib" / version / name, ignore=ignored)
-        run = f'#!/bin/sh\nPYTHONHOME={place} exec {place}/bin/{version} "$@"\n'
+        for library in (here / "lib").glob(f"lib{version}*.so*"):
+            shutil.copy(library, place / "lib")
+        run = f'#!/bin/sh\nLD_LIBRARY_PATH={place}/lib PYTHONHOME={place} exec {place}/bin/{version} "$@"\n'
         (place / "run").write_text(run)
         (place / "run").chmod(0o755)
     return place / "run"
@@ -121,8 +123,8 @@ def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, seed, alone):
     until(run.running, what="a leg")
     killed = []
     with busy_nodes(slurm, 3):
-        while time.monotonic() < ends and not (run.place / "ckpt" / "result.npy").exists():
-            time.sleep(rng.uniform(3.0, 12.0))
+        while time.monotonic() < ends and run.folder.state()[0].outcome is None:
+            time.sleep(rng.uniform(5.0, 15.0))
             what = rng.choice(["client", "leg", "requeue", "write"])
             legs = run.running()
             if what == "client" or client.exitcode is not None:
@@ -155,7 +157,7 @@ def kill(job):
 
 def kill_in_the_writing(run, job):
     """Kill a leg while its state is being written, if that happens soon."""
-    half = run.place / "ckpt" / ".state"
+    half = run.place / "ckpt" / "state.part"
     until_s = time.monotonic() + 8.0
     while time.monotonic() < until_s:
         if half.exists():
