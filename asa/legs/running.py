@@ -177,9 +177,9 @@ fi
 WATCH = r"""
 ASA_LEG_END=$asa_legs/wanted.$asa_leg
 export ASA_LEG ASA_LEG_END
+asa_end=$((asa_start + asa_walltime))
+case ${SLURM_JOB_END_TIME-} in '' | *[!0-9]*) ;; *) asa_end=$SLURM_JOB_END_TIME ;; esac
 if [ -n "$asa_warning" ]; then
-  asa_end=$((asa_start + asa_walltime))
-  case ${SLURM_JOB_END_TIME-} in '' | *[!0-9]*) ;; *) asa_end=$SLURM_JOB_END_TIME ;; esac
   asa_shell=$$ asa_ready=`date +%s`
   (
     trap - CONT HUP INT TERM USR1 USR2
@@ -255,6 +255,8 @@ asa_is_over=
 if [ "$asa_code" -eq "$asa_unfinished" ]; then
   asa_is_over=1
 elif [ -e "$ASA_LEG_END" ] && { [ "$asa_code" -eq "$asa_killed" ] || [ "$asa_code" -eq 143 ]; }; then
+  asa_is_over=1
+elif [ "$asa_code" -eq 143 ] && [ "`date +%s`" -ge "$((asa_end - 5))" ]; then # ended by its walltime
   asa_is_over=1
 fi
 if [ -n "$asa_is_over" ]; then

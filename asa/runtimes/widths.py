@@ -124,9 +124,10 @@ def _reshaped(stage: Stage, guess: Stage, learned: Mapping[int, RunAt]) -> tuple
         points[stage.width] = RunAt(stage.width, stage.expected_run_s, spread)
     for width, known in learned.items():
         walltime = run_time_at(width, asked)
-        points[width] = known if walltime is None else replace(known, run_s=min(known.run_s, walltime.run_s))
+        fits = walltime is None or not stage.is_one_job or known.run_s <= walltime.run_s
+        points[width] = known if fits or walltime is None else replace(known, run_s=walltime.run_s)
     own = run_time_at(stage.width, list(points.values()), moldable.scaling)
-    if own is not None and own.run_s > stage.walltime_s:
+    if own is not None and stage.is_one_job and own.run_s > stage.walltime_s:
         own = points[stage.width] = replace(own, run_s=stage.walltime_s)
     new = replace(moldable, run_at=tuple(points[width] for width in sorted(points)))
     if own is None:
@@ -146,7 +147,7 @@ def _of_widths(guess: RunForecast, own: RunAt, learned: Mapping[int, RunForecast
 
 def _expecting(stage: Stage, forecast: RunForecast) -> Stage:
     expected_s = max(forecast.p50_s, 1.0)
-    longest_s = stage.walltime_s if stage.jobs[1] == 1 else math.inf
+    longest_s = stage.walltime_s if stage.is_one_job else math.inf
     spread = min(math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL, _MAX_SPREAD)
     return replace(stage, expected_run_s=min(expected_s, longest_s), run_spread=spread)
 

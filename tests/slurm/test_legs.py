@@ -19,7 +19,7 @@ from asa.continuation import Continuation
 from asa.workflow import Stage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "legs"
-STEPS, SIZE = 400_000, 60
+STEPS, SIZE = 1_500_000, 60
 
 
 class LegRun(SlurmRun):

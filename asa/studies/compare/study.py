@@ -7,6 +7,7 @@ estimator learns from its own jobs alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack, cast
@@ -196,7 +197,7 @@ def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, f
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 2])))
     factors = np.exp(spread * rng.standard_normal(len(workflow.stages)))
     return {
-        name: min(max(stage.expected_s * factor, 1.0), stage.walltime_s)
+        name: min(max(stage.expected_s * factor, 1.0), stage.walltime_s if stage.is_one_job else math.inf)
         for (name, stage), factor in zip(workflow.stages.items(), factors.tolist(), strict=True)
     }
 
