@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from asa.bags.taking import CLOSING, OPENING, READING, TAKING
-from asa.legs.running import END, HEED, Exits, Turn, turn_text
+from asa.continuation import Continuation
+from asa.legs.running import END, HEED, WATCH, Exits, Turn, turn_text
 from asa.workflow import Stage
 
 ARRAY = "ASA_ARRAY"
@@ -154,7 +155,7 @@ def payload_text(
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
         parts.append(f"{begun}need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit")
-    parts += _runs(stage, cores, place, share)
+    parts += _runs(stage, cores, place, share, legs)
     if legs is not None:
         parts.append(END)
     if stage.outputs:
@@ -167,13 +168,15 @@ def payload_text(
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
 
 
-def _runs(stage: Stage, cores: int, place: str, share: Share | None) -> list[str]:
+def _runs(stage: Stage, cores: int, place: str, share: Share | None, legs: Continuation | None) -> list[str]:
     """Write how it runs what a user wants run."""
     if share and place:
         return [_bag(stage, cores, place, share)]
     if _has_tasks(stage):
         return [_tasks(stage, cores, place)]
-    run = [_RUN, HEED] if stage.continues is not None and stage.continues.warn else [_RUN]
+    run = [_RUN]
+    if legs is not None:
+        run += [HEED, WATCH] if legs.warn else [WATCH]
     if stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
         return [*run, _script(stage.script or stage.command)]
     return [*run, f"asa_run $asa_sh -c -- {shlex.quote(stage.command)}"]

@@ -365,7 +365,17 @@ class Stage(Demands):
         A width of which the run time is not known is none of them: see `asa.shapes.run_time_at`.
         """
         own = Shape(self.width, self.expected_s, self.walltime_s, self.run_spread, self.partition)
-        return (own,) if self.moldable is None else shapes_of(own, self.moldable)
+        if self.moldable is None:
+            return (own,)
+        found = shapes_of(own, self.moldable)
+        if self.continues is None:
+            return found
+        told = [RunAt(*one) for one in self.moldable.walltime_at]  # a leg is as long, however wide
+        walltimes = {one.width: run_time_at(one.width, told) for one in found}
+        return tuple(
+            replace(one, walltime_s=own.walltime_s if (said := walltimes[one.width]) is None else said.run_s)
+            for one in found
+        )
 
     def shaped(self, shape: Shape) -> Stage:
         """Ask for it in one of its shapes; it may still be asked for in the others.

@@ -82,6 +82,8 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
             return "runs"
         case StageEnded():
             return "done"
+        case Ended(state=state, job_id=job_id, reason="NothingLeft") if state.value == "completed":
+            return f"job {job_id} has done its part"
         case Ended(state=state, job_id=job_id, reason=reason) if state.value != "completed":
             return f"job {job_id} ended: {state.value}{_because(reason)}"
     return None

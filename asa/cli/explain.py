@@ -173,10 +173,12 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     if (legs := stage.legs) is not None:
         yield f"It runs in legs: {legs_of(stage, run.now_s)}."
+        if legs.next_plan:
+            yield f"The next one: {legs.next_plan}."
         if legs.next_job_id is not None:
             yield from _reason(folder, replace(stage, job_id=legs.next_job_id, reason=legs.next_reason))
-        elif legs.next_plan:
-            yield f"The next one: {legs.next_plan}."
+        elif legs.waits_in_turn:
+            yield "Each is asked for in its turn: one that was asked for ahead ended before its turn came."
         return
     left = stage.walltime_s - (stage.run_s or 0.0)
     yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."

@@ -11,6 +11,7 @@ from asa.legs import Legs
 from asa.units import format_duration
 
 if TYPE_CHECKING:
+    from asa.runner.jobs import Job
     from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob
 
@@ -32,6 +33,7 @@ class LegStanding:
     next_reason: str = ""
     next_submit_s: float | None = None  # when it is to be asked for, as last planned, and why then
     next_plan: str = ""
+    waits_in_turn: bool = False  # no leg is asked for ahead: one was, and ended before its turn came
 
     @property
     def left_s(self) -> float | None:
@@ -48,7 +50,7 @@ def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | No
 
     view = state.stages[name]
     legs = view.stage.continues
-    if legs is None or (view.job_id is None and view.leg == 1):
+    if legs is None or (view.job_id is None and view.leg + view.earlier_legs == 1):
         return None
     worked_s = view.ran_s
     if view.leg_start_s is not None and not view.phase.is_settled:
@@ -61,7 +63,7 @@ def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | No
     planned = plan if plan is not None and plan.leg and following is None else None
     saves = known.saves_s if known is not None else ()
     return LegStanding(
-        view.leg,
+        view.earlier_legs + view.leg,
         legs.max_legs,
         worked_s,
         view.stage.expected_run_s,
@@ -71,8 +73,15 @@ def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | No
         _state_of(following.status.state) if following is not None else "",
         following.status.reason if following is not None else "",
         planned.submit_s if planned is not None else None,
-        planned.reason if planned is not None else "",
+        _plan_of(following, planned),
+        view.is_unyielding,
     )
+
+
+def _plan_of(following: Job | None, planned: PlannedJob | None) -> str:
+    if following is not None:
+        return following.planned.reason
+    return planned.reason if planned is not None else ""
 
 
 def _state_of(state: JobState) -> str:

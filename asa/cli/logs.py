@@ -120,7 +120,10 @@ def log_files(folder: RunFolder, state: RunState, stage: str, kind: str) -> list
     job = _job_that_ran(state, stage)
     if job is None:
         return []
-    jobs = [one for one in state.jobs.values() if one.round == job.round] if job.spec.bag else [job]
+    jobs = [job]
+    if job.spec.bag:  # of legs those of earlier tries, too
+        jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag]
+        jobs = jobs if job.spec.leg else [one for one in jobs if one.round == job.round]
     return [(one.status.job_id, file) for one in jobs if (file := _file_of(folder, one, kind)) is not None]
 
 

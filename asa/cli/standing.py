@@ -319,6 +319,9 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
     rejected_before, found = dict[str, str](), list[StageStanding]()
     for one in stages:
         after = state.workflow.stages[one.stage].after
+        legs = [name for name in after if name in state.workflow.continuing and not state.stages[name].phase.is_settled]
+        if legs and one.planned_s is not None and one.job_id is None:
+            one = replace(one, planned_s=None, plan=f"asked for once {legs[0]} is done")  # noqa: PLW2901
         if one.put_off_s is not None:
             rejected_before[one.stage] = one.stage
         elif one.planned_s is not None and one.job_id is None:
@@ -432,6 +435,8 @@ def _reason_with_job(view: StageView, status: JobStatus, words: str) -> str:
     """Say why a stage stands as it does that has a job."""
     if words in _DOES_NOT_RUN.values():
         return view.reason
+    if words == "failed" and status.state is JobState.COMPLETED:
+        return view.reason
     return "" if words == "done" else status.reason or view.reason
 
 
@@ -471,6 +476,8 @@ def _words(state: RunState, name: str, job: Job | None) -> str:
         return "refused"
     if view.phase in _DOES_NOT_RUN:
         return _DOES_NOT_RUN[view.phase]
+    if view.phase is Phase.FAILED and job is not None and job.status.state is JobState.COMPLETED:
+        return "failed"  # its last leg has ended, and not all is done
     return _words_without_job(state, name) if job is None else _job_words(state, name, job)
 
 

@@ -54,6 +54,13 @@ class Legs:
             return False
         return True
 
+    def how(self, leg: int) -> str:
+        """Say how a leg ended: ``left``, ``done`` or ``gone``; empty where that is not noted, or cannot be seen."""
+        try:
+            return (self._folder / f"over.{leg}").readlink().name.partition("-")[0]
+        except OSError:
+            return ""
+
     def standing(self) -> Standing | None:
         """Say how far they have come; None if none has begun, or it cannot be read."""
         try:

@@ -23,16 +23,19 @@ class Turn:
     Parameters
     ----------
     number
-        From 1 on.
+        From 1 on, in its round.
     folder
         Of the round.
     walltime_s
         Of its job.
+    earlier
+        Legs of earlier rounds.
     """
 
     number: int
     folder: str
     walltime_s: float
+    earlier: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def turn_text(terms: Continuation, turn: Turn, exits: Exits, patterns: str) -> s
     killed = _KILLED + signal.Signals[f"SIG{terms.warn}"] if terms.warn else 0
     patience_s = math.ceil(terms.warn_s) + _PATIENCE_S if terms.warn else _LONG_PATIENCE_S
     values = {
-        "ASA_LEG": turn.number,
+        "ASA_LEG": turn.earlier + turn.number,
         "asa_leg": turn.number,
         "asa_legs": turn.folder,
         "asa_warning": terms.warn,
@@ -78,7 +81,7 @@ def turn_text(terms: Continuation, turn: Turn, exits: Exits, patterns: str) -> s
         "asa_stalled": exits.stalled,
         "asa_unyielding": exits.unyielding,
     }
-    return "\n".join([*_assigned(values.items()), TURN, PROGRESS, WATCH])
+    return "\n".join([*_assigned(values.items()), TURN, PROGRESS])
 
 
 def _assigned(values: Iterable[tuple[str, object]]) -> Iterable[str]:
@@ -129,15 +132,15 @@ if [ "$asa_leg" -gt 1 ]; then
 fi
 """.strip()
 
-# What a stage shows of its progress: the content of small files, of large ones and of folders how long they are, and
-# since when.
+# What a stage shows of its progress: the content of small files, of large ones how long they are, and since when; of
+# folders the same of what is in them.
 PROGRESS = r"""
 asa_list() { ls -lnd --full-time -- "$1" 2>/dev/null || ls -lnd -- "$1"; }
 asa_show() {
   eval "set -- $asa_progress"
   for asa_path do
     if [ -d "$asa_path" ]; then
-      asa_list "$asa_path"
+      ls -lnA --full-time -- "$asa_path" 2>/dev/null || ls -lnA -- "$asa_path"
     elif [ -e "$asa_path" ]; then
       asa_size=`wc -c <"$asa_path"` || asa_size=
       if [ "${asa_size:-65537}" -le 65536 ]; then cksum <"$asa_path"; else asa_list "$asa_path"; fi
@@ -148,7 +151,12 @@ asa_show() {
 }
 asa_line() {
   eval "set -- $asa_progress"
-  [ ! -f "$1" ] || head -c 200 "$1" | LC_ALL=C tr -c '[:print:]\n' '?' | head -n 1
+  [ -f "$1" ] || return 0
+  if [ "`head -c 200 "$1" | LC_ALL=C tr -d '[:print:][:space:]' | wc -c`" -eq 0 ]; then
+    head -c 200 "$1" | head -n 1
+  else
+    printf '%s, %s bytes\n' "${1##*/}" "`wc -c <"$1"`"
+  fi
 }
 asa_digest_of() { [ ! -s "$asa_legs/at.$1" ] || head -n 1 "$asa_legs/at.$1"; }
 asa_stall() {
@@ -180,6 +188,7 @@ export ASA_LEG ASA_LEG_END
 asa_end=$((asa_start + asa_walltime))
 case ${SLURM_JOB_END_TIME-} in '' | *[!0-9]*) ;; *) asa_end=$SLURM_JOB_END_TIME ;; esac
 if [ -n "$asa_warning" ]; then
+  trap : "$asa_warning"
   asa_shell=$$ asa_ready=`date +%s`
   (
     trap - CONT HUP INT TERM USR1 USR2
@@ -254,9 +263,10 @@ asa_code=$?
 asa_is_over=
 if [ "$asa_code" -eq "$asa_unfinished" ]; then
   asa_is_over=1
-elif [ -e "$ASA_LEG_END" ] && { [ "$asa_code" -eq "$asa_killed" ] || [ "$asa_code" -eq 143 ]; }; then
-  asa_is_over=1
-elif [ "$asa_code" -eq 143 ] && [ "`date +%s`" -ge "$((asa_end - 5))" ]; then # ended by its walltime
+elif [ -e "$ASA_LEG_END" ] || [ -e "$asa_legs/.told.$asa_leg" ]; then
+  case $asa_code in "$asa_killed" | 143) asa_is_over=1 ;; esac
+fi
+if [ "$asa_code" -eq 143 ] && [ "`date +%s`" -ge "$((asa_end - 5))" ]; then # ended by its walltime
   asa_is_over=1
 fi
 if [ -n "$asa_is_over" ]; then
@@ -273,5 +283,12 @@ if [ -n "$asa_is_over" ]; then
   asa_say "leg $asa_leg is over, and not all is done"
   exit "$asa_left"
 fi
-[ "$asa_code" -eq 0 ] || exit "$asa_code"
+case $asa_code in
+  0) ;;
+  83 | "$asa_left" | "$asa_stalled" | "$asa_unyielding") # which say something else of a job
+    asa_say "its exit code was $asa_code"
+    exit 1
+    ;;
+  *) exit "$asa_code" ;;
+esac
 """.strip()

@@ -12,6 +12,7 @@ from asa.backend import JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
+from asa.legs import Legs
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
 from asa.runner.entries import Accepted, Begun, Entry, Reported, Surplus, Unsent
@@ -19,6 +20,7 @@ from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
 from asa.runner.sharing import NOTHING_LEFT
+from asa.runner.specs import tasks_of
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
@@ -226,11 +228,18 @@ class Active(Submitter):
         """Whether a completed job that shares its stage left tasks to others: its script says when all have ended."""
         if job.status.state.is_final:
             return job.status.reason == NOTHING_LEFT  # as it was heard
+        if job.spec.leg and (how := self._how_leg_ended(job)):
+            return how != "done"
         posts = Path(self.run.place) / "posts"
         if not self.run.place or not posts.is_dir():
             return False
         there = os.listdir(posts)  # noqa: PTH208 - which makes NFS look at the server again
         return not all(quote(post, safe="") in there for post in job.spec.posts)
+
+    def _how_leg_ended(self, job: Job) -> str:
+        """Say how a leg ended, as it noted itself; empty where it did not."""
+        place, number = tasks_of(self.state, job.planned.stages[0]), job.round.rpartition("-")[2]
+        return Legs(Path(place) / number).how(job.spec.leg) if place else ""
 
 
 def _queued_of(one: Active, job: Job) -> QueuedJob:

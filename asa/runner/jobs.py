@@ -20,7 +20,10 @@ def round_of(planned: PlannedJob, spec: JobSpec) -> str:
     """Name the jobs that share a stage with one since it was asked for last: by the token of the first of them."""
     if not spec.bag:
         return ""
-    return spec.token.removesuffix(f"l{spec.leg}" if spec.leg else f"m{planned.mate}")
+    if spec.leg:  # whose number comes last, and how often that was asked for
+        head, _, tail = spec.token.rpartition("-")
+        return f"{head}-{tail.partition('l')[0]}"
+    return spec.token.removesuffix(f"m{planned.mate}")
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from asa.backend import JobState, JobStatus
+from asa.exactly_once import TWIN
 from asa.payload import LEFT_EXIT, TASK_EXIT
 from asa.runner.jobs import Job
 from asa.strategies.base import Keep, Phase, PlannedJob, StageView
@@ -80,11 +81,15 @@ class Sharing:
             if job.status.state.is_final and job.status.state is not JobState.COMPLETED:
                 yield job
 
-    def ended_legs(self, lead: Job | str | None) -> Iterator[Job]:
+    def ended_legs(self, number: str) -> Iterator[Job]:
         """Give the legs of a round that are no more."""
-        for job in self._jobs.get(lead.round, ()) if isinstance(lead, Job) else ():
+        for job in self._jobs.get(number, ()):
             if job.spec.leg and (job.status.state.is_final or job.given_up):
                 yield job
+
+    def spent(self, number: str, leg: int) -> int:
+        """Count the jobs of one leg of a round that have ended: each had its token for life."""
+        return sum(job.spec.leg == leg and job.status.reason != TWIN for job in self.ended_legs(number))
 
     def decisive(self, job: Job) -> Job:
         """Of the jobs of a round that have ended, give the one whose end is the stage's: which saw all tasks end."""

@@ -115,8 +115,17 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
     group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
     mate = f"m{planned.mate}" if planned.mate else ""
     place = state.workflow.order.index(first) + 1
-    leg = f"l{number}" if (number := leg_of(state, planned)) else ""
-    return f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}{mate}{leg}"
+    token = f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}"
+    if number := leg_of(state, planned):
+        spent = state.sharing.spent(token, number)
+        return f"{token}l{number}{f'r{spent}' if spent else ''}"
+    return f"{token}{mate}"
+
+
+def round_of_legs(state: RunState, stage: str) -> str:
+    """Name the legs of a stage since it was asked for last, as `Job.round` does."""
+    place = state.workflow.order.index(stage) + 1
+    return f"{state.unique[:12]}-{place}-{state.stages[stage].resubmissions}"
 
 
 def leg_of(state: RunState, planned: PlannedJob) -> int:
@@ -175,7 +184,7 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
         former |= {job.spec.token: (job.planned, job.spec) for job in state.jobs.values()}
     stages, token = set(planned.stages), token_of(state, planned)
     own = token_of(state, replace(planned, mate=0))  # which all have that share the stage with it
-    own = own.removesuffix(f"l{leg_of(state, planned)}") if leg_of(state, planned) else own
+    own = round_of_legs(state, planned.stages[0]) if leg_of(state, planned) else own
     return tuple(
         t
         for t, (one, spec) in former.items()
@@ -229,7 +238,7 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
         share = Share(view.resubmissions, token_of(state, planned), sharing)
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     place, leg = tasks_of(state, stage.name), leg_of(state, planned)
-    turn = Turn(leg, f"{place}/{view.resubmissions}", walltime_s) if leg and place else None
+    turn = Turn(leg, f"{place}/{view.resubmissions}", walltime_s, view.earlier_legs) if leg and place else None
     return payload_text(stage, cores, place=place, share=share, turn=turn)
 
 

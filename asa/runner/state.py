@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from asa.backend import Capabilities, JobState, JobStatus, StepTimes
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.observations import observation_of
+from asa.payload import UNYIELDING_EXIT
 from asa.records import (
     Cancelled,
     Deferred,
@@ -45,7 +46,7 @@ from asa.runner.entries import (
 )
 from asa.runner.jobs import Job, round_of
 from asa.runner.retries import idled_out, is_short, may_retry, tried_again, why
-from asa.runner.sharing import NOTHING_LEFT, Sharing, handed_to, may_go_on, ran_out, tells_of_nothing_left
+from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT, Sharing, handed_to, may_go_on, ran_out
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
@@ -274,6 +275,7 @@ class RunState:
             self.stages.put(name, queued)
         first = self.stages[planned.stages[0]]
         again = len(self.accounts.former_growths(planned)) if planned.joins else first.resubmissions
+        is_in_turn = bool(spec.leg) and not planned.leg and spec.leg + first.earlier_legs > 1
         return Submitted(
             time_s=status.submit_s,
             run=self.name,
@@ -284,7 +286,7 @@ class RunState:
             keep=planned.keep,
             predicted_wait_s=predicted,
             resubmission=again,
-            reason=planned.reason,
+            reason=f"leg {spec.leg + first.earlier_legs}, in its turn" if is_in_turn else planned.reason,
             joins=planned.joins,
             shares=bool(spec.bag),
         )
@@ -321,7 +323,8 @@ class RunState:
         for name, view in self.stages.items():
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
-                view = StageView(self.workflow.stages[name], resubmissions=again)  # noqa: PLW2901
+                fresh = StageView(self.workflow.stages[name], resubmissions=again)
+                view = fresh if name in once_more else _with_past(fresh, view)  # noqa: PLW2901
             taken_up.put(name, view)
         taken_up.settle_anew()
         return taken_up
@@ -645,21 +648,26 @@ class RunState:
             if view.next_job_id == status.job_id:
                 self.stages.put(name, replace(view, next_job_id=None, is_unyielding=True))
             return
-        is_over = tells_of_nothing_left(status) or ran_out(status)
-        if not is_over:
+        if status.exit_code == UNYIELDING_EXIT and self.sharing.spent(job.round, view.leg) <= MAX_ROUNDS:
+            self._ask_for_leg(replace(view, is_unyielding=True), view.leg)  # the one before has ended since
+            return
+        if not (status.state is JobState.COMPLETED or ran_out(status)):
             yield from self._cut_short(job, [name], end)
             return
         began_s, self._may_have_lost = status.payload_start_s or end, True
-        view = replace(view, ran_s=view.ran_s + max(end - began_s, 0.0))
+        view = replace(view, ran_s=view.ran_s + max(end - began_s, 0.0), attempts=0)
         self.stages.put(name, view)
         legs = view.stage.continues
-        if legs is not None and view.leg >= legs.max_legs:
+        if legs is not None and view.earlier_legs + view.leg >= legs.max_legs:
             yield from self._fail([name], f"stage {name!r} is not done after its {legs.max_legs} legs", end)
         elif not self._hand_over(job):
-            waiting = StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts)
-            waiting = replace(waiting, leg=view.leg + 1, ran_s=view.ran_s, is_unyielding=view.is_unyielding)
-            self.asked_again += 1
-            self.stages.put(name, waiting)
+            self._ask_for_leg(view, view.leg + 1)
+
+    def _ask_for_leg(self, view: StageView, leg: int) -> None:
+        """Let a leg be asked for whose turn it is."""
+        self.asked_again += 1
+        waiting = _with_past(StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts), view)
+        self.stages.put(view.stage.name, replace(waiting, leg=leg, earlier_legs=view.earlier_legs))
 
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
         """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""
@@ -757,4 +765,13 @@ class RunState:
         self.asked_again += 1
         for name in [name for name in self._left_of(job) if name not in but]:
             view = self.stages[name]
-            self.stages.put(name, StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts))
+            again = StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts)
+            self.stages.put(name, _with_past(again, view))
+
+
+def _with_past(view: StageView, before: StageView) -> StageView:
+    """Let a stage that is asked for again know of the legs that it had."""
+    if view.stage.continues is None:
+        return view
+    earlier = before.earlier_legs + before.leg - 1
+    return replace(view, ran_s=before.ran_s, earlier_legs=earlier, is_unyielding=before.is_unyielding)

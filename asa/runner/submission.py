@@ -15,7 +15,7 @@ from asa.runner.active import Active
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
-from asa.runner.specs import spec_of, tasks_of, token_of
+from asa.runner.specs import round_of_legs, spec_of, tasks_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -160,7 +160,7 @@ def _close_legs(one: Active) -> float | None:
         view = one.state.stages[name]
         if (legs := _legs_of(one, name, view.resubmissions)) is None:
             continue
-        for job in one.state.sharing.ended_legs(view.job_id and one.state.jobs.get(view.job_id)):
+        for job in one.state.sharing.ended_legs(round_of_legs(one.state, name)):
             token = job.spec.token
             if token in one.given_back or job.spec.leg >= view.leg:
                 continue

@@ -114,7 +114,9 @@ class StageView:
     reason
         Why it failed, or does not run; empty otherwise.
     leg
-        Of one that continues, the leg whose turn it is, from 1 on.
+        Of one that continues, the leg whose turn it is, from 1 on since it was asked for last.
+    earlier_legs
+        Legs that it had before that.
     next_job_id
         The job of the leg after that, where it was asked for already.
     ran_s
@@ -142,6 +144,7 @@ class StageView:
     not_before_s: float = float("-inf")
     reason: str = ""
     leg: int = 1
+    earlier_legs: int = 0
     next_job_id: str | None = None
     ran_s: float = 0.0
     leg_start_s: float | None = None

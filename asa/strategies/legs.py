@@ -120,6 +120,11 @@ class Running:
         return self.stage.stage.continues or Continuation()
 
     @property
+    def number(self) -> int:
+        """Which leg it is, of all that the stage had."""
+        return self.stage.earlier_legs + self.stage.leg
+
+    @property
     def ends_s(self) -> float:
         """When it has to save its state."""
         limit_s = self.stage.limit_s
@@ -134,7 +139,8 @@ class Running:
     def asked(self, at_s: float, keep: Keep, words: str, found: WaitForecast | None = None) -> PlannedJob:
         """Ask for the next one at a time."""
         name, leg = self.stage.stage.name, self.stage.leg + 1
-        return PlannedJob((name,), max(at_s, self.view.now_s), keep, f"leg {leg}, {words}", found, self.ends_s, leg=leg)
+        words = f"leg {self.number + 1}, {words}"
+        return PlannedJob((name,), max(at_s, self.view.now_s), keep, words, found, self.ends_s, leg=leg)
 
     @property
     def does_the_rest(self) -> bool:
@@ -163,7 +169,7 @@ def ahead(leg: Running) -> PlannedJob | None:
     waits_s = np.array([found.at(float(level)) for level in _LEVELS])
     lead = best_lead(waits_s, stage.stage.walltime_s - warn_s + saves_s, saves_s, leg.price)
     words = (
-        f"{format_duration(lead.lead_s)} before leg {stage.leg} has to save its state: it takes over when it starts, "
+        f"{format_duration(lead.lead_s)} before leg {leg.number} has to save its state: it takes over when it starts, "
         f"{lead.in_time:.0%} in time, {wait_in_words(leg.forecast, found.wait_s)}"
     )
     at_s = max(leg.ends_s - lead.lead_s, leg.ready_s)
@@ -179,7 +185,7 @@ def behind(leg: Running, why: str = "") -> PlannedJob | None:
     """Ask for it at once, to be released when the one that runs ends."""
     if DependencyType.AFTERANY not in leg.view.capabilities.dependency_types:
         return None
-    return leg.asked(leg.view.now_s, Keep.DEPENDENCY, f"behind leg {leg.stage.leg}{why}")
+    return leg.asked(leg.view.now_s, Keep.DEPENDENCY, f"behind leg {leg.number}{why}")
 
 
 def in_turn(leg: Running) -> None:
@@ -204,7 +210,7 @@ def successors(
         legs = stage.stage.continues
         if legs is None or stage.phase is not Phase.RUNNING or stage.job_id is None or stage.next_job_id is not None:
             continue
-        if stage.limit_s is None or stage.is_unyielding or stage.leg >= legs.max_legs:
+        if stage.limit_s is None or stage.is_unyielding or stage.earlier_legs + stage.leg >= legs.max_legs:
             continue
         cores = stage.stage.cores_on(view.capabilities.cores_per_node)
         price = _FAIR if price_s is None else price_s * cores / 3600

@@ -286,8 +286,9 @@ finish() {{
   if [ -n "$shares" ] && [ "$code" -eq {LEFT_EXIT} ]; then # its part is done, and the whole is not
     for post in $posted; do drop "$posts/$post"; done
     posted= code=0
+  else
+    [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
   fi
-  [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
   if [ "$code" -eq 0 ]; then
     for post in $posted; do
       [ -e "$posts/$post" ] || settle "$posts/$post" "" ||

@@ -213,6 +213,32 @@ def test_a_failure_begins_a_new_round():
     assert told.submit("3").token == "abcd1234-1-1l1"
 
 
+def test_a_leg_that_gave_up_and_whose_turn_it_is_is_asked_for_again_under_another_token():
+    """The client was away as the one before ended: the first had its token for life."""
+    told = Told()
+    told.submit("1")
+    told.begin("1", 5.0)
+    told.submit("2", 2)
+    told.tell("1", JobState.TIMEOUT, 105.0, 5.0)
+    told.tell("2", JobState.FAILED, 130.0, 100.0, exit_code=UNYIELDING_EXIT)
+    assert (told.view.phase, told.view.leg, told.view.resubmissions) == (Phase.WAITING, 2, 0)
+    spec = told.submit("3")
+    assert (spec.token, spec.leg, spec.supersedes) == ("abcd1234-1-0l2r1", 2, ())
+    assert told.state.jobs["3"].round == told.state.jobs["1"].round
+
+
+def test_a_retry_knows_of_the_legs_before():
+    told = Told(replace(TRAIN, retries=1))
+    told.submit("1")
+    told.begin("1", 5.0)
+    told.leave("1", 5.0, 50.0)
+    told.submit("2")
+    told.begin("2", 55.0)
+    told.tell("2", JobState.FAILED, 60.0, 55.0, exit_code=1)
+    assert (told.view.leg, told.view.earlier_legs, told.view.ran_s) == (1, 1, 45.0)
+    assert "ASA_LEG=2" in told.submit("3").command
+
+
 @pytest.mark.parametrize("how", ["unyielding", "cancelled", "refused"])
 def test_without_its_successor_a_leg_runs_on_and_no_other_is_asked_for_before_its_turn(how):
     told = Told()

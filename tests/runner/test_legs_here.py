@@ -96,12 +96,58 @@ def test_a_leg_that_is_killed_is_a_failure_and_a_retry_goes_on_from_what_was_sav
     assert len(check(place, 90)) == 1
 
 
-def test_without_a_warning_its_walltime_ends_a_leg(place):
+@pytest.mark.parametrize("strategy", ["asa-plan", "per-stage"])
+def test_without_a_warning_its_walltime_ends_a_leg(place, strategy):
     program = "n=`cat step 2>/dev/null` || n=0\nwhile [ $n -lt 60 ]; do n=$((n+1)); echo $n >step; sleep 0.2; done\n"
     name = flow(place, walltime="8s", more="")
     (place.root / "train.sh").write_text(program)
-    place.asa("run", name, *place.on, "--strategy", "asa-plan")
+    place.asa("run", name, *place.on, "--strategy", strategy)
     assert place.lines("after") == ["60"]
+    assert len(list((place.runs()[0] / "tasks" / "train" / "0").glob("at.*"))) <= 4
+
+
+def test_a_next_leg_that_is_killed_before_its_turn_is_asked_for_in_its_turn(place):
+    """What runs does not end when it is told to; it is ended by its walltime, and has saved its state all along."""
+    name = flow(place, walltime="14s", more='warn = "USR1@4s"')
+    program = "trap : USR1\nn=`cat step 2>/dev/null` || n=0\n"
+    program += "while [ $n -lt 100 ]; do n=$((n+1)); echo $n >step; sleep 0.2; done\n"
+    (place.root / "train.sh").write_text(program)
+    client = place.begin("run", name, *place.on, "--strategy", "asa-plan")
+    until(lambda: place.runs() and len(list(place.runs()[0].glob("marks/*l2/began"))) == 1)
+    mark = next(place.runs()[0].glob("marks/*l2"))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        words = path.read_bytes() if path.exists() else b""
+        if mark.name.encode() in words and b"asa_leg=2" not in words:
+            os.kill(int(path.parent.name), signal.SIGKILL)
+    client.wait(120)
+    assert place.status()["state"] == "completed"
+    assert place.lines("after") == ["100"]
+
+
+def test_who_comes_back_when_all_is_done_hears_of_each_leg(place):
+    client = place.begin("run", flow(place, upto=70), *place.on, "--strategy", "chained")
+    until(lambda: place.runs() and list(place.runs()[0].glob("marks/*l2")))
+    client.kill()
+    client.communicate()
+    until(lambda: place.lines("step") == ["70"])
+    place.asa("resume")
+    legs = place.status()["stages"][0]["legs"]
+    assert legs["leg"] == 2
+    assert legs["worked_s"] > 14
+    assert check(place, 70) == []
+
+
+def test_an_exit_code_that_means_something_else_of_a_job_is_a_failure(place):
+    name = flow(place)
+    (place.root / "train.sh").write_text("echo b >>did; exit 90\n")
+    place.asa("run", name, *place.on, "--strategy", "per-stage", code=1)
+    assert place.lines() == ["b"]
+
+
+def test_a_stage_that_is_not_done_after_its_legs_has_failed(place):
+    place.asa("run", flow(place, more='warn = "USR1@3s"\nmax_legs = 1'), *place.on, "--strategy", "per-stage", code=1)
+    assert place.states()["train"] == "failed"
+    assert "not done after its 1 legs" in place.asa("status").stdout.replace("\n", " ")
 
 
 def test_one_job_for_all_stages_is_refused_in_words(place):
