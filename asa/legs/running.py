@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from asa.continuation import Continuation
 
 _KILLED = 128  # with the signal's number added, as shells tell it
-_PATIENCE_S = 60  # beyond what a leg says that it takes to save its state
-_SETTLES_S = 10  # after its beginning a leg is told nothing
+_PATIENCE_S = 60  # beyond what a leg that has just begun needs to settle, and to save its state
 _LONG_PATIENCE_S = 600  # of a leg that is not told to end, and whose end the batch system has promised
 
 
@@ -63,15 +62,17 @@ def turn_text(terms: Continuation, turn: Turn, exits: Exits, patterns: str) -> s
     `patterns`: the paths that show its progress, each a word for `eval`.
     """
     killed = _KILLED + signal.Signals[f"SIG{terms.warn}"] if terms.warn else 0
-    patience_s = math.ceil(terms.warn_s) + _PATIENCE_S if terms.warn else _LONG_PATIENCE_S
+    warn_s = math.ceil(terms.warn_s)
+    patience_s = 2 * warn_s + _PATIENCE_S if terms.warn else _LONG_PATIENCE_S
+    settles_s = max(min(warn_s, math.floor(turn.walltime_s) - warn_s), 0)  # then it is told anyway
     values = {
         "ASA_LEG": turn.earlier + turn.number,
         "asa_leg": turn.number,
         "asa_legs": turn.folder,
         "asa_warning": terms.warn,
-        "asa_warn_s": math.ceil(terms.warn_s),
+        "asa_warn_s": warn_s,
         "asa_walltime": math.floor(turn.walltime_s),
-        "asa_settles": min(math.ceil(terms.warn_s), _SETTLES_S),
+        "asa_settles": settles_s,
         "asa_patience": patience_s,
         "asa_unfinished": terms.unfinished,
         "asa_killed": killed,

@@ -118,7 +118,7 @@ def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, seed, alone):
     """Its client, its legs, its jobs by a requeue, and a leg as it writes its state; others' jobs come and go."""
     rng = random.Random(seed)
     link = rng.choice(LINKS)
-    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, warn="USR1@50s")
+    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, warn="USR1@40s")
     client, ends = process(run), time.monotonic() + 500.0
     until(run.running, what="a leg")
     killed = []
