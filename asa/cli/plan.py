@@ -220,12 +220,15 @@ class _Line:
     age_accrues: bool
     is_local: bool
     jobs: int  # that share the tasks of its stage
+    follows_legs: bool  # and so is asked for when these are done
 
     @property
     def keep(self) -> str:
         """Say what keeps it from running early."""
         if not self.after:
             return "nothing"
+        if self.follows_legs:
+            return f"asked for after {_names(self.after)}"
         return {
             "ready": f"asked for after {_names(self.after)}",
             "dependency": f"dependency on {_names(self.after)}",
@@ -250,7 +253,8 @@ class _Line:
         ready_s = float(job.ready_s.mean())
         release = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
         if self.submit_s is None:
-            turn = f"{release}: {waits}" if job.keep.value == "nothing" else "once the jobs before it are"
+            in_turn = job.keep.value == "nothing" or self.follows_legs
+            turn = f"{release}: {waits}" if in_turn else "once the jobs before it are"
             return f"submit {name} {turn}, {gap}"
         when = "now, " if self.submit_s < 1 else "at "
         when += _clock(self.now_s + self.submit_s, self.now_s)
@@ -329,9 +333,10 @@ class _Shown:
             submit_s = max(planned.submit_s - self.now_s, 0.0) if planned is not None else None
             if not after or (not is_chosen and job.keep.value != "nothing"):
                 submit_s = job.submit_s
+            follows_legs = any(stages[name].continues is not None for name in after)
             yield _Line(
                 job,
-                submit_s,
+                None if follows_legs else submit_s,
                 block.walltime_s + (planned.spare_walltime_s if planned is not None else 0.0),
                 self.outlook.question.waits_s([block])[0],
                 self.now_s,
@@ -339,6 +344,7 @@ class _Shown:
                 self.made.capabilities.age_accrues,
                 all(stages[name].local for name in block.stages),
                 jobs_of(block, stages[block.stages[0]]),
+                follows_legs,
             )
 
     def as_dict(self, weighed: Weighed | None) -> dict[str, Any]:
