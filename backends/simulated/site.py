@@ -467,6 +467,12 @@ class SimulatedSite:
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
                 self._made_up = found.notes
         self._worlds: dict[int, Engine | Kept[Engine]] = {}
+        self._arrivals: tuple[int, ...] = ()
+
+    def arrive(self, clock_s: Iterable[float]) -> None:
+        """Have the users of seeds 0, 1 and so on arrive in the log at times of its own clock, seconds since 1970."""
+        assert self.trace is not None
+        self._arrivals = tuple(round(time_s - self.trace.clock_s) for time_s in clock_s)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -581,6 +587,8 @@ class SimulatedSite:
     def _moment(self, seed: int) -> int:
         """When the user of a seed arrives in the log."""
         assert self.trace is not None
+        if self._arrivals:
+            return self._arrivals[seed]
         # by jobs, not by seconds: one absurd date would otherwise leave an empty machine to most seeds
         first, last = (int(moment) for moment in np.quantile(self.trace.table.submit, [0.01, 0.99], method="nearest"))
         margin = min(int(self._LOG_MARGIN * (last - first)), self._MAX_LOG_MARGIN)

@@ -18,9 +18,9 @@ from typing import Unpack, cast
 
 import numpy as np
 
-from asa.backend import JobSpec, JobState
-from asa.backends.simulated import SimulatedBackend, SimulatedSite
+from asa.backend import Foresight, JobSpec, JobState, Site
 from asa.continuation import Continuation
+from asa.core import plugins
 from asa.errors import InputError, RunError
 from asa.estimators import WaitBank
 from asa.records import Ended
@@ -75,7 +75,7 @@ def _weighed(leg: Running) -> PlannedJob:
 class _Oracle:
     """Asks for the next leg as late as it can, so that it starts in time; at once where it cannot."""
 
-    def __init__(self, world: SimulatedBackend) -> None:
+    def __init__(self, world: Foresight) -> None:
         self._world = world
         self._found: dict[int, float] = {}  # by leg, when the next one is to be asked for
 
@@ -97,7 +97,7 @@ class _Oracle:
 class Way:
     """A rival: how it is made, whose forecasts it has, and whether its legs can be told to end."""
 
-    make: Callable[[SimulatedBackend], Strategy]
+    make: Callable[[Foresight], Strategy]
     estimator: str = "mean"
     hands_over: bool = False
     words: str = ""
@@ -174,7 +174,7 @@ class Question:
         code = code_digest([("asa.strategies", "per-stage"), ("asa.estimators", "asa-queue-boost")])
         cells = []
         for trace in self.traces:
-            machine = _site(str(trace), None, 0.0).capabilities.max_cores
+            machine = _site(str(trace), None, 0.0, 0).capabilities.max_cores
             if max(self.cores) > machine:
                 raise InputError(f"{max(self.cores)} cores are more than its {machine}", where=str(trace))
             log = digest([trace])
@@ -199,23 +199,12 @@ class Question:
         return cells
 
 
-class _Timed(SimulatedSite):
-    """A log whose runs begin at given times, one after the other."""
-
-    def __init__(self, trace: str, since_s: float, every_s: float, *, age_accrues: bool) -> None:
-        super().__init__(trace=trace, age_accrues=age_accrues)
-        assert self.trace is not None
-        self._since_s, self._every_s = since_s - self.trace.clock_s, every_s
-
-    def _moment(self, seed: int) -> int:
-        return round(self._since_s + seed * self._every_s)
-
-
 @lru_cache(maxsize=4)
-def _site(trace: str, since_s: float | None, every_s: float, *, age_accrues: bool = False) -> SimulatedSite:
-    if since_s is None:
-        return SimulatedSite(trace=trace, age_accrues=age_accrues)
-    return _Timed(trace, since_s, every_s, age_accrues=age_accrues)
+def _site(trace: str, since_s: float | None, every_s: float, starts: int, *, age_accrues: bool = False) -> Site:
+    site = plugins.load("asa.backends", "simulated")(trace=trace, age_accrues=age_accrues)
+    if since_s is not None:
+        site.arrive(since_s + number * every_s for number in range(starts))
+    return cast("Site", site)
 
 
 def hold(question: Question, kept: Path | None = None, **how: Unpack[How]) -> list[HandOver]:
@@ -236,15 +225,14 @@ def chain(cores: int, leg_s: float, legs: int, *, hands_over: bool) -> Workflow:
 def run_cell(cell: LegCell) -> list[HandOver]:
     """Run all starts of a rival."""
     since_s = None if cell.since_s is None else cell.since_s - cell.leg_s - _LEAD_S
-    site, way = _site(cell.trace, since_s, cell.every_s, age_accrues=cell.age_accrues), WAYS[cell.way]
+    site, way = _site(cell.trace, since_s, cell.every_s, cell.starts, age_accrues=cell.age_accrues), WAYS[cell.way]
     site.prepare(range(cell.starts))
     bank = WaitBank(way.estimator, machine_cores=site.capabilities.max_cores)
 
     def runs(known: Known) -> list[HandOver]:
-        opened, own = known.begin()
-        world = cast("SimulatedBackend", opened)
+        world, own = known.begin()
         flow = chain(cell.cores, cell.leg_s, cell.legs, hands_over=way.hands_over)
-        [result] = run_all(world, [Run(flow, way.make(world), bank=own)], history=_HISTORY, is_followed=True)
+        [result] = run_all(world, [Run(flow, way.make(cast("Foresight", world)), bank=own)], history=_HISTORY, is_followed=True)
         if result.outcome != "completed":
             where = f"{cell.trace}, {cell.way}, start {known.seed}"
             raise RunError(f"did not complete: {result.reason}", where=where, hint="Give longer legs.")
