@@ -77,7 +77,9 @@ def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float])
         first.way,
         len(by_start),
         float(np.mean([one.interruption_s <= _NONE_S for one in ones])),
-        mean_interval(means.tolist()) if len(means) > 1 else Interval(float(means[0]), float(means[0]), float(means[0])),
+        mean_interval(means.tolist())
+        if len(means) > 1
+        else Interval(float(means[0]), float(means[0]), float(means[0])),
         sum(one.overlap_s for one in ones) / sum(one.held_s for one in ones),
         len(ones) / len(by_start),
         as_ratio(statistic_interval(lambda mean: float(mean[0]), np.array(ratios)[:, None]))

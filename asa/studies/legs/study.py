@@ -232,7 +232,9 @@ def run_cell(cell: LegCell) -> list[HandOver]:
     def runs(known: Known) -> list[HandOver]:
         world, own = known.begin()
         flow = chain(cell.cores, cell.leg_s, cell.legs, hands_over=way.hands_over)
-        [result] = run_all(world, [Run(flow, way.make(cast("Foresight", world)), bank=own)], history=_HISTORY, is_followed=True)
+        [result] = run_all(
+            world, [Run(flow, way.make(cast("Foresight", world)), bank=own)], history=_HISTORY, is_followed=True
+        )
         if result.outcome != "completed":
             where = f"{cell.trace}, {cell.way}, start {known.seed}"
             raise RunError(f"did not complete: {result.reason}", where=where, hint="Give longer legs.")
