@@ -18,6 +18,7 @@ from slurm_testbed import until
 from asa.continuation import Continuation
 from asa.workflow import Stage
 
+LENT = {}  # by cluster, where its jobs have a Python
 EXAMPLE = Path(__file__).parents[2] / "examples" / "legs"
 STEPS, SIZE = 1_500_000, 60
 
@@ -70,8 +71,8 @@ def as_dict(terms):
 
 def lent_python(slurm):
     """Give a Python with numpy that jobs may run, whoever and wherever they are: a copy of this one."""
-    place = slurm.folder("python")
-    if not (place / "run").exists():
+    if slurm not in LENT:
+        place = LENT[slurm] = slurm.folder("python")
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         here = Path(sys.base_prefix)
         (place / "bin").mkdir()
@@ -89,7 +90,7 @@ def lent_python(slurm):
         run = f'#!/bin/sh\nLD_LIBRARY_PATH={place}/lib PYTHONHOME={place} exec {place}/bin/{version} "$@"\n'
         (place / "run").write_text(run)
         (place / "run").chmod(0o755)
-    return place / "run"
+    return LENT[slurm] / "run"
 
 
 @pytest.fixture(scope="session")
