@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from asa.errors import InputError
+from asa.errors import InputError, WorkflowError
 from asa.units import format_duration, parse_duration
 
 WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP")
@@ -153,17 +153,17 @@ def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Co
 
     Raises
     ------
-    InputError
+    WorkflowError
         It does not continue, and says what only such stages do; or it does, and says ``expected``.
     """
     if not said.get("continues"):
         if key := next((key for key in KEYS if said.get(key) is not None), ""):
             hint = "Say `continues = true`, too; or leave it out."
-            raise InputError(f"says {key!r}, and does not continue in legs", where=where, hint=hint)
+            raise WorkflowError(f"says {key!r}, and does not continue in legs", where=where, hint=hint)
         return None
     if expects:
         hint = "Say `total`: how long all legs together take."
-        raise InputError("continues in legs, and says 'expected'", where=where, hint=hint)
+        raise WorkflowError("continues in legs, and says 'expected'", where=where, hint=hint)
     given = {key: said[key] for key in ("max_legs", "unfinished") if said.get(key) is not None}
     progress = tuple(map(str, said.get("progress") or ()))
     return replace(said.get("warn") or Continuation(), progress=progress, **given)

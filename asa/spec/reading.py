@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from asa.continuation import KEYS as LEG_KEYS
 from asa.core.documents import TooDeepError, read_text, read_toml
 from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
@@ -443,6 +444,13 @@ _OF_KEY = (
     ("bytes of memory", "memory"),
     ("no run time is known", "expected"),
     ("no walltime is said", "walltime"),
+    ("says 'expected'", "expected"),
+    *((f"says '{key}'", key) for key in LEG_KEYS),
+    ("is to be warned", "warn"),
+    ("legs at most", "max_legs"),
+    ("that it is not done", "unfinished"),
+    ("shows its progress", "progress"),
+    ("continues in legs", "continues"),
 )
 
 

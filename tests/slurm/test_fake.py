@@ -216,7 +216,7 @@ def play(talker, wait):  # noqa: PLR0915 - one story
     note("accounted nothing", talker.ask("GET", "job/999999", room="slurmdb"))
     note("accounting of two", talker.ask("GET", accounted_two(talker, failing, wide), room="slurmdb"))
     note("clusters", talker.ask("GET", "clusters", room="slurmdb"))
-    note("accounting from a bad time", talker.ask("GET", "jobs?start_time=uts99", room="slurmdb"))
+    note("accounting from a bad time", talker.ask("GET", "jobs?start_time=utsabc", room="slurmdb"))
     note("accounting of nobody", talker.ask("GET", "jobs?users=nobody", room="slurmdb"))
     for job_id in talker.ids:
         talker.ask("DELETE", f"job/{job_id}")
