@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-told = []
+told: list[bool] = []
 signal.signal(signal.SIGUSR1, lambda *_: told.append(True))  # 1: asa says that this leg is to end
 
 steps, size = [*map(int, sys.argv[1:]), *(20_000, 200)[len(sys.argv) - 1 :]]
