@@ -612,7 +612,7 @@ class Workflow:
         """
         if len(set(names)) < len(self.stages) or self._walltime_s is None:
             return asked_s
-        return asked_s * self._walltime_s / sum(stage.walltime_s for stage in self.stages.values())
+        return asked_s * self._walltime_s / sum(stage.in_one_job_s for stage in self.stages.values())
 
     def _check_walltime(self) -> None:
         if self._walltime_s is None:

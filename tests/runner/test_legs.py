@@ -18,12 +18,14 @@ from asa.estimators import WaitBank
 from asa.payload import STALLED_EXIT, UNYIELDING_EXIT
 from asa.records import Ended, StageEnded, StageStarted
 from asa.runner import Run, run_all
-from asa.runner.entries import Accepted, Intended, Refused, Reported
+from asa.runner.entries import Accepted, Intended, Refused, Reported, Shaped
 from asa.runner.sharing import NOTHING_LEFT
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.runtimes import run_times_of
+from asa.shapes import Moldable, RunAt
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
+from asa.strategies.base import Choice
 from asa.workflow import Stage, Workflow
 
 WARNED = Continuation.warned("USR1@5s")
@@ -269,3 +271,13 @@ def test_a_leg_that_is_put_back_into_the_queue_gives_way_to_one_that_has_begun()
     told.tell("1", JobState.PENDING, 52.0, restarts=1)
     assert (told.view.job_id, told.view.leg) == ("2", 2)
     assert told.state.lost_jobs() == [("1", "a later leg goes on")]
+
+
+def test_a_leg_of_several_shapes_asks_for_a_leg_and_not_for_all_of_them():
+    moldable = Moldable((4, 8), (RunAt(4, 250.0), RunAt(8, 130.0)))
+    stage = replace(TRAIN, moldable=moldable)
+    assert [(shape.width, shape.walltime_s) for shape in stage.shapes] == [(4, 100), (8, 100)]
+    state = RunState("w", Workflow("w", (stage,), walltime_s=250.0), SITE, "abcd1234")
+    planned = PlannedJob(("a",), 0.0, Keep.NOTHING, "")
+    list(state.apply(Shaped("a", Choice(stage.shapes[1]), 0.0)))
+    assert (spec_of(state, planned).cores, spec_of(state, planned).walltime_s) == (8, 100)
