@@ -71,8 +71,8 @@ def as_dict(terms):
 
 def lent_python(slurm):
     """Give a Python with numpy that jobs may run, whoever and wherever they are: a copy of this one."""
-    if slurm not in LENT:
-        place = LENT[slurm] = slurm.folder("python")
+    if slurm.root not in LENT:
+        place = LENT[slurm.root] = slurm.folder("python")
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         here = Path(sys.base_prefix)
         (place / "bin").mkdir()
@@ -90,7 +90,7 @@ def lent_python(slurm):
         run = f'#!/bin/sh\nLD_LIBRARY_PATH={place}/lib PYTHONHOME={place} exec {place}/bin/{version} "$@"\n'
         (place / "run").write_text(run)
         (place / "run").chmod(0o755)
-    return LENT[slurm] / "run"
+    return LENT[slurm.root] / "run"
 
 
 @pytest.fixture(scope="session")
