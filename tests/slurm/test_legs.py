@@ -26,7 +26,7 @@ STEPS, SIZE = 1_500_000, 60
 class LegRun(SlurmRun):
     """A run of the example's solver, and of a stage after it."""
 
-    def __init__(self, slurm, *, walltime_s=60, warn="USR1@45s", retries=0, **options):
+    def __init__(self, slurm, *, walltime_s=60, warn="USR1@30s", retries=0, **options):
         self._legs = (walltime_s, warn, retries)
         super().__init__(slurm, [Stage("a", cores=1, command="x"), Stage("b", cores=1, command="x")], **options)
         (self.folder.path / "tasks").mkdir(exist_ok=True)
@@ -77,9 +77,7 @@ def lent_python(slurm):
         here = Path(sys.base_prefix)
         (place / "bin").mkdir()
         shutil.copy(Path(sys.base_exec_prefix) / "bin" / version, place / "bin")
-        left_out = (
-            "test tests idlelib lib2to3 tkinter turtledemo ensurepip site-packages dist-packages __pycache__ config-*"
-        )
+        left_out = "test tests idlelib lib2to3 tkinter turtledemo ensurepip site-packages dist-packages config-*"
         ignored = shutil.ignore_patterns(*left_out.split(), "*.pyi", "f2py")
         shutil.copytree(here / "lib" / version, place / "lib" / version, ignore=ignored, symlinks=False)
         for name in ("numpy", "numpy.libs"):
@@ -102,10 +100,9 @@ def alone(tmp_path_factory):
     return (place / "ckpt" / "result.npy").read_bytes()
 
 
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("strategy", ["asa", "chained"])
+@pytest.mark.parametrize(("link", "strategy"), [("rest", "asa"), ("commands", "chained")])
 def test_it_goes_on_from_leg_to_leg(slurm, link, strategy, alone):
-    """A leg is warned after 15 s; by `asa` the next one is there by then."""
+    """A leg is warned after 30 s; by `asa` the next one is there by then."""
     run = LegRun(slurm, link=link, strategy=strategy)
     run.client().result(within_s=400.0)
     run.check(2)
@@ -114,11 +111,12 @@ def test_it_goes_on_from_leg_to_leg(slurm, link, strategy, alone):
 
 
 @pytest.mark.full
+@pytest.mark.skipif("ASA_TRIALS" not in os.environ, reason="a random trial of minutes: set ASA_TRIALS to run it")
 def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, alone):
     """Its client, its legs, its jobs by a requeue, and a leg as it writes its state; others' jobs come and go."""
     rng = random.Random(slurm.version)
     link = rng.choice(LINKS)
-    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, warn="USR1@40s")
+    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, warn="USR1@30s")
     client, ends = process(run), time.monotonic() + 500.0
     until(run.running, what="a leg")
     killed = []
@@ -142,7 +140,7 @@ def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, alone):
     client.join(200.0)
     if client.exitcode is None or client.exitcode:
         process(run).join(300.0)
-    legs = run.check(5)
+    legs = run.check(3)
     assert (run.place / "ckpt" / "result.npy").read_bytes() == alone, (legs, killed)
 
 
