@@ -46,7 +46,7 @@ STALLED_EXIT = 91
 UNYIELDING_EXIT = 92
 """Exit code of a leg that began early, and the one before did not end when it was told to."""
 
-_EXITS = Exits(LEFT_EXIT, STALLED_EXIT, UNYIELDING_EXIT)
+_EXITS = Exits(LEFT_EXIT, STALLED_EXIT, UNYIELDING_EXIT, TASK_EXIT)
 
 HOPELESS_EXITS = frozenset({INPUT_EXIT, STALLED_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.backend import JobState
-from asa.legs import Legs
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | No
 
     `plan`: what was last planned for it.
     """
-    from asa.runner.specs import tasks_of
+    from asa.runner.specs import legs_of
 
     view = state.stages[name]
     legs = view.stage.continues
@@ -57,18 +55,17 @@ def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | No
         worked_s += max(now_s - view.leg_start_s, 0.0)
     elif view.phase.is_settled and view.leg_start_s is not None and view.ended_s is not None:
         worked_s += max(view.ended_s - view.leg_start_s, 0.0)
-    place = tasks_of(state, name)
-    known = Legs(Path(place) / str(view.resubmissions)).standing() if place else None
+    folder = legs_of(state, name)
+    known = folder.standing() if folder is not None else None
     following = state.jobs.get(view.next_job_id or "")
     planned = plan if plan is not None and plan.leg and following is None else None
-    saves = known.saves_s if known is not None else ()
     return LegStanding(
         view.earlier_legs + view.leg,
         legs.max_legs,
         worked_s,
         view.stage.expected_run_s,
         known.shown if known is not None else "",
-        sum(saves) / len(saves) if saves else None,
+        known.saves_s if known is not None else None,
         view.next_job_id,
         _state_of(following.status.state) if following is not None else "",
         following.status.reason if following is not None else "",

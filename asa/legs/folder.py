@@ -13,17 +13,14 @@ class Standing:
 
     Parameters
     ----------
-    begun
-        The latest leg that has begun; 0 if none has.
     shown
-        What the stage shows of its progress, in a line: as that one began. Empty for nothing.
+        What the stage shows of its progress, in a line: as the latest leg began. Empty for nothing.
     saves_s
-        How long those legs took to save their state that were told to, in seconds.
+        How long those legs took to save their state that were told to, in the mean, in seconds; None if none was.
     """
 
-    begun: int
     shown: str
-    saves_s: tuple[float, ...]
+    saves_s: float | None
 
 
 class Legs:
@@ -36,7 +33,7 @@ class Legs:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def close(self, leg: int) -> bool:
         """See to it that a leg whose job is no more is over, so that the next may begin; False if that cannot be noted.
@@ -47,9 +44,9 @@ class Legs:
             Its number, from 1 on.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
-                (self._folder / f"over.{leg}").symlink_to("gone")
+                (self.folder / f"over.{leg}").symlink_to("gone")
         except OSError:
             return False
         return True
@@ -57,22 +54,22 @@ class Legs:
     def how(self, leg: int) -> str:
         """Say how a leg ended: ``left``, ``done`` or ``gone``; empty where that is not noted, or cannot be seen."""
         try:
-            return (self._folder / f"over.{leg}").readlink().name.partition("-")[0]
+            return (self.folder / f"over.{leg}").readlink().name.partition("-")[0]
         except OSError:
             return ""
 
     def standing(self) -> Standing | None:
         """Say how far they have come; None if none has begun, or it cannot be read."""
         try:
-            names = [path.name for path in self._folder.iterdir()]
+            names = [path.name for path in self.folder.iterdir()]
             begun = max((int(name[3:]) for name in names if name.startswith("at.")), default=0)
             if not begun:
                 return None
-            _, _, shown = (self._folder / f"at.{begun}").read_text(errors="replace").partition("\n")
+            _, _, shown = (self.folder / f"at.{begun}").read_text(errors="replace").partition("\n")
             saves = [float(words[1]) for name in names if (words := self._said(name))[:1] == ["left"] and words[1:]]
         except (OSError, ValueError):
             return None
-        return Standing(begun, shown.partition("\n")[0].strip(), tuple(saves))
+        return Standing(shown.partition("\n")[0].strip(), sum(saves) / len(saves) if saves else None)
 
     def _said(self, name: str) -> list[str]:
-        return (self._folder / name).readlink().name.split("-") if name.startswith("over.") else []
+        return (self.folder / name).readlink().name.split("-") if name.startswith("over.") else []

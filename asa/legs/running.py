@@ -49,11 +49,14 @@ class Exits:
         Two legs in a row made no progress.
     unyielding
         The leg before did not end.
+    of_tasks
+        What a list of tasks says, which a leg does not.
     """
 
     left: int
     stalled: int
     unyielding: int
+    of_tasks: int
 
 
 def turn_text(terms: Continuation, turn: Turn, exits: Exits, patterns: str) -> str:
@@ -81,6 +84,7 @@ def turn_text(terms: Continuation, turn: Turn, exits: Exits, patterns: str) -> s
         "asa_left": exits.left,
         "asa_stalled": exits.stalled,
         "asa_unyielding": exits.unyielding,
+        "asa_of_tasks": exits.of_tasks,
     }
     return "\n".join([*_assigned(values.items()), TURN, PROGRESS])
 
@@ -286,7 +290,7 @@ if [ -n "$asa_is_over" ]; then
 fi
 case $asa_code in
   0) ;;
-  83 | "$asa_left" | "$asa_stalled" | "$asa_unyielding") # which say something else of a job
+  "$asa_of_tasks" | "$asa_left" | "$asa_stalled" | "$asa_unyielding") # which say something else of a job
     asa_say "its exit code was $asa_code"
     exit 1
     ;;

@@ -12,7 +12,6 @@ from asa.backend import JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
-from asa.legs import Legs
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
 from asa.runner.entries import Accepted, Begun, Entry, Reported, Surplus, Unsent
@@ -20,7 +19,7 @@ from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
 from asa.runner.sharing import NOTHING_LEFT
-from asa.runner.specs import tasks_of
+from asa.runner.specs import legs_of
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
@@ -238,8 +237,8 @@ class Active(Submitter):
 
     def _how_leg_ended(self, job: Job) -> str:
         """Say how a leg ended, as it noted itself; empty where it did not."""
-        place, number = tasks_of(self.state, job.planned.stages[0]), job.round.rpartition("-")[2]
-        return Legs(Path(place) / number).how(job.spec.leg) if place else ""
+        legs = legs_of(self.state, job.planned.stages[0], int(job.round.rpartition("-")[2]))
+        return legs.how(job.spec.leg) if legs is not None else ""
 
 
 def _queued_of(one: Active, job: Job) -> QueuedJob:

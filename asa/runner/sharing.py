@@ -81,15 +81,16 @@ class Sharing:
             if job.status.state.is_final and job.status.state is not JobState.COMPLETED:
                 yield job
 
-    def ended_legs(self, number: str) -> Iterator[Job]:
-        """Give the legs of a round that are no more."""
-        for job in self._jobs.get(number, ()):
-            if job.spec.leg and (job.status.state.is_final or job.given_up):
-                yield job
+    def legs_over(self, number: str) -> list[int]:
+        """Name the legs of a round of which no job is left that could run it."""
+        jobs = [job for job in self._jobs.get(number, ()) if job.spec.leg]
+        live = {job.spec.leg for job in jobs if not (job.status.state.is_final or job.given_up)}
+        return sorted({job.spec.leg for job in jobs} - live)
 
     def spent(self, number: str, leg: int) -> int:
         """Count the jobs of one leg of a round that have ended: each had its token for life."""
-        return sum(job.spec.leg == leg and job.status.reason != TWIN for job in self.ended_legs(number))
+        jobs = (job for job in self._jobs.get(number, ()) if job.spec.leg == leg and job.status.reason != TWIN)
+        return sum(job.status.state.is_final or job.given_up for job in jobs)
 
     def decisive(self, job: Job) -> Job:
         """Of the jobs of a round that have ended, give the one whose end is the stage's: which saw all tasks end."""

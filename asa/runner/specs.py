@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
+from pathlib import Path
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.demands import Demands, shared_by
 from asa.errors import InputError
-from asa.legs import Turn
+from asa.legs import Legs, Turn
 from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.jobs import round_of
@@ -237,9 +238,9 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
     if view.stage.jobs[1] > 1:  # in a job with other stages, too: what it did there another job is not to do again
         share = Share(view.resubmissions, token_of(state, planned), sharing)
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
-    place, leg = tasks_of(state, stage.name), leg_of(state, planned)
-    turn = Turn(leg, f"{place}/{view.resubmissions}", walltime_s, view.earlier_legs) if leg and place else None
-    return payload_text(stage, cores, place=place, share=share, turn=turn)
+    legs, leg = legs_of(state, stage.name), leg_of(state, planned)
+    turn = Turn(leg, str(legs.folder), walltime_s, view.earlier_legs) if leg and legs is not None else None
+    return payload_text(stage, cores, place=tasks_of(state, stage.name), share=share, turn=turn)
 
 
 def tasks_of(state: RunState, stage: str) -> str:
@@ -321,6 +322,15 @@ def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
 
 def _token(state: RunState, stage: str) -> str:
     return f"{state.unique}/{_mark(state, stage)}"
+
+
+def legs_of(state: RunState, stage: str, number: int | None = None) -> Legs | None:
+    """Give the folder in which a stage's legs tell of each other; None where nothing is kept.
+
+    `number`: of the round; that in which it was asked for last, if not given.
+    """
+    place, latest = tasks_of(state, stage), state.stages[stage].resubmissions
+    return Legs(Path(place) / str(latest if number is None else number)) if place else None
 
 
 def _mark(state: RunState, stage: str) -> str:

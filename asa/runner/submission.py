@@ -10,12 +10,11 @@ from asa.backend import Growing, JobSpec, JobState, site_word_s
 from asa.bags import Bag
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
-from asa.legs import Legs
 from asa.runner.active import Active
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
-from asa.runner.specs import round_of_legs, spec_of, tasks_of, token_of
+from asa.runner.specs import legs_of, round_of_legs, spec_of, tasks_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -140,32 +139,26 @@ def missing_mate(one: Active) -> PlannedJob | None:
     return None
 
 
-def _legs_of(one: Active, name: str, number: int) -> Legs | None:
-    """Give the folder of a round of a stage's legs; None where nothing is kept."""
-    place = tasks_of(one.state, name)
-    return Legs(Path(place) / str(number)) if place else None
-
-
 def saves_s(one: Active, name: str) -> float | None:
     """Say how long a stage's legs take to save their state, in the mean of those told to; None if none was."""
-    legs = _legs_of(one, name, one.state.stages[name].resubmissions)
+    legs = legs_of(one.state, name)
     standing = legs.standing() if legs is not None else None
-    return sum(standing.saves_s) / len(standing.saves_s) if standing is not None and standing.saves_s else None
+    return standing.saves_s if standing is not None else None
 
 
 def _close_legs(one: Active) -> float | None:
-    """Have the next leg begin where the job of one is no more; return when to try what cannot be written now."""
+    """Have the next leg begin where no job of one is left; return when to try what cannot be written now."""
     again = None
     for name in one.state.workflow.continuing:
-        view = one.state.stages[name]
-        if (legs := _legs_of(one, name, view.resubmissions)) is None:
+        if (legs := legs_of(one.state, name)) is None:
             continue
-        for job in one.state.sharing.ended_legs(round_of_legs(one.state, name)):
-            token = job.spec.token
-            if token in one.given_back or job.spec.leg >= view.leg:
+        number = round_of_legs(one.state, name)
+        for leg in one.state.sharing.legs_over(number):
+            key = f"{number}l{leg}"
+            if key in one.given_back or leg >= one.state.stages[name].leg:
                 continue
-            if legs.close(job.spec.leg):
-                one.given_back.add(token)
+            if legs.close(leg):
+                one.given_back.add(key)
             else:
                 again = one.backend.now() + AGAIN_S[0]
     return again

@@ -203,7 +203,7 @@ def test_the_next_leg_is_taken_out_where_all_is_done_or_has_failed():
         assert [job_id for job_id, _ in told.state.lost_jobs()] == ["2"]
 
 
-def test_a_failure_begins_a_new_round():
+def test_a_failure_begins_a_new_round_that_knows_of_the_legs_before():
     told = Told(replace(TRAIN, retries=1))
     told.submit("1")
     told.begin("1", 5.0)
@@ -212,7 +212,10 @@ def test_a_failure_begins_a_new_round():
     told.begin("2", 55.0)
     told.tell("2", JobState.FAILED, 60.0, 55.0, exit_code=1)
     assert (told.view.phase, told.view.resubmissions, told.view.leg) == (Phase.WAITING, 1, 1)
-    assert told.submit("3").token == "abcd1234-1-1l1"
+    assert (told.view.earlier_legs, told.view.ran_s) == (1, 45.0)
+    spec = told.submit("3")
+    assert spec.token == "abcd1234-1-1l1"
+    assert "ASA_LEG=2" in spec.command
 
 
 def test_a_leg_that_gave_up_and_whose_turn_it_is_is_asked_for_again_under_another_token():
@@ -227,18 +230,6 @@ def test_a_leg_that_gave_up_and_whose_turn_it_is_is_asked_for_again_under_anothe
     spec = told.submit("3")
     assert (spec.token, spec.leg, spec.supersedes) == ("abcd1234-1-0l2r1", 2, ())
     assert told.state.jobs["3"].round == told.state.jobs["1"].round
-
-
-def test_a_retry_knows_of_the_legs_before():
-    told = Told(replace(TRAIN, retries=1))
-    told.submit("1")
-    told.begin("1", 5.0)
-    told.leave("1", 5.0, 50.0)
-    told.submit("2")
-    told.begin("2", 55.0)
-    told.tell("2", JobState.FAILED, 60.0, 55.0, exit_code=1)
-    assert (told.view.leg, told.view.earlier_legs, told.view.ran_s) == (1, 1, 45.0)
-    assert "ASA_LEG=2" in told.submit("3").command
 
 
 @pytest.mark.parametrize("how", ["unyielding", "cancelled", "refused"])
@@ -281,3 +272,23 @@ def test_a_leg_of_several_shapes_asks_for_a_leg_and_not_for_all_of_them():
     planned = PlannedJob(("a",), 0.0, Keep.NOTHING, "")
     list(state.apply(Shaped("a", Choice(stage.shapes[1]), 0.0)))
     assert (spec_of(state, planned).cores, spec_of(state, planned).walltime_s) == (8, 100)
+
+
+def test_a_leg_is_closed_only_when_none_of_its_jobs_could_run_it():
+    """One that gave up has ended long since; the one that was asked for in its place is back in the queue."""
+    told = Told()
+    told.submit("1")
+    told.begin("1", 5.0)
+    told.submit("2", 2)
+    told.tell("1", JobState.TIMEOUT, 105.0, 5.0)
+    told.tell("2", JobState.FAILED, 130.0, 100.0, exit_code=UNYIELDING_EXIT)
+    told.submit("3")
+    told.begin("3", 140.0)
+    told.submit("4", 3)
+    told.begin("4", 200.0)
+    told.tell("3", JobState.PENDING, 202.0, restarts=1)
+    assert told.view.leg == 3
+    number = told.state.jobs["4"].round
+    assert told.state.sharing.legs_over(number) == [1]
+    told.tell("3", JobState.CANCELLED, 210.0)
+    assert told.state.sharing.legs_over(number) == [1, 2]

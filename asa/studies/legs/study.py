@@ -38,7 +38,7 @@ SAVES_S = 120.0
 _HISTORY = 2000
 _TIMES = 65  # at which an oracle may ask for a leg
 _LEAD_S = 86_400.0  # so long before its first leg is to start, a run begins whose hand-over has its time
-_BROAD_LEVEL = 0.55  # where a second of interruption costs as much as 1.25 of overlap
+_WEIGHED_LEVEL = 0.55  # where a second of interruption costs as much as 1.25 of overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _by_median(leg: Running) -> PlannedJob:
 
 def _weighed(leg: Running) -> PlannedJob:
     found = leg.forecast.predict((leg.stage.stage.name,), leg.ends_s)
-    return _early(leg, found.at(_BROAD_LEVEL), "where an interruption and idle cores weigh as much")
+    return _early(leg, found.at(_WEIGHED_LEVEL), "where an interruption and idle cores weigh as much")
 
 
 class _Oracle:
