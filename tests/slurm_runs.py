@@ -9,8 +9,10 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from contextlib import chdir, contextmanager, suppress
 from dataclasses import replace
@@ -288,7 +290,12 @@ class Client:
             assert self._thread.is_alive(), f"the client ended, with {self._error or self._result}"
             return self.troubles
 
-        return until(found, what=f"a trouble after {self.records[-1:]}")
+        return until(found, what=lambda: f"a trouble after {self.records[-1:]}, {self._where()},")
+
+    def _where(self):
+        """Say what the client does, for who looks for why it does not what it should."""
+        frame = sys._current_frames().get(self._thread.ident)
+        return f"{self._backend.condition}, at {traceback.format_stack(frame)[-6:] if frame else 'its end'}"
 
     def sees_running(self, name):
         """Wait until the client knows that a stage's allocation began; return that record."""

@@ -165,7 +165,8 @@ def until(true, *, within_s=120.0, what="what was waited for"):
     began_s = time.monotonic()
     while not (value := true()):
         waited_s = time.monotonic() - began_s
-        assert waited_s < within_s, f"{what} did not come within {within_s:g} s"
+        if waited_s >= within_s:
+            raise AssertionError(f"{what() if callable(what) else what} did not come within {within_s:g} s")
         time.sleep(min(max(0.05, waited_s / 10), 0.5))
     return value
 

@@ -137,13 +137,14 @@ if [ "$asa_leg" -gt 1 ]; then
 fi
 """.strip()
 
-# What a stage shows of its progress: the content of small files, of large ones how long they are, and since when; of
-# folders the same of what is in them.
+# What a stage shows of its progress: its files' names, as a step may be in them; what is in small files; how long large
+# ones are, and since when; of folders the same of what is in them.
 PROGRESS = r"""
 asa_list() { ls -lnd --full-time -- "$1" 2>/dev/null || ls -lnd -- "$1"; }
 asa_show() {
   eval "set -- $asa_progress"
   for asa_path do
+    printf '%s\n' "$asa_path"
     if [ -d "$asa_path" ]; then
       ls -lnA --full-time -- "$asa_path" 2>/dev/null || ls -lnA -- "$asa_path"
     elif [ -e "$asa_path" ]; then

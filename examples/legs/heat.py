@@ -1,8 +1,8 @@
-"""Heat in a plate, step by step, over many walltimes: what a Python program needs to run in legs is marked with a #.
+"""Heat in a plate under a flame that moves, over many walltimes; what it needs to run in legs is marked with a #.
 
     python heat.py [STEPS] [SIZE]
 
-It begins from `ckpt/state.npy` where that is there, and leaves `ckpt/result.npy`.
+It goes on from the newest `ckpt/STEP.state`, and leaves `ckpt/result.npy`.
 """
 
 import os
@@ -49,6 +49,7 @@ while done < steps:
     plate[1:-1, 1:-1] = inner + 0.1 * (
         plate[:-2, 1:-1] + plate[2:, 1:-1] + plate[1:-1, :-2] + plate[1:-1, 2:] - 4 * inner
     )
+    plate[1 + done % (size - 2), size // 2] += 0.01
     done += 1
     if done % 5000 == 0 or told:
         save("state", done, plate)  # 3: now and then, and when told to

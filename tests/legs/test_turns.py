@@ -216,6 +216,14 @@ def test_a_folder_shows_progress_by_what_is_in_it(chain):
     assert [ended(chain.begin(leg, terms))[0] for leg in range(1, 6)] == [LEFT_EXIT] * 5
 
 
+def test_a_new_name_is_progress_though_the_content_is_the_same(chain):
+    """A solver that has settled saves the same state again, at a later step."""
+    terms = Continuation(progress=("ckpt/*.state",))
+    command = "mkdir -p ckpt; rm -f ckpt/*; echo settled >ckpt/$ASA_LEG.state; exit 85"
+    for leg in (1, 2, 3, 4):
+        assert ended(chain.begin(leg, terms, command=command))[0] == LEFT_EXIT
+
+
 def test_of_what_is_no_text_name_and_size_are_shown(chain):
     (chain.root / "ckpt").mkdir()
     (chain.root / "ckpt" / "step.npy").write_bytes(bytes(range(200)))
