@@ -222,6 +222,9 @@ def legs(
         typer.Option(help="Day of the first hand-over, as in 2023-03-01; starts are drawn if not given."),
     ] = None,
     every: Annotated[str, typer.Option(help="With --since: from one hand-over to the next.")] = "4h",
+    recorded: Annotated[
+        bool, typer.Option(help="Jobs wait as the log says, yours as the one most like it: no replay.")
+    ] = False,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
@@ -250,6 +253,7 @@ def legs(
         starts,
         None if since is None else _day(since),
         parse_duration(every),
+        recorded,
     )
     with executor_of(executor, jobs) as elsewhere:
         found = with_progress(

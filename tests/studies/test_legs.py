@@ -5,9 +5,11 @@ from dataclasses import asdict, replace
 
 import pytest
 from asa.backends.simulated import read_swf
+from asa.backends.simulated.recorded import RecordedSite
 from golden.cases import DATA
 from typer.testing import CliRunner
 
+from asa.backend import JobSpec
 from asa.cli.experiment import app
 from asa.errors import InputError
 from asa.studies.legs.scores import judged
@@ -78,3 +80,42 @@ def test_hand_overs_at_given_times(tmp_path):
     clock_s = read_swf(LOG).clock_s + 20 * 86_400
     asked = replace(SMALL, since_s=float(clock_s), ways=("reactive",), legs=2)
     assert {one.start for one in hold(asked, tmp_path / "kept.jsonl", jobs=1)} == {0, 1}
+
+
+def test_as_recorded_every_job_waits_as_the_log_says():
+    """Others as theirs did; the user's as the one that was most like it, at any load of his own."""
+    site = RecordedSite(trace=LOG, age_accrues=False)
+    trace = site.trace
+    world = site.open(0)
+    since_s = world.now()
+    jobs = [world.submit(JobSpec(f"j{i}", 8, 7200.0, run_s=60.0)) for i in range(3)]
+    while not all(one.state.is_final for one in world.status(jobs).values()):
+        world.wait(since_s + 30 * 86_400)
+    like = [
+        (abs(int(submit) - since_s), int(wait))
+        for submit, wait, cores, request in zip(
+            trace.table.submit, trace.wait_s, trace.table.cores, trace.table.request, strict=True
+        )
+        if 4 <= cores <= 16 and 3600 <= request <= 14_400
+    ]
+    waited = {one.start_s - one.submit_s for one in world.status(jobs).values()}
+    assert len(waited) == 1
+    assert waited.pop() in {wait for far, wait in like if far == min(like)[0]}
+    others = world.others()
+    began = others["start"] >= 0
+    assert ((others["start"] - others["submit"])[began] == trace.wait_s[began]).all()
+    assert began.sum() > 100
+
+
+def test_what_never_ran_there_has_no_recorded_wait():
+    world = RecordedSite(trace=LOG).open(0)
+    with pytest.raises(InputError, match="jobs are like one of 8 cores"):
+        world.foresee_start(JobSpec("long", 8, 10_000_000.0, run_s=60.0), world.now())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"), [({}, "a log's machine"), ({"trace": LOG, "scheduler": "sjf"}, "nothing")]
+)
+def test_recorded_waits_are_a_logs(settings, words):
+    with pytest.raises(InputError, match=words):
+        RecordedSite(**settings)

@@ -128,6 +128,7 @@ class LegCell:
     starts: int
     since_s: float | None  # of the first hand-over, on the log's clock; None for starts that are drawn
     every_s: float
+    recorded: bool
     log: str  # digests of the log, and of all code
     code: str
 
@@ -161,6 +162,7 @@ class Question:
     starts: int = 24
     since_s: float | None = None
     every_s: float = 4 * 3600.0
+    recorded: bool = False  # jobs wait as the log says, in place of a replay
 
     def cells(self) -> list[LegCell]:
         """Give all that is to be run."""
@@ -189,6 +191,7 @@ class Question:
                     self.starts,
                     self.since_s,
                     self.every_s,
+                    self.recorded,
                     log,
                     code,
                 )
@@ -200,8 +203,18 @@ class Question:
 
 
 @lru_cache(maxsize=4)
-def _site(trace: str, since_s: float | None, every_s: float, starts: int, *, age_accrues: bool = False) -> Site:
-    site = plugins.load("asa.backends", "simulated")(trace=trace, age_accrues=age_accrues)
+def _site(
+    trace: str,
+    since_s: float | None,
+    every_s: float,
+    starts: int,
+    *,
+    age_accrues: bool = False,
+    recorded: bool = False,
+) -> Site:
+    site = plugins.load("asa.backends", "as-recorded" if recorded else "simulated")(
+        trace=trace, age_accrues=age_accrues
+    )
     if since_s is not None:
         site.arrive(since_s + number * every_s for number in range(starts))
     return cast("Site", site)
@@ -225,7 +238,8 @@ def chain(cores: int, leg_s: float, legs: int, *, hands_over: bool) -> Workflow:
 def run_cell(cell: LegCell) -> list[HandOver]:
     """Run all starts of a rival."""
     since_s = None if cell.since_s is None else cell.since_s - cell.leg_s - _LEAD_S
-    site, way = _site(cell.trace, since_s, cell.every_s, cell.starts, age_accrues=cell.age_accrues), WAYS[cell.way]
+    how = {"age_accrues": cell.age_accrues, "recorded": cell.recorded}
+    site, way = _site(cell.trace, since_s, cell.every_s, cell.starts, **how), WAYS[cell.way]
     site.prepare(range(cell.starts))
     bank = WaitBank(way.estimator, machine_cores=site.capabilities.max_cores)
 
@@ -238,7 +252,8 @@ def run_cell(cell: LegCell) -> list[HandOver]:
         if result.outcome != "completed":
             where = f"{cell.trace}, {cell.way}, start {known.seed}"
             raise RunError(f"did not complete: {result.reason}", where=where, hint="Give longer legs.")
-        return _hand_overs(cell, site.capabilities.system, known.seed, result)
+        system = site.capabilities.system + ", waits as recorded" * cell.recorded
+        return _hand_overs(cell, system, known.seed, result)
 
     found = each_knowing(site, range(cell.starts), bank, _HISTORY, runs)
     return [one for of in found for one in of]
