@@ -20,6 +20,7 @@ from asa.errors import InputError, TraceError
 __all__ = ["JobHistory", "opened", "read_history"]
 
 _READERS = "asa.histories"
+_COLUMNS = ("submit_s", "wait_s", "cores", "walltime_s", "started", "run_s", "user", "partition", "allocated")
 
 
 def _none() -> NDArray[np.float64]:
@@ -45,6 +46,8 @@ class JobHistory:
         Seconds that it ran; negative where that is not known.
     user, partition
         Its user and partition as places in `users` and `partitions`; -1 where that is not known.
+    allocated
+        Cores that it got, which may be more than it asked for; 0 where that is not known.
     users, partitions
         Their names.
     system
@@ -65,6 +68,7 @@ class JobHistory:
     run_s: NDArray[np.float64] = field(default_factory=_none)
     user: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     partition: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    allocated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     users: Sequence[str] = ()
     partitions: Sequence[str] = ()
     system: str = ""
@@ -74,11 +78,10 @@ class JobHistory:
 
     def __post_init__(self) -> None:
         rows = len(self.submit_s)
-        for name, unknown in (("run_s", -1.0), ("user", -1), ("partition", -1)):
+        for name, unknown in (("run_s", -1.0), ("user", -1), ("partition", -1), ("allocated", 0)):
             if not len(getattr(self, name)) and rows:
                 object.__setattr__(self, name, np.full(rows, unknown, dtype=getattr(self, name).dtype))
-        columns = ("submit_s", "wait_s", "cores", "walltime_s", "started", "run_s", "user", "partition")
-        if any(len(getattr(self, name)) != rows for name in columns):
+        if any(len(getattr(self, name)) != rows for name in _COLUMNS):
             raise InputError("the columns of a history differ in length", where=self.source)
         if rows and bool(np.any(np.diff(self.submit_s) < 0)):
             raise InputError("a history is not in order of submission", where=self.source)
@@ -88,8 +91,7 @@ class JobHistory:
 
     def first(self, jobs: int) -> JobHistory:
         """Return the first so many jobs."""
-        columns = ("submit_s", "wait_s", "cores", "walltime_s", "started", "run_s", "user", "partition")
-        cut = {name: getattr(self, name)[:jobs] for name in columns}
+        cut = {name: getattr(self, name)[:jobs] for name in _COLUMNS}
         kept = ("users", "partitions", "system", "machine_cores", "source", "oddities")
         return JobHistory(**cut, **{name: getattr(self, name) for name in kept})
 

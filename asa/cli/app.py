@@ -42,6 +42,8 @@ _OURS: Final[Mapping[str, str]] = {
     "logs": "asa.cli.logs:logs",
     "report": "asa.cli.report:report",
     "cancel": "asa.cli.cancel:cancel",
+    "worth": "asa.cli.worth:worth",
+    "twin": "asa.cli.twin:twin",
     "compare": "asa.cli.compare:compare",
     "doctor": "asa.cli.doctor:doctor",
     "learn": "asa.cli.learn:learn",

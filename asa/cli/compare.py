@@ -182,7 +182,7 @@ def compare(
     parameters, others = split_settings(workflow, dict(given_settings(settings)))
     rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, others)}
     site = _site(backend, system, trace, trace_cores, rules)
-    make_workflow, counts = _workflow(workflow, cores, widths, parameters, site)
+    make_workflow, counts = workflow_of(workflow, cores, widths, parameters, site)
     check_page(page, f"compare-{make_workflow(counts[0]).name}-{site.capabilities.system}")
     comparison = Comparison(
         make_workflow=make_workflow,
@@ -285,9 +285,10 @@ class _Fixed:
         return self.workflow
 
 
-def _workflow(
+def workflow_of(
     given: str, cores: str | None, widths: str | None, parameters: dict[str, str], site: Site
 ) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
+    """Find the workflow that was named, as a function of its peak cores, and those."""
     from asa.core import plugins
     from asa.spec import load_workflow
     from asa.studies.compare.study import workflow_maker

@@ -19,6 +19,13 @@ from asa.errors import UnavailableError
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
+Progress = Callable[[str, int, int], None]
+"""Is told what is done, how much of it has been, and of how much."""
+
+
+def silent(_what: str, _done: int, _of: int) -> None:
+    """Tell nobody how far it is."""
+
 
 class Kept(Protocol[_T_co]):
     """Stands for a value that whatever runs on the same executor can get."""

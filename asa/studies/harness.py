@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from asa.core.documents import read_file, read_json
-from asa.core.parallel import Processes, available_cores, pool
+from asa.core.parallel import Processes, Progress, available_cores, pool, silent
 from asa.core.store import LineFile
 from asa.errors import InputError, JournalError, StateError
 from asa.pool.executors import Elsewhere
 
-Progress = Callable[[str, int, int], None]
 Workers = Processes | Elsewhere
 
 
@@ -52,10 +51,6 @@ class Kind(Generic[_C, _T]):
     # make a cell, and one outcome, of the fields that were kept: their classes, where nothing is nested
     cell: Callable[..., _C]
     trial: Callable[..., _T]
-
-
-def silent(_what: str, _done: int, _of: int) -> None:
-    """Tell nobody how far it is."""
 
 
 def counted(on_progress: Progress, what: str, of: int) -> Callable[[], None]:

@@ -379,6 +379,11 @@ class Engine:
         """Start of each background job, -1 while it waits."""
         return self._core.start
 
+    @property
+    def core(self) -> Core:
+        """The machine and its queue."""
+        return self._core
+
     def ends(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """When background jobs that started ended, or will; NEVER where that may still change, or is not known yet."""
         known = getattr(self._core, "end", None)

@@ -14,7 +14,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backend import Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
+from asa.backend import (
+    Capabilities,
+    Condition,
+    DependencyType,
+    JobSpec,
+    JobState,
+    JobStatus,
+    PartitionLimits,
+    Step,
+    StepTimes,
+)
 from asa.core.parallel import Keeping, Kept
 from asa.core.plugins import load
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError, near
@@ -54,6 +64,9 @@ class SimulatedBackend:
         Whose jobs the background's are; -1 where that is not known.
     shrink, grow
         Whether a running job can give cores back, and get more.
+    partitions, places
+        Limits of each partition, and its place among the machine's; none where it has but one. Jobs that name none go
+        to the first.
     """
 
     def __init__(
@@ -65,8 +78,11 @@ class SimulatedBackend:
         users: NDArray[np.int32] | None = None,
         shrink: bool = True,
         grow: bool = True,
+        partitions: Mapping[str, PartitionLimits] | None = None,
+        places: Mapping[str, int] | None = None,
     ) -> None:
         self._shrinks, self._grows = shrink, grow
+        self._partitions, self._places = dict(partitions or {}), dict(places or {})
         self._steps: dict[int, tuple[Step, ...]] = {}
         self._engine = engine
         self._machine = machine
@@ -86,6 +102,8 @@ class SimulatedBackend:
             shrink_by=self._machine.shrink_by if self._shrinks else 0,
             grow_by=self._machine.shrink_by if self._grows else 0,
             burst_buffer_bytes=_bytes(self._engine.pools),
+            partition=next(iter(self._partitions), ""),
+            partitions=self._partitions,
         )
 
     @property
@@ -248,6 +266,7 @@ class SimulatedBackend:
             shrinks=[(second, width) for second, width, wider in widths if not wider],
             grows=[(second, width) for second, width, wider in widths if wider],
             amounts=self._amounts(spec),
+            partition=self._partition(spec),
             bag=spec.bag,
             sharing=spec.sharing,
             leg=spec.leg,
@@ -256,6 +275,14 @@ class SimulatedBackend:
         if engine is self._engine and all(step.slot_s for step in spec.steps):
             self._steps[number] = spec.steps
         return number
+
+    def _partition(self, spec: JobSpec) -> int:
+        """Give the place of the partition that a job goes to, the first of several; a machine of one has no names."""
+        if not self._partitions:
+            return 0
+        if lack := self.capabilities.impossible(spec):
+            raise SubmitRejectedError(lack, where=f"job {spec.name!r}", hint="Ask for what it gives.")
+        return self._places[spec.partition.partition(",")[0] or next(iter(self._partitions))]
 
     def _amounts(self, spec: JobSpec) -> dict[str, int]:
         """Say what a job takes beside cores, of what the machine has."""
@@ -422,7 +449,7 @@ class SimulatedSite:
         self,
         system: str | None = None,
         *,
-        trace: str | Path | None = None,
+        trace: str | Path | Trace | None = None,
         trace_cores: int | str | None = None,
         age_accrues: bool | str = True,
         poll_s: int | str = 10,
@@ -445,7 +472,7 @@ class SimulatedSite:
         self.trace: Trace | None = None
         self.model: WorkloadModel | None = None
         if trace is not None:
-            self.trace = read_swf(trace, cores=trace_cores)
+            self.trace = trace if isinstance(trace, Trace) else read_swf(trace, cores=trace_cores)
             self.machine = Machine(_log_name(self.trace.path), self.trace.cores, 1)
         else:
             self.model = model or preset(system or "")

@@ -30,6 +30,9 @@ every record of jobs that were requeued, ``-X`` for no job steps. There is no ``
 versions know none, and ``-D`` tells the same.
 """
 
+TWIN_COMMAND = SACCT_COMMAND + ",AllocCPUS"
+"""The same, with what jobs really got, which a twin of the site wants."""
+
 _LONGEST_HEADER_BYTES = 1 << 16
 _JOB, _USER, _LIMIT = ("jobid", "jobidraw"), ("user", "uid"), ("timelimitraw", "timelimit")
 _WIDTHS = ("reqcpus", "reqtres", "alloccpus", "ncpus", "alloctres")
@@ -58,7 +61,7 @@ _NO_DAY = float("-inf")
 _MAX_CORES = 2**31 - 2
 
 _TIMES = ("submit", "eligible", "start", "end")
-_COLUMNS = (*_TIMES, "elapsed", "kind", "cores", "limit", "user", "partition", "key")
+_COLUMNS = (*_TIMES, "elapsed", "kind", "cores", "limit", "user", "partition", "key", "allocated")
 _FLAGS = ("reserved", "restarted", "held", "nodes")
 
 
@@ -248,6 +251,7 @@ class _Records:
         self._state, self._partition, self._cluster = place("state"), place("partition"), place("cluster")
         self._elapsed = -1 if "end" in places else place("elapsedraw", "elapsed")
         self._reservation, self._restarts, self._reason = place("reservation"), place("restarts"), place("reason")
+        self._allocated = place("alloccpus", "alloctres")
         widths = [places[name] for name in _WIDTHS if name in places]
         self._nodes = not widths
         self._widths = widths or [places[name] for name in _NODES if name in places]
@@ -281,6 +285,7 @@ class _Records:
                 self.users.setdefault(user, len(self.users) - 1),
                 self.partitions.setdefault(partition, len(self.partitions) - 1),
                 self._keys.setdefault((cluster, job, user), len(self._keys)),
+                _count(fields[self._allocated]),
                 reservation.lower() not in _UNKNOWN,
                 restarts.isdecimal() and restarts.strip("0") != "",
                 fields[self._reason] in self._reasons,
@@ -426,6 +431,7 @@ def _history(file: Path, records: _Records) -> JobHistory:
         run_s=np.where(known_run, run, -1.0)[order],
         user=columns["user"][order].astype(np.int32),
         partition=partition[order],
+        allocated=columns["allocated"][order].astype(np.int64),
         users=list(records.users)[1:],
         partitions=list(records.partitions)[1:],
         system=next(iter(records.clusters), ""),

@@ -111,6 +111,9 @@ class SlurmPartition:
     cores: int = 0
     accounts: tuple[str, ...] = ()  # those whose jobs alone it takes; empty for all
     barred_accounts: tuple[str, ...] = ()  # those whose jobs it does not take
+    priority_factor: int = 1  # of its jobs, PriorityJobFactor
+    priority_tier: int = 1  # whose jobs come first, whatever their priority
+    is_exclusive: bool = False  # whether its jobs share no node
 
 
 @dataclass(frozen=True, slots=True)

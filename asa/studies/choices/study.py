@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.replay import replayed
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
+from asa.core.parallel import silent
 from asa.errors import TraceError
 from asa.estimators.joint import together
 from asa.history import JobHistory
 from asa.studies.accuracy.prequential import MakeEstimator, Timeline, sees_queue
-from asa.studies.harness import counted, run_cells, silent
+from asa.studies.harness import counted, run_cells
 from asa.studies.programs import BENCHMARKS
 from asa.waits import QueuedJob, Surroundings, WaitEstimator
 from asa.workflows.paper import TABLE_1

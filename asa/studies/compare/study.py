@@ -16,12 +16,13 @@ import numpy as np
 
 from asa.backend import Backend, Site
 from asa.core import plugins
+from asa.core.parallel import silent
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
-from asa.studies.harness import How, counted, run_cells, silent, workers
+from asa.studies.harness import How, counted, run_cells, workers
 from asa.studies.runs import Known, each_knowing, one_by_one, put_together
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow

@@ -195,6 +195,11 @@ def sentence(cells: Sequence[Cell]) -> str:
     if not rivals:
         took_s, hours = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
         return f"{hero.strategy} takes {took_s:,.0f} s and {hours:,.1f} core-hours."
+    return f"{hero.strategy} finishes {against(hero, rivals)}"
+
+
+def against(hero: Cell, rivals: Sequence[Cell]) -> str:
+    """Say when one finishes beside others, at least one, and for how many core-hours; see `sentence`."""
     times, costs = ([_over(hero, rival, what) for rival in rivals] for what in ("makespan_s", "core_hours"))
     clear = beyond_chance([*times, *costs])
     claims: dict[tuple[str, str], list[str]] = {}  # what is said of several alike is said once
@@ -204,7 +209,7 @@ def sentence(cells: Sequence[Cell]) -> str:
         claims.setdefault(words, []).append(rival.strategy)
     first, *others = (f"{when.format(_listed(names))} {cost}" for (when, cost), names in claims.items())
     rest = f" It finishes {'; '.join(others)}." if others else ""
-    return f"{hero.strategy} finishes {first}.{rest}"
+    return f"{first}.{rest}"
 
 
 def _listed(names: Sequence[str]) -> str:

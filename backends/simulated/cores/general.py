@@ -50,7 +50,10 @@ class GeneralCore:
 
     _SPARE = 64
 
-    def __init__(self, load: Load, policy: Policy | PassScheduler, *, now: int = 0) -> None:
+    def __init__(
+        self, load: Load, policy: Policy | PassScheduler, *, now: int = 0, client_user: int | None = None
+    ) -> None:
+        """Make it; `client_user`: which of the load's users, by its numbers, the client is, if not another."""
         if not isinstance(policy, Policy | PassScheduler):
             raise InputError(f"{policy!r} is no scheduler", hint="Give a Policy, or an object that can `schedule`.")
         table, cluster = load.table, load.cluster
@@ -64,6 +67,7 @@ class GeneralCore:
         self.ended: list[int] = []
         self.news: list[News] = []
         self._clients = 0
+        self.client_user = client_user
         self._shared = False  # columns that do not change, with a fork
         self._room = 0
         self._s = np.zeros(k.SCALARS, dtype=np.int64)
@@ -354,9 +358,10 @@ class GeneralCore:
         users = len(arrays["usage"])
         for name, value in (("request", request), ("cores", cores), ("qos", qos), ("partition", partition)):
             arrays[name][index] = value
-        arrays["user"][index] = users - 1
+        arrays["user"][index] = users - 1 if self.client_user is None else self.client_user
         arrays["weights"][k.HIGHEST_QOS] = max(arrays["weights"][k.HIGHEST_QOS], qos)
-        self._s[k.USERS] = users
+        if self.client_user is None:
+            self._s[k.USERS] = users
         arrays["demand"][index * len(arrays["free"]) + source] = cores
         return index
 

@@ -261,6 +261,9 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
             cores=_count(fields.get("TotalCPUs", "")),
             accounts=tuple(name for name in fields.get("AllowAccounts", "ALL").split(",") if name not in {"", "ALL"}),
             barred_accounts=tuple(name for name in fields.get("DenyAccounts", "").split(",") if name),
+            priority_factor=_count(fields.get("PriorityJobFactor", "1")),
+            priority_tier=_count(fields.get("PriorityTier", "1")),
+            is_exclusive=fields.get("OverSubscribe") == "EXCLUSIVE",
         )
         for fields in _lines("PartitionName", printed)
     ]

@@ -1,0 +1,142 @@
+"""``asa twin``: a copy of a site's machine, rules and jobs, in which workflows can be tried out."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.core.documents import print_json
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.studies.present import Table
+
+AgeOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--age-accrues/--no-age-accrues",
+        help="Whether jobs gain priority while a dependency keeps them back, where the site does not tell.",
+        show_default=False,
+    ),
+]
+YouOption = Annotated[
+    str | None,
+    typer.Option(help="Your name among the users of the jobs. [default: the one that you have here]", metavar="NAME"),
+]
+
+
+def twin(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A file of jobs (sacct -P, or SWF), or the folder that --script makes. [default: ask the batch "
+            "system here]",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it; it can be handed on.", metavar="FOLDER", show_default=False)
+    ] = None,
+    script: Annotated[bool, typer.Option("--script", help="Print the commands that tell of a site, and stop.")] = False,
+    you: YouOption = None,
+    age_accrues: AgeOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+) -> None:
+    """Make a twin of a site: its machine, its scheduler's rules, and everybody's jobs of the last months.
+
+    In it `asa worth` tries out a workflow, and `asa compare --backend twin --set twin=FOLDER` ways of asking. It holds
+    no names: users are numbers that were drawn, and nobody keeps whose.
+
+    On a cluster: `asa twin --out site.twin`
+
+    Elsewhere: `asa twin --script > gather.sh`; run that there, bring its folder here, `asa twin site --out site.twin`
+
+    Exit codes: 0 made, 2 the input cannot be used, 4 the batch system does not answer.
+    """
+    from asa.core import plugins
+
+    make: Any = plugins.load("asa.backends", "twin")
+    if script:
+        sys.stdout.write(make.script() + "\n")
+        return
+    if out is None:
+        raise InputError("has no place to go to", where="--out", hint="Name a folder: --out site.twin")
+    if out.is_file():
+        raise InputError("is a file", where=f"--out {out}", hint="Name a folder.")
+    made = new_twin(source, you, age_accrues)
+    made.twin.write(out)
+    if as_json:
+        print_json(asdict(made.twin.about) | {"left_out": made.left_out})
+        return
+    _tell(made)
+    sys.stderr.write(f"Twin written to {out}\n")
+
+
+def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> Any:
+    """Make one, with a bar of progress."""
+    from asa.cli.progress import with_progress
+    from asa.core import plugins
+
+    make: Any = plugins.load("asa.backends", "twin")
+    name = getpass.getuser() if you is None else you
+    return with_progress(
+        lambda on_progress: make.made(source, you=name, age_accrues=age_accrues, on_progress=on_progress)
+    )
+
+
+def _tell(made: Any) -> None:
+    from asa.studies.present import console
+
+    screen, about = console(), made.twin.about
+    for title, lines in (("Seen", about.seen), ("Assumed", about.assumed)):
+        screen.print(f"[bold]{title}[/bold]")
+        for line in lines:
+            screen.print(f"  {line}", markup=False)
+    if made.left_out:
+        screen.print("[bold]Jobs[/bold]")
+        for words, count in made.left_out.items():
+            screen.print(f"  {count:,} {words}", markup=False)
+    screen.print(agreement_table(about))
+    screen.print(trust(about), style="dim", markup=False)
+
+
+def agreement_table(about: Any) -> Table:
+    """Lay out how well a twin's waits agree with those that were recorded."""
+    from asa.studies.present import Row, Table
+
+    def rows() -> Iterator[Row]:
+        for number, one in enumerate(about.agreement):
+            cells = (*_waits(one.recorded_s), *_waits(one.simulated_s), f"{100 * one.within_2:.0f}", f"{one.ks:.2f}")
+            yield Row((one.of, f"{one.jobs:,}", *cells), begins_section=number == 1)
+
+    headings = ("", "Jobs", "Recorded p50", "p75", "p90", "Twin p50", "p75", "p90", "Within 2x %", "KS")
+    return Table(headings, rows(), title="Waits in the twin beside those recorded")
+
+
+def _waits(points: tuple[float, ...]) -> Iterator[str]:
+    from asa.units import format_duration
+
+    return (format_duration(round(value)) for value in points)
+
+
+def trust(about: Any) -> str:
+    """Say what the twin's waits are worth."""
+    if not about.agreement:
+        return "No wait was recorded, so nobody can tell how well the twin's agree."
+    first = about.agreement[0]
+    words = (
+        f"Half of the twin's waits are {_times(first.ratio)} the recorded half; of single jobs "
+        f"{100 * first.within_2:.0f} % wait for half to twice as long as they did."
+    )
+    far = not 0.5 <= first.ratio <= 2.0
+    return words + (" That is far off: take what is tried out in it as rough." if far else "")
+
+
+def _times(ratio: float) -> str:
+    return "as long as" if 0.95 <= ratio <= 1.05 else f"{ratio:.2g} times"

@@ -1,0 +1,166 @@
+"""``asa worth``: whether it is worth it, for one's own workflow on one's own site."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.cli.asked import ExecutorOption, names_in
+from asa.cli.compare import workflow_of
+from asa.cli.doctor import given_settings
+from asa.cli.report import PageOption, asked, check_page, made, write_page
+from asa.cli.twin import AgeOption, YouOption, agreement_table, new_twin, trust
+from asa.core.documents import print_json
+from asa.errors import InputError
+from asa.units import MAX_PROCESSES, MAX_RUNS, MAX_SEED
+
+if TYPE_CHECKING:
+    from asa.backend import Site
+    from asa.studies.compare.study import CompareRun
+    from asa.studies.worth import Verdict
+    from asa.workflow import Workflow
+
+_MOST_MOMENTS = 100
+
+
+def worth(
+    workflow: Annotated[str, typer.Argument(help="A workflow file (.toml), or montage, blast, statistics.")],
+    twin: Annotated[
+        Path | None, typer.Option(help="A twin of the site, made by `asa twin`.", metavar="FOLDER", show_default=False)
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            help="Jobs of the site in place of a twin: what sacct -P printed, an SWF log, or the folder of `asa twin "
+            "--script`.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter of the workflow file, as in width=56; may be repeated.", metavar="K=V"),
+    ] = None,
+    cores: Annotated[
+        str | None, typer.Option(help="Peak cores of montage, blast or statistics. [default: 112]", show_default=False)
+    ] = None,
+    moments: Annotated[
+        int, typer.Option(help="Moments of the last months at which it is begun.", min=2, max=MAX_RUNS)
+    ] = _MOST_MOMENTS,
+    strategies: Annotated[
+        str | None,
+        typer.Option(help="Which ways of asking, comma-separated. [default: all that make sense]", show_default=False),
+    ] = None,
+    estimator: Annotated[str, typer.Option(help="Who predicts waits.")] = "asa-queue",
+    partition: Annotated[str, typer.Option(help="Where jobs go that name none. [default: the site's]")] = "",
+    user: Annotated[
+        str,
+        typer.Option(help="As whom, which decides the fair share: a number of the twin, typical, or new."),
+    ] = "",
+    you: YouOption = None,
+    age_accrues: AgeOption = None,
+    seed: Annotated[int, typer.Option(help="Of the moments.", min=0, max=MAX_SEED)] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)
+    ] = None,
+    executor: ExecutorOption = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the verdict.")] = False,
+    page: PageOption = None,
+) -> None:
+    """Say whether it is worth it here to ask ahead of time, for this workflow: a verdict, and the figures behind it.
+
+    Ways of asking are tried out in a twin of the site, at many moments of its last months: one job for all stages, a
+    job a stage when the last one ends, all at once behind each other, and asa's.
+
+    On a cluster: `asa worth flow.toml`
+
+    Elsewhere: `asa worth flow.toml --twin site.twin`, or on a public log: `asa worth montage --history CTC-SP2.swf.gz`
+
+    Exit codes: 0 also where it is not worth it, 2 the input cannot be used, 4 the batch system does not answer.
+    """
+    from asa.cli.progress import with_progress
+    from asa.core import plugins
+    from asa.pool.executors import executor_of
+    from asa.studies.compare.study import Comparison, compare
+    from asa.studies.worth import judged
+
+    check_page(page)
+    if twin is not None and history is not None:
+        raise InputError("is made of jobs already", where="--twin", hint="Give --twin or --history.")
+    make: Any = plugins.load("asa.backends", "twin")
+    known: Any = twin if twin is not None else new_twin(history, you, age_accrues).twin
+    site: Site = make(twin=known, partition=partition, user=user)
+    make_workflow, counts = workflow_of(workflow, cores, None, dict(given_settings(parameters)), site)
+    if len(counts) > 1:
+        raise InputError("a verdict is on one width", where="--cores", hint="Give one number.")
+    flow = make_workflow(counts[0])
+    comparison = Comparison(
+        make_workflow=make_workflow,
+        site=site,
+        cores=counts,
+        strategies=names_in(strategies, "--strategies") if strategies else _ways(flow),
+        seeds=tuple(range(seed, seed + moments)),
+        estimator=estimator,
+    )
+    with executor_of(executor, jobs) as elsewhere:
+        runs = with_progress(
+            lambda on_progress: compare(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+        )
+    verdict = judged(flow, runs)
+    about = site.twin.about  # type: ignore[attr-defined]
+    if as_json:
+        print_json({"verdict": _plain(verdict.as_dict()), "runs": [run.as_dict() for run in runs]})
+    else:
+        _tell(verdict, runs, about, moments)
+    if page is not None:
+        _write(page, verdict, runs, site, comparison)
+
+
+def _ways(flow: Workflow) -> tuple[str, ...]:
+    """Name the ways of asking that a workflow can go."""
+    one_job = not flow.continuing or len(flow.stages) == 1
+    return ("per-stage", "chained", *(["big-job"] if one_job else []), "asa", "asa-plan")
+
+
+def _plain(found: Any) -> Any:
+    """Make what is no number null, for JSON."""
+    if isinstance(found, dict):
+        return {name: _plain(value) for name, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_plain(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def _tell(verdict: Verdict, runs: Sequence[CompareRun], about: Any, moments: int) -> None:
+    from asa.studies.compare.table import render
+    from asa.studies.present import console
+
+    screen = console()
+    screen.print(verdict.sentences[0], style="bold", markup=False)
+    for words in verdict.sentences[1:]:
+        screen.print(words, markup=False)
+    screen.print()
+    screen.print(render(runs, seeds=moments))
+    screen.print(agreement_table(about))
+    screen.print(trust(about), style="dim", markup=False)
+    for line in about.assumed:
+        screen.print(f"Assumed: {line}", style="dim", markup=False)
+
+
+def _write(page: Path, verdict: Verdict, runs: Sequence[CompareRun], site: Site, comparison: Any) -> None:
+    from asa.studies.compare.page import comparison_page
+
+    about = site.twin.about  # type: ignore[attr-defined]
+    notes = [trust(about).rstrip("."), *(f"assumed: {line}" for line in about.assumed)]
+    of = comparison.seeds
+    how = made(Moments=f"seeds {of[0]} to {of[-1]}", Estimator=f"`{comparison.estimator}`")
+    whole = comparison_page(runs, notes=notes, made=how)
+    whole = replace(whole, title=f"Is it worth it: {whole.title}", summary=[*verdict.sentences, *whole.summary[1:]])
+    write_page(page, f"worth-{runs[0].workflow}-{runs[0].system}", whole, of=asked())
+    sys.stderr.write(f"Page written to {page}\n")

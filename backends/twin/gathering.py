@@ -1,0 +1,131 @@
+"""Getting what a twin is made of: from the batch system here, or from files that its commands made elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from asa.core import plugins
+from asa.core.documents import read_text
+from asa.core.parallel import Progress, silent
+from asa.errors import InputError, UnavailableError
+from asa.facts import SiteFacts, Survey
+from asa.history import JobHistory, read_history
+
+_GROUP = "asa.surveys"
+_TIMEOUT_S = 600.0  # accounts of months may be long in coming
+
+
+def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHistory, SiteFacts | None]:
+    """Read jobs, and what the site tells of itself where that is to be had.
+
+    Parameters
+    ----------
+    source
+        A file of jobs (``sacct -P``, or a log in the Standard Workload Format), a folder of such a file and of what the
+        other commands of a survey printed, or None for the batch system here.
+    on_progress
+        Is told what is read.
+
+    Raises
+    ------
+    InputError
+        There is no such file or folder, or no batch system.
+    UnavailableError
+        The batch system does not answer.
+    TraceError
+        The jobs cannot be read.
+    """
+    if source is None:
+        with tempfile.TemporaryDirectory(prefix="asa-twin-") as folder:
+            return _asked(Path(folder), on_progress)
+    if not source.is_dir():
+        return read_history(source), None
+    return _read(source)
+
+
+def script() -> str:
+    """Write the commands that make such a folder, for a shell on a login node."""
+    lines = [
+        "#!/bin/sh",
+        "# What `asa twin FOLDER` reads; take the folder to where asa is.",
+        "mkdir -p site && cd site",
+    ]
+    for survey in _surveys():
+        lines += [f"{command} > {name}" for name, command in survey.commands.items()]
+    return "\n".join(lines)
+
+
+def _surveys() -> Iterator[Survey]:
+    for name in sorted(plugins.names(_GROUP)):
+        yield plugins.load(_GROUP, name)
+
+
+def _asked(folder: Path, on_progress: Progress) -> tuple[JobHistory, SiteFacts]:
+    """Ask the first batch system whose commands are here."""
+    for survey in _surveys():
+        if not all(shutil.which(_program(survey.commands[name])) for name in survey.needed):
+            continue
+        texts: dict[str, str] = {}
+        for number, (name, command) in enumerate(survey.commands.items()):
+            on_progress("asking the batch system", number, len(survey.commands))
+            printed = _run(command, is_needed=name in survey.needed)
+            if printed is not None:
+                texts[name] = printed
+        on_progress("asking the batch system", len(survey.commands), len(survey.commands))
+        jobs = folder / survey.jobs
+        jobs.write_text(texts.pop(survey.jobs))
+        return read_history(jobs), survey.read(texts)
+    hint = "Give a file or folder that was made where there is one; asa twin --script prints the commands."
+    raise InputError("there is no batch system here that could be asked", where="asa twin", hint=hint)
+
+
+def _program(command: str) -> str:
+    return next(word for word in command.split() if "=" not in word)
+
+
+def _run(command: str, *, is_needed: bool) -> str | None:
+    """Give what a command prints; None if it fails and can be done without."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a command of ours
+            ["/bin/sh", "-c", command],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        if not is_needed:
+            return None
+        raise UnavailableError(f"no answer within {_TIMEOUT_S:g} s", where=command, hint="Try it by hand.") from None
+    if done.returncode == 0:
+        return done.stdout
+    if not is_needed:
+        return None
+    words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+    raise UnavailableError(f"failed: {words[0]}", where=command, hint="Try it by hand.")
+
+
+def _read(folder: Path) -> tuple[JobHistory, SiteFacts | None]:
+    """Read a folder."""
+    surveys = list(_surveys())
+    survey = next((one for one in surveys if (folder / one.jobs).exists()), None)
+    if survey is None:
+        names = ", ".join(one.jobs for one in surveys)
+        hint = "asa twin --script prints the commands that make it."
+        raise InputError(f"holds no {names}", where=str(folder), hint=hint)
+    texts: Mapping[str, str] = {
+        name: read_text(folder / name, errors="replace")
+        for name in survey.commands
+        if name != survey.jobs and (folder / name).exists()
+    }
+    history = read_history(folder / survey.jobs)
+    missing = [name for name in survey.needed if name != survey.jobs and name not in texts]
+    return history, None if missing else survey.read(texts)

@@ -1,0 +1,208 @@
+"""Making a twin: of jobs of the past, and of what the site tells of itself where it does."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from asa.backends.simulated.table import JobTable
+from numpy.typing import NDArray
+
+from asa.core.parallel import Progress, silent
+from asa.errors import InputError
+from asa.facts import PartitionFacts, SiteFacts
+from asa.history import JobHistory
+from asa.units import format_duration
+
+from .agreement import Agreement, agreement, by_width
+from .fitting import compared, first_left_out, fitted
+from .model import About, Jobs, Twin
+from .site import simulated_waits
+
+_DAY_S = 86_400.0
+_FEWEST = 100
+_TAKEN_OVER = {"pools", "partitions", "cores_per_node", "whole_nodes", "scheduler", "settings", "away"}
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A twin, and what became of the history's jobs."""
+
+    twin: Twin
+    left_out: dict[str, int]
+
+
+def make_twin(
+    history: JobHistory,
+    facts: SiteFacts | None = None,
+    *,
+    you: str = "",
+    age_accrues: bool | None = None,
+    seed: int | None = None,
+    on_progress: Progress = silent,
+) -> Made:
+    """Make a twin.
+
+    What the site does not tell is chosen so that the quantiles of the waits are nearest to the recorded ones, width by
+    width: its rules, of some usual ones, and how many of its cores were there for jobs. The last week has no part in
+    that.
+
+    Parameters
+    ----------
+    history
+        Jobs of all users.
+    facts
+        What the site tells of itself; None where nothing is known.
+    you
+        The name of the user who makes it.
+    age_accrues
+        Whether jobs gain priority behind a dependency, where the site does not tell.
+    seed
+        By which users get their numbers; drawn by the operating system if not given.
+    on_progress
+        Is told what is done.
+
+    Raises
+    ------
+    InputError
+        There are too few jobs to make one of.
+    """
+    assumed = list(facts.assumed) if facts else []
+    numbers = _numbers(history, seed)
+    number = int(numbers[list(history.users).index(you)]) if you in history.users else None
+    jobs, left_out = _jobs(history, facts, numbers, assumed)
+    accrues = _age_accrues(facts, age_accrues, assumed)
+    about = replace(_about(history, facts, jobs, assumed), age_accrues=accrues, you=number)
+    twin = Twin(about, jobs)
+    twin = fitted(twin, on_progress, knows_rules=facts is not None)
+    on_progress("letting its jobs queue", 0, 1)
+    twin = replace(twin, about=replace(twin.about, agreement=tuple(agreements(twin))))
+    on_progress("letting its jobs queue", 1, 1)
+    return Made(twin, left_out)
+
+
+def _jobs(
+    history: JobHistory, facts: SiteFacts | None, numbers: NDArray[np.int32], assumed: list[str]
+) -> tuple[Jobs, dict[str, int]]:
+    """Choose the jobs that a twin has, and make whole seconds of them."""
+    cores = np.where(history.allocated > 0, history.allocated, history.cores)
+    places = _places(history, facts)
+    ran = history.run_s > 0
+    still = history.started & (history.run_s < 0)
+    widest = _widest(facts, places) if facts else np.full(len(history), max(history.machine_cores, 2**31 - 2))
+    odd = {
+        "never started": ~history.started,
+        "ran for no time": history.started & (history.run_s == 0),
+        "of a partition that is not there any more": places < 0,
+        "wider than all nodes of their partition": cores > widest,
+    }
+    keep, left_out = np.ones(len(history), dtype=np.bool_), {}
+    for words, which in odd.items():
+        left_out[words] = int(np.count_nonzero(which & keep))
+        keep &= ~which
+    if keep.sum() < _FEWEST:
+        words = f"tells of {keep.sum()} jobs that ran, of which no twin can be made"
+        raise InputError(words, where=history.source, hint=f"Give a longer history: {_FEWEST} jobs or more.")
+    if still[keep].any():
+        assumed.append(f"{np.count_nonzero(still[keep])} jobs that still ran run for all of their walltime")
+    run_s = np.where(ran, history.run_s, history.walltime_s)
+    clock_s = int(np.floor(history.submit_s[keep][0]))
+    submit = np.round(history.submit_s[keep] - clock_s).astype(np.int64)
+    run = np.maximum(np.round(run_s[keep]), 1).astype(np.int64)
+    request = np.maximum(np.ceil(history.walltime_s[keep]), 1).astype(np.int64)
+    late = run > request
+    if late.any():
+        request = np.where(late, run, request)
+        left_out["kept, though they ran beyond their walltime"] = int(late.sum())
+    table = JobTable(submit, run, request, cores[keep])
+    return Jobs(
+        table,
+        numbers[history.user[keep]][table.order],
+        np.maximum(places, 0)[keep][table.order].astype(np.int32),
+        np.round(history.wait_s[keep])[table.order].astype(np.int32),
+        clock_s,
+    ), {words: count for words, count in left_out.items() if count}
+
+
+def _numbers(history: JobHistory, seed: int | None) -> NDArray[np.int32]:
+    """Draw a number for each user's name, and one for those without, so that it tells nothing of them."""
+    rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
+    return rng.permutation(len(history.users) + 1).astype(np.int32)
+
+
+def _places(history: JobHistory, facts: SiteFacts | None) -> NDArray[np.int64]:
+    """Give each job's partition its place among the site's; -1 where that is not there."""
+    if facts is None:
+        return np.zeros(len(history), dtype=np.int64)
+    known = {one.name: place for place, one in enumerate(facts.partitions)}
+    # of several that a job named any may have started it
+    of_name = [next((known[part] for part in name.split(",") if part in known), -1) for name in history.partitions]
+    default = 0 if len(known) == 1 or not of_name else -1
+    table = np.array([*of_name, default], dtype=np.int64)
+    return table[history.partition]
+
+
+def _widest(facts: SiteFacts, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    sizes = np.array([*(facts.pools[one.pool] for one in facts.partitions), 0], dtype=np.int64)
+    return sizes[places]
+
+
+def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: list[str]) -> About:
+    table = jobs.table
+    days = (int(table.submit[-1]) - int(table.submit[0])) / _DAY_S
+    peak = peak_cores(jobs)
+    seen = [f"{len(table):,} jobs of {len(np.unique(jobs.users)):,} users in {days:,.0f} days"]
+    if facts is not None:
+        whole = sum(facts.pools.values())
+        seen += [*facts.seen, f"at most {peak:,} of its {whole:,} cores were in use at a time"]
+        shared = {one.name: getattr(facts, one.name) for one in fields(facts) if one.name in _TAKEN_OVER}
+        return About(1, facts.system or history.system, **shared, seen=tuple(seen), assumed=tuple(assumed))
+    cores = history.machine_cores or peak
+    if not history.machine_cores:
+        assumed.append(f"the machine has {cores:,} cores, as many as were ever in use at a time")
+    assumed.append("one partition of nodes that are shared, none of which was ever away")
+    one = (PartitionFacts("", "all"),)
+    return About(1, history.system, {"all": cores}, one, seen=tuple(seen), assumed=tuple(assumed))
+
+
+def _age_accrues(facts: SiteFacts | None, given: bool | None, assumed: list[str]) -> bool:  # noqa: FBT001 - one of two
+    """Say by which rule of age the twin goes: the site's own, or what its user says, or Slurm's by default."""
+    told = facts.age_accrues if facts else None
+    if told is None and given is None and facts is None:
+        assumed.append("jobs gain no priority behind a dependency, as in Slurm by default")
+    return bool(given if told is None else told)
+
+
+def peak_cores(jobs: Jobs) -> int:
+    """Give the most cores that were in use at a time, by what was recorded."""
+    known = jobs.wait_s >= 0
+    start = jobs.table.submit[known] + jobs.wait_s[known]
+    cores = jobs.table.cores[known]
+    times = np.concatenate([start, start + jobs.table.run[known]])
+    change = np.concatenate([cores, -cores])
+    order = np.lexsort((change, times))  # at one time, ends first
+    return max(int(np.cumsum(change[order]).max(initial=0)), int(cores.max(initial=1)))
+
+
+# ---------------------------------------------------------------------- rules that are not told, and how all agrees
+
+
+def agreements(twin: Twin) -> Iterator[Agreement]:
+    """Compare the waits of a twin's jobs with those recorded: of all, by width, and of the last week."""
+    jobs = twin.jobs
+    simulated = simulated_waits(twin)
+    known = compared(jobs) & ~np.isnan(simulated)
+    recorded = jobs.wait_s.astype(np.float64)
+    if not known.any():
+        return
+    yield agreement("all jobs", recorded[known], simulated[known])
+    rows = np.flatnonzero(known)
+    for words, which in by_width(jobs.table.cores[rows]):
+        yield agreement(words, recorded[rows[which]], simulated[rows[which]])
+    last = rows[rows >= first_left_out(jobs)]
+    if len(last):
+        days = (jobs.table.submit[-1] - jobs.table.submit[last[0]]) / _DAY_S
+        words = f"the last {format_duration(days * _DAY_S)}"
+        yield agreement(words, recorded[last], simulated[last])

@@ -1,0 +1,156 @@
+"""What a twin is, and its folder: `twin.json`, and the jobs as a log in the Standard Workload Format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from asa.backends.simulated.swf import read_swf, write_swf
+from asa.backends.simulated.table import JobTable
+from numpy.typing import NDArray
+
+from asa.core.documents import read_text
+from asa.core.files import put
+from asa.errors import InputError
+from asa.facts import Away, PartitionFacts
+
+from .agreement import Agreement
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_ABOUT, _JOBS = "twin.json", "jobs.swf.gz"
+_HINT = "Make it with: asa twin --out FOLDER"
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """A twin's jobs, in order of submission; without names, and with no key to them.
+
+    Parameters
+    ----------
+    table
+        What they ask for, in seconds and cores.
+    users, partitions
+        Whose they are and where they were sent, by number; a partition's is its place among the twin's.
+    wait_s
+        How long each waited on the site; -1 where that is not known.
+    clock_s
+        What second 0 is on the clock, in seconds since 1970.
+    """
+
+    table: JobTable
+    users: NDArray[np.int32]
+    partitions: NDArray[np.int32]
+    wait_s: NDArray[np.int32]
+    clock_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """All of a twin but its jobs.
+
+    Parameters
+    ----------
+    asa_twin
+        Version of what is kept.
+    system, pools, partitions, cores_per_node, whole_nodes, age_accrues, scheduler, settings, away, seen, assumed
+        As `asa.facts.SiteFacts` has them.
+    you
+        Which of its users made it; None if none of them did, or nobody said.
+    agreement
+        How well its waits agree with those of the site.
+    """
+
+    asa_twin: Literal[1]
+    system: str
+    pools: Mapping[str, int]
+    partitions: tuple[PartitionFacts, ...]
+    cores_per_node: int = 1
+    whole_nodes: bool = False
+    age_accrues: bool = False
+    scheduler: str = "easy"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    away: tuple[Away, ...] = ()
+    you: int | None = None
+    seen: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    agreement: tuple[Agreement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A machine, the rules of its scheduler, and the jobs that came to it.
+
+    Parameters
+    ----------
+    about
+        All but the jobs.
+    jobs
+        In order of submission.
+    """
+
+    about: About
+    jobs: Jobs
+
+    def write(self, folder: Path) -> None:
+        """Write it into a folder, which is made; what says that it is one comes last.
+
+        Raises
+        ------
+        InputError
+            The folder cannot be made or written to.
+        """
+        jobs = self.jobs
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _ABOUT).unlink(missing_ok=True)
+            write_swf(
+                folder / _JOBS,
+                jobs.table,
+                cores=sum(self.about.pools.values()),
+                users=jobs.users,
+                partitions=jobs.partitions,
+                waits_s=jobs.wait_s,
+                unix_start_s=jobs.clock_s,
+                notes=["A twin made by asa: users are numbers, and nobody keeps whose."],
+            )
+            put(folder / _ABOUT, _adapter().dump_json(self.about, indent=1) + b"\n")
+        except OSError as error:
+            raise InputError(
+                f"cannot be written: {error.strerror}", where=str(folder), hint="Name another folder."
+            ) from error
+
+    @classmethod
+    def read(cls, folder: Path) -> Twin:
+        """Read one.
+
+        Raises
+        ------
+        InputError
+            There is none, or it is damaged.
+        """
+        where = str(folder / _ABOUT)
+        try:
+            about = _adapter().validate_json(read_text(folder / _ABOUT))
+        except OSError as error:
+            raise InputError(f"is no twin: {error.strerror}", where=where, hint=_HINT) from error
+        except ValueError as error:
+            raise InputError("is no twin that this version reads", where=where, hint=_HINT) from error
+        trace = read_swf(folder / _JOBS, cores=sum(about.pools.values()))
+        places = trace.partitions
+        unknown = {one.pool for one in about.partitions} - {pool for pool, cores in about.pools.items() if cores > 0}
+        if unknown or (len(places) and not 0 <= places.min() <= places.max() < len(about.partitions)):
+            raise InputError("is no twin: its jobs and partitions do not fit its nodes", where=where, hint=_HINT)
+        return cls(about, Jobs(trace.table, trace.users, places, trace.wait_s, trace.clock_s))
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[About]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - it takes a tenth of a second
+
+    return TypeAdapter(About)

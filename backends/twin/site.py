@@ -1,0 +1,176 @@
+"""A twin as a simulated site."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from asa.backends.simulated.cluster import Cluster, Load, Outage
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.engine import Engine
+from asa.backends.simulated.machine import Machine
+from asa.backends.simulated.policies import Multifactor, Policy
+from asa.backends.simulated.policies import scheduler as find_scheduler
+from asa.backends.simulated.site import SimulatedBackend, SimulatedSite
+from asa.backends.simulated.swf import Trace
+from asa.backends.simulated.table import NEVER, JobTable
+from numpy.typing import NDArray
+
+from asa.backend import Capabilities
+from asa.core.parallel import Progress, silent
+from asa.errors import InputError
+
+from .model import Twin
+
+if TYPE_CHECKING:
+    from .making import Made
+
+_TYPICAL = "typical"
+
+
+class TwinSite(SimulatedSite):
+    """A site's own machine and queue, of a twin that `asa twin` made; runs begin at moments of its log.
+
+    Parameters
+    ----------
+    system
+        There is none by name.
+    twin
+        The twin, or its folder.
+    partition
+        Where jobs go that name none; the site's own default if not given.
+    user
+        As whom jobs are submitted, which decides their fair share: a user's number, ``new`` for one who has run
+        nothing, or ``typical``: at each moment whoever submitted last. If not given, who made the twin, else typical.
+    settings
+        Of `SimulatedSite`: poll_s, seed, shrink, grow, age_accrues (for another rule than the site's).
+    """
+
+    def __init__(
+        self,
+        system: str | None = None,
+        *,
+        twin: Twin | str | Path | None = None,
+        partition: str = "",
+        user: str | int = "",
+        **settings: Any,
+    ) -> None:
+        if system is not None or twin is None:
+            raise InputError("is made of a site's own jobs", where="twin", hint="Give its folder: --set twin=FOLDER.")
+        if lack := next((name for name in ("trace", "model", "scheduler") if settings.get(name) is not None), ""):
+            raise InputError(f"a twin has its own {lack}", where=lack, hint="Leave it out.")
+        self.twin = twin if isinstance(twin, Twin) else Twin.read(Path(twin))
+        about, jobs = self.twin.about, self.twin.jobs
+        where = Path(about.system or "twin")
+        known = np.full(len(jobs.table), -1, dtype=np.int32)
+        trace = Trace(
+            where, sum(about.pools.values()), jobs.table, np.arange(1, len(jobs.table) + 1), {}, jobs.users, known,
+            known, jobs.partitions, known.astype(np.int64), jobs.wait_s, jobs.clock_s,
+        )  # fmt: skip
+        rules: dict[str, Any] = {"scheduler": about.scheduler, "scheduler_settings": about.settings}
+        super().__init__(trace=trace, **({"age_accrues": about.age_accrues} | settings | rules))
+        width = about.cores_per_node
+        self.machine = Machine(
+            about.system or "twin", -(-self.machine.cores // width), width, whole_nodes=about.whole_nodes
+        )
+        self._user = self._known_user(user)
+        names = [one.name for one in about.partitions]
+        if partition and partition not in names:
+            raise InputError(f"there is no partition {partition!r}", where="partition", hint=f"Known: {names}.")
+        first = partition or next(iter(names), "")
+        self._limits = {
+            one.name: one.limits for one in sorted(about.partitions, key=lambda one: one.name != first) if one.name
+        }
+        self._places = {one.name: place for place, one in enumerate(about.partitions)}
+        self._load: Load | None = None
+
+    @staticmethod
+    def script() -> str:
+        """Write the commands that tell of a site, for a shell."""
+        from .gathering import script  # noqa: PLC0415 - a simulation asks no batch system
+
+        return script()
+
+    @staticmethod
+    def made(source: Path | None, *, on_progress: Progress = silent, **how: Any) -> Made:
+        """Make a twin of a file or folder, or of the batch system here; see `gathering.gathered` and `make_twin`."""
+        from .gathering import gathered  # noqa: PLC0415 - likewise
+        from .making import make_twin  # noqa: PLC0415 - it lets jobs queue, and so refers back to here
+
+        history, facts = gathered(source, on_progress)
+        return make_twin(history, facts, on_progress=on_progress, **how)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        partition = next(iter(self._limits), "")
+        return replace(super().capabilities, partition=partition, partitions=self._limits)
+
+    def _known_user(self, user: str | int) -> int | None:
+        """Give the place of the user among the load's; None for a typical one, -1 for a new one."""
+        about, users = self.twin.about, np.unique(self.twin.jobs.users)
+        if user == "":
+            user = _TYPICAL if about.you is None else about.you
+        if user in (_TYPICAL, "new"):
+            return None if user == _TYPICAL else -1
+        found = np.flatnonzero(users == (int(user) if str(user).isdecimal() else -2))
+        if not len(found):
+            raise InputError(f"{user!r} is none of its users", where="user", hint="Give a number, typical or new.")
+        return int(found[0])
+
+    def _engine(self, table: JobTable) -> Engine:
+        return engine_of(self.twin, table)
+
+    def open(self, seed: int) -> SimulatedBackend:
+        """Open the world of a seed at the moment when the user arrives."""
+        engine = self._world(seed).fork()
+        engine.age_accrues = self.age_accrues
+        core = engine.core
+        assert isinstance(core, GeneralCore)
+        if self._user != -1:
+            core.client_user = self._last_user(core, engine.now) if self._user is None else self._user
+        return SimulatedBackend(
+            engine,
+            self.machine,
+            poll_s=self.poll_s,
+            users=self.twin.jobs.users,
+            shrink=self.shrink,
+            grow=self.grow,
+            partitions=self._limits,
+            places=self._places,
+        )
+
+    def _last_user(self, core: GeneralCore, now: int) -> int:
+        """Give the user who submitted last."""
+        row = max(int(np.searchsorted(self.twin.jobs.table.submit, now, side="right")) - 1, 0)
+        return int(core.load.users[row])
+
+
+def engine_of(twin: Twin, table: JobTable) -> Engine:
+    """Make a twin's machine, with jobs of it from the first on."""
+    about, jobs, rows = twin.about, twin.jobs, len(table)
+    policy = find_scheduler(about.scheduler, about.settings)
+    if isinstance(policy, Policy) and isinstance(policy.order, Multifactor):
+        points = tuple(one.points for one in about.partitions)
+        policy = replace(policy, order=replace(policy.order, partition=1.0, partition_factors=points))
+    outages = [
+        Outage(max(round(one.begin_s) - jobs.clock_s, 0), {one.pool: one.cores}, end, one.is_drained)
+        for one in about.away
+        if (end := NEVER if one.end_s == float("inf") else round(one.end_s) - jobs.clock_s) > 0
+        and end > one.begin_s - jobs.clock_s
+    ]
+    cluster = Cluster(about.pools, outages, {one.name: one.pool for one in about.partitions})
+    load = Load(table, cluster, users=jobs.users[:rows], partitions=jobs.partitions[:rows])
+    assert isinstance(policy, Policy)
+    now = int(table.submit[0]) if rows else 0
+    return Engine(sum(about.pools.values()), table, core=GeneralCore(load, policy, now=now))
+
+
+def simulated_waits(twin: Twin) -> NDArray[np.float64]:
+    """Let all jobs of a twin queue, and give how long each waits, in seconds; NaN for those that never start."""
+    engine = engine_of(twin, twin.jobs.table)
+    engine.advance(NEVER)
+    start = engine.start
+    return np.where(start < 0, np.nan, start - twin.jobs.table.submit).astype(np.float64)

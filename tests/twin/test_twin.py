@@ -1,0 +1,269 @@
+"""Twins of sites: what they are made of, how well they agree, and that they tell nothing of anybody."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from asa.backends.simulated.table import JobTable
+from asa.backends.twin import Twin, TwinSite
+from asa.backends.twin.agreement import agreement, by_width, misfit
+from asa.backends.twin.making import make_twin
+from asa.backends.twin.site import simulated_waits
+from golden.cases import DATA
+
+from asa.backend import JobSpec, PartitionLimits
+from asa.errors import InputError, SubmitRejectedError
+from asa.facts import Away, PartitionFacts, SiteFacts
+from asa.history import JobHistory, read_history
+
+DAY = 86_400
+ONE = (PartitionFacts("work", "work", PartitionLimits(DAY)),)
+
+
+def history_of(jobs=3200, cores=64, seed=1, **facts):
+    """Make the history of a site whose rules are known: its jobs queue in a twin, which tells their waits."""
+    rng = np.random.default_rng(seed)
+    submit = np.sort(rng.integers(0, 60 * DAY, jobs))
+    run = np.maximum(rng.lognormal(8.5, 1.0, jobs), 60).astype(int)
+    width = np.minimum(2 ** rng.integers(0, 6, jobs), cores)
+    history = JobHistory(
+        submit_s=submit.astype(float),
+        wait_s=np.zeros(jobs),
+        cores=width.astype(np.int64),
+        walltime_s=np.ceil(run * rng.uniform(1.0, 4.0, jobs)),
+        started=np.ones(jobs, dtype=np.bool_),
+        run_s=run.astype(float),
+        user=rng.integers(0, 8, jobs).astype(np.int32),
+        partition=np.zeros(jobs, dtype=np.int32),
+        users=[f"name{i}" for i in range(8)],
+        partitions=["work"],
+        system="here",
+        source="made",
+    )
+    rules = SiteFacts("here", {"work": cores}, ONE, 8, age_accrues=False, **facts)
+    bare = make_twin(replace(history, wait_s=np.full(jobs, -1.0)), rules, seed=1).twin
+    return replace(history, wait_s=simulated_waits(bare)), rules
+
+
+@pytest.fixture(scope="module")
+def known():
+    return history_of(settings={"age": "1000", "fair_share": "0"})
+
+
+def test_a_twin_by_the_sites_own_rules_waits_as_the_site_did(known):
+    history, rules = known
+    made = make_twin(history, rules, seed=3)
+    assert made.left_out == {}
+    for one in made.twin.about.agreement:
+        assert one.within_2 == 1.0
+        assert one.ks == 0.0
+    assert {one.of.split()[0] for one in made.twin.about.agreement} > {"all", "the"}
+
+
+def test_what_is_not_told_is_fitted(known):
+    """The machine's size comes of the jobs, and the rules of the waits: as near as the site's own, nearly."""
+    history, _ = known
+    about = make_twin(history, seed=3).twin.about
+    assert about.pools["all"] <= 64
+    first = about.agreement[0]
+    assert first.ks < 0.1
+    assert 0.67 < first.ratio < 1.5
+    told = "\n".join(about.assumed)
+    for words in ("as many as were ever in use", "usual rules", "gain no priority", "one partition"):
+        assert words in told
+
+
+def test_cores_that_are_never_to_be_had_are_found():
+    """A site that tells of 64 cores, and gives 48: waits say so."""
+    history, rules = history_of(jobs=2200, cores=48, settings={"age": "1000", "fair_share": "0"})
+    about = make_twin(history, replace(rules, pools={"work": 64}), seed=1).twin.about
+    assert about.pools["work"] == pytest.approx(48, abs=2)
+    assert "never to be had" in about.assumed[-1]
+    assert about.agreement[0].ks < 0.1
+
+
+def test_a_folder_tells_no_names_and_comes_back_as_it_was(known, tmp_path):
+    history, rules = known
+    twin = make_twin(history, rules, you="name3", seed=5).twin
+    twin.write(tmp_path / "t")
+    for file in (tmp_path / "t").iterdir():
+        assert b"name" not in file.read_bytes().replace(b'"name"', b"")
+    again = Twin.read(tmp_path / "t")
+    assert again.about == twin.about
+    for column in ("submit", "run", "request", "cores"):
+        assert (getattr(again.jobs.table, column) == getattr(twin.jobs.table, column)).all()
+    assert (again.jobs.users == twin.jobs.users).all()
+    assert (again.jobs.wait_s == twin.jobs.wait_s).all()
+    mine = history.user == 3
+    assert (twin.jobs.users == twin.about.you).sum() == mine.sum()
+
+
+def test_numbers_of_users_are_drawn_anew_each_time(known):
+    history, rules = known
+    drawn = {tuple(make_twin(history, rules).twin.jobs.users[:30].tolist()) for _ in range(4)}
+    assert len(drawn) > 1
+
+
+def test_what_is_odd_is_counted_and_left_out(known):
+    history, rules = known
+    started, run, cores, partition = (
+        getattr(history, name).copy() for name in ("started", "run_s", "cores", "partition")
+    )
+    started[:5], run[5:8], cores[8:10], partition[10:14], run[14:15] = False, 0.0, 65, 1, -1.0
+    odd = replace(history, started=started, run_s=run, cores=cores, partition=partition, partitions=["work", "gone"])
+    made = make_twin(odd, rules, seed=1)
+    assert made.left_out == {
+        "never started": 5,
+        "ran for no time": 3,
+        "wider than all nodes of their partition": 2,
+        "of a partition that is not there any more": 4,
+    }
+    assert len(made.twin.jobs.table) == len(history) - 14
+    assert any("1 jobs that still ran" in words for words in made.twin.about.assumed)
+
+
+def test_too_little_makes_no_twin(known):
+    history, rules = known
+    with pytest.raises(InputError, match="tells of 99 jobs that ran"):
+        make_twin(history.first(99), rules)
+
+
+def test_cores_that_were_allocated_count(known):
+    history, rules = known
+    whole = replace(history, allocated=np.where(history.cores % 8, (history.cores // 8 + 1) * 8, history.cores))
+    assert (make_twin(whole, rules, seed=1).twin.jobs.table.cores % 8 == 0).all()
+
+
+# ---------------------------------------------------------------------- its site
+
+
+def waits(site, spec, seeds=range(8)):
+    return [world.foresee_start(spec, world.now()) - world.now() for world in map(site.open, seeds)]
+
+
+def test_a_user_who_has_run_much_waits_longer_than_a_new_one():
+    history, rules = history_of(settings={"age": "0", "fair_share": "100000", "half_life_s": str(30 * DAY)})
+    heavy = np.bincount(history.user, weights=history.run_s * history.cores).argmax()
+    twin = make_twin(history, rules, you=f"name{heavy}", seed=1).twin
+    spec = JobSpec("x", 32, 7200.0, run_s=60.0)
+    own, new, typical = (waits(TwinSite(twin=twin, user=user), spec) for user in ("", "new", "typical"))
+    assert sum(new) < sum(own)
+    assert sum(new) <= sum(typical) <= sum(own) * 1.5
+    with pytest.raises(InputError, match="none of its users"):
+        TwinSite(twin=twin, user="99")
+
+
+@pytest.fixture(scope="module")
+def split(known):
+    """A site with two groups of nodes and three partitions, of which the small one is empty."""
+    history, rules = known
+    partitions = (
+        *ONE,
+        PartitionFacts("debug", "work", PartitionLimits(1800.0, max_cores=16), points=10_000.0),
+        PartitionFacts("gpu", "gpu", PartitionLimits(DAY, max_cores=8)),
+    )
+    return make_twin(history, replace(rules, pools={"work": 64, "gpu": 8}, partitions=partitions), seed=1).twin
+
+
+def test_each_partition_has_its_nodes_its_limits_and_its_priority(split):
+    site = TwinSite(twin=split)
+    assert site.capabilities.partition == "work"
+    short = {"cores": 8, "walltime_s": 600.0, "run_s": 60.0}
+    work, debug, gpu = (waits(site, JobSpec("x", partition=name, **short)) for name in ("", "debug", "gpu"))
+    assert max(gpu) <= 60.0
+    assert sum(debug) < sum(work)
+    world = site.open(0)
+    for spec, words in [
+        (JobSpec("x", 8, 3600.0, run_s=1.0, partition="debug"), "at most 30m00s"),
+        (JobSpec("x", 16, 600.0, run_s=1.0, partition="gpu"), "asks for 16 cores"),
+        (JobSpec("x", 8, 600.0, run_s=1.0, partition="other"), "which is not there"),
+    ]:
+        with pytest.raises(SubmitRejectedError, match=words):
+            world.submit(spec)
+    assert TwinSite(twin=split, partition="gpu").capabilities.partition == "gpu"
+    with pytest.raises(InputError, match="there is no partition"):
+        TwinSite(twin=split, partition="other")
+
+
+def test_what_was_away_is_away_in_the_twin(known):
+    history, rules = known
+    clock = float(history.submit_s[0])
+    away = (Away(clock + 20 * DAY, clock + 25 * DAY, 48, "work"), Away(clock - 5 * DAY, clock - 4 * DAY, 64, "work"))
+    bare = make_twin(replace(history, wait_s=np.full(len(history), -1.0)), rules, seed=1).twin
+    gone = make_twin(replace(history, wait_s=np.full(len(history), -1.0)), replace(rules, away=away), seed=1).twin
+    submit = bare.jobs.table.submit
+    meanwhile = (submit > 20 * DAY) & (submit < 25 * DAY)
+    assert simulated_waits(gone)[meanwhile].mean() > 2 * simulated_waits(bare)[meanwhile].mean() + 3600
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "made of a site's own jobs"),
+        ({"system": "hpc2n"}, "made of a site's own jobs"),
+        ({"twin": "nowhere"}, "is no twin"),
+    ],
+)
+def test_what_is_no_twin_is_refused(settings, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        TwinSite(**settings)
+
+
+def test_a_damaged_folder_is_refused(known, tmp_path):
+    history, rules = known
+    make_twin(history, rules, seed=1).twin.write(tmp_path)
+    text = (tmp_path / "twin.json").read_text()
+    for broken in ("{}", text[: len(text) // 2], re.sub('"asa_twin": 1', '"asa_twin": 2', text)):
+        (tmp_path / "twin.json").write_text(broken)
+        with pytest.raises(InputError, match="no twin that this version reads"):
+            Twin.read(tmp_path)
+    about = json.loads(text)
+    about["partitions"] = []
+    (tmp_path / "twin.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="no twin"):
+        TwinSite(twin=tmp_path)
+
+
+def test_a_public_log_makes_one():
+    twin = make_twin(read_history(DATA / "small.swf.gz"), seed=1).twin
+    assert twin.about.agreement[0].jobs > 100
+    world = TwinSite(twin=twin).open(0)
+    assert world.capabilities.max_cores >= 8
+
+
+# ---------------------------------------------------------------------- how well waits agree
+
+
+def test_agreement_by_hand():
+    found = agreement("x", np.array([0.0, 100.0, 1000.0, 4000.0]), np.array([59.0, 199.0, 2001.0, 4000.0]))
+    assert found.within_2 == 0.75
+    assert found.ks == 0.25
+    assert found.recorded_s == pytest.approx((550.0, 1750.0, 3100.0))
+    assert agreement("x", np.array([0.0]), np.array([10.0])).ratio == 1.0
+
+
+def test_a_misfit_is_of_quantiles_width_by_width():
+    cores = np.repeat([1, 8], 100)
+    waits_s = np.concatenate([np.full(100, 100.0), np.full(100, 1000.0)])
+    assert misfit(cores, waits_s, waits_s) == 0.0
+    assert misfit(cores, waits_s, waits_s * 10) == pytest.approx(1.0)
+    assert misfit(cores, waits_s, np.where(cores == 8, 10 * waits_s, waits_s)) == pytest.approx(0.5)
+    assert misfit(cores, waits_s, np.random.default_rng(1).permutation(waits_s)) > 0.3
+
+
+@pytest.mark.parametrize("cores", [[], [1] * 5, [1] * 40, list(range(1, 101)), [4] * 50 + [128] * 50])
+def test_each_job_is_in_one_class_of_width_at_most(cores):
+    found = list(by_width(np.array(cores, dtype=np.int64)))
+    assert sum(which for _, which in found).max(initial=0) <= 1 if found else True
+    assert len({words for words, _ in found}) == len(found)
+    if len(cores) >= 40:
+        assert sum(which.sum() for _, which in found) == len(cores)
+
+
+def test_the_jobs_of_a_twin_are_in_order(known):
+    history, rules = known
+    table = make_twin(history, rules, seed=1).twin.jobs.table
+    assert isinstance(table, JobTable)
+    assert (np.diff(table.submit) >= 0).all()
