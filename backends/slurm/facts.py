@@ -24,13 +24,13 @@ _GPU_WORDS = "asks for GPUs, memory, licences and burst buffers are left out: jo
 def read_facts(texts: Mapping[str, str]) -> SiteFacts:
     """Make facts of what Slurm's commands printed.
 
-    `texts`: by `SURVEY`'s names; what the configuration does not tell is as Slurm has it by default.
+    `texts`: by the names of `survey`; what the configuration does not tell is as Slurm has it by default.
     Raises `InputError`: there are no nodes or no partitions in what was printed.
     """
     nodes, partitions = read_nodes(texts.get(_NODES, "")), read_partitions(texts.get(_PARTITIONS, ""))
     for name, found in ((_NODES, nodes), (_PARTITIONS, partitions)):
         if not found:
-            raise InputError("tells of none", where=name, hint=f"Make it with: {SURVEY.commands[name]} > {name}")
+            raise InputError("tells of none", where=name, hint=f"Make it with: {_SURVEY.commands[name]} > {name}")
     config = read_configuration(texts.get(_CONFIG, ""))
     pools = _pools(partitions, nodes)
     width = {node.name: node.cores for node in nodes}
@@ -205,7 +205,7 @@ def _moment(text: str) -> float | None:
         return None  # as in Unknown, for what lasts
 
 
-SURVEY = Survey(
+_SURVEY = Survey(
     commands={
         _CONFIG: "scontrol show config",
         _PARTITIONS: "scontrol show partition -o",
@@ -218,4 +218,8 @@ SURVEY = Survey(
     jobs=_JOBS,
     needed=(_PARTITIONS, _NODES, _JOBS),
 )
-"""How Slurm is asked."""
+
+
+def survey() -> Survey:
+    """Say how Slurm is asked."""
+    return _SURVEY

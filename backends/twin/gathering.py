@@ -62,7 +62,7 @@ def script() -> str:
 
 def _surveys() -> Iterator[Survey]:
     for name in sorted(plugins.names(_GROUP)):
-        yield plugins.load(_GROUP, name)
+        yield plugins.load(_GROUP, name)()
 
 
 def _asked(folder: Path, on_progress: Progress) -> tuple[JobHistory, SiteFacts]:
