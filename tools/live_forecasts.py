@@ -280,9 +280,10 @@ def cores_per_node(replayed_there: Stretch) -> int:
 
 
 @contextmanager
-def cluster(newer: bool, replayed_there: Stretch) -> Iterator[Testbed]:
+def cluster(newer: bool, replayed_there: Stretch, conf: str = "") -> Iterator[Testbed]:
     """Start a cluster as large as the log's machine; whatever happens, nothing of it is left."""
     partitions = (
+        *filter(None, [conf]),
         f"MinJobAge={_FORGET_S}",
         "PriorityWeightPartition=2000",  # as much as a minute or so of age
         f"PartitionName=short Nodes=ALL MaxTime={replayed_there.short_min} PriorityJobFactor=10 State=UP",
