@@ -6,7 +6,7 @@ import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -91,9 +91,14 @@ class JobHistory:
 
     def first(self, jobs: int) -> JobHistory:
         """Return the first so many jobs."""
-        cut = {name: getattr(self, name)[:jobs] for name in _COLUMNS}
-        kept = ("users", "partitions", "system", "machine_cores", "source", "oddities")
-        return JobHistory(**cut, **{name: getattr(self, name) for name in kept})
+        return self._cut(slice(jobs))
+
+    def last(self, jobs: int) -> JobHistory:
+        """Return the last so many jobs."""
+        return self._cut(slice(max(len(self) - jobs, 0), None))
+
+    def _cut(self, which: slice) -> JobHistory:
+        return replace(self, **{name: getattr(self, name)[which] for name in _COLUMNS})
 
 
 @contextmanager

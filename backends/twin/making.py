@@ -17,6 +17,7 @@ from asa.history import JobHistory
 from asa.units import format_duration
 
 from .agreement import Agreement, agreement, by_width
+from .background import with_others
 from .fitting import compared, first_left_out, fitted
 from .model import About, Jobs, Twin
 from .site import simulated_waits
@@ -45,14 +46,15 @@ def make_twin(
 ) -> Made:
     """Make a twin.
 
-    What the site does not tell is chosen so that the quantiles of the waits are nearest to the recorded ones, width by
+    Where the jobs are of one user, others have those of a workload model; see `background.with_others`. Else what the
+    site does not tell is chosen so that the quantiles of the waits are nearest to the recorded ones, width by
     width: its rules, of some usual ones, and how many of its cores were there for jobs. The last week has no part in
     that.
 
     Parameters
     ----------
     history
-        Jobs of all users.
+        Jobs of all users, or of one.
     facts
         What the site tells of itself; None where nothing is known.
     you
@@ -76,7 +78,14 @@ def make_twin(
     accrues = _age_accrues(facts, age_accrues, assumed)
     about = replace(_about(history, facts, jobs, assumed), age_accrues=accrues, you=number)
     twin = Twin(about, jobs)
-    twin = fitted(twin, on_progress, knows_rules=facts is not None)
+    if len(np.unique(history.user)) == 1 and history.users:
+        if facts is None and not history.machine_cores:
+            words = "tells of one user's jobs alone, and not how large the machine is"
+            hint = "Give the folder that `asa twin --script` makes: it tells of the nodes."
+            raise InputError(words, where=history.source, hint=hint)
+        twin = with_others(twin, on_progress)
+    else:
+        twin = fitted(twin, on_progress, knows_rules=facts is not None)
     on_progress("letting its jobs queue", 0, 1)
     twin = replace(twin, about=replace(twin.about, agreement=tuple(agreements(twin))))
     on_progress("letting its jobs queue", 1, 1)

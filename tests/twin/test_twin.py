@@ -267,3 +267,42 @@ def test_the_jobs_of_a_twin_are_in_order(known):
     table = make_twin(history, rules, seed=1).twin.jobs.table
     assert isinstance(table, JobTable)
     assert (np.diff(table.submit) >= 0).all()
+
+
+# ---------------------------------------------------------------------- where only one's own jobs are shown
+
+
+def only(history, user):
+    which = history.user == user
+    columns = ("submit_s", "wait_s", "cores", "walltime_s", "started", "run_s", "user", "partition", "allocated")
+    return replace(history, **{name: getattr(history, name)[which] for name in columns})
+
+
+def test_of_ones_own_jobs_others_are_made_as_heavy_as_the_waits_say(known):
+    history, rules = known
+    own = only(history, 3)
+    made = make_twin(own, rules, you="name3", seed=1)
+    about, jobs = made.twin.about, made.twin.jobs
+    mine = jobs.users == about.you
+    assert mine.sum() == len(own)
+    assert (jobs.wait_s[mine] == np.round(own.wait_s)).all()
+    assert (jobs.wait_s[~mine] == -1).all()
+    assert (~mine).sum() > 1000
+    assert about.agreement[0].jobs <= len(own)
+    assert 0.2 < about.agreement[0].ratio < 5.0
+    assert "only one user's jobs are shown" in about.assumed[-1]
+    light = make_twin(replace(own, wait_s=np.zeros(len(own))), rules, seed=1).twin.about
+    assert load_of(light) < load_of(about)
+
+
+def load_of(about):
+    return int(re.search(r"(\d+) % of what the machine", about.assumed[-1])[1])
+
+
+def test_of_ones_own_jobs_the_machine_must_be_known(known):
+    history, rules = known
+    own = only(history, 3)
+    with pytest.raises(InputError, match="not how large the machine is"):
+        make_twin(own)
+    with pytest.raises(InputError, match="by which nobody can tell"):
+        make_twin(replace(own, wait_s=np.full(len(own), -1.0)), rules)
