@@ -161,6 +161,10 @@ def _write(page: Path, verdict: Verdict, runs: Sequence[CompareRun], site: Site,
     of = comparison.seeds
     how = made(Moments=f"seeds {of[0]} to {of[-1]}", Estimator=f"`{comparison.estimator}`")
     whole = comparison_page(runs, notes=notes, made=how)
-    whole = replace(whole, title=f"Is it worth it: {whole.title}", summary=[*verdict.sentences, *whole.summary[1:]])
+    whole = replace(
+        whole,
+        title=f"Is it worth it? {whole.title.partition(': ')[0]}",
+        summary=[*verdict.sentences, *whole.summary[1:]],
+    )
     write_page(page, f"worth-{runs[0].workflow}-{runs[0].system}", whole, of=asked())
     sys.stderr.write(f"Page written to {page}\n")

@@ -82,7 +82,11 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun]) -> Verdict:
         way.strategy,
         best.strategy,
         len({run.seed for run in runs}),
-        (_first(answer, hero, best, last), when + against(way, others), _why(answer, best, waits, accrues=accrues)),
+        (
+            _first(answer, hero, best, last),
+            when + against(way, others),
+            _why(answer, way, best, waits, accrues=accrues),
+        ),
         beside,
         waits,
         accrues,
@@ -154,20 +158,19 @@ def _share_of_waits(workflow: Workflow, cells: Sequence[Cell]) -> float:
     return float(np.mean(shares)) if shares else math.nan
 
 
-def _why(answer: str, best: Cell, waits: float, *, accrues: bool) -> str:
+def _why(answer: str, way: Cell, best: Cell, waits: float, *, accrues: bool) -> str:
     """Say what decides it."""
     if len(best.runs) and math.isnan(waits):
         return "How much of the time stages wait is not known: no run by per-stage completed."
     share = f"{100 * waits:.0f} %"
     if waits < _HARDLY:
         return f"Stages hardly wait for each other's end here: by per-stage {share} of the time."
+    rule = f"Jobs gain {'' if accrues else 'no '}priority while a dependency keeps them back"
+    tail = "."
     if accrues:
-        rule = "Jobs gain priority while a dependency keeps them back"
         tail = ", so that stages submitted at once, behind each other, wait while others run."
-    else:
-        rule, tail = "Jobs gain no priority while a dependency keeps them back", "."
-        if answer == "yes":
-            tail = ", so that only those submitted ahead of time wait while others run."
+    elif answer == "yes" and way.strategy.startswith("asa-plan"):
+        tail = "; the plan puts stages into one job where a wait would cost more than idle cores."
     lead = f"By per-stage stages wait for {share} of the time after they could begin."
     if best.strategy == "big-job" and answer != "yes":
         return f"{lead} One job for all waits once, and its idle cores cost less than that."

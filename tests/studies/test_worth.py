@@ -41,7 +41,7 @@ def test_a_clear_gain_over_every_simple_way_is_worth_it():
     assert "sooner than big-job" in second
     assert "for the same core-hours" in second
     assert "25 % of the time" in third
-    assert "only those submitted ahead of time" in third
+    assert "gain no priority" in third
     assert [one.rival for one in verdict.beside] == ["per-stage", "chained", "big-job"]
     assert all(one.is_clear and one.time.mean < 0 for one in verdict.beside)
 
