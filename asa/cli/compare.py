@@ -203,7 +203,7 @@ def compare(
     elif as_csv:
         _print_csv(runs)
     else:
-        _print_tables(runs, site, seeds)
+        _print_tables(runs, comparison)
     sys.stdout.flush()
     _write_files(results, plot, page, runs, comparison)
     _refuse_failed(runs)
@@ -314,14 +314,14 @@ def workflow_of(
     return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
 
-def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
+def _print_tables(runs: Sequence[CompareRun], comparison: Comparison) -> None:
     from rich.console import Console
 
     from asa.studies.compare.table import render
 
     console = Console()
-    console.print(render(runs, seeds=seeds))
-    for note in site.notes:
+    console.print(render(runs, seeds=len(comparison.seeds)))
+    for note in comparison.notes:
         console.print(f"Note: {note}", style="dim", highlight=False, markup=False)
 
 
@@ -343,7 +343,7 @@ def _write_files(
 
     of = comparison.seeds
     how = made(Seeds=f"{of[0]} to {of[-1]}", Estimator=_of_estimator(comparison))
-    kept = KeptComparison(1, asked(), how, tuple(comparison.site.notes), tuple(runs))
+    kept = KeptComparison(1, asked(), how, comparison.notes, tuple(runs))
     if results is not None:
         write_to(results, "--results", lambda file: file.write(kept.text()))
     if plot is not None:

@@ -22,7 +22,7 @@ from asa.units import MAX_PROCESSES, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
     from asa.backend import Site
-    from asa.studies.compare.study import CompareRun
+    from asa.studies.compare.study import CompareRun, Comparison
     from asa.studies.worth import Verdict
     from asa.workflow import Workflow
 
@@ -117,7 +117,7 @@ def worth(
     if as_json:
         print_json({"verdict": _plain(verdict.as_dict()), "runs": [run.as_dict() for run in runs]})
     else:
-        _tell(verdict, runs, about, moments)
+        _tell(verdict, runs, about, comparison)
     if page is not None:
         _write(page, verdict, runs, site, comparison)
 
@@ -137,7 +137,7 @@ def _plain(found: Any) -> Any:
     return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
-def _tell(verdict: Verdict, runs: Sequence[CompareRun], about: Any, moments: int) -> None:
+def _tell(verdict: Verdict, runs: Sequence[CompareRun], about: Any, comparison: Comparison) -> None:
     from asa.studies.compare.table import render
     from asa.studies.present import console
 
@@ -146,18 +146,25 @@ def _tell(verdict: Verdict, runs: Sequence[CompareRun], about: Any, moments: int
     for words in verdict.sentences[1:]:
         screen.print(words, markup=False)
     screen.print()
-    screen.print(render(runs, seeds=moments))
+    screen.print(render(runs, seeds=len(comparison.seeds)))
     screen.print(agreement_table(about))
     screen.print(trust(about), style="dim", markup=False)
     for line in about.assumed:
         screen.print(f"Assumed: {line}", style="dim", markup=False)
+    for line in _of_workflow(comparison):
+        screen.print(f"Note: {line}", style="dim", markup=False)
 
 
-def _write(page: Path, verdict: Verdict, runs: Sequence[CompareRun], site: Site, comparison: Any) -> None:
+def _of_workflow(comparison: Comparison) -> Sequence[str]:
+    """Give what is to be known of the workflow in its twin; of the twin all is told."""
+    return comparison.notes[len(comparison.site.notes) :]
+
+
+def _write(page: Path, verdict: Verdict, runs: Sequence[CompareRun], site: Site, comparison: Comparison) -> None:
     from asa.studies.compare.page import comparison_page
 
     about = site.twin.about  # type: ignore[attr-defined]
-    notes = [trust(about).rstrip("."), *(f"assumed: {line}" for line in about.assumed)]
+    notes = [trust(about).rstrip("."), *(f"assumed: {line}" for line in about.assumed), *_of_workflow(comparison)]
     of = comparison.seeds
     how = made(Moments=f"seeds {of[0]} to {of[-1]}", Estimator=f"`{comparison.estimator}`")
     whole = comparison_page(runs, notes=notes, made=how)

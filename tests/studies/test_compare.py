@@ -253,3 +253,15 @@ def test_runs_are_grouped_in_order():
     runs = [run_of("b"), run_of("a"), run_of("b", seed=1)]
     assert list(group(runs)) == [(28, "b"), (28, "a")]
     assert [run.seed for run in group(runs)[28, "b"]] == [0, 1]
+
+
+def test_what_a_simulated_machine_does_not_look_at_is_said():
+    def flow(_cores):
+        return Workflow("flow", [Stage("a", cores=2, gpus=1, memory_bytes=10**9), Stage("b", cores=2, gpus=2)])
+
+    told = comparison(make_workflow=flow).notes
+    assert told == (
+        "the simulated machine does not look at memory of a",
+        "the simulated machine does not look at gpus of a, b",
+    )
+    assert comparison().notes == ()

@@ -17,6 +17,7 @@ import numpy as np
 from asa.backend import Backend, Site
 from asa.core import plugins
 from asa.core.parallel import silent
+from asa.demands import resources
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
@@ -27,6 +28,7 @@ from asa.studies.runs import Known, each_knowing, one_by_one, put_together
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
+_UNSEEN, _BUFFER = ("memory", "gpus"), "burst_buffer"
 _FIGURES = ("twt_s", "makespan_s", "execution_s", "core_hours", "overhead_core_hours", "hits", "misses", "undecided",
             "resubmissions")  # fmt: skip
 
@@ -47,6 +49,18 @@ class Comparison:
     history: int = 2000
     # standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected
     spread: float = 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of the site, and of what stages ask for and it does not look at."""
+        stages = self.make_workflow(self.cores[0]).stages.values()
+        asked = {
+            one.key: [stage.name for stage in stages if getattr(stage, one.field)]
+            for one in resources()
+            if one.key in _UNSEEN or (one.key == _BUFFER and self.site.capabilities.burst_buffer_bytes is None)
+        }
+        words = "the simulated machine does not look at"
+        return (*self.site.notes, *(f"{words} {key} of {', '.join(of)}" for key, of in asked.items() if of))
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is simulated.
