@@ -171,8 +171,8 @@ def _nothing(state: RunState, stage: str) -> str:
     if job is None:
         return "no job of it has begun yet" if latest_job(state, stage) else "no job of it was submitted yet"
     if job.status.start_s is None:
-        state = job.status.state
-        begun = f"ended as {state.value} before it began" if state.is_final else "has not begun"
+        came = job.status.state
+        begun = f"ended as {came.value} before it began" if came.is_final else "has not begun"
         return f"its job {job.status.job_id} {begun}"
     return f"there is no output of its job {job.status.job_id} in the run's folder"
 

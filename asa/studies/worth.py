@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from asa.core.intervals import Interval, beyond_chance, statistic_interval
+from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval
 from asa.errors import RunError
 from asa.studies.compare.study import CompareRun
-from asa.studies.compare.table import Cell, against, cells_of
+from asa.studies.compare.table import Cell, cells_of, claimed
 from asa.units import format_duration
 from asa.workflow import Workflow
 
@@ -29,12 +30,15 @@ _HARDLY = 0.03  # share of the makespan
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """One way of asking beside another, as shares of that one's figures: below 0 is sooner, and cheaper."""
+    """One way of asking beside another, as shares of that one's figures: below 0 is sooner, and cheaper.
+
+    They are geometric means over moments, each with its own queue: a few long waits do not outweigh all others.
+    """
 
     rival: str
     time: Interval
     core_hours: Interval
-    weighed: Interval  # logarithm of the time's ratio, and 0.8 of that of the core-hours'
+    weighed: Interval  # mean logarithm of the time's ratio, and 0.8 of that of the core-hours'
     is_clear: bool  # that the weighed one is not 0
 
 
@@ -72,10 +76,6 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun]) -> Verdict:
     last = next(one for one in beside if one.rival == best.strategy)
     answer = _answer(last)
     way = hero if answer == "yes" else best
-    others = [cell for cell in (*simple, hero) if cell is not way]
-    took = format_duration(way.intervals["makespan_s"].mean)
-    hours = way.intervals["core_hours"].mean
-    when = f"By {way.strategy} it takes {took} and {hours:,.0f} core-hours in the mean, and finishes "
     waits, accrues = _share_of_waits(workflow, cells), runs[0].age_accrues
     return Verdict(
         answer,
@@ -84,7 +84,7 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun]) -> Verdict:
         len({run.seed for run in runs}),
         (
             _first(answer, hero, best, last),
-            when + against(way, others),
+            _second(way, [cell for cell in (*simple, hero) if cell is not way]),
             _why(answer, way, best, waits, accrues=accrues),
         ),
         beside,
@@ -97,33 +97,55 @@ def _base(cell: Cell) -> str:
     return cell.strategy.partition(":")[0]
 
 
+def _pairs(hero: Cell, rival: Cell) -> NDArray[np.float64]:
+    """Give the logarithms of time and core-hours over a rival's, a row a moment that both ran in."""
+    ours, theirs = ({run.seed: run.metrics for run in cell.runs if run.metrics} for cell in (hero, rival))
+    both = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
+    ratios = [(one.makespan_s / other.makespan_s, one.core_hours / other.core_hours) for one, other in both]
+    logs: NDArray[np.float64] = np.log(np.array(ratios).reshape(-1, 2))
+    return logs
+
+
 def _weight(cell: Cell, beside: Cell) -> float:
-    ours, theirs = cell.intervals, beside.intervals
-    return math.log(ours["makespan_s"].mean / theirs["makespan_s"].mean) + _PRICE * math.log(
-        max(ours["core_hours"].mean, 1e-9) / max(theirs["core_hours"].mean, 1e-9)
-    )
+    """Weigh time and core-hours beside another's, in the mean of their logarithms."""
+    pairs = _pairs(cell, beside)
+    return float(pairs.mean(axis=0) @ (1.0, _PRICE)) if len(pairs) else math.inf
+
+
+def _logs(hero: Cell, rival: Cell) -> tuple[Interval, Interval, Interval]:
+    """Give time, core-hours and both together, as means of logarithms."""
+    time, hours = _pairs(hero, rival).T
+    return tuple(mean_interval(of.tolist()) for of in (time, hours, time + _PRICE * hours))  # type: ignore[return-value]
+
+
+def _share(of_logs: Interval) -> Interval:
+    """Make the share of which one is above another of the mean logarithm."""
+    ratio = as_ratio(of_logs)
+    return Interval(ratio.mean - 1, ratio.low - 1, ratio.high - 1, ratio.freedom)
 
 
 def _beside(hero: Cell, rivals: Sequence[Cell]) -> tuple[Beside, ...]:
-    """Put one way beside others, over the moments that both ran in; all that is clear is right at once with 95 %."""
-    found = []
-    for rival in rivals:
-        ours, theirs = ({run.seed: run.metrics for run in cell.runs if run.metrics} for cell in (hero, rival))
-        rows = np.array(
-            [
-                (ours[seed].makespan_s, theirs[seed].makespan_s, ours[seed].core_hours, theirs[seed].core_hours)
-                for seed in ours
-                if seed in theirs
-            ]
-        ).reshape(-1, 4)
-        time = statistic_interval(lambda mean: float(mean[0] / mean[1]) - 1, rows)
-        hours = statistic_interval(lambda mean: float(mean[2] / mean[3]) - 1, rows)
-        weighed = statistic_interval(
-            lambda mean: math.log(mean[0] / mean[1]) + _PRICE * math.log(mean[2] / mean[3]), rows
-        )
-        found.append((rival.strategy, time, hours, weighed))
+    """Put one way beside others, moment by moment; all that is clear is right at once with 95 %."""
+    found = [_logs(hero, rival) for rival in rivals]
     clear = beyond_chance([weighed for *_, weighed in found])
-    return tuple(Beside(*one, is_clear) for one, is_clear in zip(found, clear, strict=True))
+    return tuple(
+        Beside(rival.strategy, _share(time), _share(hours), weighed, is_clear)
+        for rival, (time, hours, weighed), is_clear in zip(rivals, found, clear, strict=True)
+    )
+
+
+def _second(way: Cell, others: Sequence[Cell]) -> str:
+    """Say what a way takes, and how much that is beside others."""
+    found = [_logs(way, other) for other in others]
+    times, hours = [time for time, *_ in found], [cost for _, cost, _ in found]
+    told = claimed(
+        [other.strategy for other in others],
+        [_share(one) for one in times],
+        [_share(one) for one in hours],
+        beyond_chance([*times, *hours]),
+    )
+    took, cost = format_duration(way.intervals["makespan_s"].mean), way.intervals["core_hours"].mean
+    return f"By {way.strategy} it takes {took} and {cost:,.0f} core-hours in the mean, and mostly finishes {told}"
 
 
 def _answer(last: Beside) -> Literal["yes", "no", "unclear"]:

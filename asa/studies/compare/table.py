@@ -201,12 +201,19 @@ def sentence(cells: Sequence[Cell]) -> str:
 def against(hero: Cell, rivals: Sequence[Cell]) -> str:
     """Say when one finishes beside others, at least one, and for how many core-hours; see `sentence`."""
     times, costs = ([_over(hero, rival, what) for rival in rivals] for what in ("makespan_s", "core_hours"))
-    clear = beyond_chance([*times, *costs])
+    return claimed([rival.strategy for rival in rivals], times, costs, beyond_chance([*times, *costs]))
+
+
+def claimed(rivals: Sequence[str], times: Sequence[Interval], costs: Sequence[Interval], clear: Sequence[bool]) -> str:
+    """Say when something finishes beside each rival, and for how many core-hours.
+
+    `times`, `costs`: by how much it is above each rival's, as a share of that.
+    `clear`: whether that is beyond chance, of the times and then of the costs.
+    """
     claims: dict[tuple[str, str], list[str]] = {}  # what is said of several alike is said once
     for place, rival in enumerate(rivals):
-        time, cost = times[place], costs[place]
-        words = _when(time, is_clear=clear[place]), _for(cost, is_clear=clear[len(rivals) + place])
-        claims.setdefault(words, []).append(rival.strategy)
+        words = _when(times[place], is_clear=clear[place]), _for(costs[place], is_clear=clear[len(rivals) + place])
+        claims.setdefault(words, []).append(rival)
     first, *others = (f"{when.format(_listed(names))} {cost}" for (when, cost), names in claims.items())
     rest = f" It finishes {'; '.join(others)}." if others else ""
     return f"{first}.{rest}"
