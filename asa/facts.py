@@ -17,7 +17,7 @@ class Away:
     Parameters
     ----------
     begin_s, end_s
-        From when and until when, seconds since 1970; infinity for still.
+        From when and until when, seconds since 1970; None for still.
     cores
         How many.
     pool
@@ -27,7 +27,7 @@ class Away:
     """
 
     begin_s: float
-    end_s: float
+    end_s: float | None
     cores: int
     pool: str
     is_drained: bool = False
@@ -75,6 +75,8 @@ class SiteFacts:
         Whether jobs gain priority while a dependency keeps them back; None where that is not told.
     scheduler, settings
         Its name among ``asa.schedulers``, and how it is set.
+    knows_rules
+        Whether these are the site's own; else they are a guess.
     away
         What was away.
     seen, assumed
@@ -89,6 +91,7 @@ class SiteFacts:
     age_accrues: bool | None = None
     scheduler: str = "multifactor"
     settings: Mapping[str, str] = field(default_factory=dict)
+    knows_rules: bool = True
     away: tuple[Away, ...] = ()
     seen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()

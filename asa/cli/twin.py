@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,6 +17,10 @@ from asa.errors import InputError
 
 if TYPE_CHECKING:
     from asa.studies.present import Table
+
+_NOTHING_S = 60.0
+_MOST_APART = 0.3  # Kolmogorov-Smirnov
+_TIMES_OFF = 3.0  # of the 90th percentiles
 
 AgeOption = Annotated[
     bool | None,
@@ -57,7 +62,7 @@ def twin(
 
     Elsewhere: `asa twin --script > gather.sh`; run that there, bring its folder here, `asa twin site --out site.twin`
 
-    Exit codes: 0 made, 2 the input cannot be used, 4 the batch system does not answer.
+    Exit codes: 0 made, 1 the batch system does not answer, 2 the input cannot be used.
     """
     from asa.core import plugins
 
@@ -67,15 +72,26 @@ def twin(
         return
     if out is None:
         raise InputError("has no place to go to", where="--out", hint="Name a folder: --out site.twin")
-    if out.is_file():
-        raise InputError("is a file", where=f"--out {out}", hint="Name a folder.")
+    _check_place(out)
     made = new_twin(source, you, age_accrues)
     made.twin.write(out)
     if as_json:
-        print_json(asdict(made.twin.about) | {"left_out": made.left_out})
+        print_json(asdict(made.twin.about) | {"left_out": made.left_out}, allow_nan=False)
         return
     _tell(made)
     sys.stderr.write(f"Twin written to {out}\n")
+
+
+def _check_place(out: Path) -> None:
+    """Refuse what a twin could not be written to, or would spoil, before anything takes long."""
+    where = f"--out {out}"
+    if out.is_file():
+        raise InputError("is a file", where=where, hint="Name a folder.")
+    if out.is_dir() and any(out.iterdir()) and not (out / "twin.json").exists():
+        raise InputError("holds other files", where=where, hint="Name a new folder, or one of a twin.")
+    near = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    if not os.access(near, os.W_OK):
+        raise InputError(f"cannot be made: {near} must not be written to", where=where, hint="Name another folder.")
 
 
 def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> Any:
@@ -84,10 +100,21 @@ def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> 
     from asa.core import plugins
 
     make: Any = plugins.load("asa.backends", "twin")
-    name = getpass.getuser() if you is None else you
-    return with_progress(
+    name = _own_name() if you is None else you
+    made = with_progress(
         lambda on_progress: make.made(source, you=name, age_accrues=age_accrues, on_progress=on_progress)
     )
+    if you is not None and made.twin.about.you is None:
+        raise InputError(f"{you!r} has no jobs in it", where="--you", hint="Check the name, or leave it out.")
+    return made
+
+
+def _own_name() -> str:
+    """Give the user's name here; empty where the system knows none, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def _tell(made: Any) -> None:
@@ -134,8 +161,16 @@ def trust(about: Any) -> str:
         f"Half of the twin's waits are {_times(first.ratio)} the recorded half; of single jobs "
         f"{100 * first.within_2:.0f} % wait for half to twice as long as they did."
     )
-    far = not 0.5 <= first.ratio <= 2.0
-    return words + (" That is far off: take what is tried out in it as rough." if far else "")
+    return words + (" That is far off: take what is tried out in it as a guess." if is_rough(about) else "")
+
+
+def is_rough(about: Any) -> bool:
+    """Say whether a twin's waits are far from those recorded, of all its jobs or of those of some width."""
+    if not about.agreement:
+        return True
+    first, *others = about.agreement
+    tails = [max(one.simulated_s[2], _NOTHING_S) / max(one.recorded_s[2], _NOTHING_S) for one in (first, *others[:-1])]
+    return first.ks > _MOST_APART or not all(1 / _TIMES_OFF <= tail <= _TIMES_OFF for tail in tails)
 
 
 def _times(ratio: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,13 +15,12 @@ from asa.cli.asked import ExecutorOption, names_in
 from asa.cli.compare import workflow_of
 from asa.cli.doctor import given_settings
 from asa.cli.report import PageOption, asked, check_page, made, write_page
-from asa.cli.twin import AgeOption, YouOption, agreement_table, new_twin, trust
+from asa.cli.twin import AgeOption, YouOption, agreement_table, is_rough, new_twin, trust
 from asa.core.documents import print_json
 from asa.errors import InputError
 from asa.units import MAX_PROCESSES, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
-    from asa.backend import Site
     from asa.studies.compare.study import CompareRun, Comparison
     from asa.studies.worth import Verdict
     from asa.workflow import Workflow
@@ -82,7 +81,8 @@ def worth(
 
     Elsewhere: `asa worth flow.toml --twin site.twin`, or on a public log: `asa worth montage --history CTC-SP2.swf.gz`
 
-    Exit codes: 0 also where it is not worth it, 2 the input cannot be used, 4 the batch system does not answer.
+    Exit codes: 0 also where it is not worth it, 1 nothing completed, or the batch system does not answer, 2 the input
+    cannot be used.
     """
     from asa.cli.progress import with_progress
     from asa.core import plugins
@@ -91,35 +91,64 @@ def worth(
     from asa.studies.worth import judged
 
     check_page(page)
-    if twin is not None and history is not None:
-        raise InputError("is made of jobs already", where="--twin", hint="Give --twin or --history.")
+    named = names_in(strategies, "--strategies") if strategies else None
+    _check(twin, history, you, named)
     make: Any = plugins.load("asa.backends", "twin")
     known: Any = twin if twin is not None else new_twin(history, you, age_accrues).twin
-    site: Site = make(twin=known, partition=partition, user=user)
+    rule = {} if age_accrues is None else {"age_accrues": age_accrues}
+    site: Any = make(twin=known, partition=partition, user=user, **rule)
     make_workflow, counts = workflow_of(workflow, cores, None, dict(given_settings(parameters)), site)
     if len(counts) > 1:
         raise InputError("a verdict is on one width", where="--cores", hint="Give one number.")
     flow = make_workflow(counts[0])
+    _refuse_impossible(flow, site)
+    site.arrive_evenly(moments, seed)
     comparison = Comparison(
         make_workflow=make_workflow,
         site=site,
         cores=counts,
-        strategies=names_in(strategies, "--strategies") if strategies else _ways(flow),
-        seeds=tuple(range(seed, seed + moments)),
+        strategies=named or _ways(flow),
+        seeds=tuple(range(moments)),
         estimator=estimator,
     )
     with executor_of(executor, jobs) as elsewhere:
         runs = with_progress(
             lambda on_progress: compare(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
         )
-    verdict = judged(flow, runs)
-    about = site.twin.about  # type: ignore[attr-defined]
+    about = site.twin.about
+    verdict = judged(flow, runs, is_rough=is_rough(about))
     if as_json:
-        print_json({"verdict": _plain(verdict.as_dict()), "runs": [run.as_dict() for run in runs]})
+        twin_of = {"agreement": [asdict(one) for one in about.agreement], "assumed": about.assumed}
+        document = {"verdict": verdict.as_dict(), "twin": twin_of, "runs": [run.as_dict() for run in runs]}
+        print_json(_plain(document))
     else:
         _tell(verdict, runs, about, comparison)
     if page is not None:
         _write(page, verdict, runs, site, comparison)
+
+
+def _check(twin: Path | None, history: Path | None, you: str | None, named: Sequence[str] | None) -> None:
+    """Refuse what cannot be answered, before anything is run."""
+    from asa.studies.worth import OURS, SIMPLE
+
+    if twin is not None and history is not None:
+        raise InputError("is made of jobs already", where="--twin", hint="Give --twin or --history.")
+    if twin is not None and you is not None:
+        raise InputError("a twin has no names", where="--you", hint="Give --user and a number of the twin.")
+    for names, words in ((OURS, "way of asa's"), (SIMPLE, "way without asa")):
+        if named is not None and not {name.partition(":")[0] for name in named} & set(names):
+            raise InputError(f"name no {words}", where="--strategies", hint=f"Add one of {', '.join(names)}.")
+
+
+def _refuse_impossible(flow: Workflow, site: Any) -> None:
+    """Refuse a stage that no job could run there, before anything is tried out."""
+    from asa.backend import JobSpec
+
+    for stage in flow.stages.values():
+        cores = stage.cores_on(site.capabilities.cores_per_node)
+        job = JobSpec(stage.name, cores, stage.walltime_s, partition=stage.partition, local=stage.local)
+        if not stage.moldable and (lack := site.capabilities.impossible(job)):
+            raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site gives.")
 
 
 def _ways(flow: Workflow) -> tuple[str, ...]:
@@ -160,10 +189,10 @@ def _of_workflow(comparison: Comparison) -> Sequence[str]:
     return comparison.notes[len(comparison.site.notes) :]
 
 
-def _write(page: Path, verdict: Verdict, runs: Sequence[CompareRun], site: Site, comparison: Comparison) -> None:
+def _write(page: Path, verdict: Verdict, runs: Sequence[CompareRun], site: Any, comparison: Comparison) -> None:
     from asa.studies.compare.page import comparison_page
 
-    about = site.twin.about  # type: ignore[attr-defined]
+    about = site.twin.about
     notes = [trust(about).rstrip("."), *(f"assumed: {line}" for line in about.assumed), *_of_workflow(comparison)]
     of = comparison.seeds
     how = made(Moments=f"seeds {of[0]} to {of[-1]}", Estimator=f"`{comparison.estimator}`")

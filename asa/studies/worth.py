@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -26,6 +26,9 @@ OURS = ("asa", "asa-plan")
 _PRICE = 0.8  # of one percent of the makespan, that one percent of the core-hours is worth, as in plans
 _MATTERS = 0.01  # of time and core-hours together, less than which is no difference
 _HARDLY = 0.03  # share of the makespan
+_MOST_FAILED = 0.1  # of a way's runs
+_BLOCKS, _A_BLOCK, _FEW_BLOCKS = 20, 5, 10  # of moments in time
+_WHY_LEGS = "What decides it is how long each next leg waits, which the times above hold."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Beside:
     They are geometric means over moments, each with its own queue: a few long waits do not outweigh all others.
     """
 
+    way: str
     rival: str
     time: Interval
     core_hours: Interval
@@ -49,9 +53,10 @@ class Verdict:
     answer: Literal["yes", "no", "unclear"]
     way: str  # the way to ask
     best_simple: str  # of those that need no asa
-    moments: int
+    moments: int  # in which all that are compared completed
     sentences: tuple[str, str, str]
-    beside: tuple[Beside, ...]  # asa's best way beside each simple one
+    beside: tuple[Beside, ...]  # each of asa's ways beside each simple one
+    failed: Mapping[str, int]  # ways that are left out, and in how many moments they failed
     waits: float  # share of the makespan, by `per-stage`, in which a stage waits that could have begun
     age_accrues: bool
 
@@ -60,37 +65,48 @@ class Verdict:
         return asdict(self)
 
 
-def judged(workflow: Workflow, runs: Sequence[CompareRun]) -> Verdict:
-    """Judge by runs of one workflow in one width.
+def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = False) -> Verdict:
+    """Judge by runs of one workflow in one width, whose seeds are moments in the order of time.
 
-    Raises `RunError`: no simple way, or none of asa's, completed at any moment.
+    It is worth it if one of asa's ways is clearly better than every simple one, and not if none of them may be, by what
+    matters. What fails in more than a tenth of the moments is left out; all others are compared in those moments in
+    which all of them completed.
+
+    `is_rough`: the twin is far from the site, which the first sentence says.
+    Raises `RunError`: no simple way, or none of asa's, completed in most moments.
     """
-    cells = [cell for cell in cells_of(runs) if not math.isnan(cell.intervals["makespan_s"].mean)]
+    cells, failed = _common(cells_of(runs))
     ours, simple = ([cell for cell in cells if _base(cell) in names] for names in (OURS, SIMPLE))
     if not ours or not simple:
-        first = next((run.reason for run in runs if run.reason), "")
+        first = next((run.reason for run in runs if run.reason), "nothing was run")
         raise RunError(f"nothing can be compared: {first}", where=workflow.name, hint="Mend the workflow's stages.")
     best = min(simple, key=lambda cell: _weight(cell, simple[0]))
-    hero = min(ours, key=lambda cell: _weight(cell, simple[0]))
-    beside = _beside(hero, simple)
-    last = next(one for one in beside if one.rival == best.strategy)
-    answer = _answer(last)
+    beside = _beside(ours, simple)
+    answer, name = _answer(beside)
+    hero = next(cell for cell in ours if cell.strategy == name)
     way = hero if answer == "yes" else best
     waits, accrues = _share_of_waits(workflow, cells), runs[0].age_accrues
+    first = _first(answer, hero, best, next(o for o in beside if (o.way, o.rival) == (name, best.strategy)))
+    rough = " The twin's waits are far from those of the site, so take this as a guess." if is_rough else ""
+    second = _second(way, [cell for cell in (*simple, hero) if cell is not way])
+    out = "".join(f" By {one} it failed at {count} moments, and is left out." for one, count in failed.items())
+    why = _why(answer, way, best, waits, accrues=accrues) if not workflow.continuing else _WHY_LEGS
     return Verdict(
-        answer,
-        way.strategy,
-        best.strategy,
-        len({run.seed for run in runs}),
-        (
-            _first(answer, hero, best, last),
-            _second(way, [cell for cell in (*simple, hero) if cell is not way]),
-            _why(answer, way, best, waits, accrues=accrues),
-        ),
-        beside,
-        waits,
+        answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), beside, failed, waits,
         accrues,
-    )
+    )  # fmt: skip
+
+
+def _common(cells: Sequence[Cell]) -> tuple[list[Cell], dict[str, int]]:
+    """Keep ways that complete in most moments, in those in which all of them do; tell how often others failed."""
+    failures = {cell.strategy: sum(run.metrics is None for run in cell.runs) for cell in cells}
+    kept = [cell for cell in cells if failures[cell.strategy] <= _MOST_FAILED * len(cell.runs)]
+    failed = {cell.strategy: failures[cell.strategy] for cell in cells if cell not in kept}
+    if not kept:
+        return [], failed
+    seeds = set.intersection(*({run.seed for run in cell.runs if run.metrics} for cell in kept))
+    runs = [run for cell in kept for run in sorted(cell.runs, key=lambda run: run.seed) if run.seed in seeds]
+    return cells_of(runs), failed
 
 
 def _base(cell: Cell) -> str:
@@ -113,9 +129,14 @@ def _weight(cell: Cell, beside: Cell) -> float:
 
 
 def _logs(hero: Cell, rival: Cell) -> tuple[Interval, Interval, Interval]:
-    """Give time, core-hours and both together, as means of logarithms."""
-    time, hours = _pairs(hero, rival).T
-    return tuple(mean_interval(of.tolist()) for of in (time, hours, time + _PRICE * hours))  # type: ignore[return-value]
+    """Give time, core-hours and both together, as means of logarithms.
+
+    Moments that are near in time meet the same queue: intervals are over blocks of such.
+    """
+    pairs = _pairs(hero, rival)
+    blocks = np.array_split(pairs, max(min(len(pairs) // _A_BLOCK, _BLOCKS), min(len(pairs), _FEW_BLOCKS)))
+    time, hours = np.array([block.mean(axis=0) for block in blocks]).T
+    return mean_interval(time.tolist()), mean_interval(hours.tolist()), mean_interval((time + _PRICE * hours).tolist())
 
 
 def _share(of_logs: Interval) -> Interval:
@@ -124,13 +145,14 @@ def _share(of_logs: Interval) -> Interval:
     return Interval(ratio.mean - 1, ratio.low - 1, ratio.high - 1, ratio.freedom)
 
 
-def _beside(hero: Cell, rivals: Sequence[Cell]) -> tuple[Beside, ...]:
-    """Put one way beside others, moment by moment; all that is clear is right at once with 95 %."""
-    found = [_logs(hero, rival) for rival in rivals]
+def _beside(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[Beside, ...]:
+    """Put each way beside each rival; all that is clear is right at once with 95 %."""
+    pairs = [(one, rival) for one in ours for rival in rivals]
+    found = [_logs(one, rival) for one, rival in pairs]
     clear = beyond_chance([weighed for *_, weighed in found])
     return tuple(
-        Beside(rival.strategy, _share(time), _share(hours), weighed, is_clear)
-        for rival, (time, hours, weighed), is_clear in zip(rivals, found, clear, strict=True)
+        Beside(one.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
+        for (one, rival), (time, hours, weighed), is_clear in zip(pairs, found, clear, strict=True)
     )
 
 
@@ -148,11 +170,22 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
     return f"By {way.strategy} it takes {took} and {cost:,.0f} core-hours in the mean, and mostly finishes {told}"
 
 
-def _answer(last: Beside) -> Literal["yes", "no", "unclear"]:
-    """Answer by the rival that is best: unclear is what may be a gain that matters, and may be none."""
-    if last.is_clear:
-        return "yes" if last.weighed.mean < -_MATTERS else "no"
-    return "unclear" if math.isnan(last.weighed.low) or last.weighed.low < -3 * _MATTERS else "no"
+def _answer(beside: Sequence[Beside]) -> tuple[Literal["yes", "no", "unclear"], str]:
+    """Answer, and name the way of asa's that it is about."""
+    of = {way: [one for one in beside if one.way == way] for way in dict.fromkeys(one.way for one in beside)}
+    # by its worst: against the rival that is hardest to beat
+    worst = {way: max(one.weighed.mean for one in ones) for way, ones in of.items()}
+    better = [way for way, ones in of.items() if all(o.is_clear and o.weighed.mean < -_MATTERS for o in ones)]
+    if better:
+        return "yes", min(better, key=worst.__getitem__)
+    may = [
+        way
+        for way, ones in of.items()
+        if all(not o.weighed.low > -3 * _MATTERS for o in ones)  # nan, of one moment, may be anything
+    ]
+    if may:
+        return "unclear", min(may, key=worst.__getitem__)
+    return "no", min(worst, key=worst.__getitem__)
 
 
 def _first(answer: str, hero: Cell, best: Cell, last: Beside) -> str:

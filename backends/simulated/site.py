@@ -64,6 +64,8 @@ class SimulatedBackend:
         Whose jobs the background's are; -1 where that is not known.
     shrink, grow
         Whether a running job can give cores back, and get more.
+    widest, max_cores
+        Cores that a job gets in each partition at most, whatever it asks for; and what it may ask for.
     partitions, places
         Limits of each partition, and its place among the machine's; none where it has but one. Jobs that name none go
         to the first.
@@ -80,7 +82,10 @@ class SimulatedBackend:
         grow: bool = True,
         partitions: Mapping[str, PartitionLimits] | None = None,
         places: Mapping[str, int] | None = None,
+        widest: Mapping[str, int] | None = None,
+        max_cores: int | None = None,
     ) -> None:
+        self._widest, self._max_cores = dict(widest or {}), max_cores or engine.capacity
         self._shrinks, self._grows = shrink, grow
         self._partitions, self._places = dict(partitions or {}), dict(places or {})
         self._steps: dict[int, tuple[Step, ...]] = {}
@@ -96,7 +101,7 @@ class SimulatedBackend:
         """What the simulated site can do."""
         return Capabilities(
             system=self._machine.name,
-            max_cores=self._engine.capacity,
+            max_cores=self._max_cores,
             cores_per_node=self._machine.cores_per_node,
             age_accrues=self._engine.age_accrues,
             shrink_by=self._machine.shrink_by if self._shrinks else 0,
@@ -240,6 +245,9 @@ class SimulatedBackend:
     def _submit(self, engine: Engine, spec: JobSpec) -> int:
         cores = 1 if spec.local else self._machine.allocated(spec.cores, spec.nodes)
         where = f"job {spec.name!r}"
+        if self._widest:
+            partition = self._partition(spec)
+            cores = min(cores, self._widest[next(name for name, at in self._places.items() if at == partition)])
         if not 1 <= cores <= engine.capacity:
             raise SubmitRejectedError(
                 f"asks for {cores} of the machine's {engine.capacity} cores",

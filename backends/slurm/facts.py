@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -17,7 +18,18 @@ from .survey import age_accrues, default_partition, partition_limits
 
 _CONFIG, _PARTITIONS, _NODES, _EVENTS, _JOBS = "config.txt", "partitions.txt", "nodes.txt", "events.txt", "jobs.txt"
 _FOR_EVER_S = 10 * 365 * 86_400  # of a half-life that there is not
-_UNUSABLE = ("DOWN", "FAIL", "DRAIN", "MAINT", "POWERED_DOWN")
+_UNUSABLE = {
+    "DOWN",
+    "FAIL",
+    "FAILING",
+    "DRAIN",
+    "DRAINED",
+    "DRAINING",
+    "MAINT",
+}  # but not POWERED_DOWN, to save energy
+_GUESSED = 100_000.0  # more than the weights of any usual rules
+_HIGHEST = 2**31 - 1  # of a weight; more makes no difference
+_NOT_MODELLED = "limits of users, accounts and QOS, reservations and preemption are left out"
 _GPU_WORDS = "asks for GPUs, memory, licences and burst buffers are left out: jobs are told apart by cores alone"
 
 
@@ -36,21 +48,20 @@ def read_facts(texts: Mapping[str, str]) -> SiteFacts:
     width = {node.name: node.cores for node in nodes}
     cores = {pool: sum(width[name] for name in names) for pool, names in pools.items()}
     seen = [f"{len(nodes)} nodes of {sum(width.values())} cores in {len(partitions)} partitions"]
-    assumed = [_GPU_WORDS]
+    assumed = [_GPU_WORDS, _NOT_MODELLED]
     if len(pools) > 1:
         seen.append(f"{len(pools)} groups of nodes that share no partition: {', '.join(pools)}")
     assumed += _of_overlaps(partitions, nodes, pools)
     accrues = age_accrues(config)
-    if accrues is None:
-        assumed.append("jobs gain no priority behind a dependency: the configuration was not to be had")
     scheduler, settings = _scheduler(config, seen, assumed)
-    away = _away(texts.get(_EVENTS, ""), pools, width) if _EVENTS in texts else ()
-    if _EVENTS in texts:
+    events = texts.get(_EVENTS, "")
+    away = _away(events, pools, width)
+    if events.strip():
         seen.append(f"{len(away)} times that nodes were away")
     else:
         assumed.append("no node was ever away: the events were not to be had")
     default = default_partition(partitions)
-    tiers = _tier_points(partitions, config)
+    tiers = _tier_points(partitions, config, settings)
     facts = [
         PartitionFacts(
             one.name,
@@ -70,6 +81,7 @@ def read_facts(texts: Mapping[str, str]) -> SiteFacts:
         age_accrues=accrues,
         scheduler=scheduler,
         settings=settings,
+        knows_rules=bool(config),
         away=away,
         seen=tuple(seen),
         assumed=tuple(assumed),
@@ -112,7 +124,8 @@ def _of_overlaps(
 
 def _scheduler(config: Mapping[str, str], seen: list[str], assumed: list[str]) -> tuple[str, dict[str, str]]:
     """Give the scheduler and its settings."""
-    parameters = dict(part.partition("=")[::2] for part in config.get("SchedulerParameters", "").split(",") if part)
+    given = config.get("SchedulerParameters", "").split(",")
+    parameters = dict(part.strip().partition("=")[::2] for part in given if part.strip())
 
     def whole(name: str, default: int) -> int:
         text = parameters.get(name, "")
@@ -126,11 +139,12 @@ def _scheduler(config: Mapping[str, str], seen: list[str], assumed: list[str]) -
         "resolution_s": str(whole("bf_resolution", 60)),
     }
     if not config:
-        assumed.append("priority by age and fair share, and backfilling, as Slurm has them by default")
+        assumed.append("the configuration was not to be had")
     else:
         how = ", ".join(f"{name} {value}" for name, value in settings.items())
         seen.append(f"backfilling: {how}" if backfills else "no backfilling")
     if not backfills:
+        assumed.append("jobs start in the order of submission, whatever their priority")
         return "fcfs", {}
     if config.get("PriorityType", "priority/multifactor").endswith("basic"):
         seen.append("priority by the order of submission")
@@ -143,7 +157,7 @@ def _scheduler(config: Mapping[str, str], seen: list[str], assumed: list[str]) -
     half_life_s = _seconds(config.get("PriorityDecayHalfLife", "7-00:00:00"))
     settings |= {name: str(_weight(config, of)) for name, of in weights.items() if config}
     settings |= {
-        "max_age_s": str(max(int(_seconds(config.get("PriorityMaxAge", "7-00:00:00"))), 1)),
+        "max_age_s": str(int(_seconds(config.get("PriorityMaxAge", "7-00:00:00"))) or _FOR_EVER_S),
         "half_life_s": str(int(half_life_s) or _FOR_EVER_S),
         "favor_small": "yes" if config.get("PriorityFavorSmall", "No").lower() == "yes" else "no",
     }
@@ -151,6 +165,8 @@ def _scheduler(config: Mapping[str, str], seen: list[str], assumed: list[str]) -
         seen.append("priority: " + ", ".join(f"{name} {settings[name]}" for name in weights))
         if _weight(config, "PriorityWeightFairShare"):
             assumed.append("all users have equal shares of the machine, whatever their accounts")
+            if "NO_FAIR_TREE" not in config.get("PriorityFlags", ""):
+                assumed.append("fair share falls as usage grows, as before Slurm's fair tree, which ranks users")
         left = [name for name in ("PriorityWeightQOS", "PriorityWeightAssoc", "PriorityWeightTRES") if config.get(name)]
         left = [name for name in left if config[name] not in {"0", "(null)"}]
         if left:
@@ -160,7 +176,7 @@ def _scheduler(config: Mapping[str, str], seen: list[str], assumed: list[str]) -
 
 def _weight(config: Mapping[str, str], name: str) -> int:
     text = config.get(name, "0")
-    return int(text) if text.isdecimal() else 0
+    return min(int(text), _HIGHEST) if text.isdecimal() else 0
 
 
 def _seconds(text: str) -> float:
@@ -170,30 +186,48 @@ def _seconds(text: str) -> float:
         return 0.0  # as in "0" and "INFINITE"
 
 
-def _tier_points(partitions: Sequence[SlurmPartition], config: Mapping[str, str]) -> dict[str, float]:
+def _tier_points(
+    partitions: Sequence[SlurmPartition], config: Mapping[str, str], settings: Mapping[str, str]
+) -> dict[str, float]:
     """Give what each partition adds to its jobs' priority; a higher tier outdoes all that weights can give."""
     most = max((one.priority_factor for one in partitions), default=1) or 1
     weight = _weight(config, "PriorityWeightPartition")
-    names = ("PriorityWeightAge", "PriorityWeightFairShare", "PriorityWeightJobSize", "PriorityWeightPartition")
-    beyond = 1.0 + sum(_weight(config, name) for name in names)
+    known = sum(float(settings.get(name, 0)) for name in ("age", "fair_share", "size"))
+    beyond = 1.0 + weight + (known if config else _GUESSED)
     lowest = min(one.priority_tier for one in partitions)
     return {one.name: weight * one.priority_factor / most + beyond * (one.priority_tier - lowest) for one in partitions}
 
 
 def _away(printed: str, pools: Mapping[str, set[str]], width: Mapping[str, int]) -> tuple[Away, ...]:
-    """Read what ``sacctmgr show event`` printed: node, begin, end, state."""
-    found = []
+    """Read what ``sacctmgr show event`` printed: node, begin, end, state; what overlaps of one node is one."""
+    spans: dict[str, list[tuple[float, float, bool]]] = {}
     for line in printed.splitlines():
         fields = line.split("|")
-        if len(fields) < 4 or fields[0] not in width or not any(word in fields[3].upper() for word in _UNUSABLE):
+        if len(fields) < 4 or fields[0] not in width:
             continue
+        states = set(re.findall("[A-Z_]+", fields[3].upper())) & _UNUSABLE
         begin_s, end_s = _moment(fields[1]), _moment(fields[2])
-        if begin_s is not None and (end_s is None or end_s > begin_s):
-            pool = next((pool for pool, names in pools.items() if fields[0] in names), None)
-            if pool is not None:
-                drained = "DRAIN" in fields[3].upper()
-                found.append(Away(begin_s, end_s or math.inf, width[fields[0]], pool, drained))
-    return tuple(sorted(found, key=lambda one: (one.begin_s, one.end_s)))
+        if states and begin_s is not None and (end_s is None or end_s > begin_s):
+            drained = not states & {"DOWN", "FAIL"}
+            spans.setdefault(fields[0], []).append((begin_s, end_s or math.inf, drained))
+    found = []
+    for node, own in spans.items():
+        pool = next((pool for pool, names in pools.items() if node in names), None)
+        for begin_s, end_s, drained in _merged(sorted(own)) if pool is not None else ():
+            end = None if end_s == math.inf else end_s
+            found.append(Away(begin_s, end, width[node], pool or "", drained))
+    return tuple(sorted(found, key=lambda one: (one.begin_s, one.end_s or math.inf)))
+
+
+def _merged(spans: Sequence[tuple[float, float, bool]]) -> list[tuple[float, float, bool]]:
+    """Put together what overlaps; it is a drain if it began as one."""
+    found: list[tuple[float, float, bool]] = []
+    for begin_s, end_s, drained in spans:
+        if found and begin_s <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end_s), found[-1][2])
+        else:
+            found.append((begin_s, end_s, drained))
+    return found
 
 
 def _moment(text: str) -> float | None:
@@ -208,8 +242,8 @@ def _moment(text: str) -> float | None:
 _SURVEY = Survey(
     commands={
         _CONFIG: "scontrol show config",
-        _PARTITIONS: "scontrol show partition -o",
-        _NODES: "scontrol show node -o",
+        _PARTITIONS: "scontrol -a show partition -o",
+        _NODES: "scontrol -a show node -o",
         _EVENTS: "SLURM_TIME_FORMAT=%s sacctmgr -nP show event start=now-90days"
         " format=NodeName,TimeStart,TimeEnd,State",
         _JOBS: TWIN_COMMAND,

@@ -9,6 +9,7 @@ import numpy as np
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.presets import preset
 from asa.backends.simulated.table import JobTable
+from asa.backends.simulated.workload import WorkloadModel
 
 from asa.core.parallel import Progress
 from asa.errors import InputError
@@ -29,15 +30,15 @@ _WHAT = "fitting the load of others"
 
 
 def with_others(twin: Twin, on_progress: Progress) -> Twin:
-    """Give a twin of one user's jobs the jobs of others.
+    """Give a twin of a few users' jobs the jobs of others, on all nodes that these use.
 
-    Their load is the one by which the user's own jobs wait most nearly as they did; those of the last week have no part
-    in that. Others have no recorded waits.
+    Their load is the one by which the jobs that are shown wait most nearly as they did; those of the last week have no
+    part in that. Others have no recorded waits.
 
     Parameters
     ----------
     twin
-        Of one user's jobs.
+        Of one user's jobs, or of a few.
     on_progress
         Is told how many loads were tried.
 
@@ -49,7 +50,7 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
     known = compared(twin.jobs)
     known[first_left_out(twin.jobs) :] = False
     if known.sum() < _FEWEST:
-        words = f"shows {known.sum()} waits of one user, by which nobody can tell how busy others keep the machine"
+        words = f"shows {known.sum()} waits, by which nobody can tell how busy others keep the machine"
         raise InputError(words, where=twin.about.system or "twin", hint=f"Give {_FEWEST} or more, or all users' jobs.")
     own, recorded = twin.jobs.table.cores[known], twin.jobs.wait_s[known].astype(np.float64)
     found: list[tuple[float, float]] = []
@@ -62,8 +63,8 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
     on_progress(_WHAT, len(_LOADS), len(_LOADS))
     off, load = min(found)
     told = (
-        f"only one user's jobs are shown: all others are those of a workload model, {100 * load:.0f} % of what the "
-        f"machine can do, fitted to {known.sum()} waits of that user (their quantiles {10**off:.2g} times off in the "
+        f"only a part of the jobs is shown: all others are those of a workload model, {100 * load:.0f} % of what the "
+        f"machine can do, fitted to {known.sum()} waits that are known (their quantiles {10**off:.2g} times off in the "
         "mean); what jobs unlike these would wait is a guess"
     )
     chosen = _joined(twin, load)
@@ -71,36 +72,37 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
 
 
 def _joined(twin: Twin, load: float) -> Twin:
-    """Put the model's jobs beside the user's own, in the largest group of nodes."""
-    about, jobs = twin.about, twin.jobs
-    pool = max(about.pools, key=about.pools.__getitem__)
-    place = next(number for number, one in enumerate(about.partitions) if one.pool == pool)
-    whole = about.pools[pool]
-    usual = preset(_MODEL)
-    widest = min(usual.log2_widest, math.log2(max(whole, 2)))
-    middle = min(usual.log2_middle, widest)
-    model = replace(usual, machine=Machine("twin", whole, 1), load=load, log2_widest=widest, log2_middle=middle)
-    last = int(jobs.table.submit[-1]) + _BEFORE_S
-    others = model.generate(last, _SEED)
-    own, shift = jobs.table, _BEFORE_S
+    """Put the model's jobs beside those that are shown, in each group of nodes that these use."""
+    about, own = twin.about, twin.jobs
+    places = {one.name: place for place, one in enumerate(about.partitions)}
+    used = {about.partitions[place].pool for place in np.unique(own.partitions).tolist()}
+    last, nobody = int(own.table.submit[-1]) + _BEFORE_S, int(own.users.max()) + 1
+    parts = []  # a row of columns each
+    for number, pool in enumerate(sorted(used)):
+        others = _model(about.pools[pool], load).generate(last, _SEED + number)
+        place = next(places[one.name] for one in about.partitions if one.pool == pool)
+        users = nobody + (31 * others.cores + others.request) % _USERS
+        count = len(others)
+        parts.append((others.submit, others, users, np.full(count, place), np.full(count, -1)))
+    parts.append((own.table.submit + _BEFORE_S, own.table, own.users, own.partitions, own.wait_s))
+    tables = [part[1] for part in parts]
     table = JobTable(
-        np.concatenate([others.submit, own.submit + shift]),
-        np.concatenate([others.run, own.run]),
-        np.concatenate([others.request, own.request]),
-        np.concatenate([others.cores, own.cores]),
+        np.concatenate([part[0] for part in parts]),
+        np.concatenate([one.run for one in tables]),
+        np.concatenate([one.request for one in tables]),
+        np.concatenate([one.cores for one in tables]),
     )
-    nobody = int(jobs.users.max()) + 1
-    users = np.concatenate([nobody + (31 * others.cores + others.request) % _USERS, jobs.users])
-    places = np.concatenate([np.full(len(others), place), jobs.partitions])
-    waits = np.concatenate([np.full(len(others), -1), jobs.wait_s])
-    order = table.order
-    return replace(
-        twin,
-        jobs=Jobs(
-            table,
-            users[order].astype(np.int32),
-            places[order].astype(np.int32),
-            waits[order].astype(np.int32),
-            jobs.clock_s - shift,
-        ),
+    users, where, waits = (
+        np.concatenate([column for *_, column in rows])[table.order].astype(np.int32)
+        for rows in ([part[:3] for part in parts], [part[:4] for part in parts], parts)
     )
+    return replace(twin, jobs=Jobs(table, users, where, waits, own.clock_s - _BEFORE_S))
+
+
+def _model(cores: int, load: float) -> WorkloadModel:
+    """Scale the workload to a machine."""
+    usual = preset(_MODEL)
+    widest = max(min(usual.log2_widest, math.log2(max(cores, 2))), 1.0)
+    middle = min(usual.log2_middle, widest)
+    machine = Machine("twin", max(cores, 2), 1)
+    return replace(usual, machine=machine, load=load, log2_widest=widest, log2_middle=middle)

@@ -133,7 +133,10 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool) -> Twin:
         told += f"; {best.words}: the nearest of {len(usual)} usual rules"
     if share < 1:
         whole = 10 ** trials.with_all(best)
-        told += f"; {100 * (1 - share):.0f} % of the cores are never to be had (with all, {whole:.2g} times off)"
+        told += (
+            f"; {100 * (1 - share):.0f} % of the cores are never to be had (with all, {whole:.2g} times off), and a "
+            "job that wants more than the rest gets that"
+        )
     chosen = best.on(twin, share)
     return replace(chosen, about=replace(chosen.about, assumed=(*chosen.about.assumed, told)))
 

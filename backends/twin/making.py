@@ -24,6 +24,8 @@ from .site import simulated_waits
 
 _DAY_S = 86_400.0
 _FEWEST = 100
+_MOST_UNENDED = 0.5  # of the jobs that started
+_WAITS_S = 600.0
 _TAKEN_OVER = {"pools", "partitions", "cores_per_node", "whole_nodes", "scheduler", "settings", "away"}
 
 
@@ -72,24 +74,51 @@ def make_twin(
         There are too few jobs to make one of.
     """
     assumed = list(facts.assumed) if facts else []
+    _refuse_what_tells_no_ends(history)
     numbers = _numbers(history, seed)
     number = int(numbers[list(history.users).index(you)]) if you in history.users else None
     jobs, left_out = _jobs(history, facts, numbers, assumed)
     accrues = _age_accrues(facts, age_accrues, assumed)
-    about = replace(_about(history, facts, jobs, assumed), age_accrues=accrues, you=number)
+    about = _about(history, facts, jobs, assumed)
+    about = replace(about, age_accrues=accrues, you=number, told_pools=about.pools)
     twin = Twin(about, jobs)
+    twin = _completed(twin, history, facts, on_progress)
+    on_progress("letting its jobs queue", 0, 1)
+    twin = replace(twin, about=replace(twin.about, agreement=tuple(agreements(twin))))
+    on_progress("letting its jobs queue", 1, 1)
+    known = {words: count for words, count in history.oddities.items() if words.startswith("left out")}
+    return Made(twin, {words.removeprefix("left out: "): count for words, count in known.items()} | left_out)
+
+
+def _completed(twin: Twin, history: JobHistory, facts: SiteFacts | None, on_progress: Progress) -> Twin:
+    """Fit what is not told; give it the jobs of others where hardly any are shown."""
     if len(np.unique(history.user)) == 1 and history.users:
         if facts is None and not history.machine_cores:
             words = "tells of one user's jobs alone, and not how large the machine is"
             hint = "Give the folder that `asa twin --script` makes: it tells of the nodes."
             raise InputError(words, where=history.source, hint=hint)
-        twin = with_others(twin, on_progress)
-    else:
-        twin = fitted(twin, on_progress, knows_rules=facts is not None)
-    on_progress("letting its jobs queue", 0, 1)
-    twin = replace(twin, about=replace(twin.about, agreement=tuple(agreements(twin))))
-    on_progress("letting its jobs queue", 1, 1)
-    return Made(twin, left_out)
+        return with_others(twin, on_progress)
+    if facts is not None and _is_part(twin):
+        return with_others(twin, on_progress)
+    return fitted(twin, on_progress, knows_rules=facts is not None and facts.knows_rules)
+
+
+def _is_part(twin: Twin) -> bool:
+    """Say whether jobs waited long on a machine that they alone would leave idle: others are not shown."""
+    waited = twin.jobs.wait_s >= 0
+    if not waited.any():
+        return False
+    middle_s = float(np.median(twin.jobs.wait_s[waited]))
+    alone_s = float(np.quantile(np.nan_to_num(simulated_waits(twin)[waited]), 0.9))
+    return middle_s > _WAITS_S and alone_s < middle_s / 4
+
+
+def _refuse_what_tells_no_ends(history: JobHistory) -> None:
+    started = history.started
+    if started.any() and (history.run_s[started] < 0).mean() > _MOST_UNENDED:
+        words = "does not tell when jobs ended, so that nobody knows how busy the machine was"
+        hint = "It needs the column End or Elapsed: asa twin --script prints the command."
+        raise InputError(words, where=history.source, hint=hint)
 
 
 def _jobs(
@@ -167,6 +196,10 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
         whole = sum(facts.pools.values())
         seen += [*facts.seen, f"at most {peak:,} of its {whole:,} cores were in use at a time"]
         shared = {one.name: getattr(facts, one.name) for one in fields(facts) if one.name in _TAKEN_OVER}
+        # who may use a partition is nobody's business where a twin is handed on
+        shared["partitions"] = tuple(
+            replace(one, limits=replace(one.limits, accounts=(), barred_accounts=())) for one in facts.partitions
+        )
         return About(1, facts.system or history.system, **shared, seen=tuple(seen), assumed=tuple(assumed))
     cores = history.machine_cores or peak
     if not history.machine_cores:
@@ -179,7 +212,7 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
 def _age_accrues(facts: SiteFacts | None, given: bool | None, assumed: list[str]) -> bool:  # noqa: FBT001 - one of two
     """Say by which rule of age the twin goes: the site's own, or what its user says, or Slurm's by default."""
     told = facts.age_accrues if facts else None
-    if told is None and given is None and facts is None:
+    if told is None and given is None:
         assumed.append("jobs gain no priority behind a dependency, as in Slurm by default")
     return bool(given if told is None else told)
 

@@ -60,6 +60,8 @@ class About:
         Version of what is kept.
     system, pools, partitions, cores_per_node, whole_nodes, age_accrues, scheduler, settings, away, seen, assumed
         As `asa.facts.SiteFacts` has them.
+    told_pools
+        Cores of each pool as the site tells of them; `pools` has those that were there for jobs.
     you
         Which of its users made it; None if none of them did, or nobody said.
     agreement
@@ -76,6 +78,7 @@ class About:
     scheduler: str = "easy"
     settings: Mapping[str, str] = field(default_factory=dict)
     away: tuple[Away, ...] = ()
+    told_pools: Mapping[str, int] = field(default_factory=dict)
     you: int | None = None
     seen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .making import Made
 
 _TYPICAL = "typical"
+_MONTHS_S = 183 * 86_400
 
 
 class TwinSite(SimulatedSite):
@@ -84,7 +85,7 @@ class TwinSite(SimulatedSite):
             one.name: one.limits for one in sorted(about.partitions, key=lambda one: one.name != first) if one.name
         }
         self._places = {one.name: place for place, one in enumerate(about.partitions)}
-        self._load: Load | None = None
+        self._most = max(self.machine.cores, sum(about.told_pools.values()))
 
     @staticmethod
     def script() -> str:
@@ -106,7 +107,7 @@ class TwinSite(SimulatedSite):
     def capabilities(self) -> Capabilities:
         """What it can do."""
         partition = next(iter(self._limits), "")
-        return replace(super().capabilities, partition=partition, partitions=self._limits)
+        return replace(super().capabilities, max_cores=self._most, partition=partition, partitions=self._limits)
 
     def _known_user(self, user: str | int) -> int | None:
         """Give the place of the user among the load's; None for a typical one, -1 for a new one."""
@@ -140,7 +141,20 @@ class TwinSite(SimulatedSite):
             grow=self.grow,
             partitions=self._limits,
             places=self._places,
+            max_cores=self._most,
+            widest={one.name: self.twin.about.pools[one.pool] for one in self.twin.about.partitions},
         )
+
+    def arrive_evenly(self, moments: int, seed: int) -> None:
+        """Have users 0, 1 and so on arrive evenly over the last months, each at some moment of its part of them."""
+        assert self.trace is not None
+        submit = self.trace.table.submit
+        first, last = (int(time) for time in np.quantile(submit, [0.01, 0.99], method="nearest"))
+        margin = min((last - first) // 10, self._MAX_LOG_MARGIN)
+        begin, end = max(first + margin, last - margin - _MONTHS_S), last - margin
+        within = np.random.default_rng(seed).random(moments)
+        at = begin + (np.arange(moments) + within) / moments * (end - begin)
+        self.arrive((at + self.trace.clock_s).tolist())
 
     def _last_user(self, core: GeneralCore, now: int) -> int:
         """Give the user who submitted last."""
@@ -158,7 +172,7 @@ def engine_of(twin: Twin, table: JobTable) -> Engine:
     outages = [
         Outage(max(round(one.begin_s) - jobs.clock_s, 0), {one.pool: one.cores}, end, one.is_drained)
         for one in about.away
-        if (end := NEVER if one.end_s == float("inf") else round(one.end_s) - jobs.clock_s) > 0
+        if (end := NEVER if one.end_s is None else round(one.end_s) - jobs.clock_s) > 0
         and end > one.begin_s - jobs.clock_s
     ]
     cluster = Cluster(about.pools, outages, {one.name: one.pool for one in about.partitions})

@@ -1,6 +1,7 @@
 """Verdicts on whether it is worth it: by hand, and as the command tells them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,7 +43,8 @@ def test_a_clear_gain_over_every_simple_way_is_worth_it():
     assert "for the same core-hours" in second
     assert "25 % of the time" in third
     assert "gain no priority" in third
-    assert [one.rival for one in verdict.beside] == ["per-stage", "chained", "big-job"]
+    pairs = [(one.way, one.rival) for one in verdict.beside]
+    assert pairs == [(way, rival) for way in ("asa", "asa-plan") for rival in ("per-stage", "chained", "big-job")]
     assert all(one.is_clear and one.time.mean < 0 for one in verdict.beside)
 
 
@@ -82,6 +84,56 @@ def test_what_may_be_a_gain_or_not_is_not_decided():
     verdict = judged(FLOW, noisy)
     assert verdict.answer == "unclear"
     assert "cannot be told from 5 moments" in verdict.sentences[0]
+
+
+def test_what_one_way_cannot_decide_another_may():
+    """Asa is chained to the second; the plan may be better, or not: that is no No."""
+    some = runs({"per-stage": 4.0, "chained": 3.0})
+    same = [replace(run, strategy="asa") for run in some if run.strategy == "chained"]
+    rng = np.random.default_rng(3)
+    plan = [
+        replace(run, strategy="asa-plan", metrics=replace(run.metrics, makespan_s=run.metrics.makespan_s * factor))
+        for run, factor in zip(same, rng.lognormal(-0.05, 0.5, len(same)), strict=True)
+    ]
+    verdict = judged(FLOW, some + same + plan)
+    assert verdict.answer == "unclear"
+    assert "asa-plan may be better than chained" in verdict.sentences[0]
+
+
+def test_a_way_that_completes_at_easy_moments_alone_is_left_out():
+    every = runs({"per-stage": 4.0, "chained": 3.9, "big-job": 5.0, "asa": 3.0})
+    easy = {moment for moment in range(40) if moment % 4 == 0}
+    some = [
+        run
+        if run.strategy != "big-job"
+        else replace(run, metrics=replace(run.metrics, makespan_s=600.0) if run.seed in easy else None)
+        for run in every
+    ]
+    verdict = judged(FLOW, some)
+    assert verdict.failed == {"big-job": 30}
+    assert verdict.best_simple in {"per-stage", "chained"}
+    assert "By big-job it failed at 30 moments, and is left out." in verdict.sentences[1]
+    few = [replace(run, metrics=None) if (run.strategy, run.seed) == ("asa", 3) else run for run in every]
+    assert judged(FLOW, few).moments == 39
+
+
+def test_moments_that_meet_the_same_queue_are_not_many():
+    """Of a difference that lasts for weeks at a time, moments within a week tell the same."""
+    rng = np.random.default_rng(2)
+    weeks = np.repeat(rng.normal(0.0, 0.6, 10), 10)
+    told = []
+    for moment, drift in enumerate(weeks):
+        for way, factor in (("per-stage", 1.0), ("asa", float(np.exp(-0.1 + drift)))):
+            stages = (StageTimes("a", 0.0, 3600.0), StageTimes("b", 3600.0, 3600.0))
+            metrics = RunMetrics(36_000 * factor, 3600.0, 10.0, 0.0, 0, 0, 0, 0, stages)
+            told.append(CompareRun("flow", "here", 8, way, moment, False, metrics))
+    [one] = judged(FLOW, told).beside
+    assert one.weighed.half > 1.5 * 1.96 * float(np.std(weeks)) / 10
+
+
+def test_a_twin_that_is_far_off_is_said_first():
+    verdict = judged(FLOW, runs({"per-stage": 4.0, "asa": 3.0}), is_rough=True)
+    assert verdict.sentences[0].endswith("so take this as a guess.")
 
 
 def test_no_difference_is_seldom_called_one():
@@ -154,10 +206,15 @@ def test_the_rule_of_age_may_be_said(tmp_path):
         (("worth", "blast", "--history", "nowhere"), "cannot be read"),
         (("worth", "blast", "--cores", "8,16", "--history", LOG), "Give one number"),
         (("worth", "none", "--history", LOG), "Or name a .toml file"),
+        (("worth", "blast", "--history", LOG, "--strategies", "asa"), "name no way without asa"),
+        (("worth", "blast", "--history", LOG, "--strategies", "per-stage"), "name no way of asa's"),
+        (("worth", "blast", "--twin", "x", "--you", "ann"), "a twin has no names"),
+        (("twin", LOG, "--out", "x", "--you", "nobody"), "has no jobs in it"),
         (("worth", "blast", "--cores", "8", "--history", LOG, "--user", "x"), "none of its users"),
         (("worth", "blast", "--cores", "8", "--history", LOG, "--partition", "x"), "there is no partition"),
         (("twin", LOG), "has no place to go to"),
         (("twin", LOG, "--out", LOG), "is a file"),
+        (("twin", LOG, "--out", LOG.parent), "holds other files"),
         (("twin", "nowhere", "--out", "x"), "cannot be read"),
     ],
 )
@@ -178,3 +235,11 @@ def test_the_script_is_what_a_folder_is_read_of(tmp_path):
     assert done.exit_code == 2
     assert "holds no jobs.txt" in done.output
     assert not Path(tmp_path / "t").exists()
+
+
+def test_a_stage_that_no_job_could_run_is_refused_at_once(twin, tmp_path):
+    flow = tmp_path / "flow.toml"
+    flow.write_text('name = "f"\n[[stage]]\nname = "a"\ncores = 100000\nwalltime = "1h"\ncommand = "x"\n')
+    done = asa("worth", flow, "--twin", twin)
+    assert done.exit_code == 2
+    assert "the largest possible job has" in done.output

@@ -1,7 +1,5 @@
 """What Slurm tells of a site, as its commands print it."""
 
-import math
-
 import pytest
 from asa.backends.simulated.policies import scheduler
 from asa.backends.slurm.facts import read_facts, survey
@@ -85,7 +83,24 @@ def test_what_was_away():
         "batch",
         False,
     )
-    assert (drained.end_s, drained.is_drained) == (math.inf, True)
+    assert (drained.end_s, drained.is_drained) == (None, True)
+
+
+def test_what_overlaps_of_a_node_is_one_and_saving_power_is_no_outage():
+    lines = [
+        "n1|1000|5000|DRAIN",
+        "n1|2000|9000|DOWN*+DRAIN",
+        "n1|20000|21000|IDLE+POWERED_DOWN",
+        "n2|50|60|DOWN*+DRAIN",
+    ]
+    first, second = read_facts({**TEXTS, "events.txt": "\n".join(lines)}).away
+    assert (first.begin_s, first.end_s, first.is_drained) == (50.0, 60.0, False)
+    assert (second.begin_s, second.end_s, second.cores, second.is_drained) == (1000.0, 9000.0, 32, True)
+
+
+def test_a_file_of_events_that_is_empty_tells_nothing():
+    facts = read_facts({**TEXTS, "events.txt": ""})
+    assert "no node was ever away: the events were not to be had" in facts.assumed
 
 
 @pytest.mark.parametrize(
@@ -115,9 +130,11 @@ def test_what_is_not_told_is_said_to_be_assumed():
         assert words in told
     bare = read_facts({name: TEXTS[name] for name in ("partitions.txt", "nodes.txt")})
     told = "\n".join(bare.assumed)
-    for words in ("configuration was not to be had", "events were not to be had", "by default"):
+    for words in ("configuration was not to be had", "events were not to be had"):
         assert words in told
     assert bare.age_accrues is None
+    assert not bare.knows_rules
+    assert max(one.points for one in bare.partitions) > 20_000, "a tier outdoes whatever rules are fitted"
 
 
 @pytest.mark.parametrize("name", ["nodes.txt", "partitions.txt"])
@@ -163,8 +180,8 @@ def commands(tmp_path, monkeypatch, **scripts):
 
 def test_the_batch_system_here_is_asked(folder, tmp_path, monkeypatch):
     """What can be done without, such as its events, may be refused."""
-    show = f"case $2 in config) cat {folder}/config.txt ;; partition) cat {folder}/partitions.txt ;; esac"
-    show += f"; [ $2 != node ] || cat {folder}/nodes.txt"
+    show = f"case $* in *config) cat {folder}/config.txt ;; *part*) cat {folder}/partitions.txt ;; esac"
+    show += f"; case $* in *node*) cat {folder}/nodes.txt ;; esac"
     jobs = f'test "$LC_ALL" = C && cat {folder}/jobs.txt'
     commands(tmp_path, monkeypatch, scontrol=show, sacct=jobs, sacctmgr="exit 1")
     told = []

@@ -100,6 +100,22 @@ def test_a_folder_tells_no_names_and_comes_back_as_it_was(known, tmp_path):
     assert (twin.jobs.users == twin.about.you).sum() == mine.sum()
 
 
+def test_a_node_that_is_still_away_and_who_may_use_a_partition_are_written_too(known, tmp_path):
+    """The one comes back as it was; the other is nobody's business."""
+    history, rules = known
+    limits = replace(ONE[0].limits, accounts=("secret",), barred_accounts=("others",))
+    partitions = (replace(ONE[0], limits=limits),)
+    away = (Away(float(history.submit_s[-1]), None, 8, "work", is_drained=True),)
+    twin = make_twin(history, replace(rules, partitions=partitions, away=away), seed=1).twin
+    twin.write(tmp_path)
+    text = (tmp_path / "twin.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)
+    assert "secret" not in text
+    assert "others" not in text
+    assert Twin.read(tmp_path).about == twin.about
+    assert TwinSite(twin=tmp_path).open(0).now() > 0
+
+
 def test_numbers_of_users_are_drawn_anew_each_time(known):
     history, rules = known
     drawn = {tuple(make_twin(history, rules).twin.jobs.users[:30].tolist()) for _ in range(4)}
@@ -128,6 +144,25 @@ def test_too_little_makes_no_twin(known):
     history, rules = known
     with pytest.raises(InputError, match="tells of 99 jobs that ran"):
         make_twin(history.first(99), rules)
+
+
+def test_without_ends_nobody_knows_how_busy_it_was(known):
+    history, rules = known
+    with pytest.raises(InputError, match="does not tell when jobs ended"):
+        make_twin(replace(history, run_s=np.full(len(history), -1.0)), rules)
+
+
+def test_what_the_reader_left_out_is_told(known):
+    history, rules = known
+    odd = replace(history, oddities={"left out: in a reservation": 7, "no limit of its own: 7 days taken": 3})
+    assert make_twin(odd, rules, seed=1).left_out == {"in a reservation": 7}
+
+
+def test_a_job_that_wants_more_than_what_is_left_gets_that():
+    history, rules = history_of(jobs=2200, cores=48, settings={"age": "1000", "fair_share": "0"})
+    site = TwinSite(twin=make_twin(history, replace(rules, pools={"work": 64}), seed=1).twin)
+    world = site.open(0)
+    assert world.foresee_start(JobSpec("x", 64, 600.0, run_s=60.0), world.now()) > world.now()
 
 
 def test_cores_that_were_allocated_count(known):
@@ -290,13 +325,33 @@ def test_of_ones_own_jobs_others_are_made_as_heavy_as_the_waits_say(known):
     assert (~mine).sum() > 1000
     assert about.agreement[0].jobs <= len(own)
     assert 0.2 < about.agreement[0].ratio < 5.0
-    assert "only one user's jobs are shown" in about.assumed[-1]
+    assert "only a part of the jobs is shown" in about.assumed[-1]
     light = make_twin(replace(own, wait_s=np.zeros(len(own))), rules, seed=1).twin.about
     assert load_of(light) < load_of(about)
 
 
 def load_of(about):
     return int(re.search(r"(\d+) % of what the machine", about.assumed[-1])[1])
+
+
+def test_a_few_users_of_many_are_seen_to_be_a_part(known):
+    """Their jobs waited for hours on a machine that they alone leave idle."""
+    history, rules = known
+    which = history.user < 2
+    columns = ("submit_s", "wait_s", "cores", "walltime_s", "started", "run_s", "user", "partition", "allocated")
+    few = replace(history, **{name: getattr(history, name)[which] for name in columns})
+    about = make_twin(replace(few, wait_s=few.wait_s + 7200.0), rules, seed=1).twin.about
+    assert "only a part of the jobs is shown" in about.assumed[-1]
+    assert about.agreement[0].simulated_s[2] > 600
+
+
+def test_others_are_put_where_ones_own_jobs_are(known):
+    history, rules = known
+    partitions = (*ONE, PartitionFacts("large", "large"))
+    two = replace(rules, pools={"work": 64, "large": 640}, partitions=partitions)
+    twin = make_twin(only(history, 3), two, seed=1).twin
+    assert set(twin.jobs.partitions.tolist()) == {0}
+    assert twin.about.agreement[0].ratio > 0.2
 
 
 def test_of_ones_own_jobs_the_machine_must_be_known(known):
