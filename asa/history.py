@@ -46,8 +46,6 @@ class JobHistory:
         Seconds that it ran; negative where that is not known.
     user, partition
         Its user and partition as places in `users` and `partitions`; -1 where that is not known.
-    allocated
-        Cores that it got, which may be more than it asked for; 0 where that is not known.
     users, partitions
         Their names.
     system
@@ -58,6 +56,8 @@ class JobHistory:
         Where all this is from, for people.
     oddities
         How many rows each rule of the reader touched, by the rule's words.
+    allocated
+        Cores that it got, which may be more than it asked for; 0 where that is not known.
     """
 
     submit_s: NDArray[np.float64]
@@ -68,13 +68,13 @@ class JobHistory:
     run_s: NDArray[np.float64] = field(default_factory=_none)
     user: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     partition: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
-    allocated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     users: Sequence[str] = ()
     partitions: Sequence[str] = ()
     system: str = ""
     machine_cores: int = 0
     source: str = ""
     oddities: dict[str, int] = field(default_factory=dict)
+    allocated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         rows = len(self.submit_s)

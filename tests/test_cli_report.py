@@ -225,6 +225,6 @@ def test_where_nothing_can_be_kept_is_told_before_anything_runs(tmp_path):
 
 def test_what_is_no_simulator_is_told_with_those_that_are(tmp_path):
     refused = asa("compare", "blast", "--backend", "local", cwd=tmp_path, code=2).stderr
-    assert {"simulated", "openccs", "bbsched", "dmr", "dras"} == set(
+    assert {"simulated", "as-recorded", "twin", "openccs", "bbsched", "dmr", "dras"} == set(
         refused.partition("Known: ")[2].strip(".\n").split(", ")
     )
