@@ -142,7 +142,7 @@ def agreement_table(about: Any) -> Table:
             cells = (*_waits(one.recorded_s), *_waits(one.simulated_s), f"{100 * one.within_2:.0f}", f"{one.ks:.2f}")
             yield Row((one.of, f"{one.jobs:,}", *cells), begins_section=number == 1)
 
-    headings = ("", "Jobs", "Recorded p50", "p75", "p90", "Twin p50", "p75", "p90", "Within 2x %", "KS")
+    headings = ("", "Jobs", "Log p50", "p75", "p90", "Twin p50", "p75", "p90", "2x %", "KS")
     return Table(headings, rows(), title="Waits in the twin beside those recorded")
 
 
@@ -158,8 +158,8 @@ def trust(about: Any) -> str:
         return "No wait was recorded, so nobody can tell how well the twin's agree."
     first = about.agreement[0]
     words = (
-        f"Half of the twin's waits are {_times(first.ratio)} the recorded half; of single jobs "
-        f"{100 * first.within_2:.0f} % wait for half to twice as long as they did."
+        f"The twin's median wait is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of single jobs "
+        "wait for half to twice as long as they did."
     )
     return words + (" That is far off: take what is tried out in it as a guess." if is_rough(about) else "")
 

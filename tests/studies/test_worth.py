@@ -167,7 +167,7 @@ def twin(tmp_path_factory):
     place = tmp_path_factory.mktemp("twin") / "site.twin"
     done = asa("twin", LOG, "--out", place)
     assert done.exit_code == 0, done.output
-    for words in ("Seen", "Assumed", "Recorded", "all jobs", f"Twin written to {place}"):
+    for words in ("Seen", "Assumed", "beside those recorded", "all jobs", f"Twin written to {place}"):
         assert words in done.output
     return place
 
