@@ -158,8 +158,8 @@ def trust(about: Any) -> str:
         return "No wait was recorded, so nobody can tell how well the twin's agree."
     first = about.agreement[0]
     words = (
-        f"The twin's median wait is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of single jobs "
-        "wait for half to twice as long as they did."
+        f"The twin's median wait is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of single "
+        "jobs wait for half to twice as long as they did."
     )
     return words + (" That is far off: take what is tried out in it as a guess." if is_rough(about) else "")
 
