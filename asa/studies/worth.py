@@ -215,7 +215,7 @@ def _share_of_waits(workflow: Workflow, cells: Sequence[Cell]) -> float:
 
 def _why(answer: str, way: Cell, best: Cell, waits: float, *, accrues: bool) -> str:
     """Say what decides it."""
-    if len(best.runs) and math.isnan(waits):
+    if math.isnan(waits):
         return "How much of the time stages wait is not known: no run by per-stage completed."
     share = f"{100 * waits:.0f} %"
     if waits < _HARDLY:

@@ -110,7 +110,7 @@ def _run(command: str, *, is_needed: bool) -> str | None:
     if not is_needed:
         return None
     words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-    raise UnavailableError(f"failed: {words[0]}", where=command, hint="Try it by hand.")
+    raise UnavailableError(f"says {words[0]!r}", where=command, hint="Try it by hand.")
 
 
 def _read(folder: Path) -> tuple[JobHistory, SiteFacts | None]:
@@ -120,6 +120,8 @@ def _read(folder: Path) -> tuple[JobHistory, SiteFacts | None]:
     if survey is None:
         names = ", ".join(one.jobs for one in surveys)
         hint = "asa twin --script prints the commands that make it."
+        if (folder / "twin.json").exists():
+            hint = f"It is a twin already: --twin {folder}"
         raise InputError(f"holds no {names}", where=str(folder), hint=hint)
     texts: Mapping[str, str] = {
         name: read_text(folder / name, errors="replace")

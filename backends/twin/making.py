@@ -26,6 +26,7 @@ _DAY_S = 86_400.0
 _FEWEST = 100
 _MOST_UNENDED = 0.5  # of the jobs that started
 _WAITS_S = 600.0
+_MAX_CORES = 2**31 - 1
 _TAKEN_OVER = {"pools", "partitions", "cores_per_node", "whole_nodes", "scheduler", "settings", "away"}
 
 
@@ -129,7 +130,7 @@ def _jobs(
     places = _places(history, facts)
     ran = history.run_s > 0
     still = history.started & (history.run_s < 0)
-    widest = _widest(facts, places) if facts else np.full(len(history), max(history.machine_cores, 2**31 - 2))
+    widest = _widest(facts, places) if facts else np.full(len(history), history.machine_cores or _MAX_CORES)
     odd = {
         "never started": ~history.started,
         "ran for no time": history.started & (history.run_s == 0),
@@ -226,9 +227,6 @@ def peak_cores(jobs: Jobs) -> int:
     change = np.concatenate([cores, -cores])
     order = np.lexsort((change, times))  # at one time, ends first
     return max(int(np.cumsum(change[order]).max(initial=0)), int(cores.max(initial=1)))
-
-
-# ---------------------------------------------------------------------- rules that are not told, and how all agrees
 
 
 def agreements(twin: Twin) -> Iterator[Agreement]:

@@ -21,13 +21,14 @@ from asa.workflow import Stage
 LENT = {}  # by cluster, where its jobs have a Python
 EXAMPLE = Path(__file__).parents[2] / "examples" / "legs"
 STEPS, SIZE = 1_500_000, 60
+LEGS = 12  # of the random trial, at least
 
 
 class LegRun(SlurmRun):
     """A run of the example's solver, and of a stage after it."""
 
-    def __init__(self, slurm, *, walltime_s=60, warn="USR1@30s", retries=0, **options):
-        self._legs = (walltime_s, warn, retries)
+    def __init__(self, slurm, *, walltime_s=60, warn="USR1@30s", retries=0, steps=STEPS, **options):
+        self._legs, self._steps = (walltime_s, warn, retries), steps
         super().__init__(slurm, [Stage("a", cores=1, command="x"), Stage("b", cores=1, command="x")], **options)
         (self.folder.path / "tasks").mkdir(exist_ok=True)
         (self.folder.path / "tasks").chmod(0o777)
@@ -40,7 +41,7 @@ class LegRun(SlurmRun):
         walltime_s, warn, retries = self._legs
         return Stage(
             "a", cores=1, walltime_s=walltime_s, expected_run_s=200.0, retries=retries,
-            command=f"echo b$ASA_LEG >>did; {lent_python(self.slurm)} heat.py {STEPS} {SIZE}",
+            command=f"echo b$ASA_LEG >>did; {lent_python(self.slurm)} heat.py {self._steps} {SIZE}",
             continues=Continuation(**{**as_dict(Continuation.warned(warn)), "progress": ("ckpt/*.state",)}),
         )  # fmt: skip
 
@@ -91,13 +92,17 @@ def lent_python(slurm):
     return LENT[slurm.root] / "run"
 
 
+def uninterrupted(place, steps):
+    """Give the result of one run."""
+    command = [sys.executable, str(EXAMPLE / "heat.py"), str(steps), str(SIZE)]
+    subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=900)
+    return (place / "ckpt" / "result.npy").read_bytes()
+
+
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory):
     """The result of one uninterrupted run."""
-    place = tmp_path_factory.mktemp("alone")
-    command = [sys.executable, str(EXAMPLE / "heat.py"), str(STEPS), str(SIZE)]
-    subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=300)
-    return (place / "ckpt" / "result.npy").read_bytes()
+    return uninterrupted(tmp_path_factory.mktemp("alone"), STEPS)
 
 
 @pytest.mark.parametrize(("link", "strategy"), [("rest", "asa"), ("commands", "chained")])
@@ -112,12 +117,12 @@ def test_it_goes_on_from_leg_to_leg(slurm, link, strategy, alone):
 
 @pytest.mark.full
 @pytest.mark.skipif("ASA_TRIALS" not in os.environ, reason="a random trial of minutes: set ASA_TRIALS to run it")
-def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, alone):
+def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, tmp_path):
     """Its client, its legs, its jobs by a requeue, and a leg as it writes its state; others' jobs come and go."""
     rng = random.Random(slurm.version)
     link = rng.choice(LINKS)
-    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, warn="USR1@30s")
-    client, ends = process(run), time.monotonic() + 500.0
+    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, steps=6 * STEPS)
+    client, ends = process(run), time.monotonic() + 900.0
     until(run.running, what="a leg")
     killed = []
     with busy_nodes(slurm, 3):
@@ -140,8 +145,9 @@ def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, alone):
     client.join(200.0)
     if client.exitcode is None or client.exitcode:
         process(run).join(300.0)
-    legs = run.check(3)
-    assert (run.place / "ckpt" / "result.npy").read_bytes() == alone, (legs, killed)
+    legs = run.check(LEGS)
+    whole = uninterrupted(tmp_path, 6 * STEPS)
+    assert (run.place / "ckpt" / "result.npy").read_bytes() == whole, (legs, killed)
 
 
 def kill(job):
