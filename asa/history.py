@@ -91,13 +91,14 @@ class JobHistory:
 
     def first(self, jobs: int) -> JobHistory:
         """Return the first so many jobs."""
-        return self._cut(slice(jobs))
+        return self.where(slice(jobs))
 
     def last(self, jobs: int) -> JobHistory:
         """Return the last so many jobs."""
-        return self._cut(slice(max(len(self) - jobs, 0), None))
+        return self.where(slice(max(len(self) - jobs, 0), None))
 
-    def _cut(self, which: slice) -> JobHistory:
+    def where(self, which: slice | NDArray[np.bool_]) -> JobHistory:
+        """Return some of the jobs, in their order: a stretch, or those of a mask."""
         return replace(self, **{name: getattr(self, name)[which] for name in _COLUMNS})
 
 

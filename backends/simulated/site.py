@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -48,6 +48,15 @@ _TWIN_EXIT = 86
 _GB = 10**9
 
 
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A part of a simulated machine that jobs are sent to."""
+
+    place: int  # among the machine's
+    limits: PartitionLimits
+    cores: int  # that a job gets at most, whatever it asks for
+
+
 class SimulatedBackend:
     """One user's view of a simulated machine.
 
@@ -64,11 +73,10 @@ class SimulatedBackend:
         Whose jobs the background's are; -1 where that is not known.
     shrink, grow
         Whether a running job can give cores back, and get more.
-    widest, max_cores
-        Cores that a job gets in each partition at most, whatever it asks for; and what it may ask for.
-    partitions, places
-        Limits of each partition, and its place among the machine's; none where it has but one. Jobs that name none go
-        to the first.
+    partitions
+        By name, the one first that jobs go to which name none; a machine without names has none, or one without a name.
+    max_cores
+        What a job may ask for; the machine's if not given.
     """
 
     def __init__(
@@ -80,14 +88,11 @@ class SimulatedBackend:
         users: NDArray[np.int32] | None = None,
         shrink: bool = True,
         grow: bool = True,
-        partitions: Mapping[str, PartitionLimits] | None = None,
-        places: Mapping[str, int] | None = None,
-        widest: Mapping[str, int] | None = None,
+        partitions: Mapping[str, Partition] | None = None,
         max_cores: int | None = None,
     ) -> None:
-        self._widest, self._max_cores = dict(widest or {}), max_cores or engine.capacity
+        self._partitions, self._max_cores = dict(partitions or {}), max_cores or engine.capacity
         self._shrinks, self._grows = shrink, grow
-        self._partitions, self._places = dict(partitions or {}), dict(places or {})
         self._steps: dict[int, tuple[Step, ...]] = {}
         self._engine = engine
         self._machine = machine
@@ -108,7 +113,7 @@ class SimulatedBackend:
             grow_by=self._machine.shrink_by if self._grows else 0,
             burst_buffer_bytes=_bytes(self._engine.pools),
             partition=next(iter(self._partitions), ""),
-            partitions=self._partitions,
+            partitions={name: one.limits for name, one in self._partitions.items() if name},
         )
 
     @property
@@ -245,9 +250,9 @@ class SimulatedBackend:
     def _submit(self, engine: Engine, spec: JobSpec) -> int:
         cores = 1 if spec.local else self._machine.allocated(spec.cores, spec.nodes)
         where = f"job {spec.name!r}"
-        if self._widest:
-            partition = self._partition(spec)
-            cores = min(cores, self._widest[next(name for name, at in self._places.items() if at == partition)])
+        partition = self._partition(spec)
+        if partition is not None and not spec.local:
+            cores = min(cores, partition.cores)
         if not 1 <= cores <= engine.capacity:
             raise SubmitRejectedError(
                 f"asks for {cores} of the machine's {engine.capacity} cores",
@@ -274,7 +279,7 @@ class SimulatedBackend:
             shrinks=[(second, width) for second, width, wider in widths if not wider],
             grows=[(second, width) for second, width, wider in widths if wider],
             amounts=self._amounts(spec),
-            partition=self._partition(spec),
+            partition=0 if partition is None else partition.place,
             bag=spec.bag,
             sharing=spec.sharing,
             leg=spec.leg,
@@ -284,13 +289,15 @@ class SimulatedBackend:
             self._steps[number] = spec.steps
         return number
 
-    def _partition(self, spec: JobSpec) -> int:
-        """Give the place of the partition that a job goes to, the first of several; a machine of one has no names."""
+    def _partition(self, spec: JobSpec) -> Partition | None:
+        """Give the partition that a job goes to, the first of several; None where a machine is not parted."""
         if not self._partitions:
-            return 0
+            return None
         if lack := self.capabilities.impossible(spec):
             raise SubmitRejectedError(lack, where=f"job {spec.name!r}", hint="Ask for what it gives.")
-        return self._places[spec.partition.partition(",")[0] or next(iter(self._partitions))]
+        first = next(iter(self._partitions))
+        name = spec.partition.partition(",")[0] if first else ""  # one without a name takes all
+        return self._partitions[name or first]
 
     def _amounts(self, spec: JobSpec) -> dict[str, int]:
         """Say what a job takes beside cores, of what the machine has."""
@@ -624,14 +631,18 @@ class SimulatedSite:
         assert self.trace is not None
         if self._arrivals:
             return self._arrivals[seed]
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+        return int(rng.integers(*self._span(self.trace)))
+
+    def _span(self, trace: Trace) -> tuple[int, int]:
+        """Between which times of a log runs may begin: not in its first and last parts."""
         # by jobs, not by seconds: one absurd date would otherwise leave an empty machine to most seeds
-        first, last = (int(moment) for moment in np.quantile(self.trace.table.submit, [0.01, 0.99], method="nearest"))
+        first, last = (int(moment) for moment in np.quantile(trace.table.submit, [0.01, 0.99], method="nearest"))
         margin = min(int(self._LOG_MARGIN * (last - first)), self._MAX_LOG_MARGIN)
         if last - first < 2 * margin + 1:
-            where = str(self.trace.path)
+            where = str(trace.path)
             raise TraceError("is too short for a run to begin in it", where=where, hint="Give a longer log.")
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-        return int(rng.integers(first + margin, last - margin))
+        return first + margin, last - margin
 
 
 class SchedulerSite(SimulatedSite):

@@ -13,7 +13,7 @@ from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import Multifactor, Policy
 from asa.backends.simulated.policies import scheduler as find_scheduler
-from asa.backends.simulated.site import SimulatedBackend, SimulatedSite
+from asa.backends.simulated.site import Partition, SimulatedBackend, SimulatedSite
 from asa.backends.simulated.swf import Trace
 from asa.backends.simulated.table import NEVER, JobTable
 from numpy.typing import NDArray
@@ -81,10 +81,11 @@ class TwinSite(SimulatedSite):
         if partition and partition not in names:
             raise InputError(f"there is no partition {partition!r}", where="partition", hint=f"Known: {names}.")
         first = partition or next(iter(names), "")
-        self._limits = {
-            one.name: one.limits for one in sorted(about.partitions, key=lambda one: one.name != first) if one.name
-        }
-        self._places = {one.name: place for place, one in enumerate(about.partitions)}
+        parts = [
+            (one.name, Partition(place, one.limits, about.pools[one.pool]))
+            for place, one in enumerate(about.partitions)
+        ]
+        self._partitions = dict(sorted(parts, key=lambda part: part[0] != first))
         self._most = max(self.machine.cores, sum(about.told_pools.values()))
 
     @staticmethod
@@ -106,8 +107,8 @@ class TwinSite(SimulatedSite):
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        partition = next(iter(self._limits), "")
-        return replace(super().capabilities, max_cores=self._most, partition=partition, partitions=self._limits)
+        named = {name: one.limits for name, one in self._partitions.items() if name}
+        return replace(super().capabilities, max_cores=self._most, partition=next(iter(named), ""), partitions=named)
 
     def _known_user(self, user: str | int) -> int | None:
         """Give the place of the user among the load's; None for a typical one, -1 for a new one."""
@@ -139,19 +140,15 @@ class TwinSite(SimulatedSite):
             users=self.twin.jobs.users,
             shrink=self.shrink,
             grow=self.grow,
-            partitions=self._limits,
-            places=self._places,
+            partitions=self._partitions,
             max_cores=self._most,
-            widest={one.name: self.twin.about.pools[one.pool] for one in self.twin.about.partitions},
         )
 
     def arrive_evenly(self, moments: int, seed: int) -> None:
         """Have users 0, 1 and so on arrive evenly over the last months, each at some moment of its part of them."""
         assert self.trace is not None
-        submit = self.trace.table.submit
-        first, last = (int(time) for time in np.quantile(submit, [0.01, 0.99], method="nearest"))
-        margin = min((last - first) // 10, self._MAX_LOG_MARGIN)
-        begin, end = max(first + margin, last - margin - _MONTHS_S), last - margin
+        begin, end = self._span(self.trace)
+        begin = max(begin, end - _MONTHS_S)
         within = np.random.default_rng(seed).random(moments)
         at = begin + (np.arange(moments) + within) / moments * (end - begin)
         self.arrive((at + self.trace.clock_s).tolist())

@@ -308,9 +308,7 @@ def test_the_jobs_of_a_twin_are_in_order(known):
 
 
 def only(history, user):
-    which = history.user == user
-    columns = ("submit_s", "wait_s", "cores", "walltime_s", "started", "run_s", "user", "partition", "allocated")
-    return replace(history, **{name: getattr(history, name)[which] for name in columns})
+    return history.where(history.user == user)
 
 
 def test_of_ones_own_jobs_others_are_made_as_heavy_as_the_waits_say(known):
@@ -337,9 +335,7 @@ def load_of(about):
 def test_a_few_users_of_many_are_seen_to_be_a_part(known):
     """Their jobs waited for hours on a machine that they alone leave idle."""
     history, rules = known
-    which = history.user < 2
-    columns = ("submit_s", "wait_s", "cores", "walltime_s", "started", "run_s", "user", "partition", "allocated")
-    few = replace(history, **{name: getattr(history, name)[which] for name in columns})
+    few = history.where(history.user < 2)
     about = make_twin(replace(few, wait_s=few.wait_s + 7200.0), rules, seed=1).twin.about
     assert "only a part of the jobs is shown" in about.assumed[-1]
     assert about.agreement[0].simulated_s[2] > 600
