@@ -69,10 +69,10 @@ def diamond(then="sleep 1", cores=1):
 class SlurmRun:
     """A run on a testbed: its folder, whoever drives it, and what Slurm says of its jobs.
 
-    `link` is ``rest`` or ``commands``; further settings are the facility's.
+    `link` is ``rest`` or ``commands``; `of_plan` is what its plan has otherwise; further settings are the facility's.
     """
 
-    def __init__(self, slurm, stages, *, strategy="chained", link="rest", estimator="last", **settings):
+    def __init__(self, slurm, stages, *, strategy="chained", link="rest", estimator="last", of_plan=None, **settings):
         self.slurm, self.link = slurm, link
         self.place = slurm.folder(f"run{next(_NUMBERS)}")
         reached = {"url": f"unix://{slurm.socket}"} if link == "rest" else {"prefix": tuple(slurm.prefix)}
@@ -91,6 +91,7 @@ class SlurmRun:
             bank=str(self.place / "bank"),
             created_s=time.time(),
         )
+        self.plan = replace(self.plan, **(of_plan or {}))
         self.folder = RunFolder.create(self.place, self.plan)
         for part in _PARTS:
             (self.folder.path / part).mkdir()

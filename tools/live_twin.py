@@ -24,7 +24,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from slurm_testbed import Testbed, missing
 
 from asa.backend import Capabilities
 from asa.metrics import measure
-from asa.runner import RunFolder
 from asa.studies.compare.study import Comparison, compare
 from asa.studies.present import Table, console
 from asa.studies.worth import judged
@@ -52,22 +50,13 @@ _ESTIMATOR = "asa-queue"
 _HISTORY = 1000
 
 
-class MontageRun(SlurmRun):
-    """A Montage of sleeps, by a client that looks at the queue as `asa run` does."""
-
-    def __init__(self, bed: Testbed, way: str, bank: Path) -> None:
-        super().__init__(bed, list(flow().stages.values()), strategy=way, link="rest", estimator=_ESTIMATOR)
-        cores = bed.nodes * bed.cores_per_node
-        site = Capabilities("live", cores, bed.cores_per_node, age_accrues=False, partition="batch")
-        self.plan = replace(
-            self.plan, id=self.plan.id[::-1], capabilities=site, history=_HISTORY, bank=str(bank),
-            settings={**self.plan.settings, "partition": "batch"},
-        )  # fmt: skip
-        (self.place / "again").mkdir()
-        self.folder = RunFolder.create(self.place / "again", self.plan)
-        for part in ("scripts", "logs", "marks", "posts", "jobs"):
-            (self.folder.path / part).mkdir(exist_ok=True)
-            (self.folder.path / part).chmod(0o777)
+def montage_run(bed: Testbed, way: str, bank: Path) -> SlurmRun:
+    """Begin a Montage of sleeps, by a client that looks at the queue as `asa run` does."""
+    cores = bed.nodes * bed.cores_per_node
+    site = Capabilities("live", cores, bed.cores_per_node, age_accrues=False, partition="batch")
+    plan = {"capabilities": site, "history": _HISTORY, "bank": str(bank)}
+    stages = list(flow().stages.values())
+    return SlurmRun(bed, stages, strategy=way, estimator=_ESTIMATOR, of_plan=plan, partition="batch")
 
 
 def flow() -> Workflow:
@@ -94,13 +83,13 @@ def play(bed: Testbed, there: live.Stretch, way: str, moments: Sequence[float]) 
         live.submit(bed, job)
     bank = bed.folder("bank")
     began_s, clock_s = time.monotonic(), time.time()
-    runs: list[MontageRun] = []
+    runs: list[SlurmRun] = []
     clients: list[Any] = []
 
     def begin() -> None:
         for moment in moments if way else ():
             time.sleep(max(0.0, began_s + moment - time.monotonic()))
-            runs.append(MontageRun(bed, way, bank))
+            runs.append(montage_run(bed, way, bank))
             clients.append(runs[-1].client())
 
     beginner = threading.Thread(target=begin)
