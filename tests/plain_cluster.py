@@ -104,14 +104,19 @@ class PlainCluster:
     def multifactor(self, job):
         order, users = self.order, {job.user for job in self.jobs}
         size = job.demand.get(self.first, 0) / self.pools[self.first]
-        total = sum(self.usage(user) for user in users)
-        share = self.usage(job.user) / total if total > 0 else 0.0
+        used = {user: self.usage(user) for user in users}
+        total, sharers = sum(used.values()), max(len(users), order.users)
+        share = used[job.user] / total if total > 0 else 0.0
+        fair = 2 ** (-share * sharers)
+        if order.fair_tree:
+            less = sum(used[job.user] > other for other in used.values())
+            fair = 1 - (less + sharers - len(users)) / sharers if used[job.user] > 0 else 1.0
         best = max(job.qos for job in self.jobs)
         factors = order.partition_factors
         score = (
             order.age * min((self.now - job.submit) / order.max_age_s, 1)
             + order.size * (1 - size if order.favor_small else size)
-            + order.fair_share * 2 ** (-share * len(users))
+            + order.fair_share * fair
             + order.partition * (factors[job.partition] if job.partition < len(factors) else 0)
             + order.qos * (job.qos / best if best else 0)
         )

@@ -1,19 +1,26 @@
 # ruff: noqa: T201 - it prints its figures
-"""A twin beside the site that it is made of: real Slurm daemons, on which a log is replayed.
+"""A twin beside the site that it is made of: real Slurm daemons, on which two users' month is replayed.
 
-A stretch of a log is submitted to a throw-away cluster of real daemons with multifactor priority, fair share,
-backfilling and two partitions, as `tools/live_forecasts.py` does. Of what Slurm's commands say of it (`asa twin`) a
-twin is made, and its waits are put beside those that Slurm's accounting has. Then the same stretch is replayed again
-for each way of asking, on a fresh cluster, with small Montages that begin at ten moments; and in the twin the same
-Montages are asked for in the same ways, at the same moments.
+A month of two users of a log, one of whom asks for wider jobs than the other, is submitted to a throw-away cluster of
+real daemons with multifactor priority, fair share, backfilling and two partitions. Of what Slurm's commands say of it
+(`asa twin`) a twin is made, and its waits are put beside those that Slurm's accounting has. Then the same month is
+replayed again, on a fresh cluster, with small Montages that begin at ten moments, at each one in every way of asking;
+and in the twin the same Montages are asked for in the same ways, at the same moments.
 
-    python tools/live_twin.py --log CTC-SP2-1996-3.1-cln.swf.gz                # both releases at once: some 50 minutes
-    python tools/live_twin.py --jobs 60 --minutes 1 --moments 2 --release 22.05
+    python tools/live_twin.py --log CTC-SP2-1996-3.1-cln.swf.gz               # both releases at once: some 70 minutes
+    python tools/live_twin.py --minutes 2 --moments 2 --release 22.05 --log ...
 
-It needs what `tools/live_forecasts.py` needs. All jobs and Montages are scaled: hours are minutes.
+A month is minutes there. Submissions are as far apart as in the log, in proportion; run times and walltimes are scaled
+by another factor, by which the two fill nine tenths of a machine twice as wide as their widest job. Otherwise jobs
+would run for seconds, and their waits be those for Slurm's daemons to start them. Pairs are taken who wait for a minute
+or more in the middle, by a simulation of first come first served with EASY backfilling; cores are multiplied, so that
+Montages are small beside them.
+
+It needs what `tools/live_forecasts.py` needs.
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -22,13 +29,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import live_forecasts as live
 import numpy as np
+from asa.backends.simulated.replay import replay
 from asa.backends.slurm.facts import survey
 from asa.backends.twin import TwinSite
 from asa.workflows.montage import montage
@@ -42,12 +50,22 @@ from asa.studies.present import Table, console
 from asa.studies.worth import judged
 from asa.workflow import Stage, Workflow
 
-WAYS = ("per-stage", "chained", "big-job", "asa")
-_CORES = 32
+WAYS = ("per-stage", "big-job", "asa")
+_CORES = 16
 _SCALE = 15.0  # seconds of a Montage in one of its own
 _FAIR = "PriorityWeightFairShare=20000\nPriorityDecayHalfLife=0-00:10:00"
 _ESTIMATOR = "asa-queue"
 _HISTORY = 1000
+_QUIET = {"poll": "2s", "max_poll": "4s"}  # thirty clients look at one queue
+_MONTH_S = 28 * 86_400
+_MACHINE = 256  # cores, about
+_JOBS_OF_ONE, _JOBS_OF_BOTH = (60, 220), (200, 300)
+_WIDER = 2.0  # one's jobs than the other's
+_LEAST_SHARE = 0.25  # of the core-hours, of either
+_LONGEST_RUN = 0.25  # of the month
+_LEAST_WAIT_S = 60.0
+_MOST_AFTER_S = 240.0  # that the last job starts after the last submission
+_PICKED_FROM = 10
 
 
 def montage_run(bed: Testbed, way: str, bank: Path) -> SlurmRun:
@@ -56,7 +74,74 @@ def montage_run(bed: Testbed, way: str, bank: Path) -> SlurmRun:
     site = Capabilities("live", cores, bed.cores_per_node, age_accrues=False, partition="batch")
     plan = {"capabilities": site, "history": _HISTORY, "bank": str(bank)}
     stages = list(flow().stages.values())
-    return SlurmRun(bed, stages, strategy=way, estimator=_ESTIMATOR, of_plan=plan, partition="batch")
+    return SlurmRun(bed, stages, strategy=way, estimator=_ESTIMATOR, of_plan=plan, partition="batch", **_QUIET)
+
+
+def pair(jobs: live.Jobs, minutes: float, load: float, seed: int) -> live.Stretch:
+    """Pick a month of two users, scaled to so many minutes and to a machine that they fill so far."""
+    found = list(itertools.islice(_pairs(jobs, 60.0 * minutes, load), _PICKED_FROM))
+    if not found:
+        raise SystemExit("there are no two such users in this log: give another, or other minutes")
+    return found[seed % len(found)]
+
+
+def _pairs(jobs: live.Jobs, length_s: float, load: float) -> Iterator[live.Stretch]:
+    first_s = int(jobs.submit_s[0])
+    for month in range(int(jobs.submit_s[-1] - first_s) // _MONTH_S):
+        begin_s = first_s + month * _MONTH_S
+        rows = np.flatnonzero((jobs.submit_s >= begin_s) & (jobs.submit_s < begin_s + _MONTH_S) & (jobs.run_s > 0))
+        users, counts = np.unique(jobs.user[rows], return_counts=True)
+        some = users[(counts >= _JOBS_OF_ONE[0]) & (counts <= _JOBS_OF_ONE[1])].tolist()
+        for two in itertools.combinations(some, 2):
+            own = rows[np.isin(jobs.user[rows], two)]
+            if _JOBS_OF_BOTH[0] <= len(own) <= _JOBS_OF_BOTH[1]:
+                there = _of_two(jobs, own, begin_s, length_s, load)
+                if there is not None:
+                    yield there
+
+
+def _of_two(jobs: live.Jobs, own: Any, begin_s: int, length_s: float, load: float) -> live.Stretch | None:
+    """Scale two users' jobs; None if they are too much alike, or if hardly anybody would wait."""
+    is_first = jobs.user[own] == jobs.user[own[0]]
+    cores, area = jobs.cores[own], jobs.run_s[own] * jobs.cores[own]
+    wide = sorted((float(np.median(cores[is_first])), float(np.median(cores[~is_first]))))
+    share = float(area[is_first].sum() / area.sum())
+    if wide[1] < _WIDER * wide[0] or not _LEAST_SHARE <= share <= 1 - _LEAST_SHARE:
+        return None
+    machine = 2 * int(cores.max())
+    longer = load * machine * length_s / float(area.sum())
+    run_s = np.maximum(jobs.run_s[own] * longer, 1.0)
+    walltime_min = np.maximum(np.ceil(np.maximum(jobs.walltime_s[own] * longer, run_s) / 60), 1).astype(np.int64)
+    at_s = (jobs.submit_s[own] - begin_s) * (length_s / _MONTH_S)
+    asks_s = np.maximum(60 * walltime_min, np.ceil(run_s)).astype(np.int64)
+    start_s = replay(np.floor(at_s).astype(np.int64), np.ceil(run_s).astype(np.int64), asks_s, cores, machine)
+    middle_s = float(np.median(start_s - at_s))
+    if run_s.max() > _LONGEST_RUN * length_s or middle_s < _LEAST_WAIT_S or start_s.max() > length_s + _MOST_AFTER_S:
+        return None
+    times = max(1, _MACHINE // machine)
+    short_min = int(np.median(walltime_min))
+    accounts = live.system_accounts()
+    return live.Stretch(
+        source=jobs.source,
+        machine_cores=times * machine,
+        scale=_MONTH_S / length_s,
+        clock_s=float(jobs.clock_s + begin_s),
+        before=(),
+        jobs=tuple(
+            live.Job(
+                at_s=float(at_s[row]),
+                run_s=float(run_s[row]),
+                walltime_min=int(walltime_min[row]),
+                cores=times * int(cores[row]),
+                account=accounts[0 if is_first[row] else 1],
+                partition="short" if walltime_min[row] <= short_min else "batch",
+            )
+            for row in range(len(own))
+        ),
+        users=2,
+        short_min=short_min,
+        longer_h=0.0,
+    )
 
 
 def flow() -> Workflow:
@@ -75,22 +160,22 @@ def flow() -> Workflow:
     return Workflow("montage", stages)
 
 
-def play(bed: Testbed, there: live.Stretch, way: str, moments: Sequence[float]) -> dict[str, Any]:
-    """Submit a stretch, and begin Montages meanwhile; tell when it began, and what each came to."""
+def play(bed: Testbed, there: live.Stretch, ways: Sequence[str], moments: Sequence[float]) -> dict[str, Any]:
+    """Submit a stretch, and begin Montages meanwhile in each way; tell when it began, and what each came to."""
     names = ",".join(sorted({job.account for job in (*there.before, *there.jobs)}))
     bed.run_as_root("sacctmgr", "-i", "add", "user", names, "Account=test", "Cluster=testbed", check=False)
     for job in there.before:
         live.submit(bed, job)
-    bank = bed.folder("bank")
+    banks = {way: bed.folder(f"bank-{way}") for way in ways}
     began_s, clock_s = time.monotonic(), time.time()
-    runs: list[SlurmRun] = []
+    runs: list[tuple[str, SlurmRun]] = []
     clients: list[Any] = []
 
     def begin() -> None:
-        for moment in moments if way else ():
+        for moment, way in itertools.product(moments, ways):
             time.sleep(max(0.0, began_s + moment - time.monotonic()))
-            runs.append(montage_run(bed, way, bank))
-            clients.append(runs[-1].client())
+            runs.append((way, montage_run(bed, way, banks[way])))
+            clients.append(runs[-1][1].client())
 
     beginner = threading.Thread(target=begin)
     beginner.start()
@@ -102,15 +187,15 @@ def play(bed: Testbed, there: live.Stretch, way: str, moments: Sequence[float]) 
     for client in clients:
         client.result(within_s=1200.0)
     until_s = time.monotonic() + live.drain_s(there)
-    while not way and time.monotonic() < until_s:
+    while not ways and time.monotonic() < until_s:
         if not bed.run_as_root("squeue", "-h", "-t", "pending", "-o", "%i").split():
             break
         time.sleep(live._LOOK_S)
-    found = []
-    for run in runs:
+    found: dict[str, list[list[float] | None]] = {way: [] for way in ways}
+    for way, run in runs:
         state, records = run.folder.state()
         metrics = measure(run.plan.make_workflow(), records) if state.outcome == "completed" else None
-        found.append(None if metrics is None else [metrics.makespan_s, metrics.core_hours])
+        found[way].append(None if metrics is None else [metrics.makespan_s, metrics.core_hours])
     return {"clock_s": clock_s, "late_s": late_s, "runs": found}
 
 
@@ -122,35 +207,34 @@ def gathered(bed: Testbed, folder: Path) -> None:
 
 
 def one_release(release: str, there: live.Stretch, ways: Sequence[str], count: int) -> dict[str, Any]:
-    """Replay on a release, once for the twin and once for each way, and do the same in the twin."""
+    """Replay on a release, once for the twin and once for Montages, and begin the same ones in the twin."""
     length_s = there.jobs[-1].at_s
-    moments = [(0.15 + 0.8 * place / count) * length_s for place in range(count)]
+    moments = [(0.1 + 0.75 * place / count) * length_s for place in range(count)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with live.cluster(release == live.RELEASES[1], there, conf=_FAIR) as bed:
-            alone = play(bed, there, "", moments)
+            alone = play(bed, there, (), moments)
             gathered(bed, folder)
-        made = TwinSite.made(folder)
+        made = TwinSite.made(folder, seed=1)
     about = made.twin.about
-    real = {}
-    for way in ways:
-        live._tell(f"{release}: {way}")
-        with live.cluster(release == live.RELEASES[1], there, conf=_FAIR) as bed:
-            real[way] = play(bed, there, way, moments)
+    live._tell(f"{release}: with Montages")
+    with live.cluster(release == live.RELEASES[1], there, conf=_FAIR) as bed:
+        real = play(bed, there, ways, moments)
     site = TwinSite(twin=made.twin, user="new", poll_s=1, partition="batch")
     site.arrive(alone["clock_s"] + moment for moment in moments)
     comparison = Comparison(_fixed, site, (_CORES,), tuple(ways), tuple(range(count)), _ESTIMATOR, _HISTORY)
     runs = compare(comparison, jobs=1)
     return {
         "release": release,
-        "late_s": [alone["late_s"], *(one["late_s"] for one in real.values())],
+        "source": f"{there.source}, {len(there.jobs)} jobs on {there.machine_cores} cores",
+        "late_s": [alone["late_s"], real["late_s"]],
         "seen": about.seen,
         "assumed": about.assumed,
         "agreement": [
             [one.of, one.jobs, one.recorded_s[0], one.simulated_s[0], one.ratio, one.within_2, one.ks]
             for one in about.agreement
         ],
-        "real": {way: one["runs"] for way, one in real.items()},
+        "real": real["runs"],
         "twin": {
             way: [
                 run.metrics and [run.metrics.makespan_s, run.metrics.core_hours] for run in runs if run.strategy == way
@@ -193,6 +277,7 @@ def render(found: dict[str, Any]) -> list[Table | str]:
             title=f"Montages at {len(found['real']['per-stage'])} moments",
         ),
         *found["verdict"],
+        found["source"],
         f"late by at most {max(found['late_s']):.0f} s",
         *found["assumed"],
     ]  # fmt: skip
@@ -202,12 +287,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--log", type=Path, help="an SWF log; the first of $ASA_DATA/swf, else a workload model")
-    parser.add_argument("--jobs", type=int, default=320, help="jobs that are submitted")
-    parser.add_argument("--minutes", type=float, default=8.0, help="within which they are submitted")
+    parser.add_argument("--minutes", type=float, default=24.0, help="that the month lasts")
+    parser.add_argument("--load", type=float, default=0.9, help="of the machine, by the two users")
     parser.add_argument("--moments", type=int, default=10, help="at which a Montage begins")
     parser.add_argument("--ways", default=",".join(WAYS), help="of asking, comma-separated")
     parser.add_argument("--release", choices=(*live.RELEASES, "both"), default="both")
-    parser.add_argument("--seed", type=int, default=0, help="chooses the stretch of the log")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the two users")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     options: Any = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -226,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         jobs = live.from_log(log) if log else live.from_model(options.seed)
         os.umask(0)
-        there = live.stretch(jobs, options.jobs, options.minutes, options.seed)
+        there = pair(jobs, options.minutes, options.load, options.seed)
         documents = [one_release(each, there, options.ways.split(","), options.moments) for each in able]
     for document in documents:
         if options.json:

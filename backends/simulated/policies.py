@@ -147,6 +147,11 @@ class Multifactor:
         Weight of 2^(-u n), where u is the user's share of all users' decayed usage and n the number of users of the
         load, and one more if there is a client: a user who had the just share of 1/n has a factor of 1/2. It is 1
         while nobody has used anything.
+    fair_tree
+        Count users by rank instead, as Slurm does of itself where all are in one account with equal shares: 1 less the
+        share of users who have used less.
+    users
+        How many share the machine, where that is more than those of the load; the others have used nothing.
     half_life_s
         Usage, in core-seconds, halves in so long.
     partition, partition_factors
@@ -164,6 +169,8 @@ class Multifactor:
     partition: float = 0.0
     partition_factors: tuple[float, ...] = ()
     qos: float = 0.0
+    fair_tree: bool = False
+    users: int = 0
 
     def __post_init__(self) -> None:
         if self.max_age_s < 1 or self.half_life_s < 1:
@@ -442,6 +449,8 @@ def multifactor(
     favor_small: bool = False,
     fair_share: float = 10000.0,
     half_life_s: int = 7 * 86400,
+    fair_tree: bool = False,
+    users: int = 0,
     interval_s: int = 30,
     depth: int = 500,
     window_s: int = 86400,
@@ -451,12 +460,12 @@ def multifactor(
 
     Parameters
     ----------
-    age, max_age_s, size, favor_small, fair_share, half_life_s
+    age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree, users
         As for `Multifactor`.
     interval_s, depth, window_s, resolution_s
         As for `Periodic`.
     """
-    order = Multifactor(age, max_age_s, size, favor_small, fair_share, half_life_s)
+    order = Multifactor(age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree=fair_tree, users=users)
     return Policy(order, Periodic(interval_s, depth, window_s, resolution_s))
 
 

@@ -16,7 +16,9 @@ from .commands.reading import read_configuration, read_nodes, read_partitions
 from .link import SlurmNode, SlurmPartition
 from .survey import age_accrues, default_partition, partition_limits
 
-_CONFIG, _PARTITIONS, _NODES, _EVENTS, _JOBS = "config.txt", "partitions.txt", "nodes.txt", "events.txt", "jobs.txt"
+_CONFIG, _PARTITIONS, _NODES, _EVENTS, _USERS, _JOBS = (
+    f"{name}.txt" for name in ("config", "partitions", "nodes", "events", "users", "jobs")
+)
 _FOR_EVER_S = 10 * 365 * 86_400  # of a half-life that there is not
 _UNUSABLE = {
     "DOWN",
@@ -53,7 +55,7 @@ def read_facts(texts: Mapping[str, str]) -> SiteFacts:
         seen.append(f"{len(pools)} groups of nodes that share no partition: {', '.join(pools)}")
     assumed += _of_overlaps(partitions, nodes, pools)
     accrues = age_accrues(config)
-    scheduler, settings = _scheduler(config, seen, assumed)
+    scheduler, settings = _scheduler(config, _count(texts.get(_USERS, "")), seen, assumed)
     events = texts.get(_EVENTS, "")
     away = _away(events, pools, width)
     if events.strip():
@@ -122,8 +124,15 @@ def _of_overlaps(
     return [f"partitions with a part of a group's nodes have all of them: {', '.join(partly)}"]
 
 
-def _scheduler(config: Mapping[str, str], seen: list[str], assumed: list[str]) -> tuple[str, dict[str, str]]:
-    """Give the scheduler and its settings."""
+def _count(printed: str) -> int:
+    text = printed.strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def _scheduler(
+    config: Mapping[str, str], users: int, seen: list[str], assumed: list[str]
+) -> tuple[str, dict[str, str]]:
+    """Give the scheduler and its settings; `users`: how many share the machine, 0 where that is not told."""
     given = config.get("SchedulerParameters", "").split(",")
     parameters = dict(part.strip().partition("=")[::2] for part in given if part.strip())
 
@@ -165,8 +174,12 @@ def _scheduler(config: Mapping[str, str], seen: list[str], assumed: list[str]) -
         seen.append("priority: " + ", ".join(f"{name} {settings[name]}" for name in weights))
         if _weight(config, "PriorityWeightFairShare"):
             assumed.append("all users have equal shares of the machine, whatever their accounts")
-            if "NO_FAIR_TREE" not in config.get("PriorityFlags", ""):
-                assumed.append("fair share falls as usage grows, as before Slurm's fair tree, which ranks users")
+            is_tree = "NO_FAIR_TREE" not in config.get("PriorityFlags", "")
+            settings |= {"fair_tree": "yes" if is_tree else "no", "users": str(users)}
+            how = "by Slurm's fair tree" if is_tree else "by usage"
+            seen.append(f"fair share {how}" + (f", of {users} users" if users else ""))
+            if not users:
+                assumed.append("nobody shares the machine but those whose jobs are shown")
         left = [name for name in ("PriorityWeightQOS", "PriorityWeightAssoc", "PriorityWeightTRES") if config.get(name)]
         left = [name for name in left if config[name] not in {"0", "(null)"}]
         if left:
@@ -246,6 +259,7 @@ _SURVEY = Survey(
         _NODES: "scontrol -a show node -o",
         _EVENTS: "SLURM_TIME_FORMAT=%s sacctmgr -nP show event start=now-90days"
         " format=NodeName,TimeStart,TimeEnd,State",
+        _USERS: "sshare -anP -o User | grep -c .",  # how many, but no names
         _JOBS: TWIN_COMMAND,
     },
     read=read_facts,

@@ -64,8 +64,21 @@ def test_nodes_partitions_and_rules():
     assert facts.settings == {
         "interval_s": "60", "depth": "200", "window_s": "259200", "resolution_s": "60", "age": "2000",
         "fair_share": "30000", "size": "500", "max_age_s": "259200", "half_life_s": "1209600", "favor_small": "no",
+        "fair_tree": "yes", "users": "0",
     }  # fmt: skip
     scheduler(facts.scheduler, facts.settings)  # they can be read
+
+
+@pytest.mark.parametrize(("flags", "tree"), [("SMALL_RELATIVE_TO_TIME", "yes"), ("NO_FAIR_TREE,ACCRUE_ALWAYS", "no")])
+def test_who_shares_the_machine(flags, tree):
+    facts = read_facts({**TEXTS, "config.txt": CONFIG.format(flags=flags), "users.txt": "1234\n"})
+    assert (facts.settings["fair_tree"], facts.settings["users"]) == (tree, "1234")
+    assert any("of 1234 users" in words for words in facts.seen)
+    order = scheduler(facts.scheduler, facts.settings).order
+    assert (order.fair_tree, order.users) == (tree == "yes", 1234)
+    unknown = read_facts({**TEXTS, "users.txt": "sshare: error\n"})
+    assert unknown.settings["users"] == "0"
+    assert any("nobody shares the machine but" in words for words in unknown.assumed)
 
 
 def test_a_higher_tier_outdoes_all_weights():
@@ -188,7 +201,7 @@ def test_the_batch_system_here_is_asked(folder, tmp_path, monkeypatch):
     history, facts = gathered(None, lambda *one: told.append(one))
     assert (len(history), facts.system) == (20, "hill")
     assert "no node was ever away: the events were not to be had" in facts.assumed
-    assert told[-1] == ("asking the batch system", 5, 5)
+    assert told[-1] == ("asking the batch system", 6, 6)
 
 
 def test_who_may_not_ask_is_told_what_was_said(tmp_path, monkeypatch):

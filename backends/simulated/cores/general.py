@@ -36,7 +36,7 @@ from .heap import BITS, MASK, push
 _MAX_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
-_SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "news")
+_SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "blocked", "room", "over", "news")
 
 
 class GeneralCore:
@@ -91,6 +91,8 @@ class GeneralCore:
             "capacity": capacity.copy(),
             "usage": np.zeros(users + 1),  # the last is the client
             "rate": np.zeros(users + 1),
+            "rank": np.arange(users + 1),
+            "share": np.ones(users + 1),
             "room": np.zeros(len(capacity), dtype=np.int64),
             "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
             "over": np.zeros(0, dtype=np.int64),
@@ -137,6 +139,7 @@ class GeneralCore:
                 s[k.ORDER] = k.MULTIFACTOR
                 weights[[k.AGE, k.MAX_AGE, k.SIZE, k.FAVOR_SMALL]] = m.age, m.max_age_s, m.size, m.favor_small
                 weights[[k.FAIR_SHARE, k.HALF_LIFE]] = m.fair_share, m.half_life_s
+                s[[k.TREE, k.SHARERS]] = m.fair_tree, m.users
                 weights[[k.PARTITION, k.QOS]] = m.partition, m.qos
                 weights[k.HIGHEST_QOS] = self.load.qos.max(initial=0)
                 given = m.partition_factors[: len(factors)]

@@ -49,8 +49,10 @@ from .heap import BITS, MASK, forget, pop, push
     FIRST,
     USERS,
     USED_AT,
-) = range(29)
-SCALARS = 29
+    TREE,
+    SHARERS,
+) = range(31)
+SCALARS = 31
 
 # what `run_events` is asked for, and what it answers
 RUN, REST, BEGIN = range(3)
@@ -103,6 +105,8 @@ class Arrays(NamedTuple):
     outage_amount: Any  # by outage and pool
     usage: Any  # by user: decayed core-seconds
     rate: Any  # by user: cores in use
+    rank: Any  # users, by usage
+    share: Any  # by user: the factor of fair share, by rank
     weights: Any
     partition_factor: Any
     blocked: Any  # by partition, within a pass
@@ -397,6 +401,27 @@ def age_usage(s: Any, a: Any, now: int) -> None:
 
 
 @kernel
+def _share_by_rank(s: Any, a: Any) -> None:
+    """Rank users by usage, by insertion: the order is nearly that of the pass before."""
+    users = s[USERS]
+    sharers = max(users, s[SHARERS])
+    for i in range(1, users):
+        user = a.rank[At(i)]
+        place = i
+        while place > 0 and a.usage[At(a.rank[At(place - 1)])] > a.usage[At(user)]:
+            a.rank[At(place)] = a.rank[At(place - 1)]
+            place -= 1
+        a.rank[At(place)] = user
+    less = 0
+    for i in range(users):
+        user = a.rank[At(i)]
+        if i == 0 or a.usage[At(user)] > a.usage[At(a.rank[At(i - 1)])]:
+            less = i
+        used_less = less + sharers - users if a.usage[At(user)] > 0.0 else 0
+        a.share[At(user)] = 1.0 - used_less / sharers
+
+
+@kernel
 def _multifactor(s: Any, a: Any, job: int, total: float, cores: float) -> float:
     w = a.weights
     age = min((s[NOW] - a.submit[At(job)]) / w[MAX_AGE], 1.0)
@@ -404,8 +429,10 @@ def _multifactor(s: Any, a: Any, job: int, total: float, cores: float) -> float:
     if w[FAVOR_SMALL] > 0:
         size = 1.0 - size
     share = 1.0
-    if total > 0:
-        share = 2.0 ** (-a.usage[At(a.user[At(job)])] / total * s[USERS])
+    if s[TREE] > 0:
+        share = a.share[At(a.user[At(job)])]
+    elif total > 0:
+        share = 2.0 ** (-a.usage[At(a.user[At(job)])] / total * max(s[USERS], s[SHARERS]))
     score = w[AGE] * age + w[SIZE] * size + w[FAIR_SHARE] * share
     score += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
     if w[HIGHEST_QOS] > 0:
@@ -420,6 +447,8 @@ def _score(s: Any, a: Any, cores: float) -> None:
     if order == MULTIFACTOR:
         for user in range(len(a.usage)):
             total += a.usage[user]
+        if s[TREE] > 0:
+            _share_by_rank(s, a)
     for i in range(s[QUEUED]):
         job = a.queue[At(i)]
         request = a.request[At(job)]
