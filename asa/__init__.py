@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asa.estimators import Asa, Prediction, WaitBank, WaitStore
     from asa.flow import Flow, stage
     from asa.geometry import JobGeometry
+    from asa.preparation import Preparation
     from asa.runner import Run, run_all
     from asa.spec import load_workflow
     from asa.waits import QueuedJob, WaitForecast, WaitObservation, at_least, at_most, exactly
@@ -28,6 +29,7 @@ __all__ = [
     "Flow",
     "JobGeometry",
     "Prediction",
+    "Preparation",
     "QueuedJob",
     "Run",
     "Stage",
@@ -50,6 +52,7 @@ _LAZY = {
     "Continuation": "asa.continuation",
     "JobGeometry": "asa.geometry",
     "Prediction": "asa.estimators",
+    "Preparation": "asa.preparation",
     "QueuedJob": "asa.waits",
     "WaitBank": "asa.estimators",
     "WaitForecast": "asa.waits",

@@ -28,6 +28,8 @@ from asa.continuation import KEYS, Continuation, continuation_of
 from asa.demands import resources
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
+from asa.preparation import KEYS as OF_PREPARATION
+from asa.preparation import preparation_of
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
 from asa.runner.begin import choose_estimator, plan_run
@@ -58,7 +60,7 @@ Duration = str | float | timedelta
 
 _inside_a_stage = False
 
-_SEVERAL = ("partition", "options", "inputs", "outputs", "progress")
+_SEVERAL = ("partition", "options", "inputs", "outputs", "progress", "modules", "binds")
 T = TypeVar("T")
 _TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
 _WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
@@ -75,7 +77,7 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("walltime", "expected", "total"), _TIMES),
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
     "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
-    "account": (str, "text"),
+    **dict.fromkeys(("account", "conda", "container", "setup", "launcher"), (str, "text")),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
     "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     **dict.fromkeys(("retry_walltime_factor", "input_size"), (Real, "a number")),
@@ -109,6 +111,8 @@ class Resources(TypedDict, total=False):
         For the batch system; of partitions and options one, or several.
     environment
         Variables.
+    modules, conda, container, binds, setup, launcher
+        The environment that it runs in; see `asa.Preparation`.
     inputs, outputs
         Paths, one or several.
     retries, retry_walltime_factor
@@ -138,6 +142,12 @@ class Resources(TypedDict, total=False):
     account: str
     options: str | Iterable[str]
     environment: Mapping[str, str]
+    modules: str | Iterable[str]
+    conda: str
+    container: str
+    binds: str | Iterable[str]
+    setup: str
+    launcher: str
     inputs: str | Iterable[str]
     outputs: str | Iterable[str]
     retries: int
@@ -585,6 +595,8 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
     if "jobs" in fields:
         asked_jobs = fields["jobs"]
         fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))
+    said = {key: fields.pop(key) for key in OF_PREPARATION if key in fields}
+    fields["preparation"] = preparation_of(said, where=where)
     if "environment" in fields:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     return fields

@@ -8,16 +8,20 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from asa.bags.taking import CLOSING, OPENING, READING, TAKING
 from asa.continuation import Continuation
 from asa.legs.running import END, HEED, WATCH, Exits, Turn, turn_text
+from asa.preparation import preparing, within
 from asa.workflow import Stage
 
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
+
+UNPREPARED_EXIT = 82
+"""Exit code of a stage that did not begin since its environment cannot be had: a module, conda, a container, set-up."""
 
 TASK_EXIT = 83
 """Exit code of a stage of which some tasks failed."""
@@ -48,13 +52,14 @@ UNYIELDING_EXIT = 92
 
 _EXITS = Exits(LEFT_EXIT, STALLED_EXIT, UNYIELDING_EXIT, TASK_EXIT)
 
-HOPELESS_EXITS = frozenset({INPUT_EXIT, STALLED_EXIT, 126, 127})
+HOPELESS_EXITS = frozenset({UNPREPARED_EXIT, INPUT_EXIT, STALLED_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
 
 PRIVATE = "# Not for the list of processes: it has values of variables.\n"
 """How a payload begins that nobody else may read, as everybody may what is in a command line."""
 
 _MEANINGS = {
+    UNPREPARED_EXIT: "its environment cannot be had",
     TASK_EXIT: "some of its tasks failed",
     INPUT_EXIT: "an input is missing or empty",
     OUTPUT_EXIT: "its command exited with 0, but an output is missing or empty",
@@ -124,8 +129,8 @@ def payload_text(
 ) -> str:
     """Write what a stage's job runs.
 
-    The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, runs, and checks the
-    outputs.
+    The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, prepares the
+    environment, runs, and checks the outputs.
 
     `place`: a folder, which may be made, for what the stage is to remember if it is run again: which tasks ended
     well.
@@ -142,19 +147,14 @@ def payload_text(
         return ""
     parts = [f"export ASA_STAGE={shlex.quote(stage.name)} ASA_CORES={cores}"]
     legs = stage.continues if turn is not None else None
-    if stage.command and not (stage.environment or stage.inputs or stage.outputs or legs):
+    if stage.command and not (stage.environment or stage.inputs or stage.outputs or legs or stage.preparation):
         return f"{parts[0]}\n{stage.command}"
     parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
     if array := dict(stage.environment).get(ARRAY):
         parts.append(_number_of_array(array, place))
     if legs is not None and turn is not None:
         parts.append(turn_text(legs, turn, _EXITS, " ".join(map(_pattern, legs.progress))))
-    if stage.inputs or stage.outputs:
-        parts.append(_CHECK)
-    if stage.inputs:
-        # who comes late to a bag may find them used up
-        begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
-        parts.append(f"{begun}need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit")
+    parts += _before(stage, place, share)
     parts += _runs(stage, cores, place, share, legs)
     if legs is not None:
         parts.append(END)
@@ -168,6 +168,20 @@ def payload_text(
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
 
 
+def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
+    """Write what must be there before it runs: its inputs, and its environment."""
+    if stage.inputs or stage.outputs:
+        yield _CHECK
+    if stage.inputs:
+        # who comes late to a bag may find them used up
+        begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
+        yield f"{begun}need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit"
+    if stage.preparation is not None:
+        yield preparing(stage.preparation, UNPREPARED_EXIT)
+        if stage.preparation.launcher and stage.cpus_per_task > 1:
+            yield f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{stage.cpus_per_task}}}"
+
+
 def _runs(stage: Stage, cores: int, place: str, share: Share | None, legs: Continuation | None) -> list[str]:
     """Write how it runs what a user wants run."""
     if share and place:
@@ -177,9 +191,21 @@ def _runs(stage: Stage, cores: int, place: str, share: Share | None, legs: Conti
     run = [_RUN]
     if legs is not None:
         run += [HEED, WATCH] if legs.warn else [WATCH]
+    inside = within(stage.preparation, cores=cores, cpus_per_task=stage.cpus_per_task, gpus=stage.gpus)
     if stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
-        return [*run, _script(stage.script or stage.command)]
-    return [*run, f"asa_run $asa_sh -c -- {shlex.quote(stage.command)}"]
+        return [*run, _script(stage.script or stage.command, inside)]
+    return [*run, f"asa_run {inside}{_shell(stage)} -c -- {shlex.quote(stage.command)}"]
+
+
+def _shell(stage: Stage) -> str:
+    """Name the shell that a command is for: an image may have no other than sh."""
+    return "sh" if stage.preparation is not None and stage.preparation.container else "$asa_sh"
+
+
+def _for_tasks(stage: Stage, text: str) -> str:
+    """Let tasks run where the stage is to run."""
+    inside = within(stage.preparation, cores=1, cpus_per_task=1, gpus=stage.gpus)
+    return text.replace("asa_run $asa_sh ", f"asa_run {inside}{_shell(stage)} ")
 
 
 def _number_of_array(array: str, place: str) -> str:
@@ -207,7 +233,7 @@ def _pattern(path: str) -> str:
     return f"./{text}" if path.startswith("-") else text
 
 
-def _script(text: str) -> str:
+def _script(text: str, inside: str) -> str:
     """Run a script's text as the batch system would: as a file, by the interpreter that its first line names."""
     first, _, _ = text.partition("\n")
     interpreter = first[2:].split() if first.startswith("#!") else ["sh"]
@@ -219,7 +245,7 @@ def _script(text: str) -> str:
         'asa_script=$(mktemp "${TMPDIR:-/tmp}/asa-XXXXXXXX") || exit 87',
         "trap 'rm -f \"$asa_script\"' EXIT",
         f"cat >\"$asa_script\" <<'{end}' || exit 87\n{body}{end}",
-        f'asa_run {shlex.join(interpreter)} "$asa_script"',
+        f'asa_run {inside}{shlex.join(interpreter)} "$asa_script"',
     ]
     return "\n".join(lines)
 
@@ -244,7 +270,7 @@ def _bag(stage: Stage, cores: int, place: str, share: Share) -> str:
     """Write how a job takes tasks from a bag that others take from, too; see `asa.bags`."""
     workers = max(1, cores // stage.cpus_per_task)
     *check, tasks = _listed(stage, "")
-    take = f"{_RUN}\n{READING}\n{_TAKE_ARGUMENTS}\n{_WORKERS}\n{TAKING}"
+    take = f"{_RUN}\n{READING}\n{_TAKE_ARGUMENTS}\n{_WORKERS}\n{_for_tasks(stage, TAKING)}"
     lines = [
         f"asa_bag={shlex.quote(place)}",
         f"asa_round={share.round}",
@@ -276,7 +302,7 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
         'trap \'rm -f "$asa_list" "$asa_list".*\' EXIT',
     ]
     lines += _listed(stage, ' | cat >"$asa_list" || exit 87')
-    return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_POOL)}", _RUN_TASKS])
+    return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_for_tasks(stage, _POOL))}", _RUN_TASKS])
 
 
 _CHECK = r"""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from asa.continuation import Continuation
 from asa.demands import MAX_COUNT, Demands, divided, resources
 from asa.errors import WorkflowError
+from asa.preparation import Preparation
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
 from asa.units import core_hours
 
@@ -130,6 +131,9 @@ class Stage(Demands):
     continues
         It is one long computation, in legs: jobs of `walltime_s` that go on where the one before stopped, until it says
         that it is done. `expected_run_s` is then what all legs together take. None for what one job does.
+    preparation
+        The environment that it runs in: modules, conda, a container, set-up, a launcher. None for what a job has of
+        itself.
 
     Examples
     --------
@@ -164,6 +168,7 @@ class Stage(Demands):
     moldable: Moldable | None = None
     jobs: tuple[int, int] = (1, 1)
     continues: Continuation | None = None
+    preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -207,6 +212,8 @@ class Stage(Demands):
             self._check_jobs()
         if self.continues is not None:
             self._check_legs(self.continues)
+        if self.preparation is not None:
+            self._check_preparation(self.preparation)
 
     def _check_turn(self) -> None:
         if self.when not in WHENS:
@@ -306,6 +313,19 @@ class Stage(Demands):
         shortest_s = min(shape.walltime_s for shape in self.shapes)
         if (trouble := continues.trouble(shortest_s)) is not None:
             raise self._error(*trouble)
+
+    def _check_preparation(self, preparation: Preparation) -> None:
+        if (trouble := preparation.trouble()) is not None:
+            raise self._error(*trouble)
+        if not preparation.launcher:
+            return
+        if self.tasks or self.tasks_file:
+            raise self._error(
+                "has a launcher, and is a list of tasks",
+                "Write the launcher into those tasks that have several processes.",
+            )
+        if self.local and preparation.launcher.startswith("srun"):
+            raise self._error("runs where the client is, by srun", "Leave one of them out.")
 
     @property
     def is_one_job(self) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from asa.continuation import Continuation
 from asa.errors import InputError, WorkflowError
+from asa.preparation import Preparation
 from asa.shapes import Moldable, RunAt, Scaling, run_time_at
 from asa.spec import load_workflow, write_workflow
 from asa.workflow import Stage, Workflow
@@ -87,6 +88,25 @@ def legs(draw, walltime_s):
     )
 
 
+WORDS = st.text(st.characters(blacklist_characters="\0\n\r:,", blacklist_categories=["Cs"]), min_size=1).map(
+    lambda text: f"x{text.strip()}"
+)
+
+
+@st.composite
+def preparations(draw, *, launches):
+    container = draw(st.one_of(st.just(""), WORDS))
+    made = Preparation(
+        modules=tuple(draw(st.lists(st.sampled_from(["gcc/12.2", "a@1:b=+c", "x"]), max_size=3))),
+        conda="" if container else draw(st.one_of(st.just(""), WORDS)),
+        container=container,
+        binds=tuple(f"/{text}:/in:ro" for text in draw(st.lists(WORDS, max_size=2))) if container else (),
+        setup=draw(SHELL),
+        launcher=draw(st.sampled_from(["", "srun", "mpirun --map-by 'a b'"])) if launches else "",
+    )
+    return None if made == Preparation() else made
+
+
 @st.composite
 def stages(draw, name, before, *, several=False):
     walltime_s = draw(SECONDS)
@@ -118,7 +138,7 @@ def stages(draw, name, before, *, several=False):
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
-    others |= {"moldable", "jobs", "continues"}  # which follow
+    others |= {"moldable", "jobs", "continues", "preparation"}  # which follow
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
     payload = draw(PAYLOAD)
     width = (cores or 0) // cpus_per_task or given["nodes"] or 1
@@ -127,6 +147,9 @@ def stages(draw, name, before, *, several=False):
     if (given["nodes"] or count) % count:
         count = 1
     made = Stage(name, **given, **payload, jobs=(draw(st.integers(1, count)), count))
+    launches = not (payload.get("tasks") or payload.get("tasks_file") or given["local"])
+    if draw(st.booleans()):
+        made = replace(made, preparation=draw(preparations(launches=launches)))
     may_continue = bool(payload.get("command", "").strip() or payload.get("script")) and not given["local"]
     if may_continue and draw(st.booleans()):
         made = replace(made, continues=draw(legs(walltime_s)))

@@ -26,6 +26,12 @@ ParametersOption = Annotated[
 def check(
     workflow: Annotated[str, typer.Argument(help="A workflow file (.toml).", metavar="FILE")],
     parameters: ParametersOption = None,
+    site: Annotated[
+        bool,
+        typer.Option(
+            "--site", help="Try here what stages ask of the site: load modules, activate conda, look for images."
+        ),
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Check a workflow file: its syntax, its stages and their graph, and what they are to run.
@@ -39,7 +45,7 @@ def check(
     """
     from asa.spec.checks import check_here
 
-    problems = check_here(workflow, dict(given_settings(parameters)))
+    problems = check_here(workflow, dict(given_settings(parameters)), tries_environments=site)
     if output is Output.JSON:
         _print_json(workflow, problems)
     else:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from asa.errors import InputError, near
 from asa.spec.calls import run_by
+from asa.spec.environments import lacking
 from asa.spec.parameters import Parameter
 from asa.spec.places import Location
 from asa.spec.problems import Problem, Severity
@@ -52,17 +53,25 @@ _SHORT = {
 
 
 def check_here(
-    path: str | Path, parameters: Mapping[str, Parameter] | None = None, folder: str | Path = "."
+    path: str | Path,
+    parameters: Mapping[str, Parameter] | None = None,
+    folder: str | Path = ".",
+    *,
+    tries_environments: bool = False,
 ) -> list[Problem]:
     """Find everything that is wrong with a workflow file, and what may keep the workflow from running here.
 
-    Nothing of the workflow is run. Programs are looked for in ``PATH``; files in the folder.
+    Nothing of the workflow is run. Programs are looked for in ``PATH``; files in the folder. Modules are loaded, and
+    conda environments activated, if `tries_environments`.
 
     Returns: as `asa.spec.check_file` gives them, and more if there is no error among those.
     """
     reading = read(path, parameters)
     if reading.workflow is not None:
-        _Checks(reading, reading.workflow, Path(folder)).run()
+        checks = _Checks(reading, reading.workflow, Path(folder))
+        checks.run()
+        if tries_environments:
+            checks.try_environments()
     _hint_at_schema(reading)
     return sorted(reading.problems, key=lambda problem: (problem.file != str(reading.file), problem.line or 0))
 
@@ -111,6 +120,7 @@ class _Checks:
         self._check_idle(texts)
         self._check_programs(read)
         self._check_forms(read)
+        self._check_launchers(read)
         self._check_widths(texts, read)
         self._check_syntax([text for text, _ in read if not _is_plain(text.text)])
         for stage in self._flow.stages.values():
@@ -120,6 +130,11 @@ class _Checks:
             self._check_for_slurm(stage, [text for text in texts if text.stage is stage])
         self._check_outputs()
         self._check_scripts()
+
+    def try_environments(self) -> None:
+        """Say which of what stages ask of their environment is not to be had on this machine."""
+        for stage, key, message, hint in lacking(self._flow, self._folder):
+            self._add(stage, key, message, hint)
 
     def _add(self, stage: Stage, key: str, message: str, hint: str, severity: Severity = "warning") -> None:
         self._reading.add(self._reading.place_of(stage.name, key), f"stage {stage.name!r}: {message}", hint, severity)
@@ -181,7 +196,8 @@ class _Checks:
         reported: set[tuple[str, str]] = set()  # once a stage, however many tasks it has
         for text, found in read:
             sets_path = any(name == "PATH" for name, _ in text.stage.environment)
-            hides = found.hides or ("PATH=" if sets_path else "")
+            prepared = text.stage.preparation.changes_path if text.stage.preparation else ""
+            hides = found.hides or ("PATH=" if sets_path else prepared)
             if hides:
                 hidden.setdefault(text.stage.name, hides)
             for program in found.programs:
@@ -200,6 +216,14 @@ class _Checks:
             message = f"what is found in PATH is not checked in {whose}, which may change it ({ways})"
             place = self._reading.place_of(stage.name, "")
             self._reading.add(place, message, "Try those commands by hand where they are to run.", "note")
+
+    def _check_launchers(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
+        for text, found in read:
+            said = text.stage.preparation
+            own = next((p.name for p in found.programs if Path(p.name).name in LAUNCHERS), "")
+            if said is not None and said.launcher and own:
+                message = f"{said.launcher.split()[0]} starts {own} once for each task, which starts them once more"
+                self._add(text.stage, "launcher", message, "Leave `launcher` out, or that in the command.", "error")
 
     def _check_program(self, text: _Text, program: Program, found: ShellText, *, is_hidden: bool) -> None:
         name, line = program.name, text.first_line + (program.line if text.is_on_lines else 0)

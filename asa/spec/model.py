@@ -21,6 +21,8 @@ from pydantic import (
 from asa.continuation import KEYS, MAX_LEGS, USUAL_LEGS, Continuation, continuation_of
 from asa.demands import Demands, resources
 from asa.errors import InputError, near
+from asa.preparation import KEYS as OF_PREPARATION
+from asa.preparation import preparation_of
 from asa.shapes import Law, Scaling
 from asa.spec.moldable import (
     MAX_WIDTHS,
@@ -311,6 +313,12 @@ Paths = Annotated[
         }
     ),
 ]
+Words = Annotated[
+    list[str],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""One text, or several."""
 Task = Annotated[str, AfterValidator(_one_line), WithJsonSchema({"type": "string", "pattern": r"^(?=.*\S)[^\n]*$"})]
 Option = Annotated[
     str,
@@ -555,6 +563,40 @@ class StageSettings(_Model):
     environment: Environment | None = Field(
         default=None, description="Variables for what it runs, by name.", examples=[{"OMP_NUM_THREADS": "4"}]
     )
+    modules: Words | None = Field(
+        default=None,
+        description="Environment modules that are loaded before, in this order: one, or several.",
+        examples=["gcc/12.2", ["gcc/12.2", "openmpi/4.1"]],
+    )
+    conda: str | None = Field(
+        default=None,
+        description="The conda environment that is activated before: its name; its folder, with a slash; or the file "
+        "(.yml) that it was made of in .asa/conda, for which `asa check --site` tells the command.",
+        examples=["astro", "./env", "environment.yml"],
+    )
+    container: str | None = Field(
+        default=None,
+        description="The image that it runs in, by Apptainer or Singularity: a path, or a URI. The folder in which "
+        "commands run is seen there under its own path; with gpus, --nv is given.",
+        examples=["montage.sif", "docker://debian:12"],
+    )
+    binds: Words | None = Field(
+        default=None,
+        description="What else is seen in the container: /path, or /path:/inside, or /path:/inside:ro.",
+        examples=["/scratch", ["/scratch", "/data/2mass:/data:ro"]],
+    )
+    setup: str | None = Field(
+        default=None,
+        description="Shell lines that come before, once in each job, after modules and conda: what they export is "
+        "there for what runs. It does not begin if the last of them fails.",
+        examples=["source env.sh", "export OMP_PLACES=cores\nulimit -s unlimited"],
+    )
+    launcher: str | None = Field(
+        default=None,
+        description="What starts the command or script once for each task, of which there are cores / cpus_per_task: "
+        "srun, mpirun or mpiexec, with options of its own. Left out, the command does that itself, or is one process.",
+        examples=["srun", "mpirun --map-by socket"],
+    )
     inputs: list[PathText] | None = Field(
         default=None,
         description="Paths, relative to where commands run, with * ? []: what must be there, and not empty, before it "
@@ -659,6 +701,7 @@ class StageSpec(StageSettings):
             tasks_file=str(self.tasks_file or ""),
             jobs=self.jobs or (1, 1),
             continues=self._legs(),
+            preparation=preparation_of({key: getattr(self, key) for key in OF_PREPARATION}, where=self._where),
             options=tuple(map(str, self.options or ())),
             environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
             inputs=tuple(map(str, self.inputs or ())),

@@ -14,6 +14,8 @@ Severity = Literal["error", "warning", "note"]
 
 _SHOWN = 40  # letters of a value
 _MEANT = {
+    "apptainer": "container", "docker": "container", "envmodules": "modules", "image": "container", "module": "modules",
+    "mpi": "launcher", "module_load": "modules", "singularity": "container", "conda_env": "conda",
     "args": "command", "cmd": "command", "cpu": "cores", "cpus": "cores", "cpus-per-task": "cpus_per_task",
     "cwd": "command", "depends": "after", "depends_on": "after", "dependencies": "after", "duration": "expected",
     "env": "environment", "gpu": "gpus", "gres": "gpus", "input": "inputs", "job-name": "name", "mem": "memory",

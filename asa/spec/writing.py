@@ -96,6 +96,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("local", "true" if stage.local else ""),
         ("input_size", _number(stage.input_size)),
         ("environment", _environment(stage)),
+        *_preparation(stage),
     ):
         if value:
             lines.append(f"{key} = {value}")
@@ -141,6 +142,17 @@ def _legs(stage: Stage) -> Iterator[tuple[str, str]]:
     yield "warn", _text(f"{legs.warn}@{_duration(legs.warn_s)}") if legs.warn else ""
     yield "unfinished", _number(legs.unfinished) if legs.unfinished != usual.unfinished else ""
     yield "progress", _list(legs.progress)
+
+
+def _preparation(stage: Stage) -> Iterator[tuple[str, str]]:
+    if (said := stage.preparation) is None:
+        return
+    yield "modules", _list(said.modules)
+    yield "conda", _text(said.conda) if said.conda else ""
+    yield "container", _text(said.container) if said.container else ""
+    yield "binds", _list(said.binds)
+    yield "setup", _text(said.setup) if said.setup else ""
+    yield "launcher", _text(said.launcher) if said.launcher else ""
 
 
 def _partitions(stage: Stage) -> str:

@@ -1,0 +1,278 @@
+"""What a stage says of the environment that it runs in: modules, a conda environment, a container, set-up, a launcher.
+
+`Preparation` holds what is said; `preparing` and `within` write the shell text that brings it about on a compute node.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from asa.errors import WorkflowError
+
+LAUNCHERS = ("srun", "mpirun", "mpiexec")
+"""What may start the processes of a stage."""
+
+KEYS = ("modules", "conda", "container", "binds", "setup", "launcher")
+"""What a stage says of it."""
+
+_MODULE = re.compile(r"[A-Za-z0-9_][\w.+/@=:-]*")
+_FILE = re.compile(r"\.ya?ml$")
+_URI = re.compile(r"[a-z][a-z0-9+-]*://")
+_BIND = re.compile(r"[^:\0\n,]+(:[^:\0\n,]+(:(ro|rw))?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """In what environment a stage runs; empty for what the job has of itself.
+
+    Parameters
+    ----------
+    modules
+        Environment modules that are loaded, in this order.
+    conda
+        A conda environment that is activated: its name, its folder (with a ``/``), or a file (``.yml``) of which it was
+        made.
+    container
+        An image that all of it runs in, by Apptainer or Singularity: a path, or a URI such as ``docker://alpine``.
+    binds
+        What is seen in the container beside the folder in which commands run: ``/path`` or ``/path:/inside[:ro]``.
+    setup
+        Shell lines that come before, once in each job: what they export is there for what runs.
+    launcher
+        What starts the command once for each task: ``srun``, ``mpirun`` or ``mpiexec``, with options of its own.
+        Empty where the command does that itself, or is one process.
+
+    Examples
+    --------
+    >>> Preparation(modules=("openmpi/4.1",), launcher="mpirun").trouble()
+    >>> Preparation(launcher="mprun").trouble()[0]
+    "is to be started by 'mprun'"
+    """
+
+    modules: tuple[str, ...] = ()
+    conda: str = ""
+    container: str = ""
+    binds: tuple[str, ...] = ()
+    setup: str = ""
+    launcher: str = ""
+
+    @property
+    def changes_path(self) -> str:
+        """What of it may change where programs are found, in a word; empty if nothing does."""
+        said = (
+            (bool(self.modules), "modules"),
+            (bool(self.conda), "conda"),
+            (bool(self.container), "container"),
+            (bool(self.setup.strip()), "setup"),
+        )
+        return next((word for is_so, word in said if is_so), "")
+
+    def trouble(self) -> tuple[str, str] | None:
+        """Say what is wrong with it, and what to do; None if nothing is."""
+        odd = next((name for name in self.modules if not _MODULE.fullmatch(name)), None)
+        bind = next((one for one in self.binds if not _BIND.fullmatch(one)), None)
+        program = (self.launcher.split() or [""])[0]
+        texts = (*self.modules, self.conda, self.container, *self.binds, self.launcher)
+        faults = (
+            (any("\0" in text for text in (*texts, self.setup)), "holds a null character", "Leave it out."),
+            (
+                any("\n" in text for text in texts),
+                "says its environment over several lines",
+                "Only `setup` has several lines.",
+            ),
+            (
+                odd is not None,
+                f"is to load the module {odd!r}",
+                'Write a module\'s name, as in "gcc/12.2"; other words of `module` go into `setup`.',
+            ),
+            (
+                self.conda.startswith("-") or self.container.startswith("-"),
+                "names an environment that begins with a dash",
+                "Write ./ before it.",
+            ),
+            (
+                bind is not None,
+                f"is to see {bind!r} in its container",
+                'Write "/path", or "/path:/inside" or "/path:/inside:ro".',
+            ),
+            (
+                bool(self.binds) and not self.container,
+                "says `binds`, and has no container",
+                "Name a `container`, or leave `binds` out.",
+            ),
+            (
+                bool(self.container) and bool(self.conda),
+                "has a container and a conda environment",
+                "Give one of them: what is in a container is activated by its command.",
+            ),
+            (
+                bool(self.launcher) and program not in LAUNCHERS,
+                f"is to be started by {program!r}",
+                f"Give one of {', '.join(LAUNCHERS)}, and its options; or write it into the command.",
+            ),
+        )
+        return next(((message, hint) for is_so, message, hint in faults if is_so), None)
+
+
+def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None:
+    """Gather what a stage says of its environment; None if that is nothing.
+
+    Parameters
+    ----------
+    said
+        Values of `KEYS`, as far as they are given.
+    where
+        The stage, for errors.
+
+    Raises
+    ------
+    WorkflowError
+        It makes no sense.
+    """
+    launcher = str(said.get("launcher") or "").strip()
+    made = Preparation(
+        modules=tuple(map(str, said.get("modules") or ())),
+        conda=str(said.get("conda") or "").strip(),
+        container=str(said.get("container") or "").strip(),
+        binds=tuple(map(str, said.get("binds") or ())),
+        setup=str(said.get("setup") or ""),
+        launcher="" if launcher == "none" else launcher,
+    )
+    if (trouble := made.trouble()) is not None:
+        message, hint = trouble
+        raise WorkflowError(message, where=where, hint=hint)
+    return None if made == Preparation() else made
+
+
+# ---------------------------------------------------------------------- for the shell
+
+
+def preparing(preparation: Preparation, failed: int) -> str:
+    """Write what comes before a stage's command, in the shell whose children are to have it.
+
+    Parameters
+    ----------
+    preparation
+        What is wanted.
+    failed
+        Exit code of a shell that cannot have it.
+    """
+    parts = [f"asa_unready() {{ printf 'asa: %s\\n' \"$*\" >&2; exit {failed}; }}\nasa_folder=$PWD"]
+    if preparation.modules:
+        parts += [_MODULES, f"asa_load {shlex.join(preparation.modules)}"]
+    if preparation.conda:
+        is_file = bool(_FILE.search(preparation.conda))
+        parts += [_CONDA, f"{'asa_made_of' if is_file else 'asa_activate'} {shlex.quote(preparation.conda)}"]
+    if preparation.setup.strip():
+        parts.append(f"asa_shell=$(set +o)\n{preparation.setup.rstrip()}\n{_AFTER_SETUP}")
+    if preparation.container:
+        image = preparation.container
+        check = ""
+        if not _URI.match(image):
+            path = shlex.quote(image)
+            words = shlex.quote(f"there is no container image {image}")
+            check = f"\n[ -e {path} ] || {{ sleep 1; ls >/dev/null 2>&1; [ -e {path} ]; }} || asa_unready {words}"
+        parts.append(f"{_CONTAINER}{check}")
+    return "\n".join(parts)
+
+
+def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, gpus: int) -> str:
+    """Write what stands before the shell that runs a stage's command; empty, or with a space at its end.
+
+    Parameters
+    ----------
+    preparation
+        What is wanted; `preparing` of it has come before.
+    cores, cpus_per_task, gpus
+        Of the stage: so many tasks are launched as fit.
+    """
+    if preparation is None:
+        return ""
+    words = ""
+    if preparation.launcher:
+        program, *own = preparation.launcher.split()
+        tasks = max(1, cores // cpus_per_task)
+        if program == "srun":
+            given = [f"--ntasks={tasks}", f"--cpus-per-task={cpus_per_task}"]
+            given += [f"--gpus-per-task={gpus // tasks}"] if gpus and gpus % tasks == 0 else []
+        else:
+            given = ["-n", str(tasks)]
+        words = f"{shlex.join([program, *given, *own])} "
+    if preparation.container:
+        nv = "--nv " if gpus else ""
+        binds = "".join(f"--bind {shlex.quote(one)} " for one in preparation.binds)
+        words += (
+            f'"$asa_container" exec {nv}--bind "$asa_folder" --bind "${{TMPDIR:-/tmp}}" {binds}--pwd "$asa_folder" '
+            f"$ASA_CONTAINER_OPTIONS {shlex.quote(preparation.container)} "
+        )
+    return words
+
+
+_MODULES = r"""
+# `module` is a function that shells are told of at their beginning; those of batch jobs often are not.
+asa_load() {
+  for asa_init in '' "${ASA_MODULES_INIT-}" "${LMOD_PKG:+$LMOD_PKG/init/sh}" "${MODULESHOME:+$MODULESHOME/init/sh}" \
+    /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh /usr/share/lmod/lmod/init/sh \
+    /usr/share/modules/init/sh; do
+    if [ -n "$asa_init" ] && [ -r "$asa_init" ]; then . "$asa_init" >/dev/null 2>&1; fi
+    command -v module >/dev/null 2>&1 && break
+  done
+  command -v module >/dev/null 2>&1 ||
+    asa_unready "there is no command module on $(uname -n): let ASA_MODULES_INIT be the path of the file that makes it"
+  for asa_module do
+    module load "$asa_module" || asa_unready "the module $asa_module cannot be loaded on $(uname -n)"
+  done
+}
+""".strip()
+
+_CONDA = r"""
+asa_conda() { # finds who knows environments
+  for asa_exe in "${CONDA_EXE-}" "${MAMBA_EXE-}" conda mamba micromamba; do
+    [ -n "$asa_exe" ] && command -v "$asa_exe" >/dev/null 2>&1 && return
+  done
+  return 1
+}
+asa_activate() {
+  if asa_conda; then
+    case ${asa_exe##*/} in
+      micromamba*) asa_text=$("$asa_exe" shell activate --shell posix "$1") ;;
+      *) asa_text=$("$asa_exe" shell.posix activate "$1") ;;
+    esac || asa_unready "the conda environment $1 cannot be activated on $(uname -n)"
+    eval "$asa_text"
+  elif [ -d "$1/bin" ] && case $1 in */*) ;; *) false ;; esac; then # a folder will do without anybody who knows it
+    CONDA_PREFIX=$(cd "$1" && pwd) PATH=$CONDA_PREFIX/bin:$PATH
+    export CONDA_PREFIX PATH
+    for asa_text in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do [ ! -r "$asa_text" ] || . "$asa_text"; done
+  else
+    asa_unready "neither conda, mamba nor micromamba is in PATH on $(uname -n), which knows the environment $1"
+  fi
+}
+asa_made_of() { # a file, whose content names the folder
+  [ -s "$1" ] || asa_unready "there is no file $1 of a conda environment"
+  asa_prefix=$asa_folder/.asa/conda/$(cksum <"$1" | awk '{ print $1 "-" $2 }')
+  [ -d "$asa_prefix/bin" ] ||
+    asa_unready "of $1 no environment was made yet. Where there is a network: conda env create -f $1 -p $asa_prefix"
+  asa_activate "$asa_prefix"
+}
+""".strip()
+
+# What set-up changes of the shell itself would change what follows, too.
+_AFTER_SETUP = r"""
+[ "$?" -eq 0 ] || asa_unready "the last line of its setup failed"
+eval "$asa_shell"
+unset IFS
+cd "$asa_folder" || asa_unready "$asa_folder is gone"
+""".strip()
+
+_CONTAINER = r"""
+for asa_container in "${ASA_CONTAINER-}" apptainer singularity ''; do
+  [ -z "$asa_container" ] || ! command -v "$asa_container" >/dev/null 2>&1 || break
+done
+[ -n "$asa_container" ] || asa_unready "neither apptainer nor singularity is in PATH on $(uname -n)"
+ASA_CONTAINER_OPTIONS=${ASA_CONTAINER_OPTIONS-}
+export asa_container asa_folder ASA_CONTAINER_OPTIONS
+""".strip()

@@ -1,0 +1,67 @@
+"""Whether what stages ask of the environment is to be had: tried on this machine, as their jobs would."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from asa.preparation import Preparation, preparing
+from asa.workflow import Stage, Workflow
+
+_TIMEOUT_S = 60.0
+_UNPREPARED = 82
+_AT_ONCE = 8
+_PARTS = ("modules", "conda", "container")
+_ELSEWHERE = "It was tried here: where jobs run it may be there."
+
+
+def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str, str]]:
+    """Try what stages ask for; no line of their own is run, be it set-up or command.
+
+    Yields: the stage, the key, what is wrong, and what to do.
+    """
+    said = {stage: stage.preparation for stage in workflow.stages.values() if stage.preparation is not None}
+    yield from ((stage, key, words, _ELSEWHERE) for stage, key, words in _tried(said, folder))
+    for stage, preparation in said.items():
+        program = (preparation.launcher.split() or [""])[0]
+        if program and not preparation.changes_path and shutil.which(program) is None:
+            yield stage, "launcher", f"{program}: not found in PATH here", _ELSEWHERE
+        for bind in preparation.binds:
+            outside, _, _ = bind.partition(":")
+            if not (folder / outside).exists():
+                yield stage, "binds", f"{outside}: there is nothing here to be seen in the container", _ELSEWHERE
+
+
+def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[Stage, str, str]]:
+    """Try each part by itself, and once for all stages that ask for it."""
+    asked: dict[tuple[str, Preparation], list[Stage]] = {}
+    for stage, preparation in said.items():
+        for key in _PARTS:
+            if getattr(preparation, key):
+                asked.setdefault((key, Preparation(**{key: getattr(preparation, key)})), []).append(stage)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = list(threads.map(lambda part: _trouble(part[1], folder), asked))
+    for ((key, _), stages), trouble in zip(asked.items(), found, strict=True):
+        if trouble:
+            others = f" ({', '.join(stage.name for stage in stages[1:])}, too)" if len(stages) > 1 else ""
+            yield stages[0], key, trouble + others
+
+
+def _trouble(preparation: Preparation, folder: Path) -> str:
+    """Say why a shell cannot have it; empty if it can."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a text of ours, with the user's names quoted
+            ["/bin/sh", "-c", preparing(preparation, _UNPREPARED)],
+            cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"it is not ready within {_TIMEOUT_S:g} s"
+    if done.returncode == 0:
+        return ""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    ours = [line.removeprefix("asa: ") for line in lines if line.startswith("asa: ")]
+    return (ours or lines[-1:] or [f"exit code {done.returncode}"])[-1]
