@@ -91,20 +91,21 @@ class PlainCluster:
                 room[pool] -= amount
         return room
 
-    def usage(self, user):
-        """Core-seconds so far, each decayed since it was used: the integral of cores * 2^(-(now - x) / half-life)."""
+    def usage(self, user, now):
+        """Core-seconds until then, each decayed since: the integral of cores * 2^(-(now - x) / half-life)."""
         runs = [(job.user, job.demand.get(self.first, 0), job.start, self.now) for job in self.running]
         half = self.order.half_life_s
         return sum(
-            cores * half / math.log(2) * (2 ** (-(self.now - end) / half) - 2 ** (-(self.now - begin) / half))
+            cores * half / math.log(2) * (2 ** (-(now - min(end, now)) / half) - 2 ** (-(now - begin) / half))
             for whose, cores, begin, end in self.history + runs
-            if whose == user
+            if whose == user and begin < now
         )
 
     def multifactor(self, job):
         order, users = self.order, {job.user for job in self.jobs}
         size = job.demand.get(self.first, 0) / self.pools[self.first]
-        used = {user: self.usage(user) for user in users}
+        now = self.now - self.now % order.period_s if order.period_s else self.now
+        used = {user: self.usage(user, now) for user in users}
         total, sharers = sum(used.values()), max(len(users), order.users)
         share = used[job.user] / total if total > 0 else 0.0
         fair = 2 ** (-share * sharers)
@@ -114,7 +115,7 @@ class PlainCluster:
         best = max(job.qos for job in self.jobs)
         factors = order.partition_factors
         score = (
-            order.age * min((self.now - job.submit) / order.max_age_s, 1)
+            order.age * min(max(now - job.submit, 0) / order.max_age_s, 1)
             + order.size * (1 - size if order.favor_small else size)
             + order.fair_share * fair
             + order.partition * (factors[job.partition] if job.partition < len(factors) else 0)

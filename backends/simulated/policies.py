@@ -154,6 +154,8 @@ class Multifactor:
         How many share the machine, where that is more than those of the load; the others have used nothing.
     half_life_s
         Usage, in core-seconds, halves in so long.
+    period_s
+        Age and fair share are reckoned anew when so much has passed, and stay until then. 0: always.
     partition, partition_factors
         Weight, and the factor of each of the cluster's partitions (0 for those not given).
     qos
@@ -171,6 +173,7 @@ class Multifactor:
     qos: float = 0.0
     fair_tree: bool = False
     users: int = 0
+    period_s: int = 0
 
     def __post_init__(self) -> None:
         if self.max_age_s < 1 or self.half_life_s < 1:
@@ -451,6 +454,7 @@ def multifactor(
     half_life_s: int = 7 * 86400,
     fair_tree: bool = False,
     users: int = 0,
+    period_s: int = 0,
     interval_s: int = 30,
     depth: int = 500,
     window_s: int = 86400,
@@ -460,12 +464,13 @@ def multifactor(
 
     Parameters
     ----------
-    age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree, users
+    age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree, users, period_s
         As for `Multifactor`.
     interval_s, depth, window_s, resolution_s
         As for `Periodic`.
     """
-    order = Multifactor(age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree=fair_tree, users=users)
+    tree = {"fair_tree": fair_tree, "users": users, "period_s": period_s}
+    order = Multifactor(age, max_age_s, size, favor_small, fair_share, half_life_s, **tree)
     return Policy(order, Periodic(interval_s, depth, window_s, resolution_s))
 
 

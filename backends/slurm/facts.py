@@ -19,6 +19,7 @@ from .survey import age_accrues, default_partition, partition_limits
 _CONFIG, _PARTITIONS, _NODES, _EVENTS, _USERS, _JOBS = (
     f"{name}.txt" for name in ("config", "partitions", "nodes", "events", "users", "jobs")
 )
+_CALCULATED_S = 300  # so often priorities are reckoned, by default
 _FOR_EVER_S = 10 * 365 * 86_400  # of a half-life that there is not
 _UNUSABLE = {
     "DOWN",
@@ -169,6 +170,7 @@ def _scheduler(
         "max_age_s": str(int(_seconds(config.get("PriorityMaxAge", "7-00:00:00"))) or _FOR_EVER_S),
         "half_life_s": str(int(half_life_s) or _FOR_EVER_S),
         "favor_small": "yes" if config.get("PriorityFavorSmall", "No").lower() == "yes" else "no",
+        "period_s": str(int(_seconds(config.get("PriorityCalcPeriod", "00:05:00"))) or _CALCULATED_S),
     }
     if config:
         seen.append("priority: " + ", ".join(f"{name} {settings[name]}" for name in weights))

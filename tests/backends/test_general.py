@@ -70,7 +70,8 @@ orders = st.sampled_from(
         Multifactor(age=100, max_age_s=20, fair_share=1000, half_life_s=15, size=50, qos=300),
         Multifactor(age=0, fair_share=0, size=100, favor_small=True, partition=60, partition_factors=(0.5, 1.0)),
         Multifactor(age=300, max_age_s=20, fair_share=1000, half_life_s=15, fair_tree=True, users=7),
-        Multifactor(age=100, max_age_s=20, fair_share=1000, half_life_s=15, users=9),
+        Multifactor(age=100, max_age_s=20, fair_share=1000, half_life_s=15, users=9, period_s=6),
+        Multifactor(age=500, max_age_s=20, fair_share=1000, half_life_s=9, fair_tree=True, period_s=4),
     ]
 )
 backfills = st.sampled_from(

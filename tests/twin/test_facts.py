@@ -64,7 +64,7 @@ def test_nodes_partitions_and_rules():
     assert facts.settings == {
         "interval_s": "60", "depth": "200", "window_s": "259200", "resolution_s": "60", "age": "2000",
         "fair_share": "30000", "size": "500", "max_age_s": "259200", "half_life_s": "1209600", "favor_small": "no",
-        "fair_tree": "yes", "users": "0",
+        "fair_tree": "yes", "users": "0", "period_s": "300",
     }  # fmt: skip
     scheduler(facts.scheduler, facts.settings)  # they can be read
 

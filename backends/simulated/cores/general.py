@@ -139,7 +139,7 @@ class GeneralCore:
                 s[k.ORDER] = k.MULTIFACTOR
                 weights[[k.AGE, k.MAX_AGE, k.SIZE, k.FAVOR_SMALL]] = m.age, m.max_age_s, m.size, m.favor_small
                 weights[[k.FAIR_SHARE, k.HALF_LIFE]] = m.fair_share, m.half_life_s
-                s[[k.TREE, k.SHARERS]] = m.fair_tree, m.users
+                s[[k.TREE, k.SHARERS, k.PERIOD, k.RECKONED]] = m.fair_tree, m.users, m.period_s, -1
                 weights[[k.PARTITION, k.QOS]] = m.partition, m.qos
                 weights[k.HIGHEST_QOS] = self.load.qos.max(initial=0)
                 given = m.partition_factors[: len(factors)]

@@ -51,8 +51,10 @@ from .heap import BITS, MASK, forget, pop, push
     USED_AT,
     TREE,
     SHARERS,
-) = range(31)
-SCALARS = 31
+    PERIOD,
+    RECKONED,
+) = range(33)
+SCALARS = 33
 
 # what `run_events` is asked for, and what it answers
 RUN, REST, BEGIN = range(3)
@@ -106,7 +108,7 @@ class Arrays(NamedTuple):
     usage: Any  # by user: decayed core-seconds
     rate: Any  # by user: cores in use
     rank: Any  # users, by usage
-    share: Any  # by user: the factor of fair share, by rank
+    share: Any  # by user: the factor of fair share
     weights: Any
     partition_factor: Any
     blocked: Any  # by partition, within a pass
@@ -388,7 +390,18 @@ def _earliest(s: Any, a: Any, job: int, since: int) -> int:
 
 @kernel
 def age_usage(s: Any, a: Any, now: int) -> None:
-    """Let all users' usage decay up to now, and add what they used since."""
+    """Let all users' usage decay up to now, and add what they used since; reckon shares where a period is over."""
+    if s[PERIOD] > 0:
+        moment = now - now % s[PERIOD]
+        if moment > s[RECKONED]:
+            _decay(s, a, moment)
+            _share(s, a)
+            s[RECKONED] = moment
+    _decay(s, a, now)
+
+
+@kernel
+def _decay(s: Any, a: Any, now: int) -> None:
     passed = now - s[USED_AT]
     if passed <= 0:
         return
@@ -422,18 +435,27 @@ def _share_by_rank(s: Any, a: Any) -> None:
 
 
 @kernel
-def _multifactor(s: Any, a: Any, job: int, total: float, cores: float) -> float:
+def _share(s: Any, a: Any) -> None:
+    """Give each user's factor of fair share."""
+    if s[TREE] > 0:
+        _share_by_rank(s, a)
+        return
+    total = 0.0
+    for user in range(len(a.usage)):
+        total += a.usage[user]
+    sharers = max(s[USERS], s[SHARERS])
+    for user in range(len(a.usage)):
+        a.share[user] = 2.0 ** (-a.usage[user] / total * sharers) if total > 0 else 1.0
+
+
+@kernel
+def _multifactor(a: Any, job: int, moment: int, cores: float) -> float:
     w = a.weights
-    age = min((s[NOW] - a.submit[At(job)]) / w[MAX_AGE], 1.0)
+    age = min(max(moment - a.submit[At(job)], 0) / w[MAX_AGE], 1.0)
     size = a.cores[At(job)] / cores
     if w[FAVOR_SMALL] > 0:
         size = 1.0 - size
-    share = 1.0
-    if s[TREE] > 0:
-        share = a.share[At(a.user[At(job)])]
-    elif total > 0:
-        share = 2.0 ** (-a.usage[At(a.user[At(job)])] / total * max(s[USERS], s[SHARERS]))
-    score = w[AGE] * age + w[SIZE] * size + w[FAIR_SHARE] * share
+    score = w[AGE] * age + w[SIZE] * size + w[FAIR_SHARE] * a.share[At(a.user[At(job)])]
     score += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
     if w[HIGHEST_QOS] > 0:
         score += w[QOS] * a.qos[At(job)] / w[HIGHEST_QOS]
@@ -443,12 +465,11 @@ def _multifactor(s: Any, a: Any, job: int, total: float, cores: float) -> float:
 @kernel
 def _score(s: Any, a: Any, cores: float) -> None:
     order, pools = s[ORDER], len(a.free)
-    total = 0.0
-    if order == MULTIFACTOR:
-        for user in range(len(a.usage)):
-            total += a.usage[user]
-        if s[TREE] > 0:
-            _share_by_rank(s, a)
+    moment = s[NOW]
+    if order == MULTIFACTOR and s[PERIOD] > 0:
+        moment = s[RECKONED]
+    elif order == MULTIFACTOR:
+        _share(s, a)
     for i in range(s[QUEUED]):
         job = a.queue[At(i)]
         request = a.request[At(job)]
@@ -461,7 +482,7 @@ def _score(s: Any, a: Any, cores: float) -> None:
         elif order == WFP:
             score = ((s[NOW] - a.submit[At(job)]) / request) ** 3 * width
         elif order == MULTIFACTOR:
-            score = _multifactor(s, a, job, total, cores)
+            score = _multifactor(a, job, moment, cores)
         else:
             since = math.log10(max(a.submit[At(job)] - s[FIRST] + 1.0, 1.0))
             if order == F1:
