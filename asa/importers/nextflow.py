@@ -16,6 +16,7 @@ from typing import Final
 import networkx as nx
 
 from asa.errors import InputError
+from asa.preparation import Preparation, preparation_of
 from asa.units import format_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
@@ -26,6 +27,7 @@ _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhd])")
 _COMPLETED: Final = {"COMPLETED", "CACHED", ""}
 _MIB: Final = 1 << 20
+_MODULE = re.compile(r"[\w.+/-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class _Task:
     cpu_share: float
     submit_s: float | None
     complete_s: float | None
+    container: str
+    modules: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -129,6 +133,8 @@ def _task(row: Mapping[str, str], where: str) -> _Task:
         cpu_share=_share(row.get("%cpu") or "0", where),
         submit_s=_moment_s(row.get("submit") or row.get("start") or "", where),
         complete_s=_moment_s(row.get("complete", ""), where) or _end_s(row, where),
+        container=row.get("container", ""),
+        modules=tuple(_MODULE.findall(row.get("module", ""))),
     )
 
 
@@ -273,7 +279,19 @@ def _stage(name: str, process: _Process, after: tuple[str, ...], max_cores: int 
         expected_run_s=expected_s,
         after=after,
         memory_bytes=_MIB * math.ceil(memory / _MIB),
+        preparation=_preparation(process, name),
     )
+
+
+def _preparation(process: _Process, name: str) -> Preparation | None:
+    """Give the environment of its tasks, where all have the same."""
+    images = {task.container for task in process.tasks}
+    modules = {task.modules for task in process.tasks}
+    said = {
+        "container": images.pop() if len(images) == 1 else "",
+        "modules": modules.pop() if len(modules) == 1 else (),
+    }
+    return preparation_of(said, where=f"stage {name!r}")
 
 
 def _comments(process: _Process) -> list[str]:

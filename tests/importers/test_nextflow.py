@@ -4,6 +4,7 @@ import pytest
 
 from asa.errors import InputError
 from asa.importers import import_nextflow
+from asa.preparation import Preparation
 
 COLUMNS = "task_id\tprocess\tname\tstatus\tsubmit\tstart\tcomplete\tduration\trealtime\t%cpu\tcpus\tmemory\tpeak_rss"
 DOT = """digraph "dag" {
@@ -180,3 +181,14 @@ def test_a_run_without_a_good_task_is_refused(made):
 def test_a_drawing_without_processes_is_refused(made):
     with pytest.raises(InputError, match="draws no process"):
         made(RNA, "digraph x {\n}\n")
+
+
+def test_containers_and_modules_are_those_of_the_tasks(tmp_path):
+    lines = [f"{COLUMNS}\tcontainer\tmodule"]
+    lines += [f"{row('A', 0, 5)}\tquay.io/trim:1\t-", f"{row('A', 0, 6)}\tquay.io/trim:1\t-"]
+    lines += [f"{row('B', 9, 5)}\t-\tbwa/0.7:samtools/1.9", f"{row('C', 19, 5)}\ta\t-", f"{row('C', 19, 5)}\tb\t-"]
+    (tmp_path / "trace.txt").write_text("\n".join(line.rstrip("\n") for line in lines) + "\n")
+    a, b, c = import_nextflow(tmp_path / "trace.txt").workflow.stages.values()
+    assert a.preparation == Preparation(container="quay.io/trim:1")
+    assert b.preparation == Preparation(modules=("bwa/0.7", "samtools/1.9"))
+    assert c.preparation is None
