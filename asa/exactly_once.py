@@ -28,6 +28,9 @@ AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 LATE_S = (10.0, 60.0, 300.0)
 """When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
 
+_LOST_S = 90.0
+"""A job that gave way to one which is not to be found so long after is lost."""
+
 NUMBER_LOST = "its number is another job's now"
 """Reason of a job that is no more: the controller lost its latest state, and gave its number to another."""
 
@@ -87,6 +90,9 @@ class Submitter(ABC):
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
         """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
 
+    def sought(self, token: str, at_s: float) -> None:  # noqa: B027 - who keeps nothing of it looks once more itself
+        """Note that a job was looked for once, and not found."""
+
     @abstractmethod
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
         """Note that another job of a token was found, and cancelled."""
@@ -131,7 +137,7 @@ class Submitter(ABC):
     def clear_up(self, token: str, attempt: Attempt) -> float:
         """Find out whether a job was accepted of which that is not known; return when to go on.
 
-        By two looks with a pause, where it may be accepted late.
+        By two looks with a pause, where it may be accepted late. They may be of two clients: see `sought`.
         """
         now_s = self.backend.now()
         if not attempt.is_due(now_s):
@@ -148,6 +154,7 @@ class Submitter(ABC):
             may_come_late = self.backend.capabilities.accepts_late
             attempt.looks += 1
             if may_come_late and attempt.looks < 2:
+                self.sought(token, now_s)
                 attempt.again_s = now_s + LATE_S[0]
             else:
                 reason = "it was not to be found after its submission had gone wrong"
@@ -204,7 +211,9 @@ class Submitter(ABC):
                 self._suspect(token)
             return now_s
         attempt.looks += is_settled
-        if attempt.looks > len(LATE_S):
+        status = self.status_of(job_id)
+        ended_s = status.end_s if status is not None else None  # of who looks once, and is no more, only this is known
+        if attempt.looks > len(LATE_S) or (is_settled and ended_s is not None and now_s > ended_s + _LOST_S):
             return None
         attempt.again_s = now_s + LATE_S[0]
         return attempt.again_s

@@ -28,6 +28,7 @@ from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Observed, Predicted, StageEnded, Started
 from asa.runner import RunFolder, RunPlan, drive
+from asa.runner.look import look
 from asa.runner.specs import spec_of
 from asa.sites import open_facility
 from asa.strategies import Keep, PlannedJob
@@ -392,7 +393,7 @@ class MortalTransport(httpx.HTTPTransport):
         return answer
 
 
-def live(path, kind="", at=0):
+def live(path, kind="", at=0, *, drive=drive):
     """Drive a run in this process until the end, of the run or of the process."""
     death = Death(kind, at)
     folder = MortalFolder(path, death)
@@ -412,6 +413,18 @@ _PROCESSES.set_forkserver_preload([
     "pytest", "asa.backends.slurm.backend", "asa.backends.slurm.facility", "asa.backends.slurm.rest", "asa.metrics",
     "asa.runner", "asa.sites", "asa.strategies.asa", "asa.strategies.chained", "asa.strategies.per_stage",
 ])  # fmt: skip
+
+
+def glance(path, kind="", at=0):
+    """Look at a run once, in this process."""
+    live(path, kind, at, drive=look)
+
+
+def glancing(run, *death):
+    """Begin a process that looks at a run once, and dies at some moment if one is given."""
+    one = _PROCESSES.Process(target=glance, args=(run.folder.path, *death), daemon=True)
+    one.start()
+    return one
 
 
 def process(run, *death):

@@ -36,6 +36,7 @@ _OURS: Final[Mapping[str, str]] = {
     "show": "asa.cli.show:show",
     "run": "asa.cli.run:run",
     "resume": "asa.cli.run:resume",
+    "tick": "asa.cli.tick:tick",
     "status": "asa.cli.status:status",
     "runs": "asa.cli.status:runs",
     "explain": "asa.cli.explain:explain",

@@ -51,6 +51,10 @@ def cancel(
     Exit codes: 0 it is cancelled, or there was nothing to cancel; 1 failed, or not done yet; 2 the input cannot be
     used; 130 interrupted.
     """
+    from asa import keepers
+    from asa.cli.detaching import end_keeper
+    from asa.cli.driving import reopen
+
     folder = open_run(runs, run)
     state, _ = read_state(folder)
     if (nothing := _nothing_to_cancel(state, stage)) is not None:
@@ -79,6 +83,8 @@ def cancel(
         )
         _tell(folder, stage, words, output)
         raise typer.Exit(1)
+    if keepers.kept(folder.path) is not None:
+        end_keeper(folder, reopen(folder, changed))
     _tell(folder, stage, f"{folder.path.name} is cancelled; {_left(folder)}", output)
 
 

@@ -23,6 +23,7 @@ from asa.cli.asked import (
     read_asked,
     split_settings,
 )
+from asa.cli.detaching import DetachByOption, DetachOption, KeeperOption, chosen_way
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import (
     Output,
@@ -36,6 +37,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.errors import InputError, UnavailableError
+from asa.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from asa.backend import Facility
@@ -88,6 +90,9 @@ def run(
         bool, typer.Option("--dry-run", help="Show what would be submitted, when and why; submit nothing.")
     ] = False,
     scripts: Annotated[bool, typer.Option("--scripts", help="With --dry-run: show the jobs' scripts, too.")] = False,
+    detach: DetachOption = False,
+    detach_by: DetachByOption = None,
+    keeper_walltime: KeeperOption = "4h",
     output: OutputOption = Output.TABLE,
     quiet: QuietOption = False,
     runs: RunsOption = None,
@@ -102,9 +107,10 @@ def run(
 
     With `--output json`: a line an event or a trouble, and at the end the run's status.
 
-    Exit codes: 0 the run completed, 1 it failed or was cancelled, 2 the input cannot be used, 130 it was left, also
-    where nobody reads what it prints any more.
+    Exit codes: 0 the run completed, or was left by --detach, 1 it failed or was cancelled, 2 the input cannot be used,
+    130 it was left, also where nobody reads what it prints any more.
     """
+    from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan
     from asa.cli.pooled import facility_for
     from asa.runner import RunFolder
@@ -134,9 +140,13 @@ def run(
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
             return
+        way = chosen_way(detach_by, plan) if detach or detach_by is not None else None
     folder = RunFolder.create(runs_folder(runs).absolute(), plan)
     try:
-        _drive(folder, facility, output, "begins", quiet=quiet)
+        if way is not None:
+            leave(folder, facility, way, parse_duration(keeper_walltime))
+        else:
+            _drive(folder, facility, output, "begins", quiet=quiet)
     except UnavailableError as error:
         hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
         raise type(error)(error.message, where=error.where, hint=hint) from error
@@ -175,6 +185,9 @@ def resume(
     ] = None,
     bank: BankOption = None,
     output: OutputOption = Output.TABLE,
+    detach: DetachOption = False,
+    detach_by: DetachByOption = None,
+    keeper_walltime: KeeperOption = "4h",
     quiet: QuietOption = False,
     runs: RunsOption = None,
 ) -> None:
@@ -186,6 +199,7 @@ def resume(
     Exit codes: 0 the run completed, 1 it failed, was cancelled, or another client drives it, 2 the input cannot be
     used, 130 it was left.
     """
+    from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
     from asa.cli.revising import check_estimator, revise, take_bank, take_estimator
 
@@ -208,6 +222,11 @@ def resume(
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
+    if detach or detach_by is not None:
+        if retry or again:
+            raise InputError("goes on with a run that has not ended", where="--detach", hint="Leave --retry out.")
+        leave(folder, facility, chosen_way(detach_by, folder.plan), parse_duration(keeper_walltime))
+        return
     words = f"goes on{_what_runs(state, again, retry=retry)}"
     _drive(folder, facility, output, words, quiet=quiet, retry=retry, again=again, revised=revised)
 
@@ -285,6 +304,8 @@ def _drive(
     greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
         greeting = ""
+    if not quiet:
+        _say_what_it_may_use()
     display = _display(output, quiet=quiet)
     drive_here(folder, facility, display, retry=retry, again=again, revised=revised, greeting=greeting)
     code = tell_end(folder, as_json=output is Output.JSON)
@@ -293,6 +314,18 @@ def _drive(
             tell_advice(folder)
     if code:
         raise typer.Exit(code)
+
+
+def _say_what_it_may_use() -> None:
+    """Say so where this node ends processes that have used some time of its processors."""
+    import resource
+
+    limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    if limit_s != resource.RLIM_INFINITY:
+        sys.stderr.write(
+            f"This node ends processes after {format_duration(float(limit_s))} of CPU time. A client takes seconds "
+            "of it a day; with --detach none stays.\n"
+        )
 
 
 def _display(output: Output, *, quiet: bool) -> Display:

@@ -12,6 +12,7 @@ from asa.bags import Bag
 from asa.cli.leg_standing import LegStanding, leg_standing
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
+from asa.keepers import kept
 from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
 from asa.records import Deferred, Predicted, Record, RunEnded, RunStarted, Submitted
@@ -142,6 +143,7 @@ class RunStanding:
     ended_s: float | None = None  # when it ended; None while it has not
     reason: str = ""  # why it ended without its result
     driver: Holder | None = None
+    kept: str = ""  # who looks at it while nobody drives it; empty for nobody
     left: str = ""  # when the latest client left it, and why, where nobody drives it and that one could say so
     heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
@@ -188,6 +190,8 @@ class RunStanding:
         from asa.cli.pooled import POOL
 
         goes_on = ", its jobs go on" if self.has_jobs else ""
+        if self.kept:
+            return f"detached: {self.kept}"
         if self.plan.strategy == POOL and self.has_jobs:
             goes_on = ", what ran ended with its pool: `asa resume` begins it again"
         return f"detached: nobody drives it{goes_on}{f' ({self.left})' if self.left else ''}"
@@ -211,6 +215,7 @@ class RunStanding:
             "state": self.state,
             "reason": self.reason,
             "driver": {"pid": driver.pid, "machine": driver.machine, "since_s": driver.since_s} if driver else None,
+            "kept": self.kept,
             "left": self.left,
             "created_s": self.plan.created_s,
             "begun_s": self.begun_s,
@@ -287,6 +292,7 @@ def stand(
         ended_s=next((r.time_s for r in reversed(all_records) if isinstance(r, RunEnded)), None) if is_over else None,
         reason=state.reason,
         driver=driver,
+        kept="" if is_over or driver or (keeper := kept(folder.path)) is None else keeper.words,
         left="" if is_over or driver else folder.last_left(),
         heard_s=condition.heard_s if condition else None,
         trouble=condition.trouble if condition and not is_over else "",

@@ -14,7 +14,7 @@ from asa.estimators import WaitBank
 from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
-from asa.runner.entries import Accepted, Begun, Entry, Reported, Surplus, Unsent
+from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
@@ -208,6 +208,10 @@ class Active(Submitter):
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
         """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
         self.commit(Unsent(token, at_s, reason, doubtful))
+
+    def sought(self, token: str, at_s: float) -> None:
+        """Note that a job was looked for once, and not found, for the client after this one."""
+        self.commit(Sought(token, at_s))
 
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
         """Note that another job of a token was found, and cancelled."""

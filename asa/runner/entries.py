@@ -58,6 +58,15 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
+class Sought:
+    """A job of which it is not known whether it was accepted was looked for, and not found: it may come late."""
+
+    token: str
+    at_s: float
+    kind: Literal["sought"] = "sought"
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """The batch system has the job of a token."""
 
@@ -154,6 +163,7 @@ Entry = (
     | Shaped
     | Intended
     | Again
+    | Sought
     | Accepted
     | Unsent
     | Refused

@@ -12,11 +12,11 @@ from typing import cast
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
-from asa.exactly_once import AGAIN_S
+from asa.exactly_once import AGAIN_S, LATE_S, Attempt
 from asa.observations import queued
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
-from asa.runner.entries import Begun, Retried, Stopped
+from asa.runner.entries import Begun, Entry, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
 from asa.runner.requests import CancelRequest
 from asa.runner.specs import demand_of, spec_of
@@ -253,13 +253,20 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         forecast = KnownForecast(backend, spec_for, backend.now)
     one = Active(backend, run, state, forecast, begins_s, emit)
     if run.journal is not None and run.journal.entries:
-        one.replay(run.journal.entries)
-        one.is_behind = True
-        catch_up(one)
+        _come_back(one, run.journal.entries)
     if (run.again and state.outcome is not None) or (run.retry and state.outcome not in {None, "completed"}):
         _wind_up(one)
         one.commit(Retried(backend.now(), run.again, run.revised, run.walltime_s))
     return one
+
+
+def _come_back(one: Active, entries: Iterable[Entry]) -> None:
+    """Bring a run to where an earlier client left it."""
+    one.replay(entries)
+    one.is_behind = True
+    if one.state.open_intent is not None and one.state.sought_s is not None:  # that one looked for its job already
+        one.attempt = Attempt(again_s=one.state.sought_s + LATE_S[0], looks=1)
+    catch_up(one)
 
 
 def _wind_up(one: Active) -> None:

@@ -40,6 +40,7 @@ from asa.runner.entries import (
     Reported,
     Retried,
     Shaped,
+    Sought,
     Stopped,
     Surplus,
     Unsent,
@@ -53,7 +54,16 @@ from asa.waits import WaitObservation
 from asa.workflow import Slot, Workflow
 
 _HOPELESS = "DependencyNeverSatisfied"
-_HARMLESS = (Begun, Shaped, Intended, Again, Accepted, Unsent, Reported)  # of themselves; see `RunState.lost_jobs`
+_HARMLESS = (
+    Begun,
+    Shaped,
+    Intended,
+    Again,
+    Sought,
+    Accepted,
+    Unsent,
+    Reported,
+)  # of themselves; see `RunState.lost_jobs`
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,7 @@ class RunState:
     stages: Stages = field(init=False)  # what is true of each stage
     jobs: dict[str, Job] = field(default_factory=dict)  # every job that was accepted, by its id
     open_intent: Intended | None = None  # a submission of which it is not known what became of it
+    sought_s: float | None = None  # when its job was first looked for, and not found
     intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission that was intended of each token
     # tokens of which a second job may yet turn up
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
@@ -140,8 +151,12 @@ class RunState:
                 self.stages.put(name, replace(view, stage=view.stage.shaped(choice.shape)))
             case Intended():
                 self.open_intent = self.intents[entry.token] = entry
+                self.sought_s = None
             case Again(token=token):
                 self.open_intent = self.intents[token]
+                self.sought_s = None
+            case Sought(at_s=at_s):
+                self.sought_s = at_s
             case Accepted(token=token, status=status):
                 yield self._accepted(token, status)
             case Unsent(token=token, at_s=at_s, reason=reason, doubtful=doubtful):

@@ -469,8 +469,9 @@ def multifactor(
     interval_s, depth, window_s, resolution_s
         As for `Periodic`.
     """
-    tree = {"fair_tree": fair_tree, "users": users, "period_s": period_s}
-    order = Multifactor(age, max_age_s, size, favor_small, fair_share, half_life_s, **tree)
+    order = Multifactor(
+        age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree=fair_tree, users=users, period_s=period_s
+    )
     return Policy(order, Periodic(interval_s, depth, window_s, resolution_s))
 
 

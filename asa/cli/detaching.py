@@ -1,0 +1,202 @@
+"""Runs that go on without a client that stays: what the site allows, and the jobs that drive them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, chdir, contextmanager, suppress
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.cli.runs import command, read_state
+from asa.errors import AsaError, InputError, LeaseError, UnavailableError
+
+if TYPE_CHECKING:
+    from asa.backend import Backend, Facility
+    from asa.keepers import Kept
+    from asa.runner import RunFolder, RunPlan
+    from asa.runner.state import RunState
+
+_LOCAL = "local"
+_BUSY_S = 10.0
+
+
+class Way(StrEnum):
+    """Who looks at a run."""
+
+    TIMER = "timer"
+    CRON = "cron"
+    JOB = "job"
+
+
+DetachOption = Annotated[
+    bool,
+    typer.Option("--detach", help="Leave at once; what this site allows looks at the run, see --detach-by."),
+]
+DetachByOption = Annotated[
+    Way | None,
+    typer.Option(
+        help="With --detach: a timer of systemd, cron, or a job of one core that the next one follows. [default: the "
+        "first of them that can be had here]",
+        show_default=False,
+    ),
+]
+KeeperOption = Annotated[
+    str, typer.Option("--keeper-walltime", help="With --detach-by job: how long each of those jobs asks for.")
+]
+
+
+def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
+    """Choose a way that can be had here for a run.
+
+    Raises
+    ------
+    InputError
+        That one, or none, can be had; it says why.
+    """
+    from asa.cli.pooled import POOL
+    from asa.keepers import possible
+
+    if plan.strategy == POOL:
+        hint = "Take another strategy, or leave --detach out."
+        raise InputError(f"a run by {POOL} needs a client that stays", where="--detach", hint=hint)
+    troubles = {**possible(), "job": "the local queue ends with this computer, too" if plan.backend == _LOCAL else ""}
+    if wanted is not None and not troubles[wanted.value]:
+        return wanted
+    if wanted is not None:
+        raise InputError(troubles[wanted.value], where=f"--detach-by {wanted.value}", hint="Take another way.")
+    able = next((way for way in Way if not troubles[way.value]), None)
+    if able is None:
+        why = "; ".join(f"{way}: {trouble}" for way, trouble in troubles.items())
+        hint = "Leave --detach out, and keep the client alive: see docs/unattended.md."
+        raise InputError(f"nothing here could look at the run ({why})", where="--detach", hint=hint)
+    return able
+
+
+def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float) -> None:
+    """Have a run looked at from now on, look once, and say how it goes on."""
+    from asa import keepers
+    from asa.runner.beside import with_local_stages
+    from asa.runner.look import look
+
+    mark = folder.plan.id[:12]
+    keepers.end(folder.path)
+    near = with_local_stages(folder.plan.backend, folder.state()[0].workflow.stages.values(), facility)
+    if way is Way.JOB:
+        made = keepers.Kept(way.value, "", 1, time.time(), keepers.variables())
+        keepers.note(folder.path, made)
+        _submit_keeper(folder, facility, made, walltime_s, None)
+    else:
+        made = keepers.keep(way.value, folder.path, mark)
+    with suppress(LeaseError), ExitStack() as held:  # it may be looked at already
+        look(folder, connecting(near, held))
+    sys.stderr.write(
+        f"{folder.path.name} goes on without this client: {made.words}.\n"
+        f"  see it:  {command('status', folder)}\n"
+        f"  cancel:  {command('cancel', folder)}\n"
+    )
+
+
+def connecting(facility: Facility, held: ExitStack) -> Callable[[RunFolder], Backend]:
+    """Give what opens a batch system for a run, from the folder in which it was begun."""
+    from asa.cli.driving import opened
+
+    def connect(one: RunFolder) -> Backend:
+        where = one.plan.folder or "."
+        if not Path(where).is_dir():
+            raise InputError("the folder in which the stages run is not there", where=where, hint="Make it.")
+        with chdir(where):
+            return held.enter_context(opened(lambda: facility.connect(one.path, sleep=one.sleep)))
+
+    return connect
+
+
+def _submit_keeper(folder: RunFolder, facility: Facility, now: Kept, walltime_s: float, after_s: float | None) -> None:
+    """Ask for the job whose number is noted, to begin after so many seconds, and note which it is."""
+    from asa import keepers
+    from asa.keepers import job
+
+    options = (f"--keeper={now.number}", f"--lasts={walltime_s:g}")
+    call = shlex.join(keepers.client("tick", folder.path, *options))
+    with ExitStack() as held:
+        backend = held.enter_context(_opened(folder, facility))
+        begin_s = None if after_s is None else backend.now() + after_s
+        mark = folder.plan.id[:12]
+        job_id = job.submit(backend, mark, now.number, f"exec {call}", walltime_s=walltime_s, begin_s=begin_s)
+    keepers.note(folder.path, replace(now, mark=job_id))
+
+
+@contextmanager
+def _opened(folder: RunFolder, facility: Facility) -> Iterator[Backend]:
+    """Open the batch system beside whoever drives the run."""
+    from asa.cli.driving import opened
+
+    with chdir(folder.plan.folder or "."), opened(lambda: facility.connect(folder.path, sleep=_sleep)) as backend:
+        yield backend
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
+    """Drive a run from its n-th job of one core, which may run so long, and have the next such job follow."""
+    from asa import keepers
+    from asa.cli.driving import drive_here, reopen
+    from asa.cli.live import Silent
+    from asa.keepers.job import spare_s
+
+    began_s = time.monotonic()
+    now = keepers.kept(folder.path)
+    if now is None or now.way != Way.JOB or number < now.number - 1:
+        return  # it is looked after otherwise, or by a later job
+    os.environ.update(now.environment)
+    facility = reopen(folder, {})
+    if has_ended(read_state(folder)[0]):
+        end_keeper(folder, facility)
+        return
+    spare = spare_s(walltime_s)
+    following = replace(now, number=number + 1, mark="") if number >= now.number else now
+    keepers.note(folder.path, following)
+    _submit_keeper(folder, facility, following, walltime_s, max(walltime_s - 2 * spare, 0.0))
+    leave = threading.Timer(walltime_s - spare, os.kill, (os.getpid(), signal.SIGTERM))
+    leave.daemon = True
+    leave.start()
+    while not has_ended(read_state(folder)[0]):
+        try:
+            drive_here(folder, facility, Silent())
+        except LeaseError:  # the job before, or a person
+            time.sleep(_BUSY_S)
+        except UnavailableError:
+            time.sleep(6 * _BUSY_S)
+    leave.cancel()
+    end_keeper(folder, facility)
+    sys.stderr.write(f"{folder.path.name} has ended, {time.monotonic() - began_s:.0f} s after this job began.\n")
+
+
+def end_keeper(folder: RunFolder, facility: Facility) -> None:
+    """Let nothing look any more at a run that has ended."""
+    from asa import keepers
+
+    now = keepers.kept(folder.path)
+    if now is None:
+        return
+    if now.way == Way.JOB and now.mark:
+        with suppress(AsaError), _opened(folder, facility) as backend:
+            backend.cancel(now.mark)
+    keepers.end(folder.path)
+
+
+def has_ended(state: RunState) -> bool:
+    """Whether nothing is left to be done of a run."""
+    return state.outcome is not None and not state.unfinished_jobs() and state.open_intent is None

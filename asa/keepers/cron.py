@@ -1,0 +1,93 @@
+"""Cron: a line in the user's table that looks at a run once a minute, and is taken out when the run has ended."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from asa.core.locks import FileLock
+from asa.errors import InputError
+
+_TIMEOUT_S = 20.0
+_LOCK_S = 30.0
+_DAEMONS = {"cron", "crond", "anacron", "cronie"}
+
+
+def trouble() -> str:
+    """Say why cron cannot be had here; empty if it can."""
+    if shutil.which("crontab") is None:
+        return "there is no crontab here"
+    try:
+        _table()
+    except InputError as error:
+        return error.message
+    return "" if _runs() else "no cron daemon runs here"
+
+
+def begin(command: list[str], log: Path, mark: str) -> str:
+    """Add a line; gives its mark."""
+    line = f"* * * * * {shlex.join(command)} >>{shlex.quote(str(log))} 2>&1 {_comment(mark)}"
+    if "\n" in line:
+        raise InputError("a path with a line break cannot stand in a crontab", hint="Rename the folder.")
+    _change(mark, line.replace("%", r"\%"))  # which else is a line's end, to cron
+    return mark
+
+
+def end(mark: str) -> None:
+    """Take a line out."""
+    _change(mark, "")
+
+
+def _comment(mark: str) -> str:
+    return f"# asa run {mark}"
+
+
+def _change(mark: str, line: str) -> None:
+    """Write the table anew: without lines of this mark, and with one if that is given; nothing else is touched."""
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "asa"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "crontab.lock", _LOCK_S):
+        before = _table()
+        kept = [one for one in before.splitlines() if not one.rstrip().endswith(_comment(mark))]
+        after = "".join(f"{one}\n" for one in [*kept, *([line] if line else [])])
+        if after == before:
+            return
+        _call(["crontab", "-"] if after else ["crontab", "-r"], after)
+
+
+def _table() -> str:
+    done = subprocess.run(
+        ["crontab", "-l"],  # noqa: S607 - the user's own
+        capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
+        env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    if done.returncode == 0:
+        return done.stdout
+    if "no crontab for" in done.stderr:
+        return ""
+    raise _refused(done.stderr)
+
+
+def _call(command: list[str], given: str) -> None:
+    done = subprocess.run(  # noqa: S603 - as above
+        command, input=given, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        raise _refused(done.stderr)
+
+
+def _refused(said: str) -> InputError:
+    words = (said.strip().splitlines() or ["nothing"])[-1]
+    return InputError(f"crontab says {words!r}", where="cron", hint="Take another way: --detach-by timer, or job.")
+
+
+def _runs() -> bool:
+    for status in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):
+            if status.read_text(encoding="utf-8", errors="replace").strip() in _DAEMONS:
+                return True
+    return False

@@ -1,0 +1,52 @@
+"""A job of one core that drives a run, and has the next such job asked for before it ends."""
+
+from __future__ import annotations
+
+from asa.backend import Backend, JobSpec
+from asa.errors import InputError
+
+USUAL_WALLTIME_S = 4 * 3600.0
+_SHORTEST_S = 20.0
+_SPARE = 4.0  # a part of the walltime: it leaves so long before its end, and the next may begin twice as long before
+_MOST_SPARE_S = 60.0
+
+
+def spare_s(walltime_s: float) -> float:
+    """Say how long before the end of its walltime such a job leaves the run."""
+    return min(walltime_s / _SPARE, _MOST_SPARE_S)
+
+
+def submit(backend: Backend, mark: str, number: int, command: str, *, walltime_s: float, begin_s: float | None) -> str:
+    """Ask for a run's n-th job, unless it was asked for before; gives its id.
+
+    Parameters
+    ----------
+    backend
+        The run's.
+    mark
+        Letters and digits that tell the run from every other.
+    number
+        n, from 1 on.
+    command
+        What it runs.
+    walltime_s
+        How long it may.
+    begin_s
+        When it may begin, on the batch system's clock; None for at once.
+
+    Raises
+    ------
+    InputError
+        The walltime is too short to be of use, or longer than the site allows.
+    """
+    if walltime_s < _SHORTEST_S:
+        raise InputError(
+            f"a job of {walltime_s:g} s drives nothing", where="--keeper-walltime", hint="A minute or more."
+        )
+    token = f"{mark}-keeper-{number}"
+    for found in backend.find([token]).get(token, ()):
+        if not found.state.is_final:
+            return found.job_id
+    return backend.submit(
+        JobSpec(f"keeper-{number}", 1, walltime_s, command, token=token, begin_s=begin_s, run_s=walltime_s)
+    )

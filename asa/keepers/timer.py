@@ -1,0 +1,64 @@
+"""A timer of the user's systemd that looks at a run once a minute, also after the user has logged out."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from asa.errors import InputError
+
+_TIMEOUT_S = 20.0
+_EVERY_S = 60
+_HINT = "Take another way: --detach-by cron, or job."
+
+
+def trouble() -> str:
+    """Say why a timer cannot be had here; empty if it can."""
+    if shutil.which("systemd-run") is None or shutil.which("systemctl") is None:
+        return "there is no systemd here"
+    done = _call("systemctl", "--user", "show-environment")
+    if done.returncode != 0:
+        return "systemd manages nothing of yours here"
+    if not _lingers():
+        return "systemd would end it when you log out: `loginctl enable-linger` changes that, where it is allowed"
+    return ""
+
+
+def begin(command: list[str], log: Path, mark: str) -> str:
+    """Begin a timer; gives its mark."""
+    done = _call(
+        "systemd-run", "--user", "--collect", f"--unit={_unit(mark)}", "--on-active=5",
+        f"--on-unit-inactive={_EVERY_S}", "--timer-property=AccuracySec=5s", f"--property=StandardOutput=append:{log}",
+        f"--property=StandardError=append:{log}", "--", *command,
+    )  # fmt: skip
+    if done.returncode != 0:
+        words = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise InputError(f"systemd-run says {words!r}", where="timer", hint=_HINT)
+    return mark
+
+
+def end(mark: str) -> None:
+    """End a timer."""
+    _call("systemctl", "--user", "stop", f"{_unit(mark)}.timer")
+
+
+def _unit(mark: str) -> str:
+    return f"asa-run-{mark}"
+
+
+def _lingers() -> bool:
+    done = _call("loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value")
+    return done.returncode == 0 and done.stdout.strip() == "yes"
+
+
+def _call(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(  # noqa: S603 - the user's own
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 127, "", str(error))

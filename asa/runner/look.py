@@ -1,0 +1,65 @@
+"""Looking at a run once: what is due is done, and the client goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from asa.backend import Backend
+from asa.records import Record
+from asa.runner import drive  # of that name there is a module, too
+from asa.runner.folder import RunFolder
+from asa.runner.state import RunState
+from asa.strategies.base import Phase
+
+_ON_ITS_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
+
+
+class _LookedAtAll(Exception):  # noqa: N818 - it is no error
+    def __init__(self, wake_s: float | None) -> None:
+        super().__init__()
+        self.wake_s = wake_s
+
+
+def look(
+    folder: RunFolder,
+    connect: Callable[[RunFolder], Backend],
+    *,
+    on_record: Callable[[Record], None] = lambda _: None,
+) -> float | None:
+    """Hear what became of a run's jobs, do what is due, and leave; stages that run where the client is are waited for.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    connect
+        Opens the batch system for it, as for `drive`.
+    on_record
+        Called with each new record.
+
+    Returns
+    -------
+    float or None
+        When something is planned next, by the batch system's clock, if nothing happens before; None if nothing is, or
+        the run has ended.
+
+    Raises
+    ------
+    AsaError
+        As `drive` does. A `LeaseError` means that somebody else drives it, or looks.
+    """
+
+    def leave(states: Sequence[RunState], _: Backend, wake_s: float | None) -> None:
+        if not any(_runs_here(state) for state in states):
+            raise _LookedAtAll(wake_s)
+
+    try:
+        drive(folder, connect, on_record=on_record, on_pass=leave)
+    except _LookedAtAll as done:
+        return done.wake_s
+    return None
+
+
+def _runs_here(state: RunState) -> bool:
+    """Whether a stage is under way that would end with its client."""
+    return any(view.stage.local and view.phase in _ON_ITS_WAY for view in state.stages.values())

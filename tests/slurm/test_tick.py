@@ -1,0 +1,74 @@
+"""Runs on real daemons that are looked at once in a while, by clients that do not stay, and may die at any moment."""
+
+import itertools
+import random
+import signal
+import time
+
+import pytest
+from slurm_runs import SlurmRun, glancing, stage
+from slurm_testbed import until
+
+from asa.runner.look import look
+
+LONGEST_S = 5.0  # that a client lives, beside what its process takes to begin on a busy machine
+MOMENTS = [*(("journal", at) for at in range(6)), ("change", 0), ("change", 1), ("look", 0), ("look", 2)]
+
+
+def chain(count, then="sleep 0.5"):
+    names = [chr(ord("a") + number) for number in range(count)]
+    return [stage(name, before, then) for before, name in zip(["", *names], names, strict=False)]
+
+
+def to_its_end(run, moments, within_s=400.0):
+    """Look again and again; some of those who look are killed. Gives how long each lived."""
+    lived_s, until_s = [], time.monotonic() + within_s
+    while run.folder.state()[0].outcome is None:
+        assert time.monotonic() < until_s, run.folder.state()[0]
+        began_s = time.monotonic()
+        one = glancing(run, *next(moments))
+        one.join(60.0)
+        assert one.exitcode in {0, -signal.SIGKILL}
+        lived_s.append(time.monotonic() - began_s)
+    return lived_s
+
+
+def test_twenty_stages_go_through_with_clients_that_do_not_stay(slurm):
+    run = SlurmRun(slurm, chain(20), strategy="asa")
+    lived_s = to_its_end(run, itertools.repeat(()))
+    run.check()
+    assert sorted(lived_s)[-2] < LONGEST_S
+    assert run.folder.driver() is None
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "asa-plan", "chained"])
+def test_who_looks_may_be_killed_at_any_moment(slurm, strategy):
+    rng = random.Random(strategy)
+    runs = SlurmRun(slurm, chain(6, "sleep 0.2"), strategy=strategy)
+    to_its_end(runs, (rng.choice(MOMENTS) if rng.random() < 0.6 else () for _ in itertools.count()))
+    runs.check()
+
+
+def test_several_may_look_at_once(slurm):
+    run = SlurmRun(slurm, chain(4), strategy="per-stage")
+    while run.folder.state()[0].outcome is None:
+        ones = [glancing(run) for _ in range(3)]
+        for one in ones:
+            one.join(60.0)
+        assert all(one.exitcode in {0, 1} for one in ones), "1: another looks"
+    run.check()
+
+
+def test_who_looks_does_what_a_client_left(slurm):
+    run = SlurmRun(slurm, chain(3), strategy="per-stage")
+    client = run.client()
+    client.sees_running("a")
+    client.leave()
+    client.has_left()
+
+    def has_ended():
+        look(run.folder, lambda folder: run.connect(folder.sleep))
+        return run.folder.state()[0].outcome
+
+    until(has_ended, within_s=60)
+    run.check()

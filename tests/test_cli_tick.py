@@ -1,0 +1,268 @@
+"""Runs without a client that stays: `asa tick`, cron's table, and jobs of one core that follow each other."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from forked import ASA, Command
+from slurm_testbed import until
+from this_machine import Place
+
+from asa import keepers
+from asa.cli import detaching
+from asa.errors import InputError
+from asa.keepers import cron
+from asa.runner import RunFolder
+from asa.sites import open_facility
+
+CHAIN = [("a", "", "echo a >>did"), ("b", "a", "echo b >>did"), ("c", "b", "echo c >>did")]
+CRONTAB = """#!/bin/sh
+table={table}
+case $1 in
+  -l) [ -e "$table" ] || {{ echo "no crontab for $USER" >&2; exit 1; }}; cat "$table" ;;
+  -r) rm "$table" ;;
+  -) sleep 0.1; cat >"$table.new"; mv "$table.new" "$table" ;;
+esac
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch, place):
+    """Give the table of a cron that only sleeps: the test does what it would."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "crontab"
+    program.write_text(CRONTAB.format(table=tmp_path / "table"))
+    program.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place.environment |= {"PATH": path, "XDG_STATE_HOME": str(tmp_path / "state")}
+    shutil.copy(shutil.which("sleep"), tmp_path / "bin" / "cron")
+    daemon = subprocess.Popen([tmp_path / "bin" / "cron", "300"])
+    yield tmp_path / "table"
+    daemon.kill()
+    daemon.wait()
+
+
+def begin(place, *stages, strategy="per-stage"):
+    """Begin a run, and leave it at once."""
+    client = place.begin("run", place.flow(*stages), *place.on, "--strategy", strategy)
+    until(lambda: place.runs() and (place.runs()[0] / "journal.jsonl").exists())
+    client.send_signal(signal.SIGTERM)
+    client.wait()
+    return RunFolder(place.runs()[0])
+
+
+def ticked(place, folder, within_s=60, **options):
+    until_s = time.monotonic() + within_s
+    while folder.state()[0].outcome is None:
+        assert time.monotonic() < until_s
+        place.asa("tick", folder.path, **options)
+    return place.lines()
+
+
+def test_a_run_goes_through_by_looks_alone(place):
+    folder = begin(place, *CHAIN)
+    assert ticked(place, folder) == ["a", "b", "c"]
+    done = place.asa("tick", folder.path)
+    assert "has ended already: completed" in done.stderr
+
+
+def test_a_look_says_what_happened_and_what_comes(place):
+    folder = begin(place, ("a", "", "sleep 2; echo a >>did"), ("b", "a", "echo b >>did"))
+    until(lambda: folder.state()[0].stages["a"].job_id)
+    told = place.asa("tick", folder.path)
+    assert "1 waiting" in told.stderr
+    until(lambda: place.lines() == ["a"])
+    told = place.asa("tick", folder.path)
+    assert "b: submitted" in told.stdout
+    assert place.asa("tick", "--quiet", folder.path).stderr == ""
+    assert ticked(place, folder) == ["a", "b"]
+
+
+def test_a_look_at_a_run_that_fails_ends_with_one(place):
+    folder = begin(place, ("a", "", "exit 3"), ("b", "a", "true"))
+
+    def code():
+        command = Command("tick", folder.path, cwd=place.root, env=place.environment)
+        command.communicate()
+        return command.returncode
+
+    until(lambda: code() == 1)
+    assert "stage 'a' ended as failed" in place.asa("tick", folder.path, code=1).stderr
+
+
+def test_a_node_that_limits_cpu_time_is_told_of(place):
+    flow = place.flow(("a", "", "true"))
+    text = f"ulimit -t 900; exec {ASA} run {flow} {' '.join(place.on)}"
+    done = subprocess.run(
+        ["sh", "-c", text], cwd=place.root, env=place.environment, capture_output=True, text=True, check=True
+    )
+    assert "This node ends processes after 15m00s of CPU time." in done.stderr
+
+
+def test_a_look_does_nothing_while_a_client_drives(place):
+    client = place.begin("run", place.flow(("a", "", "sleep 3; echo a >>did")), *place.on)
+    until(lambda: place.runs() and RunFolder(place.runs()[0]).driver())
+    assert "is driven by process" in place.asa("tick", place.runs()[0]).stderr
+    assert client.wait() == 0
+
+
+def test_stages_that_run_where_the_client_is_are_waited_for(place):
+    text = '[[stage]]\nname = "a"\nlocal = true\ncommand = "sleep 1; echo a >>did"\n'
+    text += '[[stage]]\nname = "b"\nafter = ["a"]\nlocal = true\ncommand = "sleep 1; echo b >>did"\n'
+    (place.root / "near.toml").write_text(f'name = "near"\n{text}')
+    client = place.begin("run", "near.toml", *place.on, "--strategy", "per-stage")
+    until(lambda: place.runs() and (place.runs()[0] / "journal.jsonl").exists())
+    client.kill()
+    client.wait()
+    folder = RunFolder(place.runs()[0])
+    assert ticked(place, folder) == ["a", "b"]
+
+
+def test_a_pool_needs_a_client_that_stays(place):
+    flow = place.flow(("a", "", "true"))
+    refused = place.asa("run", flow, *place.on, "--strategy", "pool", "--detach", code=2)
+    assert "a run by pool needs a client that stays" in refused.stderr
+    assert place.runs() == []
+
+
+# ---------------------------------------------------------------------- cron
+
+
+def test_cron_looks_until_the_run_has_ended(place, table):
+    table.write_text("5 5 * * * echo mine # asa run of my own\n")
+    done = place.asa("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--detach-by", "cron")
+    assert "goes on without this client: cron looks at it once a minute" in done.stderr
+    mine, line = table.read_text().splitlines()
+    assert mine == "5 5 * * * echo mine # asa run of my own"
+    assert line.startswith("* * * * * ")
+    assert "detached: cron looks at it once a minute" in place.asa("status").stdout
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(place.root), "SHELL": "/bin/sh"}  # what cron gives
+    for _ in range(60):
+        if len(table.read_text().splitlines()) == 1:
+            break
+        subprocess.run(
+            ["sh", "-c", line.removeprefix("* * * * * ").replace(r"\%", "%")], env=bare, check=False, cwd="/"
+        )
+        time.sleep(0.5)
+    assert place.lines() == ["a", "b", "c"]
+    assert table.read_text() == f"{mine}\n"
+    assert not (place.runs()[0] / "kept.json").exists()
+    assert place.status()["state"] == "completed"
+
+
+def test_a_run_that_is_cancelled_is_looked_at_no_more(place, table):
+    place.asa("run", place.flow(("a", "", "sleep 60")), *place.on, "--detach")
+    assert "asa" in table.read_text()
+    place.asa("cancel", "--yes")
+    assert not table.exists()
+
+
+def test_a_run_that_was_left_can_be_detached(place, table):
+    folder = begin(place, *CHAIN)
+    place.asa("resume", folder.path, "--detach")
+    place.asa("resume", folder.path, "--detach")
+    assert len(table.read_text().splitlines()) == 1, "once"
+    assert keepers.kept(folder.path).way == "cron"
+
+
+def test_tables_are_changed_one_at_a_time(table, tmp_path):
+    """A hundred lines of mine stay, whoever else changes the table meanwhile."""
+    table.write_text("".join(f"{n} 1 * * * mine\n" for n in range(10)))
+    code = "import sys; from asa.keepers import cron; from pathlib import Path\n"
+    code += (
+        "cron.begin(['true', '100%'], Path('/log file'), sys.argv[1])\nif sys.argv[2] == 'end': cron.end(sys.argv[1])"
+    )
+    ones = [subprocess.Popen([sys.executable, "-c", code, f"m{n}", "end" if n % 2 else "stay"]) for n in range(6)]
+    assert [one.wait(60) for one in ones] == [0] * 6
+    lines = table.read_text().splitlines()
+    assert sum(line.endswith("mine") for line in lines) == 10
+    ours = [line for line in lines if not line.endswith("mine")]
+    assert sorted(line.rpartition(" ")[2] for line in ours) == ["m0", "m2", "m4"]
+    assert all(r"true 100\% >>'/log file'" in line for line in ours)
+
+
+def test_why_nothing_can_look_is_told(place, table, monkeypatch):
+    monkeypatch.setattr(cron, "_runs", lambda: False)
+    monkeypatch.setattr(cron, "_table", lambda: "")
+    folder = begin(place, *CHAIN)
+    with pytest.raises(InputError) as told:
+        detaching.chosen_way(None, folder.plan)
+    for words in ("timer: ", "cron: no cron daemon runs here", "job: the local queue"):
+        assert words in told.value.message
+    with pytest.raises(InputError, match="no cron daemon"):
+        detaching.chosen_way(detaching.Way.CRON, folder.plan)
+
+
+# ---------------------------------------------------------------------- systemd
+
+
+def test_a_timer_of_systemd_is_begun_and_ended(tmp_path, monkeypatch):
+    """No systemd runs here: its commands say how they were called."""
+    (tmp_path / "bin").mkdir()
+    for name, answer in (("systemd-run", ""), ("systemctl", ""), ("loginctl", "echo yes")):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >>{tmp_path}/called\n{answer}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert keepers.timer.trouble() == ""
+    made = keepers.keep("timer", tmp_path, "abc")
+    assert made.words == "a timer of systemd looks at it once a minute"
+    keepers.end(tmp_path)
+    called = (tmp_path / "called").read_text()
+    assert "systemd-run --user --collect --unit=asa-run-abc --on-active=5 --on-unit-inactive=60" in called
+    assert f"-- {sys.executable} -P -m asa tick {tmp_path} --quiet --kept" in called
+    assert "systemctl --user stop asa-run-abc.timer" in called
+    assert keepers.kept(tmp_path) is None
+    (tmp_path / "bin" / "loginctl").write_text("#!/bin/sh\necho no\n")
+    assert "loginctl enable-linger" in keepers.timer.trouble()
+
+
+def test_secrets_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASA_RUNS", "/runs")
+    for name in ("SLURM_JWT", "ASA_TOKEN", "AWS_SECRET_ACCESS_KEY", "PASSWORD"):
+        monkeypatch.setenv(name, "hush")
+    keepers.note(tmp_path, keepers.Kept("cron", "m", environment=keepers.variables()))
+    text = (tmp_path / "kept.json").read_text()
+    assert "hush" not in text
+    assert json.loads(text)["environment"]["ASA_RUNS"] == "/runs"
+    assert (tmp_path / "kept.json").stat().st_mode & 0o077 == 0
+
+
+# ---------------------------------------------------------------------- jobs of one core
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_jobs_of_one_core_drive_a_run_and_follow_each_other(place, monkeypatch, is_killed):
+    """Each drives for 20 s here, and the run takes longer; one that is killed is followed all the same."""
+    stages = [
+        (name, before, f"sleep 8; echo {name} >>did")
+        for name, before in (("a", ""), ("b", "a"), ("c", "b"), ("d", "c"))
+    ]
+    folder = begin(place, *stages)
+    for name, value in place.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(place.root)
+    facility = open_facility("local", None, folder.plan.settings).facility
+    detaching.detach(folder, facility, detaching.Way.JOB, 20.0)
+    until(lambda: keepers.kept(folder.path).number == 2, within_s=30)
+    assert "a job of one core drives it" in keepers.kept(folder.path).words
+    if is_killed:
+        until(folder.driver, within_s=30)
+        os.kill(folder.driver().pid, signal.SIGKILL)
+    until(lambda: folder.state()[0].outcome, within_s=120)
+    assert place.lines() == ["a", "b", "c", "d"]
+    until(lambda: keepers.kept(folder.path) is None, within_s=30)
