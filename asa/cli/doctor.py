@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -14,11 +15,12 @@ from asa.cli.progress import working
 from asa.cli.runs import Output
 from asa.core.documents import print_json
 from asa.errors import InputError
+from asa.units import format_duration
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from asa.backend import Examination, Setting
+    from asa.backend import Examination, Finding, Setting
     from asa.sites import OpenedSite
 
 BackendOption = Annotated[
@@ -75,6 +77,7 @@ def doctor(
         )
     with working("asking the site"), _ends_orderly():
         examination = opened.facility.examine(probe=probe)
+        examination = replace(examination, findings=(*examination.findings, *_of_this_computer(opened.backend)))
     if output is Output.JSON:
         _print_json(opened, examination)
     else:
@@ -85,6 +88,29 @@ def doctor(
         sys.stderr.write("Keep what was found with --save NAME, for --site NAME.\n")
     if not examination.is_usable:
         raise typer.Exit(1)
+
+
+def _of_this_computer(backend: str) -> Iterator[Finding]:
+    """Say how a run can go on here without a client that stays."""
+    import resource
+
+    from asa.backend import Finding
+    from asa.keepers import possible
+
+    troubles = possible()
+    able = [way for way, trouble in troubles.items() if not trouble]
+    if able:
+        told, then = f"{' and '.join(able)} can look at runs", "`asa run --detach` leaves at once, and the run goes on."
+    else:
+        told = "; ".join(f"no {way}: {trouble}" for way, trouble in troubles.items())
+        then = "The client must stay: see docs/unattended.md."
+        if backend != "local":
+            then = "`asa run --detach` takes a job of one core; else the client must stay: see docs/unattended.md."
+    yield Finding("unattended", told, "good" if able else "note", then)
+    limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    if limit_s != resource.RLIM_INFINITY:
+        told = f"processes end here after {format_duration(float(limit_s))} of CPU time"
+        yield Finding("CPU time", told, "note", "A client takes some seconds of it a day; with --detach none stays.")
 
 
 def given_settings(settings: Sequence[str] | None) -> dict[str, str]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from asa.workflow import Workflow
 
 _STRATEGY = "asa-plan"
+_OFFLINE = "slurm-cli"
 _WHY = "on recorded queues it took 3 to 4 % longer than Big Job, and 3 to 4 % more core-hours than Per-Stage"
 _OF_SHAPES = "the shapes that it chose took 15 to 17 % less time than the best single width"
 _BY_RULE = {  # whether age accrues
@@ -90,6 +91,9 @@ def run(
         bool, typer.Option("--dry-run", help="Show what would be submitted, when and why; submit nothing.")
     ] = False,
     scripts: Annotated[bool, typer.Option("--scripts", help="With --dry-run: show the jobs' scripts, too.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="With --dry-run: ask no batch system; for slurm-cli, which it takes.")
+    ] = False,
     detach: DetachOption = False,
     detach_by: DetachByOption = None,
     keeper_walltime: KeeperOption = "4h",
@@ -119,8 +123,11 @@ def run(
 
     if strategy is not None:
         check_strategy(strategy)
-    if scripts and not dry_run:
-        raise InputError("goes with --dry-run", where="--scripts", hint="Give both, or leave it out.")
+    for option in ("--scripts",) * scripts + ("--offline",) * offline:
+        if not dry_run:
+            raise InputError("goes with --dry-run", where=option, hint="Give both, or leave it out.")
+    if offline:
+        backend, settings = backend or (None if site else _OFFLINE), [*(settings or []), "offline=yes"]
     forecast = Forecasting(estimator, bank, history, seed)
     asked = read_asked(workflow, backend, site, settings, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
     check_text(str(runs_folder(runs).absolute()))
@@ -128,6 +135,8 @@ def run(
     how = check_strategy(chosen)
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
+    for note in facility.notes if offline and not quiet else ():
+        sys.stderr.write(f"Note: {note}.\n")
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
         if strategy is None and not asked.opened.strategy and not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())

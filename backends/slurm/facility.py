@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from asa.backend import Advice, Capabilities, Examination
 from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
+from asa.workflow import MAX_CORES
 
 from .examination import Examiner
 from .link import SlurmLink, SlurmPartition
@@ -26,8 +27,10 @@ from .survey import age_accrues, capabilities
 
 if TYPE_CHECKING:
     from .backend import SlurmBackend
+    from .commands import Done
     from .rest import TokenSource
 
+_OFFLINE_CORES = 64  # of a node, where nobody tells
 _TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
 _SHUT_OUT = re.compile(r"not let us in|\btoken\b|authenticat", re.IGNORECASE)
 _AGE_UNKNOWN = (
@@ -243,7 +246,23 @@ class SlurmCommands(SlurmFacility):
 
     def __init__(self, **settings: Any) -> None:
         checked = check(CommandSettings, settings)
+        self._told = ""
+        if checked.offline:
+            self._told = "Slurm is not asked, so that its partitions and limits are not known"
+            if checked.cores_per_node is None:
+                self._told += f"; nodes are taken to have {_OFFLINE_CORES} cores, unless cores_per_node says otherwise"
+            known = {
+                "accounting": False,
+                "cores_per_node": checked.cores_per_node or _OFFLINE_CORES,
+                "max_cores": checked.max_cores or MAX_CORES,
+            }
+            checked = checked.model_copy(update=known)
         super().__init__(checked, lambda: _command_link(checked))
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know about it; where it is not asked, that."""
+        return [self._told] if self._told else super().notes
 
     @classmethod
     def found_here(cls) -> str:
@@ -281,4 +300,16 @@ def _token(settings: RestSettings) -> TokenSource | None:
 def _command_link(settings: CommandSettings) -> SlurmLink:
     from .commands import CommandLink  # noqa: PLC0415 - for who runs one
 
-    return CommandLink(prefix=settings.prefix, timeout_s=settings.timeout)
+    run = _run_nothing if settings.offline else None
+    return CommandLink(prefix=settings.prefix, timeout_s=settings.timeout, run=run)
+
+
+def _run_nothing(command: Sequence[str], stdin: str, timeout_s: float) -> Done:  # noqa: ARG001 - a runner's shape
+    """Answer as a Slurm that has no jobs and tells nothing; what would change it is refused."""
+    from .commands import Done  # noqa: PLC0415 - as above
+
+    asks = any(program in {"scontrol", "squeue", "sacct", "sacctmgr"} for program in command)
+    if not asks:
+        hint = "It is for --dry-run; leave the setting out to run something."
+        raise InputError("nothing is submitted offline", where="offline", hint=hint)
+    return Done(0, "")

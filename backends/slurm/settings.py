@@ -179,9 +179,13 @@ class RestSettings(SlurmSettings):
 
 
 class CommandSettings(SlurmSettings):
-    """How Slurm's commands are run, beside what holds for any Slurm."""
+    """How Slurm's commands are run, beside what holds for any Slurm.
+
+    `offline`: none of them is run: what would be submitted can be seen where there is no Slurm.
+    """
 
     prefix: Words = ()
+    offline: bool = False
     timeout: Duration = 60.0
 
 

@@ -7,9 +7,7 @@ import time
 
 import pytest
 from slurm_runs import SlurmRun, glancing, stage
-from slurm_testbed import until
 
-from asa.runner.look import look
 
 LONGEST_S = 5.0  # that a client lives, beside what its process takes to begin on a busy machine
 MOMENTS = [*(("journal", at) for at in range(6)), ("change", 0), ("change", 1), ("look", 0), ("look", 2)]
@@ -65,10 +63,5 @@ def test_who_looks_does_what_a_client_left(slurm):
     client.sees_running("a")
     client.leave()
     client.has_left()
-
-    def has_ended():
-        look(run.folder, lambda folder: run.connect(folder.sleep))
-        return run.folder.state()[0].outcome
-
-    until(has_ended, within_s=60)
+    to_its_end(run, itertools.repeat(()))
     run.check()
