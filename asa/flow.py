@@ -48,7 +48,7 @@ from asa.spec.moldable import (
     several,
 )
 from asa.spec.problems import meant
-from asa.units import parse_duration
+from asa.units import parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
@@ -80,7 +80,8 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("account", "conda", "container", "setup", "launcher"), (str, "text")),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
     "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
-    **dict.fromkeys(("retry_walltime_factor", "input_size"), (Real, "a number")),
+    **dict.fromkeys(("retry_walltime_factor", "retry_memory_factor", "input_size"), (Real, "a number")),
+    "retry_max_memory": _AMOUNTS["bytes"],
     **dict.fromkeys(("local", "continues"), _FLAG),
     "warn": (str, 'a signal and a time, such as "USR1@10min"'),
     "when": (str, "success, failed or always"),
@@ -115,8 +116,8 @@ class Resources(TypedDict, total=False):
         The environment that it runs in; see `asa.Preparation`.
     inputs, outputs
         Paths, one or several.
-    retries, retry_walltime_factor
-        After a failure.
+    retries, retry_walltime_factor, retry_memory_factor, retry_max_memory
+        After a failure; `retry_max_memory` is written as `memory` is.
     exclusive, local, input_size, when
         As in `asa.Stage`.
     """
@@ -152,6 +153,8 @@ class Resources(TypedDict, total=False):
     outputs: str | Iterable[str]
     retries: int
     retry_walltime_factor: float
+    retry_memory_factor: float
+    retry_max_memory: int | str
     local: bool
     input_size: float
     when: Literal["success", "failed", "always"]
@@ -592,6 +595,9 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
         if one.key in fields:
             given = fields.pop(one.key)
             fields[one.field] = int(_parsed(one.parse, one.key, given, where)) if isinstance(given, str) else given
+    if (most := fields.pop("retry_max_memory", None)) is not None:
+        text = _parsed(parse_memory, "retry_max_memory", most, where) if isinstance(most, str) else most
+        fields["retry_memory_bytes"] = int(text)
     if "jobs" in fields:
         asked_jobs = fields["jobs"]
         fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))

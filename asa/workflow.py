@@ -59,7 +59,7 @@ MAX_JOBS = 1000
 _MAX_SPREAD = 3.0
 
 MAX_RETRY_FACTOR = 10
-"""By how much its walltime may grow each time."""
+"""By how much its walltime, or its memory, may grow each time."""
 
 WHENS: Final = ("success", "failed", "always")
 """When a stage runs: after those that it follows completed, after one of them failed, or however they ended."""
@@ -117,6 +117,9 @@ class Stage(Demands):
         How often it is asked for again after it has failed.
     retry_walltime_factor
         How much longer a walltime it gets each time that it ran out of it.
+    retry_memory_factor, retry_memory_bytes
+        How much more memory it gets each time that it used more than it had asked for, and how much at most; 0 for
+        what a node of its partition has.
     local
         It is tiny: it runs where the client is, and waits in no queue.
     learns_run
@@ -160,6 +163,8 @@ class Stage(Demands):
     outputs: tuple[str, ...] = ()
     retries: int = 0
     retry_walltime_factor: float = 2.0
+    retry_memory_factor: float = 2.0
+    retry_memory_bytes: int = 0
     local: bool = False
     learns_run: bool = False
     input_size: float | None = None
@@ -245,11 +250,14 @@ class Stage(Demands):
             raise self._error("has a task that is not one line", "Write each task as one line; ';' joins commands.")
         if bad := next((name for name, _ in self.environment if not _VARIABLE.fullmatch(name)), None):
             raise self._error(f"sets {bad!r}, which is no name of a variable", "Letters, digits and '_'.")
-        if not 1 <= self.retry_walltime_factor <= MAX_RETRY_FACTOR:
-            raise self._error(
-                f"is to be retried with {self.retry_walltime_factor:g} times the walltime",
-                f"Give a factor between 1 and {MAX_RETRY_FACTOR}.",
-            )
+        for what, factor in (("walltime", self.retry_walltime_factor), ("memory", self.retry_memory_factor)):
+            if not 1 <= factor <= MAX_RETRY_FACTOR:
+                raise self._error(
+                    f"is to be retried with {factor:g} times the {what}",
+                    f"Give a factor between 1 and {MAX_RETRY_FACTOR}.",
+                )
+        if self.retry_memory_bytes < 0:
+            raise self._error(f"is to be retried with at most {self.retry_memory_bytes} bytes", "Give 0 or more.")
         if self.input_size is not None and not 0 < self.input_size < math.inf:
             raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")
 

@@ -35,7 +35,11 @@ def common(one, other):
 def test_what_a_file_may_ask_for_python_may_too():
     ways = {"name", "command", "script", "tasks", "tasks_file", "ntasks", "after"}
     assert Resources.__annotations__.keys() == _KINDS.keys()
-    assert _KINDS.keys() == StageSpec.model_fields.keys() - ways | {"retry_walltime_factor"}
+    assert _KINDS.keys() == StageSpec.model_fields.keys() - ways | {
+        "retry_walltime_factor",
+        "retry_memory_factor",
+        "retry_max_memory",
+    }
 
 
 def test_no_key_is_at_its_default_here():
@@ -46,7 +50,8 @@ def test_no_key_is_at_its_default_here():
 
 NO_JOB_IS_TOLD = {  # what the run itself looks after
     "after", "when", "expected_run_s", "run_spread", "learns_run", "moldable", "input_size", "inputs", "outputs",
-    "retries", "retry_walltime_factor", "tasks_file", "jobs", "continues", "preparation", *PAYLOAD,
+    "retries", "retry_walltime_factor", "retry_memory_factor", "retry_memory_bytes",
+    "tasks_file", "jobs", "continues", "preparation", *PAYLOAD,
 }  # fmt: skip
 NO_SLURM_IS_TOLD = {  # what a job's script looks after, or another word says
     "awaits", "posts", "steps", "supersedes", "tasks", "token", "command", "max_await_s", "dependencies", "local",

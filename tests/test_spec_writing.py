@@ -133,6 +133,8 @@ def stages(draw, name, before, *, several=False):
         outputs=tuple(draw(st.lists(SOME, max_size=3))),
         retries=draw(st.integers(0, 100)),
         retry_walltime_factor=draw(st.one_of(st.just(2.0), st.floats(1, 10))),
+        retry_memory_factor=draw(st.one_of(st.just(2.0), st.floats(1, 10))),
+        retry_memory_bytes=draw(st.sampled_from([0, 1 << 30, 3 << 20])),
         local=not several and draw(st.booleans()),
         learns_run=draw(st.booleans()),
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),

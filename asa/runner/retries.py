@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from asa.backend import JobState, JobStatus
+from asa.backend import Capabilities, JobState, JobStatus
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning
 from asa.runner.jobs import Job
 from asa.strategies.base import StageView
+from asa.units import format_duration
+from asa.workflow import Stage
 
 _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less than the exit code
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
+_KILLED = 128 + 9  # exit code of what the kernel has killed
 _MAX_SHORT = 5  # times that a job may come back with too few cores
 
 
@@ -28,6 +31,37 @@ def may_retry(job: Job, view: StageView) -> bool:
     if job.status.state is JobState.FAILED and job.status.exit_code in HOPELESS_EXITS:
         return False  # it would fail again
     return view.attempts < view.stage.retries
+
+
+def has_run_out_of_memory(status: JobStatus) -> bool:
+    """Whether a job was ended since it used more memory than it had, as far as the batch system or its end tells."""
+    if status.state is not JobState.FAILED:
+        return False
+    return status.reason.replace("_", "").lower() == "outofmemory" or status.exit_code == _KILLED
+
+
+def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
+    """Give a stage more memory, as much more as it says, and no more than it or its partition's nodes may have."""
+    limits = capabilities.partitions.get(stage.partition or capabilities.partition)
+    of_a_node = limits.memory_per_node_bytes if limits is not None else 0
+    nodes = stage.nodes or -(-stage.cores_on(capabilities.cores_per_node) // max(capabilities.cores_per_node, 1))
+    most = [amount for amount in (stage.retry_memory_bytes, of_a_node * nodes) if amount > 0]
+    wanted = int(stage.memory_bytes * stage.retry_memory_factor)
+    return replace(stage, memory_bytes=max(min([wanted, *most]), stage.memory_bytes))
+
+
+def learned(before: Stage, after: Stage) -> str:
+    """Say what a stage is asked for again with, where that is other than it was; empty where it is not."""
+    said = []
+    if after.walltime_s != before.walltime_s:
+        said.append(f"{format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
+    if after.memory_bytes != before.memory_bytes:
+        said.append(f"{_gibibytes(after.memory_bytes)} of memory in place of {_gibibytes(before.memory_bytes)}")
+    return f"; it is asked for again with {' and '.join(said)}" if said else ""
+
+
+def _gibibytes(count: int) -> str:
+    return f"{count / (1 << 30):.3g} GiB"
 
 
 def tried_again(view: StageView, end_s: float) -> StageView:

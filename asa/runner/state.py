@@ -46,7 +46,16 @@ from asa.runner.entries import (
     Unsent,
 )
 from asa.runner.jobs import Job, round_of
-from asa.runner.retries import idled_out, is_short, may_retry, tried_again, why
+from asa.runner.retries import (
+    has_run_out_of_memory,
+    idled_out,
+    is_short,
+    learned,
+    may_retry,
+    tried_again,
+    why,
+    with_more_memory,
+)
 from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT, Sharing, handed_to, may_go_on, ran_out
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
@@ -580,8 +589,10 @@ class RunState:
             yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=short)
         elif may_retry(job, self.stages[left[0]]):
             self._ask_again(job)
-            self._count_attempt(left[0], status.state, end)
-            yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=why(status))
+            before = self.stages[left[0]].stage
+            self._count_attempt(left[0], status, end)
+            reason = why(status) + learned(before, self.stages[left[0]].stage)
+            yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=reason)
         else:
             # who cancels a job wants none of what is left in it
             failed_now = left if status.state is JobState.CANCELLED else left[:1]
@@ -705,11 +716,13 @@ class RunState:
         first, *others = self._reasons
         yield self._end("failed", f"{first}; so did {len(others)} more" if others else first, at_s)
 
-    def _count_attempt(self, name: str, ended_as: JobState, end_s: float) -> None:
-        """Note that a stage failed, to be tried again after a pause; with more walltime if it ran out of that."""
+    def _count_attempt(self, name: str, status: JobStatus, end_s: float) -> None:
+        """Note that a stage failed, to be tried again after a pause; with more of what it ran out of."""
         view = self.stages[name]
         stage = view.stage
-        if ended_as is JobState.TIMEOUT:
+        if has_run_out_of_memory(status) and stage.memory_bytes:
+            stage = with_more_memory(stage, self.capabilities)
+        if status.state is JobState.TIMEOUT:
             longer = self.at_most(stage.walltime_s * stage.retry_walltime_factor, [name], stage.partition)
             stage = replace(stage, walltime_s=longer, expected_run_s=min(stage.walltime_s, longer))
         self.stages.put(name, tried_again(replace(view, stage=stage), end_s))

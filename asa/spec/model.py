@@ -362,6 +362,16 @@ class _Retries(_Model):
     walltime_factor: Factor = Field(
         default=2.0, description="How much longer a walltime it gets each time that it ran out of it.", examples=[1.5]
     )
+    memory_factor: Factor = Field(
+        default=2.0,
+        description="How much more memory it gets each time that it used more than it had asked for.",
+        examples=[1.5],
+    )
+    max_memory: Memory | None = Field(
+        default=None,
+        description="How much memory at most; what the nodes of its partition have, if not given.",
+        examples=["512G"],
+    )
 
 
 def _as_expectation(value: object) -> object:
@@ -406,6 +416,7 @@ Expected = Annotated[
         }
     ),
 ]
+_FACTOR = {"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_RETRY_FACTOR}, _TEMPLATE]}
 Retries = Annotated[
     _Retries,
     BeforeValidator(_as_retries),
@@ -417,8 +428,11 @@ Retries = Annotated[
                     "type": "object",
                     "properties": {
                         "times": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}, _TEMPLATE]},
-                        "walltime_factor": {
-                            "anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_RETRY_FACTOR}, _TEMPLATE]
+                        "walltime_factor": _FACTOR,
+                        "memory_factor": _FACTOR,
+                        "max_memory": {
+                            "type": "string",
+                            "anyOf": [{"pattern": MEMORY_PATTERN}, {"pattern": TEMPLATE_PATTERN}],
                         },
                     },
                     "required": ["times"],
@@ -608,8 +622,8 @@ class StageSettings(_Model):
     )
     retries: Retries | None = Field(
         default=None,
-        description="How often it is asked for again after it has failed; with the factor by which its walltime "
-        "grows when it ran out of it, as in { times = 2, walltime_factor = 1.5 }.",
+        description="How often it is asked for again after it has failed; with the factors by which its walltime, "
+        "or its memory, grows when it ran out of it, as in { times = 2, walltime_factor = 1.5, memory_factor = 2 }.",
         examples=[2],
     )
     local: Flag | None = Field(
@@ -708,6 +722,8 @@ class StageSpec(StageSettings):
             outputs=tuple(map(str, self.outputs or ())),
             retries=retries.times,
             retry_walltime_factor=retries.walltime_factor,
+            retry_memory_factor=retries.memory_factor,
+            retry_memory_bytes=retries.max_memory or 0,
             local=bool(self.local),
             learns_run=expected.learn,
             input_size=self.input_size,

@@ -29,6 +29,8 @@ _WITHIN = {
     "until": 'expected = { learn = true, until = "22min" }',
     "times": "retries = { times = 2 }",
     "walltime_factor": "retries = { times = 2, walltime_factor = 1.5 }",
+    "memory_factor": "retries = { times = 2, memory_factor = 1.5 }",
+    "max_memory": 'retries = { times = 2, max_memory = "64G" }',
 }
 _SAID = {
     "string_type": "must be text in quotes",

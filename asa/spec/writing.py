@@ -190,8 +190,18 @@ def _expected(stage: Stage) -> str:
 
 
 def _retries(stage: Stage) -> str:
-    if stage.retry_walltime_factor != _RETRY_FACTOR:
-        return f"{{ times = {stage.retries}, walltime_factor = {_number(stage.retry_walltime_factor)} }}"
+    said = [
+        f"{key} = {_number(factor)}"
+        for key, factor in (
+            ("walltime_factor", stage.retry_walltime_factor),
+            ("memory_factor", stage.retry_memory_factor),
+        )
+        if factor != _RETRY_FACTOR
+    ]
+    if stage.retry_memory_bytes:
+        said.append(f"max_memory = {_text(_memory(stage.retry_memory_bytes))}")
+    if said:
+        return f"{{ times = {stage.retries}, {', '.join(said)} }}"
     return _number(stage.retries) if stage.retries else ""
 
 

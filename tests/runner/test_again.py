@@ -13,7 +13,7 @@ from slurm_fake import Killed
 from slurm_fake_link import FakeLink, VirtualClock
 
 from asa import WaitBank
-from asa.backend import Capabilities, PartitionLimits
+from asa.backend import Capabilities, JobState, JobStatus, PartitionLimits
 from asa.errors import InputError
 from asa.metrics import measure
 from asa.records import Observed, Retrying, RunEnded, StageEnded, StageStarted
@@ -21,6 +21,7 @@ from asa.runner import Journal, Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
 from asa.runner.beside import Beside
 from asa.runner.outlook import check_possible
+from asa.runner.retries import has_run_out_of_memory
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
@@ -32,7 +33,7 @@ STRATEGIES = ("per-stage", "chained", "asa", "asa-naive")
 
 
 class Flaky(FakeLink):
-    """One whose jobs go wrong as is said: by stage, what becomes of its first jobs, `fail` or `long`."""
+    """One whose jobs go wrong as is said: by stage, what becomes of its first jobs, `fail`, `long` or `memory`."""
 
     fates = {}  # noqa: RUF012 - set by each test for its own class
 
@@ -42,8 +43,8 @@ class Flaky(FakeLink):
         fates = self.fates.get(stage, [])
         if fates:
             fate = fates.pop(0)
-            if fate == "fail":
-                self.all[job_id].code = 1
+            if fate != "long":
+                self.all[job_id].code = {"fail": 1, "memory": 137}[fate]
             else:
                 self.all[job_id].run_s = 1e6
         return job_id
@@ -116,6 +117,48 @@ def test_who_runs_out_of_walltime_gets_more_up_to_what_the_partition_gives(strat
     assert [walltime_s - 120 <= spare for walltime_s in longest] == [True, False, False, False]
     assert longest[-1] == 600
     assert [job.state for job in place.jobs_of("b") if job.payload_s is not None] == [*["TIMEOUT"] * 3, "COMPLETED"]
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("said", "gib"),
+    [
+        ({}, [3, 6, 12, 20]),  # and no more than its node has
+        ({"retry_memory_factor": 1.5, "retry_memory_bytes": 5 * GIB}, [3, 4.5, 5, 5]),
+        ({"retry_memory_factor": 1.0}, [3, 3, 3, 3]),
+    ],
+)
+def test_who_runs_out_of_memory_gets_more_up_to_a_limit(said, gib, tmp_path):
+    limits = {"p": PartitionLimits(memory_per_node_bytes=20 * GIB)}
+    site = Capabilities("x", 112, 28, False, partition="p", partitions=limits)
+    stages = chain(retries=3, memory_bytes=3 * GIB, **said)
+    place = Place(tmp_path, stages, "per-stage", {"b": ["memory"] * 3}, site)
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    assert [job.job.memory_bytes / GIB for job in place.jobs_of("b")] == gib
+    told = [record.reason for record in result.records if isinstance(record, Retrying)]
+    assert ("6 GiB of memory in place of 3 GiB" in told[0]) == (gib[1] == 6)
+    assert "killed by SIGKILL" in told[0]
+
+
+def test_a_stage_that_says_no_memory_cannot_have_more_of_it(tmp_path):
+    place = Place(tmp_path, chain(retries=1), "per-stage", {"b": ["memory"]})
+    assert place.go().outcome == "completed"
+    assert [job.job.memory_bytes for job in place.jobs_of("b")] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "code", "is_so"),
+    [
+        (JobState.FAILED, "OUT_OF_MEMORY", 0, True), (JobState.FAILED, "OutOfMemory", 125, True),
+        (JobState.FAILED, "NonZeroExitCode", 137, True), (JobState.FAILED, "NonZeroExitCode", 1, False),
+        (JobState.TIMEOUT, "", 137, False), (JobState.CANCELLED, "OutOfMemory", None, False),
+    ],
+)  # fmt: skip
+def test_what_running_out_of_memory_looks_like(state, reason, code, is_so):
+    assert has_run_out_of_memory(JobStatus("1", state, 0.0, exit_code=code, reason=reason)) == is_so
 
 
 def test_a_big_job_is_tried_again_as_a_whole(tmp_path):

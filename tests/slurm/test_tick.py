@@ -8,7 +8,6 @@ import time
 import pytest
 from slurm_runs import SlurmRun, glancing, stage
 
-
 LONGEST_S = 5.0  # that a client lives, beside what its process takes to begin on a busy machine
 MOMENTS = [*(("journal", at) for at in range(6)), ("change", 0), ("change", 1), ("look", 0), ("look", 2)]
 
