@@ -266,3 +266,15 @@ def test_jobs_of_one_core_drive_a_run_and_follow_each_other(place, monkeypatch, 
     until(lambda: folder.state()[0].outcome, within_s=120)
     assert place.lines() == ["a", "b", "c", "d"]
     until(lambda: keepers.kept(folder.path) is None, within_s=30)
+
+
+def test_what_is_tried_again_is_told(place):
+    text = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "5min"\nretries = 3\ncommand = "exit 3"\n'
+    (place.root / "again.toml").write_text(f'name = "again"\n{text}')
+    client = place.begin("run", "again.toml", *place.on, "--strategy", "per-stage")
+    until(lambda: place.runs() and place.status()["stages"][0]["retried"])
+    client.kill()
+    client.wait()
+    assert place.status()["stages"][0]["retried"].startswith("failed")
+    assert "a: tried again: it ended as failed" in place.asa("status").stdout
+    assert "It is tried again: its last attempt ended as failed" in place.asa("explain", "a").stdout

@@ -129,11 +129,12 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
             if remedy := remedy_on(facility_of(folder), folder, run.trouble):
                 yield remedy
     elif run.state == "detached":
-        yield f"Nobody drives {run.name}{age}."
+        yield f"{run.kept[0].upper()}{run.kept[1:]}{age}." if run.kept else f"Nobody drives {run.name}{age}."
         if run.has_failures:
             yield f"{run.tally}."
-        yield "Jobs that are submitted go on, but nothing more is submitted. Go on with:"
-        yield _Verbatim(command("resume", folder))
+        if not run.kept:
+            yield "Jobs that are submitted go on, but nothing more is submitted. Go on with:"
+            yield _Verbatim(command("resume", folder))
     elif run.state == "completed":
         yield f"{run.name} has completed."
     else:
@@ -167,7 +168,13 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
         yield f"The run ended before its turn{f'; {stage.reason}, before that' if stage.reason else ''}."
     else:
         yield from _pending(folder, state, run, stage)
+    yield from _tried_before(stage)
     yield from told_of_shapes(state, stage.stage)
+
+
+def _tried_before(stage: StageStanding) -> Iterator[str]:
+    if stage.retried:
+        yield f"It is tried again: its last attempt ended as {stage.retried}."
 
 
 def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
@@ -302,7 +309,11 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
     yield from _put_off(folder, run, stage)
     yield from _before(state, run, stage.stage)
     if run.state == "detached":
-        yield "It is submitted only when somebody drives the run."
+        yield (
+            f"It is submitted when it is time: {run.kept}."
+            if run.kept
+            else ("It is submitted only when somebody drives the run.")
+        )
     elif stage.planned_s is None and stage.plan:
         yield f"It is {stage.plan}."
     elif stage.planned_s is not None and stage.put_off_s is None:

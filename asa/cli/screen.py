@@ -102,6 +102,7 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
             or s.expected_start_s is not None
             or s.planned_s is not None
             or s.put_off
+            or s.retried
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
     parts += [Text(f"{stage.stage}: {bag_words(stage.bag)}") for stage in shown if stage.bag is not None]
@@ -288,7 +289,8 @@ def _why(stage: StageStanding, now_s: float) -> str:
 
 def _note(stage: StageStanding, now_s: float) -> Text:
     starts = _about(stage.expected_start_s, now_s)
-    parts = [_why(stage, now_s), f"the batch system expects it to start {starts}" if starts else ""]
+    tried = f"tried again: it ended as {stage.retried}" if stage.retried else ""
+    parts = [_why(stage, now_s), tried, f"the batch system expects it to start {starts}" if starts else ""]
     refused = "refused: " if stage.state == "refused" else ""
     words = f"{stage.stage}: {refused}{'; '.join(part for part in parts if part)}"
     return Text(words, style="red" if refused else "dim")

@@ -15,7 +15,7 @@ from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_sta
 from asa.keepers import kept
 from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
-from asa.records import Deferred, Predicted, Record, RunEnded, RunStarted, Submitted
+from asa.records import Deferred, Predicted, Record, Retrying, RunEnded, RunStarted, Submitted
 from asa.strategies.base import Keep, Phase
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class StageStanding:
     # since when the batch system has not accepted its job, and why, in the words that it said last
     put_off_s: float | None = None
     put_off: str = ""
+    retried: str = ""  # how its last attempt ended, and with what it is asked for again; empty if it did not fail
     bag: BagStanding | None = None  # where several jobs share its tasks, and one was accepted
     legs: LegStanding | None = None  # where it runs in legs, and one was accepted
 
@@ -271,6 +272,7 @@ def stand(
     """
     all_records = list(records)
     predicted, put_off = predictions(all_records), _put_off(all_records)
+    retried = {name: r.reason for r in all_records if isinstance(r, Retrying) for name in r.stages}
     plans = {name: job for job in (state.planned if planned is None else planned) for name in job.stages}
     is_over = state.outcome is not None
     # where nobody looks, nothing is known of what happened since
@@ -284,7 +286,12 @@ def stand(
         _in_turn(
             state,
             [
-                _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name))
+                replace(
+                    _stage(
+                        state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name)
+                    ),
+                    retried="" if state.stages[name].phase.is_settled else retried.get(name, ""),
+                )
                 for name in state.workflow.order
             ],
         ),

@@ -57,7 +57,7 @@ def learned(before: Stage, after: Stage) -> str:
         said.append(f"{format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
     if after.memory_bytes != before.memory_bytes:
         said.append(f"{_gibibytes(after.memory_bytes)} of memory in place of {_gibibytes(before.memory_bytes)}")
-    return f"; it is asked for again with {' and '.join(said)}" if said else ""
+    return f"; now with {' and '.join(said)}" if said else ""
 
 
 def _gibibytes(count: int) -> str:
