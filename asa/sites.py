@@ -8,6 +8,7 @@ A site file is TOML, with the backend and its settings at the top:
     url = "https://slurm.example.org:6820"
     partition = "batch"
     strategy = "asa-plan"       # of `asa run` there, unless --strategy says otherwise
+    notify = "ann@example.org"  # who is told of its runs, unless --notify says otherwise
 
     # What `asa doctor` found. It writes this part anew; what is set above wins.
     [observed]
@@ -50,6 +51,7 @@ __all__ = [
 _GROUP = "asa.backends"
 _OBSERVED = "observed"
 _STRATEGY = "strategy"
+_NOTIFY = "notify"
 _DEFAULT = "default"
 _LOCAL = "local"
 _OBSERVED_HEADING = re.compile(r"\s*\[\s*observed\s*(\.|\])")
@@ -74,6 +76,8 @@ class SiteFile:
         What `asa doctor` has found; its ``settings`` are for the backend, where the user has set nothing.
     strategy
         Name of the strategy of runs there; empty if it does not say.
+    notify
+        Who is told of runs there: a command or an address; empty for nobody.
     """
 
     path: Path
@@ -81,6 +85,7 @@ class SiteFile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     observed: Mapping[str, Any] = field(default_factory=dict)
     strategy: str = ""
+    notify: str = ""
 
     @property
     def found(self) -> dict[str, Any]:
@@ -108,6 +113,8 @@ class OpenedSite:
         Why this one was taken, where the user named none; else empty.
     strategy
         Name of the strategy of runs there; empty if the site does not say.
+    notify
+        Who is told of runs there: a command or an address; empty for nobody.
     """
 
     backend: str
@@ -116,6 +123,7 @@ class OpenedSite:
     file: Path | None = None
     why: str = ""
     strategy: str = ""
+    notify: str = ""
 
 
 def sites_folder() -> Path:
@@ -172,7 +180,7 @@ def read_site(site: str) -> SiteFile:
     except ValueError as error:
         raise InputError(f"is no TOML: {error}", where=str(path), hint="Mend the syntax there.") from error
     observed = document.pop(_OBSERVED, {})
-    backend, strategy = document.pop("backend", ""), document.pop(_STRATEGY, "")
+    backend, strategy, notify = (document.pop(key, "") for key in ("backend", _STRATEGY, _NOTIFY))
     if not isinstance(backend, str):
         raise InputError("is no name", where=_place(path, "backend"), hint=_known_backends())
     if not isinstance(strategy, str):
@@ -181,7 +189,9 @@ def read_site(site: str) -> SiteFile:
         raise InputError(
             "is not as `asa doctor` writes it", where=_place(path, _OBSERVED), hint="Delete this part, and save again."
         )
-    return SiteFile(path, backend, document, observed, strategy)
+    if not isinstance(notify, str):
+        raise InputError("is no command and no address", where=_place(path, _NOTIFY), hint="Write it in quotes.")
+    return SiteFile(path, backend, document, observed, strategy, notify)
 
 
 def facilities() -> list[str]:
@@ -241,7 +251,9 @@ def open_facility(
         raise type(error)(error.message, where=sources.get(error.where or "", error.where), hint=error.hint) from error
     if not isinstance(facility, Facility):
         raise _not_a_facility(name)
-    return OpenedSite(name, facility, merged, file.path if file else None, why, file.strategy if file else "")
+    return OpenedSite(
+        name, facility, merged, file.path if file else None, why, *((file.strategy, file.notify) if file else ())
+    )
 
 
 def save_site(
@@ -448,6 +460,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
     try:
         document = read_toml(text)
         document.pop(_STRATEGY, None)
+        document.pop(_NOTIFY, None)
         observed = document.pop(_OBSERVED)
         said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
     except (ValueError, KeyError):

@@ -276,5 +276,5 @@ def test_what_is_tried_again_is_told(place):
     client.kill()
     client.wait()
     assert place.status()["stages"][0]["retried"].startswith("failed")
-    assert "a: tried again: it ended as failed" in place.asa("status").stdout
+    assert "tried again: it ended as failed" in place.asa("status").stdout
     assert "It is tried again: its last attempt ended as failed" in place.asa("explain", "a").stdout

@@ -87,6 +87,15 @@ def run(
             "on it goes on]",
         ),
     ] = False,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            help="Who is told of its end, of a failure, and when nothing moves for a day: an address, or a command, "
+            "which gets the message as its input. [default: the site file's, else nobody]",
+            metavar="ADDRESS|COMMAND",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be submitted, when and why; submit nothing.")
     ] = False,
@@ -143,7 +152,8 @@ def run(
             why = [_WHY, *([_OF_SHAPES] if chooses else []), _BY_RULE[world.capabilities.age_accrues]]
             sys.stderr.write(f"Strategy `{chosen}`: {'; '.join(why)}.\n")
         who = asked.chosen(world, chosen)
-        plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast)
+        told = asked.opened.notify if notify is None else notify
+        plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=told)
         check_options(plan, how, world)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)

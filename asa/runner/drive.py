@@ -17,6 +17,7 @@ from asa.records import Record
 from asa.runner.active import Run
 from asa.runner.folder import RunFolder
 from asa.runner.loop import RunResult, run_all
+from asa.runner.notify import Notifier
 from asa.runner.state import RunState
 from asa.runtimes import RunTimes, run_times_of
 from asa.strategies import load_strategy
@@ -90,8 +91,11 @@ def drive(
             fail_fast=plan.fail_fast,
         )
 
+        notifier = Notifier(folder)
+
         def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:
             folder.pulse(backend.condition, states[0], wake_s)
+            notifier.look(states[0])
             on_pass(states, backend, wake_s)
 
         try:
@@ -105,6 +109,7 @@ def drive(
             )
         finally:  # also of a run that is left, which nobody may ever go on with
             _keep_run_times(folder)
+        notifier.ended(result.outcome, result.reason)
         if bank.store is not None:
             bank.store.close()
     if result.outcome == "completed":

@@ -92,6 +92,8 @@ class RunPlan:
         In which its stages of several shapes are asked for; None where the strategy chooses.
     fail_fast
         Whether it ends as soon as a stage has failed.
+    notify
+        Who is told of its end, of failures, and when nothing moves: a command or an address; empty for nobody.
     """
 
     id: str
@@ -115,6 +117,7 @@ class RunPlan:
     parameters: Mapping[str, Setting] = field(default_factory=dict)
     width: int | None = None
     fail_fast: bool = False
+    notify: str = ""
     schema: int = _SCHEMA
 
     def make_workflow(self) -> Workflow:
@@ -310,6 +313,14 @@ class RunFolder:
             The command that goes on with it.
         """
         self._log(f"left, as {why}; nothing more is submitted until: {then}")
+
+    def log_note(self, words: str) -> None:
+        """Note something that its user should know, and that changes nothing."""
+        self._log(words)
+
+    def moved_s(self) -> float:
+        """Say when something last happened, by the file system's clock."""
+        return (self.path / _JOURNAL).stat().st_mtime
 
     def _log(self, words: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -177,7 +177,13 @@ def test_who_used_more_stands_behind():
 def test_a_fair_tree_ranks_users_and_those_who_have_used_nothing_come_first():
     # At 10 they have used 6, 4 and 0 core-seconds. Of ten who share the machine 9, 8 and none have used less: 10, 20 and
     # 100 points. At 20 points a second of age they have 10 + 140, 20 + 40 and 100 + 20.
-    jobs = [job(0, 6, 6, user=0), job(0, 4, 4, user=1), job(3, 5, 5, user=0), job(8, 5, 5, user=1), job(9, 5, 5, user=2)]
+    jobs = [
+        job(0, 6, 6, user=0),
+        job(0, 4, 4, user=1),
+        job(3, 5, 5, user=0),
+        job(8, 5, 5, user=1),
+        job(9, 5, 5, user=2),
+    ]
     weights = {"fair_share": 100, "half_life_s": 10**6, "fair_tree": True, "users": 10}
     assert starts(1, jobs, order=Multifactor(age=0, **weights), backfill=NoBackfill())[2:] == [20, 15, 10]
     assert starts(1, jobs, order=Multifactor(age=2000, max_age_s=100, **weights))[2:] == [10, 20, 15]

@@ -1,0 +1,93 @@
+"""Telling a run's user, by a command or by mail, that it has ended, that a stage failed, or that nothing moves."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asa.runner.folder import RunFolder
+    from asa.runner.state import RunState
+
+STUCK_S = 86_400.0
+"""Nothing moves if nothing was heard of a run's jobs for so long."""
+
+_ADDRESS = re.compile(r"[^\s@/]+@[^\s@/]+")
+_TIMEOUT_S = 30.0
+_TOLD = "told"
+
+
+class Notifier:
+    """Tells a user of what became of a run; each thing once, whoever drives it then.
+
+    What cannot be told harms no run: `client.log` says so.
+
+    Parameters
+    ----------
+    folder
+        The run's. Its plan says who is told, and how: an address, to which `mail` writes, or a command, which gets
+        ``ASA_EVENT`` (``completed``, ``failed``, ``cancelled``, ``stage-failed``, ``stuck``), ``ASA_RUN`` (the run's
+        folder) and the message as its input.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._failed: set[str] = set()
+
+    def look(self, state: RunState) -> None:
+        """Tell of stages that have failed since the last look, and of a run in which nothing moves."""
+        if not self._folder.plan.notify or state.outcome is not None:
+            return
+        for name in set(state.stages.failed) - self._failed:
+            self._failed.add(name)
+            self._tell(f"stage-failed-{name}", "stage-failed", f"{self._name}: {state.stages[name].reason}")
+        with suppress(OSError):
+            moved_s = self._folder.moved_s()
+            if time.time() - moved_s > STUCK_S:
+                since = time.strftime("%Y-%m-%d %H:%M", time.localtime(moved_s))
+                words = f"{self._name}: nothing was heard of its jobs since {since}. See: asa explain"
+                self._tell(f"stuck-{moved_s:.0f}", "stuck", words)
+
+    def ended(self, outcome: str, reason: str) -> None:
+        """Tell that the run has ended."""
+        if self._folder.plan.notify:
+            self._tell(
+                f"ended-{self._folder.moved_s():.0f}",
+                outcome,
+                f"{self._name} {_HOW[outcome]}{reason and f': {reason}'}",
+            )
+
+    @property
+    def _name(self) -> str:
+        return self._folder.path.name
+
+    def _tell(self, once: str, event: str, message: str) -> None:
+        """Tell something, unless it was told: at most once, should this client be killed meanwhile."""
+        marks = self._folder.path / _TOLD
+        try:
+            marks.mkdir(exist_ok=True)
+            (marks / re.sub(r"[^A-Za-z0-9._-]", "_", once)).touch(exist_ok=False)
+        except OSError:
+            return
+        what = self._folder.plan.notify
+        command = ["mail", "-s", message[:200], what] if _ADDRESS.fullmatch(what) else ["/bin/sh", "-c", what]
+        environment = {**os.environ, "ASA_EVENT": event, "ASA_RUN": str(self._folder.path.absolute())}
+        where = self._folder.plan.folder
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's own command
+                command, input=f"{message}\n", text=True, capture_output=True, timeout=_TIMEOUT_S, check=False,
+                env=environment, cwd=where if where and Path(where).is_dir() else None,
+            )  # fmt: skip
+            trouble = "" if done.returncode == 0 else f"exit code {done.returncode} {done.stderr.strip()[-200:]}"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            trouble = str(error)
+        if trouble:
+            self._folder.log_note(f"could not tell {what!r} of {event}: {trouble}")
+
+
+_HOW = {"completed": "has completed", "failed": "has failed", "cancelled": "was cancelled"}
