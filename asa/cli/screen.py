@@ -143,7 +143,7 @@ def summary(run: RunStanding) -> RenderableType:
         return Text(f"{run.name} completed; its times contradict each other, so that nothing can be said of its cost.")
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     table.add_column("Stage", overflow="fold")
-    for heading in ("Waited", "Ran", "Cores", "Job"):
+    for heading in ("Delayed", "Ran", "Cores", "Job"):  # by its wait, less what it was asked for ahead
         table.add_column(heading, justify="right")
     table.add_column("")
     of_stage = {times.stage: times for times in metrics.stages}
@@ -166,7 +166,7 @@ def _cost(metrics: RunMetrics) -> str:
     count = metrics.resubmissions
     again = f"; {count} {'job was' if count == 1 else 'jobs were'} asked for again" if count else ""
     lines = [
-        f"The stages waited {waited} in all (TWT), and ran {ran}.",
+        f"The stages began {waited} in all after they could have (TWT), and ran {ran}.",
         f"{metrics.core_hours:,.2f} core-hours, of which {metrics.overhead_core_hours:,.2f} idle{again}.",
     ]
     if metrics.hits + metrics.misses + metrics.undecided:
