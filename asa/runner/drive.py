@@ -21,7 +21,10 @@ from asa.runner.notify import Notifier
 from asa.runner.state import RunState
 from asa.runtimes import RunTimes, run_times_of
 from asa.strategies import load_strategy
+from asa.strategies.base import ForecastKind
 from asa.workflow import Workflow
+
+_LIGHTEST = "last"
 
 
 def drive(
@@ -75,7 +78,9 @@ def drive(
     with folder.driven() as journal:
         folder.check(journal)
         backend = connect(folder)
-        bank = _bank(folder, backend.now())
+        # who asks for no forecast has waits kept all the same, by whoever begins soonest
+        estimator = plan.estimator if strategy.forecast is ForecastKind.LEARNED else _LIGHTEST
+        bank = _bank(folder, estimator, backend.now())
         run = Run(
             plan.make_workflow(),
             strategy,
@@ -130,13 +135,13 @@ def _keep_run_times(folder: RunFolder) -> None:
             RunTimes(plan.bank).observe(run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs))
 
 
-def _bank(folder: RunFolder, now_s: float) -> WaitBank:
+def _bank(folder: RunFolder, estimator: str, now_s: float) -> WaitBank:
     """Open the bank; a run goes on without a store that cannot be read."""
     plan = folder.plan
 
     def bank(store: WaitStore | None) -> WaitBank:
         site = plan.capabilities
-        return bank_of(plan.estimator, store, site.system, machine_cores=site.max_cores, seed=plan.seed, now_s=now_s)
+        return bank_of(estimator, store, site.system, machine_cores=site.max_cores, seed=plan.seed, now_s=now_s)
 
     try:
         return bank(WaitStore(plan.bank) if plan.bank else None)
