@@ -1,0 +1,63 @@
+"""Runs that are looked at once in a while, by clients that remember nothing but what is in the run's folder."""
+
+from asa.backends.slurm.backend import SlurmBackend
+from slurm_fake_link import FakeLink, VirtualClock
+
+from asa.backend import Capabilities
+from asa.errors import SubmitInDoubtError
+from asa.runner import RunFolder, RunPlan
+from asa.runner.look import look
+from asa.workflow import Stage
+
+SITE = Capabilities("x", 112, 28, age_accrues=False)
+CHAIN = [Stage(name, cores=1, walltime_s=600, expected_run_s=30, after=tuple(after), command="sleep 30")
+         for name, after in (("a", ""), ("b", "a"), ("c", "b"))]  # fmt: skip
+
+
+class Lossy(FakeLink):
+    """Some submissions are lost on their way, and nobody says so."""
+
+    lost = ()
+
+    def submit(self, job):
+        self.tried = getattr(self, "tried", 0) + 1
+        if self.tried in self.lost:
+            raise SubmitInDoubtError("the request was lost")
+        return super().submit(job)
+
+
+def looked(tmp_path, lost, every_s=60.0, strategy="per-stage"):
+    plan = RunPlan("abcd1234", "x", "x", tuple(CHAIN), strategy, "slurm-cli", SITE, created_s=1.7e9)
+    folder, clock = RunFolder.create(tmp_path, plan), VirtualClock()
+    link = type("One", (Lossy,), {"lost": lost})(clock, folder.path)
+    looks = 0
+    while folder.state()[0].outcome is None:
+        looks += 1
+        assert looks < 40, folder.state()[0].open_intent
+        look(folder, lambda run: SlurmBackend(link, run.path, SITE, clock=clock, sleep=clock.sleep))
+        clock.sleep(every_s)
+    return looks, link, folder
+
+
+def test_each_look_does_what_is_due(tmp_path):
+    looks, link, folder = looked(tmp_path, ())
+    assert folder.state()[0].outcome == "completed"
+    assert len(link.submitted) == 3
+    assert looks <= 5
+
+
+def test_a_submission_that_was_lost_is_found_to_be_by_two_looks_of_two_clients(tmp_path):
+    """Each remembers nothing: that the first one has looked in vain is written down."""
+    looks, link, folder = looked(tmp_path, (1, 3))
+    assert folder.state()[0].outcome == "completed"
+    assert len(link.submitted) == 3
+    assert looks <= 10
+
+
+def test_looks_that_follow_each_other_too_soon_wait_for_what_may_come_late(tmp_path):
+    looks, _, folder = looked(tmp_path, (1,), every_s=4.0)
+    entries = (folder.path / "journal.jsonl").read_text().splitlines()
+    kinds = [line.rpartition('"kind":"')[2].partition('"')[0] for line in entries]
+    assert kinds.count("sought") == 1, "once, however many look before the time is over"
+    assert folder.state()[0].outcome == "completed"
+    assert looks > 10
