@@ -85,8 +85,10 @@ def client(verb: str, folder: Path, *options: str) -> list[str]:
     options
         Of the command.
     """
+    found = os.environ.get("PYTHONPATH")
+    where = ["env", f"PYTHONPATH={found}"] if found else []
     # -P: files of the user's folder are no modules
-    return [sys.executable, "-P", "-m", "asa", verb, str(folder.absolute()), *options]
+    return [*where, sys.executable, "-P", "-m", "asa", verb, str(folder.absolute()), *options]
 
 
 def keep(way: str, folder: Path, mark: str) -> Kept:
