@@ -162,7 +162,7 @@ def payload_text(
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
         done = ': >"$asa_dir/forgotten"' if share else 'rm -f "$asa_done"/[0-9]*'
         forget = f' || {{ code=$?; {done}; exit "$code"; }}' if place and _has_tasks(stage) else ""
-        parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
+        parts.append(f"asa_need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
     if legs is not None:
         parts.append('code=$?\n[ "$code" -ne 0 ] || asa_over done || :\nexit "$code"')
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
@@ -175,7 +175,7 @@ def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
     if stage.inputs:
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
-        yield f"{begun}need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit"
+        yield f"{begun}asa_need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit"
     if stage.preparation is not None:
         yield preparing(stage.preparation, UNPREPARED_EXIT)
         if stage.preparation.launcher and stage.cpus_per_task > 1:
@@ -193,7 +193,8 @@ def _runs(stage: Stage, cores: int, place: str, share: Share | None, legs: Conti
         run += [HEED, WATCH] if legs.warn else [WATCH]
     inside = within(stage.preparation, cores=cores, cpus_per_task=stage.cpus_per_task, gpus=stage.gpus)
     if stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
-        return [*run, _script(stage.script or stage.command, inside)]
+        is_launched = stage.preparation is not None and bool(stage.preparation.launcher)
+        return [*run, _script(stage.script or stage.command, inside, for_all_nodes=is_launched)]
     return [*run, f"asa_run {inside}{_shell(stage)} -c -- {shlex.quote(stage.command)}"]
 
 
@@ -233,8 +234,11 @@ def _pattern(path: str) -> str:
     return f"./{text}" if path.startswith("-") else text
 
 
-def _script(text: str, inside: str) -> str:
-    """Run a script's text as the batch system would: as a file, by the interpreter that its first line names."""
+def _script(text: str, inside: str, *, for_all_nodes: bool) -> str:
+    """Run a script's text as the batch system would: as a file, by the interpreter that its first line names.
+
+    `for_all_nodes`: it is in the folder in which commands run, which all nodes of the job see.
+    """
     first, _, _ = text.partition("\n")
     interpreter = first[2:].split() if first.startswith("#!") else ["sh"]
     end = "ASA_END"
@@ -242,7 +246,7 @@ def _script(text: str, inside: str) -> str:
         end += "_"
     body = text if text.endswith("\n") else f"{text}\n"
     lines = [
-        'asa_script=$(mktemp "${TMPDIR:-/tmp}/asa-XXXXXXXX") || exit 87',
+        f'asa_script=$(mktemp "{"$PWD/." if for_all_nodes else "${TMPDIR:-/tmp}/"}asa-XXXXXXXX") || exit 87',
         "trap 'rm -f \"$asa_script\"' EXIT",
         f"cat >\"$asa_script\" <<'{end}' || exit 87\n{body}{end}",
         f'asa_run {inside}{shlex.join(interpreter)} "$asa_script"',
@@ -308,7 +312,7 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
 _CHECK = r"""
 # A path that is there, and no file without content; of a pattern one is enough. What another node has written may be
 # seen some seconds later.
-lacks() {
+asa_lacks() {
   asa_lack=
   for asa_pattern do
     eval "set -- $asa_pattern"
@@ -321,10 +325,10 @@ asa: the $asa_what $asa_path is $asa_how"
   done
   [ -n "$asa_lack" ]
 }
-need() {
+asa_need() {
   asa_code=$1 asa_what=$2 asa_patience=${ASA_LATENCY_S:-5}
   shift 2
-  while lacks "$@"; do
+  while asa_lacks "$@"; do
     if [ "$asa_patience" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return "$asa_code"; fi
     asa_patience=$((asa_patience - 1))
     sleep 1

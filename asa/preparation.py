@@ -161,14 +161,19 @@ def preparing(preparation: Preparation, failed: int) -> str:
     failed
         Exit code of a shell that cannot have it.
     """
-    parts = [f"asa_unready() {{ printf 'asa: %s\\n' \"$*\" >&2; exit {failed}; }}\nasa_folder=$PWD"]
+    parts = [
+        f"asa_unready() {{ trap - EXIT; printf 'asa: %s\\n' \"$*\" >&2; exit {failed}; }}\nasa_folder=$PWD",
+        # whatever lets the shell leave here: `exit`, `set -e`, what it cannot read
+        "asa_what=environment\ntrap 'asa_unready \"the shell left before its $asa_what was ready\"' EXIT",
+    ]
     if preparation.modules:
         parts += [_MODULES, f"asa_load {shlex.join(preparation.modules)}"]
     if preparation.conda:
         is_file = bool(_FILE.search(preparation.conda))
         parts += [_CONDA, f"{'asa_made_of' if is_file else 'asa_activate'} {shlex.quote(preparation.conda)}"]
     if preparation.setup.strip():
-        parts.append(f"asa_shell=$(set +o)\n{preparation.setup.rstrip()}\n{_AFTER_SETUP}")
+        setup = shlex.quote(f"{preparation.setup.rstrip()}\n")
+        parts.append(f"asa_shell=$(set +o) asa_what=setup\neval {setup}\n{_AFTER_SETUP}")
     if preparation.container:
         image = preparation.container
         check = ""
@@ -177,7 +182,7 @@ def preparing(preparation: Preparation, failed: int) -> str:
             words = shlex.quote(f"there is no container image {image}")
             check = f"\n[ -e {path} ] || {{ sleep 1; ls >/dev/null 2>&1; [ -e {path} ]; }} || asa_unready {words}"
         parts.append(f"{_CONTAINER}{check}")
-    return "\n".join(parts)
+    return "\n".join([*parts, "trap - EXIT"])
 
 
 def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, gpus: int) -> str:
@@ -218,13 +223,17 @@ asa_load() {
   for asa_init in '' "${ASA_MODULES_INIT-}" "${LMOD_PKG:+$LMOD_PKG/init/sh}" "${MODULESHOME:+$MODULESHOME/init/sh}" \
     /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh /usr/share/lmod/lmod/init/sh \
     /usr/share/modules/init/sh; do
-    if [ -n "$asa_init" ] && [ -r "$asa_init" ]; then . "$asa_init" >/dev/null 2>&1; fi
+    if [ -n "$asa_init" ] && [ -r "$asa_init" ]; then . "$asa_init" >/dev/null; fi
     command -v module >/dev/null 2>&1 && break
   done
   command -v module >/dev/null 2>&1 ||
     asa_unready "there is no command module on $(uname -n): let ASA_MODULES_INIT be the path of the file that makes it"
   for asa_module do
+    asa_before=${LOADEDMODULES-}
     module load "$asa_module" || asa_unready "the module $asa_module cannot be loaded on $(uname -n)"
+    case :${LOADEDMODULES-}: in *":$asa_module:"* | *":$asa_module/"*) continue ;; esac
+    # older ones say that all went well, whatever became of it
+    [ "$asa_before" != "${LOADEDMODULES-}" ] || asa_unready "the module $asa_module was not loaded on $(uname -n)"
   done
 }
 """.strip()
@@ -255,7 +264,7 @@ asa_made_of() { # a file, whose content names the folder
   [ -s "$1" ] || asa_unready "there is no file $1 of a conda environment"
   asa_prefix=$asa_folder/.asa/conda/$(cksum <"$1" | awk '{ print $1 "-" $2 }')
   [ -d "$asa_prefix/bin" ] ||
-    asa_unready "of $1 no environment was made yet. Where there is a network: conda env create -f $1 -p $asa_prefix"
+    asa_unready "of $1 no environment was made yet. Where there is a network: conda env create -f '$1' -p '$asa_prefix'"
   asa_activate "$asa_prefix"
 }
 """.strip()
@@ -274,5 +283,6 @@ for asa_container in "${ASA_CONTAINER-}" apptainer singularity ''; do
 done
 [ -n "$asa_container" ] || asa_unready "neither apptainer nor singularity is in PATH on $(uname -n)"
 ASA_CONTAINER_OPTIONS=${ASA_CONTAINER_OPTIONS-}
-export asa_container asa_folder ASA_CONTAINER_OPTIONS
+[ -d "${TMPDIR:-/tmp}" ] || TMPDIR=/tmp # it may be the login node's
+export asa_container asa_folder ASA_CONTAINER_OPTIONS ${TMPDIR+TMPDIR}
 """.strip()

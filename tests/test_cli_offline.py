@@ -64,4 +64,4 @@ def test_nothing_runs_offline(there):
 
 
 def test_a_backend_that_must_be_asked_says_so(there):
-    assert "no setting 'offline'" in there("--dry-run", "--offline", "--backend", "local", code=2).stderr
+    assert "goes with slurm-cli" in there("--dry-run", "--offline", "--backend", "local", code=2).stderr

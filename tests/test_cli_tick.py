@@ -142,6 +142,13 @@ def test_a_pool_needs_a_client_that_stays(place):
 # ---------------------------------------------------------------------- cron
 
 
+def woken(place, line):
+    """Do what cron does with a line, with what it gives."""
+    bare = {"PATH": f"{place.root / 'bin'}:/usr/bin:/bin", "HOME": str(place.root), "SHELL": "/bin/sh"}
+    command = line.removeprefix("* * * * * ").replace(r"\%", "%")
+    return subprocess.run(["sh", "-c", command], env=bare, check=False, cwd="/", capture_output=True, text=True)
+
+
 def test_cron_looks_until_the_run_has_ended(place, table):
     table.write_text("5 5 * * * echo mine # asa run of my own\n")
     done = place.asa("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--detach-by", "cron")
@@ -150,13 +157,10 @@ def test_cron_looks_until_the_run_has_ended(place, table):
     assert mine == "5 5 * * * echo mine # asa run of my own"
     assert line.startswith("* * * * * ")
     assert "detached: cron looks at it once a minute" in place.asa("status").stdout
-    bare = {"PATH": "/usr/bin:/bin", "HOME": str(place.root), "SHELL": "/bin/sh"}  # what cron gives
     for _ in range(60):
         if len(table.read_text().splitlines()) == 1:
             break
-        subprocess.run(
-            ["sh", "-c", line.removeprefix("* * * * * ").replace(r"\%", "%")], env=bare, check=False, cwd="/"
-        )
+        woken(place, line)
         time.sleep(0.5)
     assert place.lines() == ["a", "b", "c"]
     assert table.read_text() == f"{mine}\n"
@@ -181,18 +185,19 @@ def test_a_run_that_was_left_can_be_detached(place, table):
 
 def test_tables_are_changed_one_at_a_time(table, tmp_path):
     """A hundred lines of mine stay, whoever else changes the table meanwhile."""
-    table.write_text("".join(f"{n} 1 * * * mine\n" for n in range(10)))
-    code = "import sys; from asa.keepers import cron; from pathlib import Path\n"
-    code += (
-        "cron.begin(['true', '100%'], Path('/log file'), sys.argv[1])\nif sys.argv[2] == 'end': cron.end(sys.argv[1])"
-    )
+    odd = "# a form\f feed, a line\u2028 separator\n"
+    table.write_text(odd + "".join(f"{n} 1 * * * mine\n" for n in range(10)))
+    code = "import sys; from asa.keepers import cron\n"
+    code += "cron.begin(['true'], sys.argv[1])\nif sys.argv[2] == 'end': cron.end(sys.argv[1])"
     ones = [subprocess.Popen([sys.executable, "-c", code, f"m{n}", "end" if n % 2 else "stay"]) for n in range(6)]
     assert [one.wait(60) for one in ones] == [0] * 6
-    lines = table.read_text().splitlines()
+    assert table.read_text().startswith(odd)
+    lines = table.read_text().removeprefix(odd).splitlines()
     assert sum(line.endswith("mine") for line in lines) == 10
     ours = [line for line in lines if not line.endswith("mine")]
     assert sorted(line.rpartition(" ")[2] for line in ours) == ["m0", "m2", "m4"]
-    assert all(r"true 100\% >>'/log file'" in line for line in ours)
+    scripts = sorted(path.name for path in (tmp_path / "state" / "asa").glob("look-*.sh"))
+    assert scripts == ["look-m0.sh", "look-m2.sh", "look-m4.sh"]
 
 
 def test_why_nothing_can_look_is_told(place, table, monkeypatch):
@@ -205,6 +210,73 @@ def test_why_nothing_can_look_is_told(place, table, monkeypatch):
         assert words in told.value.message
     with pytest.raises(InputError, match="no cron daemon"):
         detaching.chosen_way(detaching.Way.CRON, folder.plan)
+
+
+def test_a_run_that_ends_elsewhere_or_is_deleted_leaves_no_line(place, table):
+    """Another login node has a crontab of its own, in which there is no such line."""
+    place.asa("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--detach-by", "cron")
+    line = table.read_text().strip()
+    here, place.environment = place.environment, {**place.environment, "PATH": "/usr/bin:/bin"}
+    assert ticked(place, RunFolder(place.runs()[0])) == ["a", "b", "c"]
+    place.environment = here
+    assert table.exists()
+    woken(place, line)
+    assert not table.exists()
+    place.asa("run", place.flow(("a", "", "sleep 60")), *place.on, "--detach-by", "cron")
+    line = table.read_text().strip()
+    shutil.rmtree(place.runs()[-1])
+    done = woken(place, line)
+    assert "there is no run" in done.stderr
+    assert not table.exists()
+
+
+def test_jobs_have_the_variables_of_the_first_client(place, table):
+    stages = [("a", "", "echo a-$MINE-$(umask) >>did"), ("b", "a", "echo b-$MINE-$(umask) >>did")]
+    flow = place.flow(*stages)
+    place.environment["MINE"] = "of my own"
+    before = os.umask(0o027)
+    try:
+        place.asa("run", flow, *place.on, "--strategy", "per-stage", "--detach-by", "cron")
+    finally:
+        os.umask(before)
+    line = table.read_text().strip()
+    for _ in range(40):
+        if not table.exists():
+            break
+        woken(place, line)
+        time.sleep(0.5)
+    assert (place.root / "did").read_text().splitlines() == ["a-of my own-0027", "b-of my own-0027"]
+
+
+def test_that_nobody_looks_any_more_is_told(place, table):
+    place.asa("run", place.flow(("a", "", "sleep 60")), *place.on, "--detach-by", "cron")
+    (run,) = place.runs()
+    for name, key in (("kept.json", "since_s"), ("pulse.json", "at_s")):
+        told = json.loads((run / name).read_text())
+        told[key] -= 1000.0
+        (run / name).write_text(json.dumps(told))
+    assert "but nobody has for 16m" in place.asa("status", columns=200).stdout
+
+
+def test_a_run_that_failed_is_tried_again_without_a_client(place, table):
+    flow = place.flow(("a", "", "[ -e mended ] && echo a >>did"), ("b", "a", "echo b >>did"))
+    place.asa("run", flow, *place.on, "--strategy", "per-stage", code=1)
+    (place.root / "mended").touch()
+    place.asa("resume", "--retry", "--detach-by", "cron")
+    line = table.read_text().strip()
+    for _ in range(40):
+        if not table.exists():
+            break
+        woken(place, line)
+        time.sleep(0.5)
+    assert place.lines() == ["a", "b"]
+
+
+def test_a_walltime_that_is_none_is_refused_before_a_run_is_made(place, table):
+    for said in ("nonsense", "5s"):
+        place.asa("run", place.flow(*CHAIN), *place.on, "--detach-by", "cron", "--keeper-walltime", said, code=2)
+    assert place.runs() == []
+    assert not table.exists()
 
 
 # ---------------------------------------------------------------------- systemd
@@ -224,7 +296,7 @@ def test_a_timer_of_systemd_is_begun_and_ended(tmp_path, monkeypatch):
     keepers.end(tmp_path)
     called = (tmp_path / "called").read_text()
     assert "systemd-run --user --collect --unit=asa-run-abc --on-active=5 --on-unit-inactive=60" in called
-    assert f"-- {sys.executable} -P -m asa tick {tmp_path} --quiet --kept" in called
+    assert f"{sys.executable} -P -m asa tick {tmp_path} --quiet --kept=abc" in called
     assert "systemctl --user stop asa-run-abc.timer" in called
     assert keepers.kept(tmp_path) is None
     (tmp_path / "bin" / "loginctl").write_text("#!/bin/sh\necho no\n")
@@ -235,7 +307,7 @@ def test_secrets_are_not_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("ASA_RUNS", "/runs")
     for name in ("SLURM_JWT", "ASA_TOKEN", "AWS_SECRET_ACCESS_KEY", "PASSWORD"):
         monkeypatch.setenv(name, "hush")
-    keepers.note(tmp_path, keepers.Kept("cron", "m", environment=keepers.variables()))
+    keepers.note(tmp_path, keepers.Kept.made("cron", "m"))
     text = (tmp_path / "kept.json").read_text()
     assert "hush" not in text
     assert json.loads(text)["environment"]["ASA_RUNS"] == "/runs"
@@ -263,6 +335,7 @@ def test_jobs_of_one_core_drive_a_run_and_follow_each_other(place, monkeypatch, 
     if is_killed:
         until(folder.driver, within_s=30)
         os.kill(folder.driver().pid, signal.SIGKILL)
+        detaching.detach(folder, facility, detaching.Way.JOB, 20.0)  # once more: the first chain is no more
     until(lambda: folder.state()[0].outcome, within_s=120)
     assert place.lines() == ["a", "b", "c", "d"]
     until(lambda: keepers.kept(folder.path) is None, within_s=30)
@@ -276,5 +349,5 @@ def test_what_is_tried_again_is_told(place):
     client.kill()
     client.wait()
     assert place.status()["stages"][0]["retried"].startswith("failed")
-    assert "tried again: it ended as failed" in place.asa("status").stdout
-    assert "It is tried again: its last attempt ended as failed" in place.asa("explain", "a").stdout
+    assert "tried again: an attempt ended as failed" in place.asa("status").stdout
+    assert "It is tried again: an attempt ended as failed" in place.asa("explain", "a").stdout

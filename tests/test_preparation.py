@@ -174,7 +174,7 @@ def test_a_module_that_is_not_there_ends_the_stage_before_it_begins(modules):
 def test_where_there_is_no_module_the_variable_is_named_that_finds_it(place, tmp_path):
     if Path("/etc/profile.d/modules.sh").exists() or MODULES is not None:
         place.variables = {"ASA_MODULES_INIT": str(tmp_path / "init")}
-        (tmp_path / "init").write_text("module() { echo loaded $2; TOOL=$2; export TOOL; }\n")
+        (tmp_path / "init").write_text("module() { LOADEDMODULES=$2 TOOL=$2; export LOADEDMODULES TOOL; }\n")
         assert place.run("echo $TOOL", modules=("own",))[1].endswith("own\n"), "the site's own word comes first"
     else:
         assert "ASA_MODULES_INIT" in place.run("true", modules=("x",))[2]
@@ -211,8 +211,8 @@ def test_a_file_of_an_environment_says_how_it_is_made(place):
     (place.root / "env.yml").write_text("dependencies: [montage]\n")
     code, _, err = place.run("true", conda="env.yml")
     assert code == UNPREPARED_EXIT
-    command = err.partition("conda env create -f env.yml -p ")[2].strip()
-    folder = Path(command)
+    command = err.partition("conda env create -f 'env.yml' -p ")[2].strip()
+    folder = Path(command.strip("'"))
     assert folder.parent == place.root / ".asa" / "conda"
     (folder / "bin").mkdir(parents=True)
     assert place.run("echo $CONDA_PREFIX", conda="env.yml")[:2] == (0, f"{folder}\n")
@@ -324,6 +324,43 @@ def test_what_cannot_be_set_up_is_not_begun(place):
     code, out, err = place.run("echo began", setup="false")
     assert (code, out) == (UNPREPARED_EXIT, "")
     assert "the last line of its setup failed" in err
+
+
+@pytest.mark.parametrize(
+    "setup",
+    ["exit 0", "return 0", "exit 3", "set -e\nfalse", "if then", ". ./leaves", "asa_need() { exit 0; }; exit 0"],
+)
+def test_a_setup_that_leaves_the_shell_does_not_complete_the_stage(place, setup):
+    (place.root / "leaves").write_text("exit 0\n")
+    code, out, err = place.run("echo began", setup=setup)
+    assert (code, out) == (UNPREPARED_EXIT, ""), err
+    assert "asa: " in err
+
+
+def test_a_module_that_only_says_that_it_was_loaded_was_not(place, tmp_path):
+    """As Environment Modules 3 did."""
+    place.variables = {"ASA_MODULES_INIT": str(tmp_path / "init")}
+    (tmp_path / "init").write_text("module() { echo \"Unable to locate a modulefile for '$2'\" >&2; }\n")
+    code, out, err = place.run("echo began", modules=("own",))
+    assert (code, out) == (UNPREPARED_EXIT, "")
+    assert "the module own was not loaded" in err
+
+
+def test_an_init_file_for_another_shell_is_told(place, tmp_path):
+    place.variables = {"ASA_MODULES_INIT": str(tmp_path / "init")}
+    (tmp_path / "init").write_text("exit 1\n")
+    code, _, err = place.run("echo began", modules=("own",))
+    assert code == UNPREPARED_EXIT
+    assert "the shell left before its environment was ready" in err
+
+
+def test_a_launched_script_lies_where_all_nodes_see_it(container):
+    container.program("srun", SRUN)
+    what = {"script": "#!/bin/sh\necho $0\n"}
+    code, out, err = container.run(cores=2, what=what, launcher="srun")
+    assert code == 0, err
+    assert Path(out.strip()).parent == container.root
+    assert not list(container.root.glob(".asa-*")), "and is gone"
 
 
 def test_inputs_are_looked_for_before_anything_is_prepared(place):

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asa.cli.runs import command, read_state
 from asa.errors import AsaError, InputError, LeaseError, UnavailableError
+from asa.units import parse_duration
 
 if TYPE_CHECKING:
     from asa.backend import Backend, Facility
@@ -82,23 +84,39 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
     return able
 
 
-def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float) -> None:
-    """Have a run looked at from now on, look once, and say how it goes on."""
+def checked_walltime_s(text: str) -> float:
+    """Read how long a keeper's job asks for.
+
+    Raises `InputError`: that is no time, or too short.
+    """
+    from asa.keepers.job import SHORTEST_S
+
+    walltime_s = parse_duration(text)
+    if walltime_s < SHORTEST_S:
+        raise InputError(f"a job of {text} drives nothing", where="--keeper-walltime", hint="Give a minute or more.")
+    return walltime_s
+
+
+def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, **how: Any) -> None:
+    """Have a run looked at from now on, look once, and say how it goes on; `how` is that of `look`."""
     from asa import keepers
     from asa.runner.beside import with_local_stages
     from asa.runner.look import look
 
-    mark = folder.plan.id[:12]
-    keepers.end(folder.path)
-    near = with_local_stages(folder.plan.backend, folder.state()[0].workflow.stages.values(), facility)
-    if way is Way.JOB:
-        made = keepers.Kept(way.value, "", 1, time.time(), keepers.variables())
-        keepers.note(folder.path, made)
-        _submit_keeper(folder, facility, made, walltime_s, None)
-    else:
-        made = keepers.keep(way.value, folder.path, mark)
+    stages = (how.get("revised") or folder.state()[0].workflow).stages.values()
+    near = with_local_stages(folder.plan.backend, stages, facility)
+    end_keeper(folder, facility)
+    try:
+        if way is Way.JOB:
+            made = keepers.Kept.made(way.value, "", number=1, chain=secrets.token_hex(3))
+            _submit_keeper(folder, facility, made, walltime_s, None)
+        else:
+            made = keepers.keep(way.value, folder.path, folder.plan.id[:12])
+    except AsaError as error:
+        hint = f"{error.hint or ''} The run is there, and nothing of it goes on: {command('resume', folder)}".strip()
+        raise type(error)(error.message, where=error.where, hint=hint) from error
     with suppress(LeaseError), ExitStack() as held:  # it may be looked at already
-        look(folder, connecting(near, held))
+        look(folder, connecting(near, held), **how)
     sys.stderr.write(
         f"{folder.path.name} goes on without this client: {made.words}.\n"
         f"  see it:  {command('status', folder)}\n"
@@ -121,7 +139,7 @@ def connecting(facility: Facility, held: ExitStack) -> Callable[[RunFolder], Bac
 
 
 def _submit_keeper(folder: RunFolder, facility: Facility, now: Kept, walltime_s: float, after_s: float | None) -> None:
-    """Ask for the job whose number is noted, to begin after so many seconds, and note which it is."""
+    """Ask for a job of a chain, to begin after so many seconds; it is noted once it was accepted."""
     from asa import keepers
     from asa.keepers import job
 
@@ -130,7 +148,7 @@ def _submit_keeper(folder: RunFolder, facility: Facility, now: Kept, walltime_s:
     with ExitStack() as held:
         backend = held.enter_context(_opened(folder, facility))
         begin_s = None if after_s is None else backend.now() + after_s
-        mark = folder.plan.id[:12]
+        mark = f"{folder.plan.id[:12]}-{now.chain}"
         job_id = job.submit(backend, mark, now.number, f"exec {call}", walltime_s=walltime_s, begin_s=begin_s)
     keepers.note(folder.path, replace(now, mark=job_id))
 
@@ -152,7 +170,7 @@ def _sleep(seconds: float) -> bool:
 def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
     """Drive a run from its n-th job of one core, which may run so long, and have the next such job follow."""
     from asa import keepers
-    from asa.cli.driving import drive_here, reopen
+    from asa.cli.driving import Detached, drive_here, reopen
     from asa.cli.live import Silent
     from asa.keepers.job import spare_s
 
@@ -160,28 +178,62 @@ def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
     now = keepers.kept(folder.path)
     if now is None or now.way != Way.JOB or number < now.number - 1:
         return  # it is looked after otherwise, or by a later job
-    os.environ.update(now.environment)
+    now.take_over()
     facility = reopen(folder, {})
     if has_ended(read_state(folder)[0]):
         end_keeper(folder, facility)
         return
     spare = spare_s(walltime_s)
-    following = replace(now, number=number + 1, mark="") if number >= now.number else now
-    keepers.note(folder.path, following)
-    _submit_keeper(folder, facility, following, walltime_s, max(walltime_s - 2 * spare, 0.0))
-    leave = threading.Timer(walltime_s - spare, os.kill, (os.getpid(), signal.SIGTERM))
+    is_over = threading.Event()
+    leave = threading.Timer(walltime_s - spare, _leave, (is_over,))
     leave.daemon = True
     leave.start()
-    while not has_ended(read_state(folder)[0]):
+    following = replace(now, number=number + 1, mark="") if number >= now.number else now
+    is_followed = has_come_to_an_end = False
+    while not is_over.is_set() and not has_come_to_an_end:
+        if not is_followed:
+            lasted_s = time.monotonic() - began_s
+            is_followed = _is_followed(folder, facility, following, walltime_s, walltime_s - 2 * spare - lasted_s)
+        to_ask_again = threading.Event()
         try:
-            drive_here(folder, facility, Silent())
-        except LeaseError:  # the job before, or a person
+            with nullcontext() if is_followed else _interrupted_after(6 * _BUSY_S, to_ask_again):
+                drive_here(folder, facility, Silent())
+            has_come_to_an_end = True
+        except (LeaseError, UnavailableError):  # the job before, or a person; or nobody answers
             time.sleep(_BUSY_S)
-        except UnavailableError:
-            time.sleep(6 * _BUSY_S)
+        except Detached:
+            if not to_ask_again.is_set():
+                break  # its time is over, or somebody ends it
     leave.cancel()
-    end_keeper(folder, facility)
-    sys.stderr.write(f"{folder.path.name} has ended, {time.monotonic() - began_s:.0f} s after this job began.\n")
+    if has_come_to_an_end:
+        end_keeper(folder, facility)
+
+
+def _leave(is_over: threading.Event) -> None:
+    is_over.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def _interrupted_after(seconds: float, is_so: threading.Event) -> Iterator[None]:
+    """Have a client leave after a while, in good order."""
+    timer = threading.Timer(seconds, _leave, (is_so,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _is_followed(folder: RunFolder, facility: Facility, following: Kept, walltime_s: float, after_s: float) -> bool:
+    """Ask for the next job of a chain; say whether there is one."""
+    try:
+        _submit_keeper(folder, facility, following, walltime_s, max(after_s, 0.0))
+    except AsaError as error:
+        folder.log_note(f"the next job of one core cannot be asked for: {error}")
+        return False
+    return True
 
 
 def end_keeper(folder: RunFolder, facility: Facility) -> None:
@@ -199,4 +251,5 @@ def end_keeper(folder: RunFolder, facility: Facility) -> None:
 
 def has_ended(state: RunState) -> bool:
     """Whether nothing is left to be done of a run."""
-    return state.outcome is not None and not state.unfinished_jobs() and state.open_intent is None
+    is_settled = not state.unfinished_jobs() and state.open_intent is None and not state.doubtful
+    return state.outcome is not None and is_settled

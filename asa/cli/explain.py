@@ -174,7 +174,8 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 
 def _tried_before(stage: StageStanding) -> Iterator[str]:
     if stage.retried:
-        yield f"It is tried again: its last attempt ended as {stage.retried}."
+        verb = "was" if stage.has_failed else "is"
+        yield f"It {verb} tried again: an attempt ended as {stage.retried}."
 
 
 def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:

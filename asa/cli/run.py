@@ -23,7 +23,7 @@ from asa.cli.asked import (
     read_asked,
     split_settings,
 )
-from asa.cli.detaching import DetachByOption, DetachOption, KeeperOption, chosen_way
+from asa.cli.detaching import DetachByOption, DetachOption, KeeperOption, checked_walltime_s, chosen_way
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import (
     Output,
@@ -37,7 +37,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.errors import InputError, UnavailableError
-from asa.units import format_duration, parse_duration
+from asa.units import format_duration
 
 if TYPE_CHECKING:
     from asa.backend import Facility
@@ -132,9 +132,7 @@ def run(
 
     if strategy is not None:
         check_strategy(strategy)
-    for option in ("--scripts",) * scripts + ("--offline",) * offline:
-        if not dry_run:
-            raise InputError("goes with --dry-run", where=option, hint="Give both, or leave it out.")
+    _check_together(dry_run=dry_run, scripts=scripts, offline=offline, backend=backend)
     if offline:
         backend, settings = backend or (None if site else _OFFLINE), [*(settings or []), "offline=yes"]
     forecast = Forecasting(estimator, bank, history, seed)
@@ -160,15 +158,25 @@ def run(
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
             return
         way = chosen_way(detach_by, plan) if detach or detach_by is not None else None
+        keeper_s = checked_walltime_s(keeper_walltime)
     folder = RunFolder.create(runs_folder(runs).absolute(), plan)
     try:
         if way is not None:
-            leave(folder, facility, way, parse_duration(keeper_walltime))
+            leave(folder, facility, way, keeper_s)
         else:
             _drive(folder, facility, output, "begins", quiet=quiet)
     except UnavailableError as error:
         hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
         raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
+def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str | None) -> None:
+    """Refuse options without what they go with."""
+    for option, is_given in (("--scripts", scripts), ("--offline", offline)):
+        if is_given and not dry_run:
+            raise InputError("goes with --dry-run", where=option, hint="Give both, or leave it out.")
+    if offline and backend not in {None, _OFFLINE}:
+        raise InputError(f"goes with {_OFFLINE}", where="--offline", hint=f"Take --backend {_OFFLINE}.")
 
 
 def resume(
@@ -242,9 +250,8 @@ def resume(
     take_bank(folder, bank)
     take_estimator(folder, estimator)
     if detach or detach_by is not None:
-        if retry or again:
-            raise InputError("goes on with a run that has not ended", where="--detach", hint="Leave --retry out.")
-        leave(folder, facility, chosen_way(detach_by, folder.plan), parse_duration(keeper_walltime))
+        way, keeper_s = chosen_way(detach_by, folder.plan), checked_walltime_s(keeper_walltime)
+        leave(folder, facility, way, keeper_s, retry=retry, again=again, revised=revised)
         return
     words = f"goes on{_what_runs(state, again, retry=retry)}"
     _drive(folder, facility, output, words, quiet=quiet, retry=retry, again=again, revised=revised)

@@ -17,6 +17,7 @@ from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
 from asa.records import Deferred, Predicted, Record, Retrying, RunEnded, RunStarted, Submitted
 from asa.strategies.base import Keep, Phase
+from asa.units import format_duration
 
 if TYPE_CHECKING:
     from asa.backend import Condition, JobStatus
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _IN_ITS_TURN = "waiting in its job"
 _ENDED_AS = {JobState.FAILED: "failed", JobState.TIMEOUT: "timed out", JobState.CANCELLED: "cancelled"}
 _FAILED = {*_ENDED_AS.values(), "refused"}
+_UNSEEN_S = 300.0
 _OUT = {"blocked", "skipped", "not run"}
 _DOES_NOT_RUN = {Phase.BLOCKED: "blocked", Phase.SKIPPED: "skipped"}
 _CONDITIONS = {
@@ -290,7 +292,7 @@ def stand(
                     _stage(
                         state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name)
                     ),
-                    retried="" if state.stages[name].phase.is_settled else retried.get(name, ""),
+                    retried="" if state.stages[name].phase is Phase.DONE else retried.get(name, ""),
                 )
                 for name in state.workflow.order
             ],
@@ -299,7 +301,7 @@ def stand(
         ended_s=next((r.time_s for r in reversed(all_records) if isinstance(r, RunEnded)), None) if is_over else None,
         reason=state.reason,
         driver=driver,
-        kept="" if is_over or driver or (keeper := kept(folder.path)) is None else keeper.words,
+        kept="" if is_over or driver else _kept(folder, now_s),
         left="" if is_over or driver else folder.last_left(),
         heard_s=condition.heard_s if condition else None,
         trouble=condition.trouble if condition and not is_over else "",
@@ -307,6 +309,17 @@ def stand(
         next_s=next_s if not is_over else None,
         metrics=metrics_of(state, all_records),
     )
+
+
+def _kept(folder: RunFolder, now_s: float) -> str:
+    """Say who looks at a run, and since when nobody does, if it is long."""
+    keeper, pulse = kept(folder.path), folder.last_pulse()
+    if keeper is None:
+        return ""
+    last_s = max(keeper.since_s, pulse.at_s if pulse is not None else 0.0)
+    if now_s - last_s < _UNSEEN_S:
+        return keeper.words
+    return f"{keeper.words}, but nobody has for {format_duration(now_s - last_s)}; see `asa resume --detach`"
 
 
 def predictions(records: Iterable[Record]) -> dict[str, float]:

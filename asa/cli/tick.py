@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +28,7 @@ def tick(
     run: RunArgument = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
     runs: RunsOption = None,
-    is_kept: Annotated[bool, typer.Option("--kept", hidden=True)] = False,
+    kept: Annotated[str, typer.Option(hidden=True)] = "",  # by whom it is called, and what the run is marked with
     keeper: Annotated[int, typer.Option(hidden=True)] = 0,
     lasts: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
@@ -45,41 +46,63 @@ def tick(
     from asa.runner.beside import with_local_stages
     from asa.runner.look import look
 
-    folder = open_run(runs, run)
+    try:
+        folder = open_run(runs, run)
+    except InputError:
+        if kept:  # nobody is to look for a run that is not there any more
+            keepers.end_here(kept)
+        raise
     if keeper:
         keep(folder, keeper, lasts)
         return
-    if is_kept and (now := keepers.kept(folder.path)) is not None:
-        os.environ.update(now.environment)  # which a timer has not
+    if kept:
+        _write_into(folder.path / "client.log")
+        if (now := keepers.kept(folder.path)) is not None:
+            now.take_over()
     state, _ = read_state(folder)
     if folder.plan.strategy == POOL:
         hint = f"A pool ends with its client. Let one stay: {command('resume', folder)}"
         raise InputError(f"cannot be looked at once in a while: it runs by {POOL}", where=folder.path.name, hint=hint)
     facility = reopen(folder, {})
     if has_ended(state):
-        _end(folder, facility, state, "has ended already", quiet=quiet)
+        _end(folder, facility, state, "has ended already", kept=kept, quiet=quiet)
         return
     near = with_local_stages(folder.plan.backend, state.workflow.stages.values(), facility)
     display = Silent() if quiet else Lines()
     try:
         with ExitStack() as held:
-            wake_s = look(folder, connecting(near, held), on_record=display.happened)
+            looked = look(folder, connecting(near, held), on_record=display.happened)
     except LeaseError as busy:
         _tell(f"{folder.path.name}: {busy.message}", quiet=quiet)
         return
     state, _ = read_state(folder)
-    if has_ended(state):
-        _end(folder, facility, state, "has ended", quiet=quiet)
+    if looked.is_over:
+        _end(folder, facility, state, "has ended", kept=kept, quiet=quiet)
         return
     phases = [view.phase.value for view in state.stages.values()]
     counted = ", ".join(f"{phases.count(phase)} {phase}" for phase in dict.fromkeys(phases))
+    wake_s = looked.wake_s
     then = f"; something is planned for {time.strftime('%H:%M:%S', time.localtime(wake_s))}" if wake_s else ""
     _tell(f"{folder.path.name}: {counted}{then}", quiet=quiet)
 
 
-def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, quiet: bool) -> None:
+def _write_into(log: Path) -> None:
+    """Have all that is said from now on stand in a file: cron would mail it each minute."""
+    with suppress(OSError):
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for stream in (1, 2):
+            os.dup2(descriptor, stream)
+        os.close(descriptor)
+
+
+def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, kept: str, quiet: bool) -> None:
     """Let nothing look at it any more, and say how it ended."""
+    from asa.runner.notify import Notifier
+
+    Notifier(folder).ended(state.outcome or "failed", state.reason)  # unless whoever saw it end has told
     end_keeper(folder, facility)
+    if kept:  # whoever saw it end may have been on another computer
+        keepers.end_here(kept)
     _tell(f"{folder.path.name} {how}: {state.outcome}{f', {state.reason}' if state.reason else ''}", quiet=quiet)
     if state.outcome != "completed":
         raise typer.Exit(_ENDED_BADLY)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,11 +23,13 @@ from asa.core.files import put, read_file
 from asa.errors import InputError
 from asa.keepers import cron, timer
 
-__all__ = ["WAYS", "Kept", "client", "end", "keep", "kept", "note", "possible"]
+__all__ = ["WAYS", "Kept", "client", "end", "end_here", "keep", "kept", "note", "possible", "try_client", "variables"]
 
 _FILE = "kept.json"
-_NEEDED = re.compile(r"PATH|LD_LIBRARY_PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TZ|TMPDIR|SLURM_CONF|XDG_\w+|ASA_\w+")
-_SECRET = re.compile(r"TOKEN|JWT|SECRET|PASS|KEY", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN|JWT|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
+_OF_THIS_SHELL = re.compile(r"_|SHLVL|PWD|OLDPWD|SLURM_(JOB|STEP|TASK|NODE|CPUS|MEM|PROC|LOCAL|GTIDS)\w*")
+_FOR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
+_TRIAL_S = 60.0
 
 WAYS = ("timer", "cron", "job")
 """In the order in which they are taken."""
@@ -52,20 +55,46 @@ class Kept:
         Of the job that drives it last, from 1 on.
     since_s
         When that began, seconds since 1970.
+    chain
+        Tells these jobs from those of an earlier detaching; empty where there are none.
+    umask
+        Of the user's shell.
     environment
-        Variables of the user's shell, for its clients; no secrets.
+        Variables of the user's shell, for its clients and so for the jobs that they submit; none that look secret.
     """
 
     way: str
     mark: str
     number: int = 0
     since_s: float = 0.0
+    chain: str = ""
+    umask: int = 0o022
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
         """Say who looks at it."""
         return _WORDS[self.way]
+
+    @classmethod
+    def made(cls, way: str, mark: str, *, number: int = 0, chain: str = "") -> Kept:
+        """Make one from now on, for the user's shell as it is.
+
+        Parameters
+        ----------
+        way, mark, number, chain
+            As they are kept.
+        """
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return cls(way, mark, number, time.time(), chain, umask, variables())
+
+    def take_over(self) -> None:
+        """Have this process's variables and umask be those of the user's shell; what is secret stays as it is."""
+        secrets = {name: value for name, value in os.environ.items() if _SECRET.search(name)}
+        os.environ.clear()
+        os.environ.update({**self.environment, **secrets})
+        os.umask(self.umask)
 
 
 def possible() -> dict[str, str]:
@@ -85,10 +114,25 @@ def client(verb: str, folder: Path, *options: str) -> list[str]:
     options
         Of the command.
     """
-    found = os.environ.get("PYTHONPATH")
-    where = ["env", f"PYTHONPATH={found}"] if found else []
     # -P: files of the user's folder are no modules
-    return [*where, sys.executable, "-P", "-m", "asa", verb, str(folder.absolute()), *options]
+    return [*_python(), verb, str(folder.absolute()), *options]
+
+
+def _python() -> list[str]:
+    needed = [f"{name}={os.environ[name]}" for name in _FOR_PYTHON if os.environ.get(name)]
+    return [*(["env", *needed] if needed else []), sys.executable, "-P", "-m", "asa"]
+
+
+def try_client() -> str:
+    """Say why the command line does not start where there are hardly any variables, as under cron; empty if it does."""
+    bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/"), "SHELL": "/bin/sh"}
+    try:
+        done = subprocess.run(  # noqa: S603 - asa itself
+            [*_python(), "--version"], env=bare, cwd="/", capture_output=True, text=True, timeout=_TRIAL_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
 def keep(way: str, folder: Path, mark: str) -> Kept:
@@ -108,11 +152,14 @@ def keep(way: str, folder: Path, mark: str) -> Kept:
     InputError
         It cannot be.
     """
-    begin: Callable[[list[str], Path, str], str] = {"timer": timer.begin, "cron": cron.begin}[way]
-    made = Kept(way, mark, 0, time.time(), variables())
+    if trouble := try_client():
+        hint = "Let Python be found without your shell's start-up files, as in a virtual environment."
+        raise InputError(f"asa does not start where {way} would call it: {trouble}", where=way, hint=hint)
+    begin: Callable[[list[str], str], None] = {"timer": timer.begin, "cron": cron.begin}[way]
+    made = Kept.made(way, mark)
     note(folder, made)
     try:
-        begin(client("tick", folder, "--quiet", "--kept"), folder / "client.log", mark)
+        begin(client("tick", folder, "--quiet", f"--kept={mark}"), mark)
     except BaseException:
         with suppress(OSError):
             (folder / _FILE).unlink()
@@ -131,9 +178,24 @@ def end(folder: Path) -> None:
     now = kept(folder)
     if now is None:
         return
-    with suppress(InputError, OSError):
-        {"timer": timer.end, "cron": cron.end}.get(now.way, lambda _: None)(now.mark)
+    if now.way != "job":
+        end_here(now.mark)
+    with suppress(OSError):
         (folder / _FILE).unlink(missing_ok=True)
+
+
+def end_here(mark: str) -> None:
+    """Let neither cron nor a timer of this computer look at a run any more, whatever its folder says.
+
+    Parameters
+    ----------
+    mark
+        The run's.
+    """
+    with suppress(InputError, OSError, subprocess.SubprocessError):
+        cron.end(mark)
+    with suppress(InputError, OSError, subprocess.SubprocessError):
+        timer.end(mark)
 
 
 def kept(folder: Path) -> Kept | None:
@@ -147,7 +209,13 @@ def kept(folder: Path) -> Kept | None:
     try:
         told = read_json(read_file(folder / _FILE))
         return Kept(
-            str(told["way"]), str(told["mark"]), int(told["number"]), float(told["since_s"]), dict(told["environment"])
+            str(told["way"]),
+            str(told["mark"]),
+            int(told["number"]),
+            float(told["since_s"]),
+            str(told["chain"]),
+            int(told["umask"]),
+            dict(told["environment"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -179,9 +247,9 @@ def note(folder: Path, now: Kept) -> None:
 
 
 def variables() -> dict[str, str]:
-    """Choose the variables that a client needs, as cron and timers have hardly any."""
+    """Give the variables of this shell that a client and its jobs are to have, as cron and timers have hardly any."""
     return {
         name: value
         for name, value in os.environ.items()
-        if _NEEDED.fullmatch(name) and not (name.startswith("ASA_") and _SECRET.search(name))
+        if not _SECRET.search(name) and not _OF_THIS_SHELL.fullmatch(name)
     }

@@ -9,11 +9,13 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from asa.core.files import put
 from asa.core.locks import FileLock
 from asa.errors import InputError
 
 _TIMEOUT_S = 20.0
 _LOCK_S = 30.0
+_HINT = "Take another way: --detach-by timer, or job."
 _DAEMONS = {"cron", "crond", "anacron", "cronie"}
 
 
@@ -28,18 +30,32 @@ def trouble() -> str:
     return "" if _runs() else "no cron daemon runs here"
 
 
-def begin(command: list[str], log: Path, mark: str) -> str:
-    """Add a line; gives its mark."""
-    line = f"* * * * * {shlex.join(command)} >>{shlex.quote(str(log))} 2>&1 {_comment(mark)}"
-    if "\n" in line:
-        raise InputError("a path with a line break cannot stand in a crontab", hint="Rename the folder.")
+def begin(command: list[str], mark: str) -> None:
+    """Add a line; what it calls is a file, since lines may not be long."""
+    script = _script(mark)
+    try:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(script), hint=_HINT) from error
+    line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
     _change(mark, line.replace("%", r"\%"))  # which else is a line's end, to cron
-    return mark
 
 
 def end(mark: str) -> None:
-    """Take a line out."""
-    _change(mark, "")
+    """Take a line out, if it is there."""
+    script = _script(mark)
+    if shutil.which("crontab") is not None:
+        _change(mark, "")
+    script.unlink(missing_ok=True)
+
+
+def _script(mark: str) -> Path:
+    return _folder() / f"look-{mark}.sh"
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "asa"
 
 
 def _comment(mark: str) -> str:
@@ -48,11 +64,12 @@ def _comment(mark: str) -> str:
 
 def _change(mark: str, line: str) -> None:
     """Write the table anew: without lines of this mark, and with one if that is given; nothing else is touched."""
-    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "asa"
+    folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "crontab.lock", _LOCK_S):
         before = _table()
-        kept = [one for one in before.splitlines() if not one.rstrip().endswith(_comment(mark))]
+        lines = before.removesuffix("\n").split("\n") if before else []
+        kept = [one for one in lines if not one.rstrip().endswith(_comment(mark))]
         after = "".join(f"{one}\n" for one in [*kept, *([line] if line else [])])
         if after == before:
             return
@@ -62,7 +79,8 @@ def _change(mark: str, line: str) -> None:
 def _table() -> str:
     done = subprocess.run(
         ["crontab", "-l"],  # noqa: S607 - the user's own
-        capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, errors="surrogateescape", timeout=_TIMEOUT_S, check=False,
+        stdin=subprocess.DEVNULL,
         env={**os.environ, "LC_ALL": "C"},
     )  # fmt: skip
     if done.returncode == 0:
@@ -74,7 +92,7 @@ def _table() -> str:
 
 def _call(command: list[str], given: str) -> None:
     done = subprocess.run(  # noqa: S603 - as above
-        command, input=given, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        command, input=given, capture_output=True, text=True, errors="surrogateescape", timeout=_TIMEOUT_S, check=False
     )
     if done.returncode != 0:
         raise _refused(done.stderr)
@@ -82,7 +100,7 @@ def _call(command: list[str], given: str) -> None:
 
 def _refused(said: str) -> InputError:
     words = (said.strip().splitlines() or ["nothing"])[-1]
-    return InputError(f"crontab says {words!r}", where="cron", hint="Take another way: --detach-by timer, or job.")
+    return InputError(f"crontab says {words!r}", where="cron", hint=_HINT)
 
 
 def _runs() -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from asa.backend import Backend, JobSpec
-from asa.errors import InputError
 
 USUAL_WALLTIME_S = 4 * 3600.0
-_SHORTEST_S = 20.0
+SHORTEST_S = 20.0
+"""Of a walltime that is of any use."""
+
 _SPARE = 4.0  # a part of the walltime: it leaves so long before its end, and the next may begin twice as long before
 _MOST_SPARE_S = 60.0
 
@@ -17,14 +18,14 @@ def spare_s(walltime_s: float) -> float:
 
 
 def submit(backend: Backend, mark: str, number: int, command: str, *, walltime_s: float, begin_s: float | None) -> str:
-    """Ask for a run's n-th job, unless it was asked for before; gives its id.
+    """Ask for the n-th job of a chain, unless it was asked for before; gives its id.
 
     Parameters
     ----------
     backend
         The run's.
     mark
-        Letters and digits that tell the run from every other.
+        Letters, digits and ``-`` that tell the chain from every other.
     number
         n, from 1 on.
     command
@@ -36,13 +37,9 @@ def submit(backend: Backend, mark: str, number: int, command: str, *, walltime_s
 
     Raises
     ------
-    InputError
-        The walltime is too short to be of use, or longer than the site allows.
+    BackendError
+        It cannot be asked for now, or never.
     """
-    if walltime_s < _SHORTEST_S:
-        raise InputError(
-            f"a job of {walltime_s:g} s drives nothing", where="--keeper-walltime", hint="A minute or more."
-        )
     token = f"{mark}-keeper-{number}"
     for found in backend.find([token]).get(token, ()):
         if not found.state.is_final:

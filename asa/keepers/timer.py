@@ -6,7 +6,6 @@ import getpass
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 from asa.errors import InputError
 
@@ -27,21 +26,19 @@ def trouble() -> str:
     return ""
 
 
-def begin(command: list[str], log: Path, mark: str) -> str:
-    """Begin a timer; gives its mark."""
+def begin(command: list[str], mark: str) -> None:
+    """Begin a timer."""
     done = _call(
         "systemd-run", "--user", "--collect", f"--unit={_unit(mark)}", "--on-active=5",
-        f"--on-unit-inactive={_EVERY_S}", "--timer-property=AccuracySec=5s", f"--property=StandardOutput=append:{log}",
-        f"--property=StandardError=append:{log}", "--", *command,
+        f"--on-unit-inactive={_EVERY_S}", "--timer-property=AccuracySec=5s", "--", *command,
     )  # fmt: skip
     if done.returncode != 0:
         words = (done.stderr.strip().splitlines() or ["nothing"])[-1]
         raise InputError(f"systemd-run says {words!r}", where="timer", hint=_HINT)
-    return mark
 
 
 def end(mark: str) -> None:
-    """End a timer."""
+    """End a timer, if there is one."""
     _call("systemctl", "--user", "stop", f"{_unit(mark)}.timer")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ class Job:
     status: JobStatus
     # why we are cancelling it, which the batch system may not have been asked yet; empty if we are not
     giving_up: str = ""
+    giving_up_s: float = math.inf  # since when
     given_up: bool = False  # whether it was cancelled by us: its stages may have another job by now
     observed: bool = False  # whether its wait was learned
     known_as: OwnJob | None = None  # to the bank, once it queues

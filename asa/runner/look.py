@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from asa.backend import Backend
 from asa.records import Record
@@ -20,12 +21,28 @@ class _LookedAtAll(Exception):  # noqa: N818 - it is no error
         self.wake_s = wake_s
 
 
+class Looked(NamedTuple):
+    """What a look came to.
+
+    Parameters
+    ----------
+    is_over
+        The run has ended, and nothing of it is left to be done.
+    wake_s
+        When something is planned next, by the batch system's clock, if nothing happens before; None if nothing is.
+    """
+
+    is_over: bool
+    wake_s: float | None = None
+
+
 def look(
     folder: RunFolder,
     connect: Callable[[RunFolder], Backend],
     *,
     on_record: Callable[[Record], None] = lambda _: None,
-) -> float | None:
+    **how: Any,
+) -> Looked:
     """Hear what became of a run's jobs, do what is due, and leave; stages that run where the client is are waited for.
 
     Parameters
@@ -36,12 +53,13 @@ def look(
         Opens the batch system for it, as for `drive`.
     on_record
         Called with each new record.
+    **how
+        What of a run that has ended is to be tried again: `retry`, `again`, `revised` of `drive`.
 
     Returns
     -------
-    float or None
-        When something is planned next, by the batch system's clock, if nothing happens before; None if nothing is, or
-        the run has ended.
+    Looked
+        How the run stands after that.
 
     Raises
     ------
@@ -54,10 +72,10 @@ def look(
             raise _LookedAtAll(wake_s)
 
     try:
-        drive(folder, connect, on_record=on_record, on_pass=leave)
+        drive(folder, connect, on_record=on_record, on_pass=leave, **how)
     except _LookedAtAll as done:
-        return done.wake_s
-    return None
+        return Looked(is_over=False, wake_s=done.wake_s)
+    return Looked(is_over=True)
 
 
 def _runs_here(state: RunState) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STUCK_S = 86_400.0
 """Nothing moves if nothing was heard of a run's jobs for so long."""
 
-_ADDRESS = re.compile(r"[^\s@/]+@[^\s@/]+")
+_ADDRESS = re.compile(r"[A-Za-z0-9][^\s@/,;|&]*@[^\s@/,;|&]+(,\s*[A-Za-z0-9][^\s@/,;|&]*@[^\s@/,;|&]+)*")
 _TIMEOUT_S = 30.0
 _TOLD = "told"
 
@@ -45,7 +45,8 @@ class Notifier:
             return
         for name in set(state.stages.failed) - self._failed:
             self._failed.add(name)
-            self._tell(f"stage-failed-{name}", "stage-failed", f"{self._name}: {state.stages[name].reason}")
+            once = f"stage-failed-{name}-{state.stages[name].resubmissions}"
+            self._tell(once, "stage-failed", f"{self._name}: {state.stages[name].reason}")
         with suppress(OSError):
             moved_s = self._folder.moved_s()
             if time.time() - moved_s > STUCK_S:
@@ -75,7 +76,11 @@ class Notifier:
         except OSError:
             return
         what = self._folder.plan.notify
-        command = ["mail", "-s", message[:200], what] if _ADDRESS.fullmatch(what) else ["/bin/sh", "-c", what]
+        command = (
+            ["mail", "-s", message[:200], *what.replace(",", " ").split()]
+            if _ADDRESS.fullmatch(what)
+            else ["/bin/sh", "-c", what]
+        )
         environment = {**os.environ, "ASA_EVENT": event, "ASA_RUN": str(self._folder.path.absolute())}
         where = self._folder.plan.folder
         try:

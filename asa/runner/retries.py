@@ -56,12 +56,13 @@ def learned(before: Stage, after: Stage) -> str:
     if after.walltime_s != before.walltime_s:
         said.append(f"{format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
     if after.memory_bytes != before.memory_bytes:
-        said.append(f"{_gibibytes(after.memory_bytes)} of memory in place of {_gibibytes(before.memory_bytes)}")
+        said.append(f"{_amount(after.memory_bytes)} of memory in place of {_amount(before.memory_bytes)}")
     return f"; now with {' and '.join(said)}" if said else ""
 
 
-def _gibibytes(count: int) -> str:
-    return f"{count / (1 << 30):.3g} GiB"
+def _amount(count: int) -> str:
+    unit, size = ("GiB", 1 << 30) if count >= 1 << 30 else ("MiB", 1 << 20)
+    return f"{count / size:.4g} {unit}"
 
 
 def tried_again(view: StageView, end_s: float) -> StageView:

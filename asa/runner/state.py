@@ -180,8 +180,8 @@ class RunState:
                 yield self._cancelled_record(self.intents[token].planned, job_id, reason, at_s)
             case Reported(status=status):
                 yield from self._update(status)
-            case GivingUp(job_id=job_id, reason=reason):
-                self.jobs[job_id].giving_up = reason
+            case GivingUp(job_id=job_id, reason=reason, at_s=at_s):
+                self.jobs[job_id].giving_up, self.jobs[job_id].giving_up_s = reason, at_s
                 self.condemned[job_id] = None
             case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
                 job = self.jobs[job_id]

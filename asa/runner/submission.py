@@ -18,6 +18,7 @@ from asa.runner.specs import legs_of, round_of_legs, spec_of, tasks_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
+_MAX_STUCK_S = 900.0  # nor so long after that was decided, whoever told the batch system
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 
 
@@ -52,7 +53,9 @@ def tell_cancellations(one: Active) -> float | None:
     for job_id in one.to_cancel():
         job, now = one.state.jobs[job_id], one.backend.now()
         has_ended, cancelled_s = one.cancel(job_id), one.cancelled_s(job_id)
-        is_stuck = one.state.outcome is not None and cancelled_s is not None and now > cancelled_s + _STUCK_S
+        is_late = now > job.giving_up_s + _MAX_STUCK_S  # as who looks once knows it
+        is_told = cancelled_s is not None and now > cancelled_s + _STUCK_S
+        is_stuck = one.state.outcome is not None and (is_told or is_late)
         if (has_ended and job.status.state is not JobState.COMPLETED) or is_stuck:
             one.commit(GivenUp(job_id, job.giving_up, now))
         elif not has_ended:

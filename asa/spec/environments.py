@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from asa.preparation import Preparation, preparing
@@ -27,36 +29,38 @@ def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str,
     yield from ((stage, key, words, _ELSEWHERE) for stage, key, words in _tried(said, folder))
     for stage, preparation in said.items():
         program = (preparation.launcher.split() or [""])[0]
-        if program and not preparation.changes_path and shutil.which(program) is None:
+        outside = replace(preparation, container="", binds=())  # of which the launcher is
+        if program and not outside.changes_path and shutil.which(program) is None:
             yield stage, "launcher", f"{program}: not found in PATH here", _ELSEWHERE
         for bind in preparation.binds:
-            outside, _, _ = bind.partition(":")
-            if not (folder / outside).exists():
-                yield stage, "binds", f"{outside}: there is nothing here to be seen in the container", _ELSEWHERE
+            path, _, _ = bind.partition(":")
+            if not (folder / path).exists():
+                yield stage, "binds", f"{path}: there is nothing here to be seen in the container", _ELSEWHERE
 
 
 def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[Stage, str, str]]:
     """Try each part by itself, and once for all stages that ask for it."""
-    asked: dict[tuple[str, Preparation], list[Stage]] = {}
+    asked: dict[tuple[str, Preparation, tuple[tuple[str, str], ...]], list[Stage]] = {}
     for stage, preparation in said.items():
         for key in _PARTS:
             if getattr(preparation, key):
-                asked.setdefault((key, Preparation(**{key: getattr(preparation, key)})), []).append(stage)
+                own = Preparation(**{key: getattr(preparation, key)})
+                asked.setdefault((key, own, stage.environment), []).append(stage)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda part: _trouble(part[1], folder), asked))
-    for ((key, _), stages), trouble in zip(asked.items(), found, strict=True):
+        found = list(threads.map(lambda part: _trouble(part[1], part[2], folder), asked))
+    for ((key, *_), stages), trouble in zip(asked.items(), found, strict=True):
         if trouble:
             others = f" ({', '.join(stage.name for stage in stages[1:])}, too)" if len(stages) > 1 else ""
             yield stages[0], key, trouble + others
 
 
-def _trouble(preparation: Preparation, folder: Path) -> str:
+def _trouble(preparation: Preparation, environment: Iterable[tuple[str, str]], folder: Path) -> str:
     """Say why a shell cannot have it; empty if it can."""
     try:
         done = subprocess.run(  # noqa: S603 - a text of ours, with the user's names quoted
             ["/bin/sh", "-c", preparing(preparation, _UNPREPARED)],
             cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env={**os.environ, **dict(environment)},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"it is not ready within {_TIMEOUT_S:g} s"

@@ -175,8 +175,8 @@ def test_who_used_more_stands_behind():
 
 
 def test_a_fair_tree_ranks_users_and_those_who_have_used_nothing_come_first():
-    # At 10 they have used 6, 4 and 0 core-seconds. Of ten who share the machine 9, 8 and none have used less: 10, 20 and
-    # 100 points. At 20 points a second of age they have 10 + 140, 20 + 40 and 100 + 20.
+    # At 10 they have used 6, 4 and 0 core-seconds. Of ten who share the machine 9, 8 and none have used less: they have
+    # 10, 20 and 100 points. At 20 points a second of age that is 10 + 140, 20 + 40 and 100 + 20.
     jobs = [
         job(0, 6, 6, user=0),
         job(0, 4, 4, user=1),
