@@ -220,8 +220,8 @@ def test_a_run_that_ends_elsewhere_or_is_deleted_leaves_no_line(place, table):
     assert ticked(place, RunFolder(place.runs()[0])) == ["a", "b", "c"]
     place.environment = here
     assert table.exists()
-    woken(place, line)
-    assert not table.exists()
+    done = woken(place, line)
+    assert not table.exists(), done
     place.asa("run", place.flow(("a", "", "sleep 60")), *place.on, "--detach-by", "cron")
     line = table.read_text().strip()
     shutil.rmtree(place.runs()[-1])

@@ -44,10 +44,8 @@ def begin(command: list[str], mark: str) -> None:
 
 def end(mark: str) -> None:
     """Take a line out, if it is there."""
-    script = _script(mark)
-    if shutil.which("crontab") is not None:
-        _change(mark, "")
-    script.unlink(missing_ok=True)
+    if shutil.which("crontab") is not None and _change(mark, ""):  # else another computer's cron may call it yet
+        _script(mark).unlink(missing_ok=True)
 
 
 def _script(mark: str) -> Path:
@@ -62,8 +60,11 @@ def _comment(mark: str) -> str:
     return f"# asa run {mark}"
 
 
-def _change(mark: str, line: str) -> None:
-    """Write the table anew: without lines of this mark, and with one if that is given; nothing else is touched."""
+def _change(mark: str, line: str) -> bool:
+    """Write the table anew: without lines of this mark, and with one if that is given; nothing else is touched.
+
+    Returns: whether it was another before.
+    """
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "crontab.lock", _LOCK_S):
@@ -72,8 +73,9 @@ def _change(mark: str, line: str) -> None:
         kept = [one for one in lines if not one.rstrip().endswith(_comment(mark))]
         after = "".join(f"{one}\n" for one in [*kept, *([line] if line else [])])
         if after == before:
-            return
+            return False
         _call(["crontab", "-"] if after else ["crontab", "-r"], after)
+        return True
 
 
 def _table() -> str:
