@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "last week",
         "Worth it",
         "Ask by",
-        *(f"asa's best over {w}, %" for w in SIMPLE),
+        *(f"{one.way} over {one.rival}, %" for one in found.beside),
     )
     console().print(Table(headings, rows, title=f"{options.workflow}, {options.cores} cores"))
     return 0
