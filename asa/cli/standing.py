@@ -313,9 +313,9 @@ def stand(
 
 def _kept(folder: RunFolder, now_s: float) -> str:
     """Say who looks at a run, and since when nobody does, if it is long."""
-    keeper, pulse = kept(folder.path), folder.last_pulse()
-    if keeper is None:
+    if (keeper := kept(folder.path)) is None:
         return ""
+    pulse = folder.last_pulse()
     last_s = max(keeper.since_s, pulse.at_s if pulse is not None else 0.0)
     if now_s - last_s < _UNSEEN_S:
         return keeper.words

@@ -229,7 +229,7 @@ def test_what_is_asked_wrongly_is_told(words, told, tmp_path, monkeypatch):
 def test_the_script_is_what_a_folder_is_read_of(tmp_path):
     done = asa("twin", "--script")
     names = [line.rpartition("> ")[2] for line in done.stdout.splitlines() if " > " in line]
-    assert set(names) == {"config.txt", "partitions.txt", "nodes.txt", "events.txt", "jobs.txt"}
+    assert set(names) == {"config.txt", "partitions.txt", "nodes.txt", "events.txt", "users.txt", "jobs.txt"}
     (tmp_path / "empty").mkdir()
     done = asa("twin", tmp_path / "empty", "--out", tmp_path / "t")
     assert done.exit_code == 2
