@@ -286,6 +286,7 @@ def test_a_node_that_goes_down_has_its_stage_run_again(slurm, quiet):
     slurm.run_as_root("scontrol", "update", f"NodeName={nodes}", "State=DOWN", "Reason=test")
     try:
         clients[0].saw(Requeued, "a")
+        until(lambda: away.job("a")["Restarts"] == "1", what="that both were put back")
         for run in (here, away):
             slurm.run_as_root("scontrol", "update", f"JobId={run.job('a')['JobId']}", "StartTime=now")  # not in minutes
         clients[0].result()
