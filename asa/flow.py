@@ -597,7 +597,7 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
             fields[one.field] = int(_parsed(one.parse, one.key, given, where)) if isinstance(given, str) else given
     if (most := fields.pop("retry_max_memory", None)) is not None:
         text = _parsed(parse_memory, "retry_max_memory", most, where) if isinstance(most, str) else most
-        fields["retry_memory_bytes"] = int(text)
+        fields["retry_max_memory_bytes"] = int(text)
     if "jobs" in fields:
         asked_jobs = fields["jobs"]
         fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))

@@ -245,8 +245,9 @@ def _script(text: str, inside: str, *, for_all_nodes: bool) -> str:
     while re.search(rf"(?m)^{end}$", text):
         end += "_"
     body = text if text.endswith("\n") else f"{text}\n"
+    place = "$PWD/." if for_all_nodes else "${TMPDIR:-/tmp}/"
     lines = [
-        f'asa_script=$(mktemp "{"$PWD/." if for_all_nodes else "${TMPDIR:-/tmp}/"}asa-XXXXXXXX") || exit 87',
+        f'asa_script=$(mktemp "{place}asa-XXXXXXXX") || exit 87',
         "trap 'rm -f \"$asa_script\"' EXIT",
         f"cat >\"$asa_script\" <<'{end}' || exit 87\n{body}{end}",
         f'asa_run {inside}{shlex.join(interpreter)} "$asa_script"',

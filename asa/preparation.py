@@ -164,7 +164,7 @@ def preparing(preparation: Preparation, failed: int) -> str:
     parts = [
         f"asa_unready() {{ trap - EXIT; printf 'asa: %s\\n' \"$*\" >&2; exit {failed}; }}\nasa_folder=$PWD",
         # whatever lets the shell leave here: `exit`, `set -e`, what it cannot read
-        "asa_what=environment\ntrap 'asa_unready \"the shell left before its $asa_what was ready\"' EXIT",
+        "asa_why='the shell left before its environment was ready'\ntrap 'asa_unready \"$asa_why\"' EXIT",
     ]
     if preparation.modules:
         parts += [_MODULES, f"asa_load {shlex.join(preparation.modules)}"]
@@ -173,7 +173,8 @@ def preparing(preparation: Preparation, failed: int) -> str:
         parts += [_CONDA, f"{'asa_made_of' if is_file else 'asa_activate'} {shlex.quote(preparation.conda)}"]
     if preparation.setup.strip():
         setup = shlex.quote(f"{preparation.setup.rstrip()}\n")
-        parts.append(f"asa_shell=$(set +o) asa_what=setup\neval {setup}\n{_AFTER_SETUP}")
+        why = shlex.quote("its setup ended the shell, by exit or an error")
+        parts.append(f"asa_shell=$(set +o) asa_why={why}\neval {setup}\n{_AFTER_SETUP}")
     if preparation.container:
         image = preparation.container
         check = ""

@@ -117,7 +117,7 @@ class Stage(Demands):
         How often it is asked for again after it has failed.
     retry_walltime_factor
         How much longer a walltime it gets each time that it ran out of it.
-    retry_memory_factor, retry_memory_bytes
+    retry_memory_factor, retry_max_memory_bytes
         How much more memory it gets each time that it used more than it had asked for, and how much at most; 0 for
         what a node of its partition has.
     local
@@ -164,7 +164,7 @@ class Stage(Demands):
     retries: int = 0
     retry_walltime_factor: float = 2.0
     retry_memory_factor: float = 2.0
-    retry_memory_bytes: int = 0
+    retry_max_memory_bytes: int = 0
     local: bool = False
     learns_run: bool = False
     input_size: float | None = None
@@ -256,8 +256,8 @@ class Stage(Demands):
                     f"is to be retried with {factor:g} times the {what}",
                     f"Give a factor between 1 and {MAX_RETRY_FACTOR}.",
                 )
-        if self.retry_memory_bytes < 0:
-            raise self._error(f"is to be retried with at most {self.retry_memory_bytes} bytes", "Give 0 or more.")
+        if self.retry_max_memory_bytes < 0:
+            raise self._error(f"is to be retried with at most {self.retry_max_memory_bytes} bytes", "Give 0 or more.")
         if self.input_size is not None and not 0 < self.input_size < math.inf:
             raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")
 

@@ -149,6 +149,16 @@ def woken(place, line):
     return subprocess.run(["sh", "-c", command], env=bare, check=False, cwd="/", capture_output=True, text=True)
 
 
+def woken_to_the_end(place, table):
+    """Let cron look, oftener than it does, until its only line is gone."""
+    line = table.read_text().strip()
+    for _ in range(40):
+        if not table.exists():
+            return
+        woken(place, line)
+        time.sleep(0.5)
+
+
 def test_cron_looks_until_the_run_has_ended(place, table):
     table.write_text("5 5 * * * echo mine # asa run of my own\n")
     done = place.asa("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--detach-by", "cron")
@@ -209,7 +219,7 @@ def test_why_nothing_can_look_is_told(place, table, monkeypatch):
     for words in ("timer: ", "cron: no cron daemon runs here", "job: the local queue"):
         assert words in told.value.message
     with pytest.raises(InputError, match="no cron daemon"):
-        detaching.chosen_way(detaching.Way.CRON, folder.plan)
+        detaching.chosen_way(keepers.Way.CRON, folder.plan)
 
 
 def test_a_run_that_ends_elsewhere_or_is_deleted_leaves_no_line(place, table):
@@ -239,12 +249,7 @@ def test_jobs_have_the_variables_of_the_first_client(place, table):
         place.asa("run", flow, *place.on, "--strategy", "per-stage", "--detach-by", "cron")
     finally:
         os.umask(before)
-    line = table.read_text().strip()
-    for _ in range(40):
-        if not table.exists():
-            break
-        woken(place, line)
-        time.sleep(0.5)
+    woken_to_the_end(place, table)
     assert (place.root / "did").read_text().splitlines() == ["a-of my own-0027", "b-of my own-0027"]
 
 
@@ -263,12 +268,7 @@ def test_a_run_that_failed_is_tried_again_without_a_client(place, table):
     place.asa("run", flow, *place.on, "--strategy", "per-stage", code=1)
     (place.root / "mended").touch()
     place.asa("resume", "--retry", "--detach-by", "cron")
-    line = table.read_text().strip()
-    for _ in range(40):
-        if not table.exists():
-            break
-        woken(place, line)
-        time.sleep(0.5)
+    woken_to_the_end(place, table)
     assert place.lines() == ["a", "b"]
 
 
@@ -291,7 +291,7 @@ def test_a_timer_of_systemd_is_begun_and_ended(tmp_path, monkeypatch):
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     assert keepers.timer.trouble() == ""
-    made = keepers.keep("timer", tmp_path, "abc")
+    made = keepers.keep(keepers.Way.TIMER, tmp_path, "abc")
     assert made.words == "a timer of systemd looks at it once a minute"
     keepers.end(tmp_path)
     called = (tmp_path / "called").read_text()
@@ -307,7 +307,7 @@ def test_secrets_are_not_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("ASA_RUNS", "/runs")
     for name in ("SLURM_JWT", "ASA_TOKEN", "AWS_SECRET_ACCESS_KEY", "PASSWORD"):
         monkeypatch.setenv(name, "hush")
-    keepers.note(tmp_path, keepers.Kept.made("cron", "m"))
+    keepers.note(tmp_path, keepers.Kept.made(keepers.Way.CRON, "m"))
     text = (tmp_path / "kept.json").read_text()
     assert "hush" not in text
     assert json.loads(text)["environment"]["ASA_RUNS"] == "/runs"
@@ -329,13 +329,13 @@ def test_jobs_of_one_core_drive_a_run_and_follow_each_other(place, monkeypatch, 
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(place.root)
     facility = open_facility("local", None, folder.plan.settings).facility
-    detaching.detach(folder, facility, detaching.Way.JOB, 20.0)
+    detaching.detach(folder, facility, keepers.Way.JOB, 20.0)
     until(lambda: keepers.kept(folder.path).number == 2, within_s=30)
     assert "a job of one core drives it" in keepers.kept(folder.path).words
     if is_killed:
         until(folder.driver, within_s=30)
         os.kill(folder.driver().pid, signal.SIGKILL)
-        detaching.detach(folder, facility, detaching.Way.JOB, 20.0)  # once more: the first chain is no more
+        detaching.detach(folder, facility, keepers.Way.JOB, 20.0)  # once more: the first chain is no more
     until(lambda: folder.state()[0].outcome, within_s=120)
     assert place.lines() == ["a", "b", "c", "d"]
     until(lambda: keepers.kept(folder.path) is None, within_s=30)

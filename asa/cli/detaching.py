@@ -10,16 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, chdir, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asa.cli.runs import command, read_state
 from asa.errors import AsaError, InputError, LeaseError, UnavailableError
+from asa.keepers import Way
 from asa.units import parse_duration
 
 if TYPE_CHECKING:
@@ -30,14 +29,6 @@ if TYPE_CHECKING:
 
 _LOCAL = "local"
 _BUSY_S = 10.0
-
-
-class Way(StrEnum):
-    """Who looks at a run."""
-
-    TIMER = "timer"
-    CRON = "cron"
-    JOB = "job"
 
 
 DetachOption = Annotated[
@@ -71,12 +62,12 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
     if plan.strategy == POOL:
         hint = "Take another strategy, or leave --detach out."
         raise InputError(f"a run by {POOL} needs a client that stays", where="--detach", hint=hint)
-    troubles = {**possible(), "job": "the local queue ends with this computer, too" if plan.backend == _LOCAL else ""}
-    if wanted is not None and not troubles[wanted.value]:
+    troubles = {**possible(), Way.JOB: "the local queue ends with this computer, too" if plan.backend == _LOCAL else ""}
+    if wanted is not None and not troubles[wanted]:
         return wanted
     if wanted is not None:
-        raise InputError(troubles[wanted.value], where=f"--detach-by {wanted.value}", hint="Take another way.")
-    able = next((way for way in Way if not troubles[way.value]), None)
+        raise InputError(troubles[wanted], where=f"--detach-by {wanted.value}", hint="Take another way.")
+    able = next((way for way in Way if not troubles[way]), None)
     if able is None:
         why = "; ".join(f"{way}: {trouble}" for way, trouble in troubles.items())
         hint = "Leave --detach out, and keep the client alive: see docs/unattended.md."
@@ -108,10 +99,10 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
     end_keeper(folder, facility)
     try:
         if way is Way.JOB:
-            made = keepers.Kept.made(way.value, "", number=1, chain=secrets.token_hex(3))
+            made = keepers.Kept.made(way, "", number=1, chain=secrets.token_hex(3))
             _submit_keeper(folder, facility, made, walltime_s, None)
         else:
-            made = keepers.keep(way.value, folder.path, folder.plan.id[:12])
+            made = keepers.keep(way, folder.path, folder.plan.id[:12])
     except AsaError as error:
         hint = f"{error.hint or ''} The run is there, and nothing of it goes on: {command('resume', folder)}".strip()
         raise type(error)(error.message, where=error.where, hint=hint) from error
@@ -126,13 +117,10 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
 
 def connecting(facility: Facility, held: ExitStack) -> Callable[[RunFolder], Backend]:
     """Give what opens a batch system for a run, from the folder in which it was begun."""
-    from asa.cli.driving import opened
+    from asa.cli.driving import in_its_folder, opened
 
     def connect(one: RunFolder) -> Backend:
-        where = one.plan.folder or "."
-        if not Path(where).is_dir():
-            raise InputError("the folder in which the stages run is not there", where=where, hint="Make it.")
-        with chdir(where):
+        with in_its_folder(one):
             return held.enter_context(opened(lambda: facility.connect(one.path, sleep=one.sleep)))
 
     return connect
@@ -156,9 +144,9 @@ def _submit_keeper(folder: RunFolder, facility: Facility, now: Kept, walltime_s:
 @contextmanager
 def _opened(folder: RunFolder, facility: Facility) -> Iterator[Backend]:
     """Open the batch system beside whoever drives the run."""
-    from asa.cli.driving import opened
+    from asa.cli.driving import in_its_folder, opened
 
-    with chdir(folder.plan.folder or "."), opened(lambda: facility.connect(folder.path, sleep=_sleep)) as backend:
+    with in_its_folder(folder), opened(lambda: facility.connect(folder.path, sleep=_sleep)) as backend:
         yield backend
 
 
@@ -176,48 +164,44 @@ def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
 
     began_s = time.monotonic()
     now = keepers.kept(folder.path)
-    if now is None or now.way != Way.JOB or number < now.number - 1:
+    if now is None or now.way is not Way.JOB or number < now.number - 1:
         return  # it is looked after otherwise, or by a later job
     now.take_over()
     facility = reopen(folder, {})
     if has_ended(read_state(folder)[0]):
         end_keeper(folder, facility)
         return
-    spare = spare_s(walltime_s)
-    is_over = threading.Event()
-    leave = threading.Timer(walltime_s - spare, _leave, (is_over,))
-    leave.daemon = True
-    leave.start()
     following = replace(now, number=number + 1, mark="") if number >= now.number else now
-    is_followed = has_come_to_an_end = False
-    while not is_over.is_set() and not has_come_to_an_end:
-        if not is_followed:
-            lasted_s = time.monotonic() - began_s
-            is_followed = _is_followed(folder, facility, following, walltime_s, walltime_s - 2 * spare - lasted_s)
-        to_ask_again = threading.Event()
-        try:
-            with nullcontext() if is_followed else _interrupted_after(6 * _BUSY_S, to_ask_again):
-                drive_here(folder, facility, Silent())
-            has_come_to_an_end = True
-        except (LeaseError, UnavailableError):  # the job before, or a person; or nobody answers
-            time.sleep(_BUSY_S)
-        except Detached:
-            if not to_ask_again.is_set():
-                break  # its time is over, or somebody ends it
-    leave.cancel()
+    spare, is_over = spare_s(walltime_s), threading.Event()
+    with _interrupted_after(walltime_s - spare, is_over):
+        is_followed = has_come_to_an_end = False
+        while not is_over.is_set() and not has_come_to_an_end:
+            if not is_followed:
+                lasted_s = time.monotonic() - began_s
+                is_followed = _is_followed(folder, facility, following, walltime_s, walltime_s - 2 * spare - lasted_s)
+            to_ask_again = threading.Event()
+            try:
+                with nullcontext() if is_followed else _interrupted_after(6 * _BUSY_S, to_ask_again):
+                    drive_here(folder, facility, Silent())
+                has_come_to_an_end = True
+            except (LeaseError, UnavailableError):  # the job before, or a person; or nobody answers
+                time.sleep(_BUSY_S)
+            except Detached:
+                if not to_ask_again.is_set():
+                    break  # its time is over, or somebody ends it
     if has_come_to_an_end:
         end_keeper(folder, facility)
 
 
-def _leave(is_over: threading.Event) -> None:
-    is_over.set()
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 @contextmanager
 def _interrupted_after(seconds: float, is_so: threading.Event) -> Iterator[None]:
-    """Have a client leave after a while, in good order."""
-    timer = threading.Timer(seconds, _leave, (is_so,))
+    """Have this process told to end after a while, which a client that drives a run does in good order."""
+
+    def interrupt() -> None:
+        is_so.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    timer = threading.Timer(seconds, interrupt)
     timer.daemon = True
     timer.start()
     try:
@@ -243,7 +227,7 @@ def end_keeper(folder: RunFolder, facility: Facility) -> None:
     now = keepers.kept(folder.path)
     if now is None:
         return
-    if now.way == Way.JOB and now.mark:
+    if now.way is Way.JOB and now.mark:
         with suppress(AsaError), _opened(folder, facility) as backend:
             backend.cancel(now.mark)
     keepers.end(folder.path)

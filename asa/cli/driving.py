@@ -82,6 +82,20 @@ def _patience(what: str) -> Iterator[None]:
         timer.cancel()
 
 
+@contextmanager
+def in_its_folder(run: RunFolder) -> Iterator[None]:
+    """Be in the folder in which a run was begun, and in which its stages run.
+
+    Raises `InputError`: it is not there.
+    """
+    where = run.plan.folder or "."
+    if not Path(where).is_dir():
+        hint = "Make it, or begin a new run."
+        raise InputError("the folder in which the stages run is not there", where=where, hint=hint)
+    with chdir(where):
+        yield
+
+
 def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
     """Open the batch system of a run, with settings that may have changed.
 
@@ -295,14 +309,9 @@ class _Watch:
 
     def connect(self, run: RunFolder) -> Backend:
         """Open the batch system; jobs run in the folder in which the run was begun."""
-        where = run.plan.folder or "."
-        if not Path(where).is_dir():
-            raise InputError(
-                "the folder in which the stages run is not there", where=where, hint="Make it, or begin a new run."
-            )
-        _say(self._greeting)
-        run.log_begin()
-        with chdir(where):
+        with in_its_folder(run):
+            _say(self._greeting)
+            run.log_begin()
             connecting = opened(lambda: self._facility.connect(run.path, sleep=self.sleep))
             self._backend = self._held.enter_context(connecting)
         self._holder = run.driver()

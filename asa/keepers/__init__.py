@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from asa.core.documents import read_json
@@ -23,7 +24,7 @@ from asa.core.files import put, read_file
 from asa.errors import InputError
 from asa.keepers import cron, timer
 
-__all__ = ["WAYS", "Kept", "client", "end", "end_here", "keep", "kept", "note", "possible", "try_client", "variables"]
+__all__ = ["Kept", "Way", "client", "end", "end_here", "keep", "kept", "note", "possible"]
 
 _FILE = "kept.json"
 _SECRET = re.compile(r"TOKEN|JWT|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
@@ -31,13 +32,19 @@ _OF_THIS_SHELL = re.compile(r"_|SHLVL|PWD|OLDPWD|SLURM_(JOB|STEP|TASK|NODE|CPUS|
 _FOR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
 _TRIAL_S = 60.0
 
-WAYS = ("timer", "cron", "job")
-"""In the order in which they are taken."""
+
+class Way(StrEnum):
+    """Who looks at a run, in the order in which they are taken."""
+
+    TIMER = "timer"
+    CRON = "cron"
+    JOB = "job"
+
 
 _WORDS = {
-    "timer": "a timer of systemd looks at it once a minute",
-    "cron": "cron looks at it once a minute",
-    "job": "a job of one core drives it, which the next one follows",
+    Way.TIMER: "a timer of systemd looks at it once a minute",
+    Way.CRON: "cron looks at it once a minute",
+    Way.JOB: "a job of one core drives it, which the next one follows",
 }
 
 
@@ -48,7 +55,7 @@ class Kept:
     Parameters
     ----------
     way
-        One of `WAYS`.
+        Who that is.
     mark
         What it is known by there: a line's mark, a unit, a job.
     number
@@ -63,7 +70,7 @@ class Kept:
         Variables of the user's shell, for its clients and so for the jobs that they submit; none that look secret.
     """
 
-    way: str
+    way: Way
     mark: str
     number: int = 0
     since_s: float = 0.0
@@ -77,7 +84,7 @@ class Kept:
         return _WORDS[self.way]
 
     @classmethod
-    def made(cls, way: str, mark: str, *, number: int = 0, chain: str = "") -> Kept:
+    def made(cls, way: Way, mark: str, *, number: int = 0, chain: str = "") -> Kept:
         """Make one from now on, for the user's shell as it is.
 
         Parameters
@@ -87,7 +94,7 @@ class Kept:
         """
         umask = os.umask(0o077)
         os.umask(umask)
-        return cls(way, mark, number, time.time(), chain, umask, variables())
+        return cls(way, mark, number, time.time(), chain, umask, _variables())
 
     def take_over(self) -> None:
         """Have this process's variables and umask be those of the user's shell; what is secret stays as it is."""
@@ -97,9 +104,9 @@ class Kept:
         os.umask(self.umask)
 
 
-def possible() -> dict[str, str]:
+def possible() -> dict[Way, str]:
     """Say of each way that needs no batch system why it cannot be taken here; empty for one that can."""
-    return {"timer": timer.trouble(), "cron": cron.trouble()}
+    return {Way.TIMER: timer.trouble(), Way.CRON: cron.trouble()}
 
 
 def client(verb: str, folder: Path, *options: str) -> list[str]:
@@ -123,7 +130,7 @@ def _python() -> list[str]:
     return [*(["env", *needed] if needed else []), sys.executable, "-P", "-m", "asa"]
 
 
-def try_client() -> str:
+def _trouble_of_client() -> str:
     """Say why the command line does not start where there are hardly any variables, as under cron; empty if it does."""
     bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/"), "SHELL": "/bin/sh"}
     try:
@@ -135,7 +142,7 @@ def try_client() -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
-def keep(way: str, folder: Path, mark: str) -> Kept:
+def keep(way: Way, folder: Path, mark: str) -> Kept:
     """Have a run looked at from now on, by a timer or cron.
 
     Parameters
@@ -152,10 +159,13 @@ def keep(way: str, folder: Path, mark: str) -> Kept:
     InputError
         It cannot be.
     """
-    if trouble := try_client():
+    if trouble := _trouble_of_client():
         hint = "Let Python be found without your shell's start-up files, as in a virtual environment."
         raise InputError(f"asa does not start where {way} would call it: {trouble}", where=way, hint=hint)
-    begin: Callable[[list[str], str], None] = {"timer": timer.begin, "cron": cron.begin}[way]
+    begin: Callable[[list[str], str], None] = {
+        Way.TIMER: timer.begin,
+        Way.CRON: cron.begin,
+    }[way]
     made = Kept.made(way, mark)
     note(folder, made)
     try:
@@ -178,7 +188,7 @@ def end(folder: Path) -> None:
     now = kept(folder)
     if now is None:
         return
-    if now.way != "job":
+    if now.way is not Way.JOB:
         end_here(now.mark)
     with suppress(OSError):
         (folder / _FILE).unlink(missing_ok=True)
@@ -209,7 +219,7 @@ def kept(folder: Path) -> Kept | None:
     try:
         told = read_json(read_file(folder / _FILE))
         return Kept(
-            str(told["way"]),
+            Way(told["way"]),
             str(told["mark"]),
             int(told["number"]),
             float(told["since_s"]),
@@ -246,7 +256,7 @@ def note(folder: Path, now: Kept) -> None:
         ) from error
 
 
-def variables() -> dict[str, str]:
+def _variables() -> dict[str, str]:
     """Give the variables of this shell that a client and its jobs are to have, as cron and timers have hardly any."""
     return {
         name: value

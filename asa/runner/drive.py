@@ -114,7 +114,7 @@ def drive(
             )
         finally:  # also of a run that is left, which nobody may ever go on with
             _keep_run_times(folder)
-        notifier.ended(result.outcome, result.reason)
+        notifier.ended(result.records)
         if bank.store is not None:
             bank.store.close()
     if result.outcome == "completed":

@@ -6,9 +6,12 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from asa.records import Record, RunEnded
 
 if TYPE_CHECKING:
     from asa.runner.folder import RunFolder
@@ -54,14 +57,12 @@ class Notifier:
                 words = f"{self._name}: nothing was heard of its jobs since {since}. See: asa explain"
                 self._tell(f"stuck-{moved_s:.0f}", "stuck", words)
 
-    def ended(self, outcome: str, reason: str) -> None:
-        """Tell that the run has ended."""
-        if self._folder.plan.notify:
-            self._tell(
-                f"ended-{self._folder.moved_s():.0f}",
-                outcome,
-                f"{self._name} {_HOW[outcome]}{reason and f': {reason}'}",
-            )
+    def ended(self, records: Iterable[Record]) -> None:
+        """Tell how the run ended, by the last end among its records: one that was tried again has several."""
+        end = max((one for one in records if isinstance(one, RunEnded)), key=lambda one: one.time_s, default=None)
+        if end is not None and self._folder.plan.notify:
+            words = f"{self._name} {_HOW[end.outcome]}{end.reason and f': {end.reason}'}"
+            self._tell(f"ended-{end.time_s:.0f}", end.outcome, words)
 
     @property
     def _name(self) -> str:

@@ -45,7 +45,7 @@ def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
     limits = capabilities.partitions.get(stage.partition or capabilities.partition)
     of_a_node = limits.memory_per_node_bytes if limits is not None else 0
     nodes = stage.nodes or -(-stage.cores_on(capabilities.cores_per_node) // max(capabilities.cores_per_node, 1))
-    most = [amount for amount in (stage.retry_memory_bytes, of_a_node * nodes) if amount > 0]
+    most = [amount for amount in (stage.retry_max_memory_bytes, of_a_node * nodes) if amount > 0]
     wanted = int(stage.memory_bytes * stage.retry_memory_factor)
     return replace(stage, memory_bytes=max(min([wanted, *most]), stage.memory_bytes))
 

@@ -14,7 +14,7 @@ from asa.preparation import Preparation, preparing
 from asa.workflow import Stage, Workflow
 
 _TIMEOUT_S = 60.0
-_UNPREPARED = 82
+_FAILED = 1  # exit code of a shell that cannot have what it was to have
 _AT_ONCE = 8
 _PARTS = ("modules", "conda", "container")
 _ELSEWHERE = "It was tried here: where jobs run it may be there."
@@ -58,7 +58,7 @@ def _trouble(preparation: Preparation, environment: Iterable[tuple[str, str]], f
     """Say why a shell cannot have it; empty if it can."""
     try:
         done = subprocess.run(  # noqa: S603 - a text of ours, with the user's names quoted
-            ["/bin/sh", "-c", preparing(preparation, _UNPREPARED)],
+            ["/bin/sh", "-c", preparing(preparation, _FAILED)],
             cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
             stdin=subprocess.DEVNULL, env={**os.environ, **dict(environment)},
         )  # fmt: skip

@@ -723,7 +723,7 @@ class StageSpec(StageSettings):
             retries=retries.times,
             retry_walltime_factor=retries.walltime_factor,
             retry_memory_factor=retries.memory_factor,
-            retry_memory_bytes=retries.max_memory or 0,
+            retry_max_memory_bytes=retries.max_memory or 0,
             local=bool(self.local),
             learns_run=expected.learn,
             input_size=self.input_size,

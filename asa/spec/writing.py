@@ -198,8 +198,8 @@ def _retries(stage: Stage) -> str:
         )
         if factor != _RETRY_FACTOR
     ]
-    if stage.retry_memory_bytes:
-        said.append(f"max_memory = {_text(_memory(stage.retry_memory_bytes))}")
+    if stage.retry_max_memory_bytes:
+        said.append(f"max_memory = {_text(_memory(stage.retry_max_memory_bytes))}")
     if said:
         return f"{{ times = {stage.retries}, {', '.join(said)} }}"
     return _number(stage.retries) if stage.retries else ""

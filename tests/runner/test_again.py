@@ -126,7 +126,7 @@ GIB = 1 << 30
     ("said", "gib"),
     [
         ({}, [3, 6, 12, 20]),  # and no more than its node has
-        ({"retry_memory_factor": 1.5, "retry_memory_bytes": 5 * GIB}, [3, 4.5, 5, 5]),
+        ({"retry_memory_factor": 1.5, "retry_max_memory_bytes": 5 * GIB}, [3, 4.5, 5, 5]),
         ({"retry_memory_factor": 1.0}, [3, 3, 3, 3]),
     ],
 )
