@@ -159,6 +159,8 @@ class JobSpec(Demands):
         all of them.
     options
         Further options in the batch system's own words, as in ``--constraint=haswell``; ignored where it has none.
+    avoid
+        Names of nodes that it is not to run on, since they failed before; ignored where nodes have no names.
     local
         To be run where the client is, by no batch system's queue. A backend never sees such a job unless it can.
     dependencies
@@ -218,6 +220,7 @@ class JobSpec(Demands):
     local: bool = False
     tasks: int = 0
     supersedes: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
     max_await_s: float | None = None
     bag: str = ""
     sharing: int = 1
@@ -276,6 +279,8 @@ class JobStatus:
         It was seen on hold by somebody, so that the time until its start is no queue wait.
     steps
         Those of the job's steps that have begun, where that is reported.
+    bad_nodes
+        Names of nodes whose fault ended the job, where that is reported.
     """
 
     job_id: str
@@ -291,6 +296,7 @@ class JobStatus:
     restarts: int = 0
     held: bool = False
     steps: tuple[StepTimes, ...] = ()
+    bad_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

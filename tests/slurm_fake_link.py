@@ -52,6 +52,7 @@ class FakeJob:
     walltime_s: float = 0.0
     run_s: float = 0.0
     code: int = 0
+    bad_node: str = ""  # whose fault ends it as soon as its payload has begun
     awaits: list = field(default_factory=list)
     posted: list = field(default_factory=list)
 
@@ -244,6 +245,7 @@ class FakeLink:
             exit_code=job.exit_code,
             restarts=job.restarts,
             comment=job.job.comment,
+            node_list=job.bad_node if job.start_s is not None else "",
         )
 
     def _call(self, name):
@@ -276,7 +278,9 @@ class FakeLink:
             self._begin(job, now_s)
         if job.state in FINAL:
             return
-        if now_s >= job.start_s + job.walltime_s:
+        if job.bad_node and job.payload_s is not None:
+            self._end(job, "NODE_FAIL", None)
+        elif now_s >= job.start_s + job.walltime_s:
             self._end(job, "TIMEOUT", None)
         elif job.payload_s is not None and now_s >= job.payload_s + job.run_s:
             self._mark(job, "ended", job.code)

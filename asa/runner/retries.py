@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from asa.backend import Capabilities, JobState, JobStatus
@@ -15,6 +16,7 @@ _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less 
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
 _KILLED = 128 + 9  # exit code of what the kernel has killed
+_MAX_AVOIDED = 8  # nodes: on a machine whose nodes keep failing a job is not to run out of them
 _MAX_SHORT = 5  # times that a job may come back with too few cores
 
 
@@ -50,14 +52,21 @@ def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
     return replace(stage, memory_bytes=max(min([wanted, *most]), stage.memory_bytes))
 
 
-def learned(before: Stage, after: Stage) -> str:
-    """Say what a stage is asked for again with, where that is other than it was; empty where it is not."""
-    said = []
+def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities) -> tuple[str, ...]:
+    """Choose the nodes that jobs are to avoid, the latest to fail: eight, and half of all nodes, at most."""
+    nodes = capabilities.max_cores // capabilities.cores_per_node if capabilities.cores_per_node else 0
+    count = min(_MAX_AVOIDED, nodes // 2) if nodes else _MAX_AVOIDED
+    return tuple(bad_nodes[-count:]) if count else ()
+
+
+def learned(before: Stage, after: Stage, avoided: Sequence[str] = ()) -> str:
+    """Say how a stage is asked for again otherwise than it was, if so; `avoided`: bad nodes of its job."""
+    said = [f"on another node than {node}" for node in avoided]
     if after.walltime_s != before.walltime_s:
-        said.append(f"{format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
+        said.append(f"with {format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
     if after.memory_bytes != before.memory_bytes:
-        said.append(f"{_amount(after.memory_bytes)} of memory in place of {_amount(before.memory_bytes)}")
-    return f"; now with {' and '.join(said)}" if said else ""
+        said.append(f"with {_amount(after.memory_bytes)} of memory in place of {_amount(before.memory_bytes)}")
+    return f"; now {' and '.join(said)}" if said else ""
 
 
 def _amount(count: int) -> str:

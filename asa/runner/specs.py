@@ -72,6 +72,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         bag=_token(state, planned.stages[0]) if sharing > 1 or leg else "",
         sharing=sharing,
         leg=leg,
+        avoid=state.avoided(planned.stages),
         saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
         run_s=max(slot.end_s for slot in slots),
     )

@@ -47,6 +47,7 @@ from asa.runner.entries import (
 )
 from asa.runner.jobs import Job, round_of
 from asa.runner.retries import (
+    avoidable,
     has_run_out_of_memory,
     idled_out,
     is_short,
@@ -119,6 +120,7 @@ class RunState:
     # whether the run ends as soon as a stage has failed, rather than when no other can run any more
     fail_fast: bool = True  # as runs were that began before there was a choice
     _reasons: list[str] = field(default_factory=list, init=False)  # of the failures so far
+    _bad_nodes: dict[str, None] = field(default_factory=dict, init=False)  # that ended a job by their fault, in order
     _pauses_s: dict[str, float] | None = field(default=None, init=False)
     _may_have_lost: bool = field(default=True, init=False)
     _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
@@ -233,6 +235,11 @@ class RunState:
             for name in stages
         )
         return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
+
+    def avoided(self, stages: Iterable[str]) -> tuple[str, ...]:
+        """Name the nodes that failed, which a job is not to run on if one of its stages is asked for again."""
+        again = any(self.stages[name].resubmissions for name in stages)
+        return avoidable(tuple(self._bad_nodes), self.capabilities) if again else ()
 
     def layout(self, names: Iterable[str]) -> tuple[Slot, ...]:
         """Place stages inside one allocation: in the shapes that were chosen for them."""
@@ -553,6 +560,7 @@ class RunState:
 
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status
+        self._bad_nodes |= dict.fromkeys(status.bad_nodes)
         if job.given_up or status.reason == TWIN or job.planned.joins:
             return
         if job.giving_up and status.state is not JobState.COMPLETED:
@@ -591,7 +599,8 @@ class RunState:
             self._ask_again(job)
             before = self.stages[left[0]].stage
             self._count_attempt(left[0], status, end)
-            reason = why(status) + learned(before, self.stages[left[0]].stage)
+            avoided = [node for node in self.avoided(left[:1]) if node in status.bad_nodes]
+            reason = why(status) + learned(before, self.stages[left[0]].stage, avoided)
             yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=reason)
         else:
             # who cancels a job wants none of what is left in it

@@ -31,6 +31,7 @@ from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import QueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
+from .options import without_nodes
 from .pacing import Pacer
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
@@ -299,7 +300,8 @@ class SlurmBackend:
             cpus_per_task=spec.cpus_per_task,
             options=_with_own_nodes(spec),
         )
-        return filled(job, defaults.options)
+        job = filled(job, defaults.options)
+        return replace(job, options=without_nodes(job.options, spec.avoid))
 
     # ------------------------------------------------------------------ changes
 

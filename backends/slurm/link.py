@@ -96,6 +96,7 @@ class SlurmRecord:
     dependency: str = ""  # what it still waits for, in Slurm's words, as in `afterok:12(unfulfilled)`
     comment: str = ""
     is_array: bool = False  # it stands for several pending elements of an array
+    node_list: str = ""  # where it ran or runs, as Slurm writes it: `n3`, or `n[1-4,7]`; empty for nowhere
 
 
 @dataclass(frozen=True, slots=True)

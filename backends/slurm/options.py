@@ -102,6 +102,22 @@ def _checked(option: str, job: str, free: Collection[str]) -> tuple[str, str | N
     return name, value
 
 
+def without_nodes(options: tuple[str, ...], avoid: Collection[str]) -> tuple[str, ...]:
+    """Keep a job off some nodes, beside those that its options keep it off already.
+
+    Examples
+    --------
+    >>> without_nodes(("--exclude=n1", "--nice=10"), ["n7", "n1"])
+    ('--nice=10', '--exclude=n1,n7')
+    """
+    if not avoid:
+        return options
+    own = [option for option in options if option.startswith("--exclude=")]
+    names = [name for option in own for name in [option.partition("=")[2]] if name]
+    names += [name for name in avoid if name not in ",".join(names).split(",")]
+    return (*(option for option in options if option not in own), f"--exclude={','.join(names)}")
+
+
 def rest_keys(
     options: Iterable[str], keys: Keys, version: str, job: str, free: Collection[str] = frozenset()
 ) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from asa.backend import JobState, JobStatus
@@ -13,6 +14,7 @@ HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
 _KEPT_BACK = HELD | {"Dependency", "DependencyNeverSatisfied", "BeginTime"}
 
 _PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of what is pending
+_ONE_NODE = re.compile(r"[^\s,\[\]()]+")
 _BACK_IN_QUEUE = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 _UNDER_WAY = frozenset(
     {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "COMPLETING"}
@@ -36,6 +38,7 @@ _ENDS = {
         JobState.FAILED,
     ),
 }
+_BY_ITS_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _EXITED = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY"})  # of itself, so that its exit code says something
 
 
@@ -100,6 +103,7 @@ def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back
         reason=_reason(record, state),
         expected_start_s=record.expected_start_s if state is JobState.PENDING else None,
         restarts=record.restarts,
+        bad_nodes=_bad_nodes(record, state),
     )
 
 
@@ -121,6 +125,17 @@ def _eligible_s(
         return None
     latest_s = now_s if end_s is None else end_s
     return max(noted_s, record.submit_s) if noted_s <= latest_s else None
+
+
+def _bad_nodes(record: SlurmRecord, state: JobState) -> tuple[str, ...]:
+    """Name the node that failed a job; of several nodes Slurm does not say which it was."""
+    if (
+        state is not JobState.FAILED
+        or record.states[0] not in _BY_ITS_NODE
+        or not _ONE_NODE.fullmatch(record.node_list)
+    ):
+        return ()
+    return (record.node_list,)
 
 
 def _exit_code(record: SlurmRecord, state: JobState) -> int | None:

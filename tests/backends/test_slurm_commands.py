@@ -188,7 +188,7 @@ def test_every_call_has_a_mark_of_its_own():
 RECORD = {
     "JobIDRaw": "7", "JobID": "7", "User": "ada", "State": "COMPLETED", "Submit": "100", "Eligible": "110",
     "Start": "120", "End": "130", "TimelimitRaw": "60", "ReqCPUS": "4", "AllocCPUS": "4", "NNodes": "1",
-    "Partition": "long", "ExitCode": "0:0", "JobName": "x", "Comment": "",
+    "NodeList": "n7", "Partition": "long", "ExitCode": "0:0", "JobName": "x", "Comment": "",
 }  # fmt: skip
 
 
@@ -201,12 +201,15 @@ def test_a_record_of_accounting():
     assert (record.job_id, record.name, record.states, record.signal) == ("7", "a|b\n", ("CANCELLED",), 15)
     assert (record.submit_s, record.eligible_s, record.start_s, record.end_s) == (100, 110, 120, 130)
     assert (record.limit_s, record.cores, record.nodes, record.exit_code) == (3600, 4, 1, None)
+    assert record.node_list == "n7"
 
 
 def test_a_record_of_a_job_that_never_ran():
     (record,) = sacct({"State": "CANCELLED by 0", "AllocCPUS": "0", "Start": "130", "Eligible": "Unknown"})
     assert (record.start_s, record.end_s, record.eligible_s, record.cores) == (None, 130, None, 4)
     assert (record.exit_code, record.signal) == (None, None)
+    (record,) = sacct({"State": "CANCELLED by 0", "NodeList": "None assigned"})
+    assert not record.node_list
 
 
 def test_records_of_one_job_are_its_restarts():

@@ -21,7 +21,7 @@ from asa.runner import Journal, Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
 from asa.runner.beside import Beside
 from asa.runner.outlook import check_possible
-from asa.runner.retries import has_run_out_of_memory
+from asa.runner.retries import avoidable, has_run_out_of_memory
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
@@ -32,8 +32,11 @@ SITE = Capabilities("x", 112, 28, age_accrues=False)
 STRATEGIES = ("per-stage", "chained", "asa", "asa-naive")
 
 
+_CODES = {"fail": 1, "memory": 137}
+
+
 class Flaky(FakeLink):
-    """One whose jobs go wrong as is said: by stage, what becomes of its first jobs, `fail`, `long` or `memory`."""
+    """One whose jobs go wrong as is said, by stage, its first jobs: `fail`, `long`, `memory`, or a bad node's name."""
 
     fates = {}  # noqa: RUF012 - set by each test for its own class
 
@@ -43,10 +46,12 @@ class Flaky(FakeLink):
         fates = self.fates.get(stage, [])
         if fates:
             fate = fates.pop(0)
-            if fate != "long":
-                self.all[job_id].code = {"fail": 1, "memory": 137}[fate]
-            else:
+            if fate == "long":
                 self.all[job_id].run_s = 1e6
+            elif fate in _CODES:
+                self.all[job_id].code = _CODES[fate]
+            else:
+                self.all[job_id].bad_node = fate
         return job_id
 
 
@@ -159,6 +164,31 @@ def test_a_stage_that_says_no_memory_cannot_have_more_of_it(tmp_path):
 )  # fmt: skip
 def test_what_running_out_of_memory_looks_like(state, reason, code, is_so):
     assert has_run_out_of_memory(JobStatus("1", state, 0.0, exit_code=code, reason=reason)) == is_so
+
+
+def excluded(job):
+    return [option for option in job.job.options if option.startswith("--exclude")]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_who_is_tried_again_after_a_fault_of_its_node_keeps_off_that_node(strategy, tmp_path):
+    place = Place(tmp_path, chain(retries=3, options=("--exclude=n9",)), strategy, {"b": ["n1", "n2", "fail"]})
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    ran = [job for job in place.jobs_of("b") if job.payload_s is not None]
+    # no more than half of the four nodes that there are
+    assert [excluded(job) for job in ran] == [["--exclude=n9"], ["--exclude=n9,n1"], *[["--exclude=n9,n1,n2"]] * 2]
+    told = [record.reason for record in result.records if isinstance(record, Retrying)]
+    assert told[0].endswith("now on another node than n1")
+    assert "node than" not in told[2]
+    assert not any(excluded(job) for job in place.jobs_of("a"))
+
+
+def test_nodes_that_are_avoided_are_eight_at_most_and_half_of_all():
+    bad = [f"n{number}" for number in range(12)]
+    assert avoidable(bad, Capabilities("x", 2800, 28, False)) == tuple(bad[-8:])
+    assert avoidable(bad, Capabilities("x", 112, 28, False)) == ("n10", "n11")
+    assert avoidable(bad, Capabilities("x", 28, 28, False)) == ()
 
 
 def test_a_big_job_is_tried_again_as_a_whole(tmp_path):

@@ -22,7 +22,7 @@ from slurm_runs import (
 from slurm_testbed import until
 
 from asa.errors import JournalError, LeaseError
-from asa.records import Cancelled, Observed, Requeued, RunEnded, Submitted
+from asa.records import Cancelled, Observed, Requeued, Retrying, RunEnded, Submitted
 
 DAYS, PATIENT = {}, set()
 
@@ -299,6 +299,28 @@ def test_a_node_that_goes_down_has_its_stage_run_again(slurm, quiet):
     assert (told[0].stages, told[0].time_s) == (("a",), began.time_s)
     assert len(here.waits()) == 2
     assert len(away.waits()) == 1
+
+
+def test_a_stage_whose_node_failed_it_is_tried_again_on_another(slurm, quiet):
+    """Where Slurm is not to put jobs back into the queue."""
+    then = "[ -e was-here ] || { touch was-here; exec sleep 600; }; echo a_ended >>ran"
+    runs = [SlurmRun(slurm, [stage("a", then=then, retries=1), stage("b", "a")], link=link) for link in LINKS]
+    clients = [run.client() for run in runs]
+    until(lambda: all(run.ran["a"] for run in runs))
+    jobs = [run.job("a", "RUNNING") for run in runs]
+    nodes = sorted({job["NodeList"] for job in jobs})
+    for job in jobs:
+        slurm.run_as_root("scontrol", "update", f"JobId={job['JobId']}", "Requeue=0")
+    slurm.run_as_root("scontrol", "update", f"NodeName={','.join(nodes)}", "State=DOWN", "Reason=test")
+    try:
+        for run, client, job in zip(runs, clients, jobs, strict=True):
+            retrying = client.saw(Retrying, "a")
+            assert f"now on another node than {job['NodeList']}" in retrying.reason
+            client.result()
+            run.check(a=2, a_ended=1)
+            assert run.jobs()["a"][-1]["ExcNodeList"] == job["NodeList"]
+    finally:
+        slurm.run_as_root("scontrol", "update", f"NodeName={','.join(nodes)}", "State=RESUME", check=False)
 
 
 # ---------------------------------------------------------------------- days that take long

@@ -114,6 +114,7 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
         dependency=_text(fields["Dependency"]),
         comment=comment,
         is_array="[" in fields["JobArrayID"],
+        node_list="" if never else _text(fields["NodeList"]),
     )
 
 
@@ -126,7 +127,7 @@ class RecordFormat:
 
     _FIELDS = (
         "JobIDRaw", "JobID", "User", "State", "Submit", "Eligible", "Start", "End", "TimelimitRaw", "ReqCPUS",
-        "AllocCPUS", "NNodes", "Partition", "ExitCode", "JobName", "Comment",
+        "AllocCPUS", "NNodes", "NodeList", "Partition", "ExitCode", "JobName", "Comment",
     )  # fmt: skip
 
     def __init__(self, mark: str = "") -> None:
@@ -181,6 +182,7 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
         signal=signal,
         comment=_text(fields["Comment"]),
         is_array="[" in fields["JobID"],
+        node_list="" if fields["NodeList"] == "None assigned" else _text(fields["NodeList"]),
     )
 
 

@@ -99,6 +99,7 @@ def record(job: Mapping[str, Any]) -> SlurmRecord | None:
         dependency=text(job.get("dependency")),
         comment=text(job.get("comment")),
         is_array=waiting and text(job.get("array_task_string")) not in _NOWHERE,
+        node_list=text(job.get("nodes")) if ran else "",
     )
 
 
@@ -135,6 +136,7 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
         signal=signal,
         restarts=_count(job.get("restart_cnt")),
         comment=text(nested(job, "comment", "job")),
+        node_list=text(job.get("nodes")) if ran else "",
     )
 
 
