@@ -92,6 +92,15 @@ def test_a_look_says_what_happened_and_what_comes(place):
     assert ticked(place, folder) == ["a", "b"]
 
 
+def test_a_look_that_learns_a_small_bank_loads_no_compiled_code(place):
+    """Which takes more CPU time than all else that it does."""
+    folder = begin(place, ("a", "", "sleep 2"), ("b", "a", "echo b >>did"), strategy="asa")
+    command = [sys.executable, "-X", "importtime", ASA, "tick", folder.path]
+    looked = subprocess.run(command, env=place.environment, capture_output=True, text=True, check=True)
+    assert "asa.estimators.contextual" in looked.stderr
+    assert "numba" not in looked.stderr
+
+
 def test_a_look_at_a_run_that_fails_ends_with_one(place):
     folder = begin(place, ("a", "", "exit 3"), ("b", "a", "true"))
 

@@ -14,6 +14,7 @@ import typer
 from asa import keepers
 from asa.cli.detaching import connecting, end_keeper, has_ended, keep
 from asa.cli.runs import RunArgument, RunsOption, command, open_run, read_state
+from asa.core import plainly
 from asa.errors import InputError, LeaseError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _ENDED_BADLY = 1
+_SMALL_BYTES = 64_000  # of a bank: some 600 waits, which take 0.3 s
 
 
 def tick(
@@ -63,6 +65,7 @@ def tick(
     if folder.plan.strategy == POOL:
         hint = f"A pool ends with its client. Let one stay: {command('resume', folder)}"
         raise InputError(f"cannot be looked at once in a while: it runs by {POOL}", where=folder.path.name, hint=hint)
+    plainly.wanted = _is_small(Path(folder.plan.bank)) if folder.plan.bank else True
     facility = reopen(folder, {})
     if has_ended(state):
         _end(folder, facility, state, "has ended already", kept=kept, quiet=quiet)
@@ -84,6 +87,13 @@ def tick(
     wake_s = looked.wake_s
     then = f"; something is planned for {time.strftime('%H:%M:%S', time.localtime(wake_s))}" if wake_s else ""
     _tell(f"{folder.path.name}: {counted}{then}", quiet=quiet)
+
+
+def _is_small(bank: Path) -> bool:
+    """Whether so little is in a bank that compiled code takes longer to load than plain Python to learn it."""
+    with suppress(OSError):
+        return sum(file.stat().st_size for file in bank.iterdir() if file.is_file()) <= _SMALL_BYTES
+    return True
 
 
 def _write_into(log: Path) -> None:
