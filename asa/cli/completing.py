@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+_NONE_SUCH = "?"
+
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
@@ -85,21 +87,21 @@ def complete_params(ctx: Any, incomplete: str) -> list[str]:
     from asa.spec import parameters_of
 
     with suppress(Exception):  # likewise
-        return _beginning(incomplete, (f"{name}=" for name in parameters_of(ctx.params["workflow"])))
+        workflow = ctx.params.get("workflow") or next(word for word in ctx.args if word.endswith(".toml"))
+        return _beginning(incomplete, (f"{name}=" for name in parameters_of(workflow)))
     return []
 
 
 def complete_options(ctx: Any, incomplete: str) -> list[str]:
     """Complete an option of the backend that is named before, or of that which would be taken."""
-    import inspect
-
-    from asa.core import plugins
+    from asa.errors import InputError
     from asa.sites import open_facility
 
-    with suppress(Exception):  # likewise
-        backend = ctx.params.get("backend") or open_facility(None, ctx.params.get("site")).backend
-        names = inspect.signature(plugins.load("asa.backends", backend)).parameters
-        return _beginning(incomplete, (f"{name}=" for name in names if name != "settings"))
+    try:
+        open_facility(ctx.params.get("backend"), ctx.params.get("site"), {_NONE_SUCH: ""})
+    except InputError as error:  # which lists what there is
+        names = (error.hint or "").rpartition("Known: ")[2].rstrip(".").split(", ")
+        return _beginning(incomplete, (f"{name}=" for name in names if name.isidentifier()))
     return []
 
 
