@@ -1,4 +1,4 @@
-"""``asa advise``, and what `asa run` makes of run times, as a user types it."""
+"""``asa walltimes``, and what `asa run` makes of run times, as a user types it."""
 
 import json
 from types import SimpleNamespace
@@ -189,7 +189,7 @@ def test_runs_learn_how_long_stages_run(machine):
     second = machine.asa("run", "flow.toml", *machine.on)
     assert "a: expected 2s, from 7 runs" in second.stderr
     assert "a asks for 2h00m; of 8 runs, p99 is" in second.stderr
-    assert "may start sooner. More on this: asa advise flow.toml" in second.stderr
+    assert "may start sooner. More on this: asa walltimes flow.toml" in second.stderr
     [plan] = [json.loads((run / "run.json").read_text()) for run in machine.runs()[1:]]
     assert [stage["expected_run_s"] for stage in plan["stages"]] == [2.0, 300.0]
 

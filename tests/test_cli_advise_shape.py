@@ -1,4 +1,4 @@
-"""``asa advise --shape``, as a user types it."""
+"""``asa walltimes --shape``, as a user types it."""
 
 import json
 import math

@@ -68,7 +68,7 @@ def test_show_tells_of_each_kind_of_job(bank):
 
 def test_show_as_json_tells_the_same(bank):
     """In seconds and shares."""
-    shown = json.loads(asa("show", "--bank", bank, "--json").stdout)
+    shown = json.loads(asa("show", "--bank", bank, "--output", "json").stdout)
     assert shown["observations"] == 10
     assert shown["skipped"] == {}
     wide, narrow = shown["geometries"]
@@ -104,7 +104,7 @@ def test_show_says_what_was_damaged(bank):
     text = asa("show", "--bank", bank).stdout
     assert "9 observations" in text
     assert "Note: 1 x line cut off" in text
-    assert list(json.loads(asa("show", "--bank", bank, "--json").stdout)["skipped"].values()) == [1]
+    assert list(json.loads(asa("show", "--bank", bank, "--output", "json").stdout)["skipped"].values()) == [1]
 
 
 def test_without_a_bank_one_is_told_how_to_begin(tmp_path):
@@ -113,7 +113,7 @@ def test_without_a_bank_one_is_told_how_to_begin(tmp_path):
     for words in ("is not there yet", "is empty"):
         text = asa("show", env=env).stdout
         assert f"The bank {tmp_path / 'mine'} {words}. Begin it with `asa learn --from FILE`" in text
-        assert json.loads(asa("show", "--json", env=env).stdout)["observations"] == 0
+        assert json.loads(asa("show", "--output", "json", env=env).stdout)["observations"] == 0
         if words == "is not there yet":
             assert not (tmp_path / "mine").exists()
             for arguments in (("export", tmp_path / "x"), ("forget", "--all", "--yes")):

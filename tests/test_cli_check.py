@@ -88,9 +88,9 @@ def test_problems_are_printed_as_compilers_print_them(place):
 def test_parameters_can_be_set(place):
     """And are checked like all else."""
     write('name = "a"\ncommand = "mProject"\ncores = "{{width}}"', head="[parameters]\nwidth = 4\n")
-    assert told("--set", "width=56") == []
-    assert "no parameter 'widht'" in told("--set", "widht=56", code=2)[0][2]
-    assert "not a whole number" in told("--set", "width=x", code=2)[0][2]
+    assert told("--param", "width=56") == []
+    assert "no parameter 'widht'" in told("--param", "widht=56", code=2)[0][2]
+    assert "not a whole number" in told("--param", "width=x", code=2)[0][2]
 
 
 def test_programs_are_looked_for_where_they_stand(place):
@@ -449,7 +449,7 @@ FLOW = (
 def test_a_workflow_is_drawn_with_what_it_costs(place, columns):
     """Boxes, a table, the longest way, core-hours; nothing is wider than the terminal."""
     write(*FLOW, head="[parameters]\nwidth = 4\n")
-    shown = asa("show", "flow.toml", "--set", "width=8", columns=columns).stdout
+    shown = asa("show", "flow.toml", "--param", "width=8", columns=columns).stdout
     assert max(map(len, shown.splitlines())) <= columns
     for words in ("│ project  8 cores  30m", "2 tasks: mProject 1", "script: mAdd x", "▼", "Widest stage: 8 cores"):
         assert words in shown
@@ -484,7 +484,7 @@ def test_installed_workflows_and_whole_nodes_are_shown_too(place):
     [
         (["show", "montag"], "Did you mean 'montage'"),
         (["show", "montage"], "--cores: is missing"),
-        (["show", "montage", "--cores", "4", "--set", "a=1"], "only a workflow file has parameters"),
+        (["show", "montage", "--cores", "4", "--param", "a=1"], "only a workflow file has parameters"),
         (["show", "flow.toml", "--cores", "4"], "says itself how many cores"),
         (["show", "none.toml"], "none.toml: cannot be read"),
     ],

@@ -55,7 +55,7 @@ def test_every_whole_number_has_a_largest():
         (["predict", "--cores", "4", "--walltime", "99999999999d"], "longer than can be counted"),
         (["run", "montage"], "It is a model"),
         (["run", "montage", "--cores", "28"], "It is a model"),
-        (["plan", "w.toml", "--backend", "simulated"], "--set system=hpc2n"),
+        (["plan", "w.toml", "--backend", "simulated"], "--option system=hpc2n"),
         (["learn", "--from", "jobs.txt", "--bank", "w.toml"], "is a file, and no folder of a bank"),
         (["predict", "--cores", "4", "--walltime", "2h", "--bank", "w.toml"], "is a file, and no folder of a bank"),
         (["import", "wfformat", "deep.json"], "nested too deep"),

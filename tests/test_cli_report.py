@@ -97,7 +97,19 @@ def test_what_a_dependency_keeps_back_is_told(tmp_path):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
-    arguments = ("blast", "--cores", "28,56", "--seeds", 2, "--strategies", "big-job,asa", "--jobs", 1, "--json")
+    arguments = (
+        "blast",
+        "--cores",
+        "28,56",
+        "--seeds",
+        2,
+        "--strategies",
+        "big-job,asa",
+        "--jobs",
+        1,
+        "--output",
+        "json",
+    )
     told = asa("compare", *arguments, "--results", "kept.json", "--report", "page.html", cwd=folder)
     assert "Written to kept.json" in told.stderr
     return folder, json.loads(told.stdout)

@@ -190,7 +190,7 @@ def test_a_token_from_the_environment_cannot_be_renewed(folder, monkeypatch, cas
     """Which is said wherever trouble is shown, and how to go on."""
     trouble = "http://slurm.example.org:6820: Slurm does not let us in (HTTP status 401)"
     words = remedy_on(facility_of(folder), folder, trouble)
-    for said in ("$SLURM_JWT cannot be renewed in this process", "--set token_file=FILE", "asa resume "):
+    for said in ("$SLURM_JWT cannot be renewed in this process", "--option token_file=FILE", "asa resume "):
         assert said in words
     assert not remedy_on(facility_of(folder), folder, "http://slurm.example.org:6820: nobody listens there")
     text = " ".join(case.drawn(80, condition=Condition(NOW_S, trouble), remedy=words).split())

@@ -51,7 +51,9 @@ def advise(
     either: FormerSetOption = None,
     shape: Annotated[
         bool,
-        typer.Option("--shape", help="Say in which width to ask for each stage, and which other is worth a trial."),
+        typer.Option(
+            "--shape", help="Recommend a number of cores for each stage, and another one that is worth a try."
+        ),
     ] = False,
     cores: CommandCoresOption = None,
     expected: ExpectedOption = None,
@@ -60,33 +62,33 @@ def advise(
     now: NowOption = None,
     partition: PlaceOption = None,
     system: Annotated[
-        str | None, typer.Option(help="Where it runs. [default: where it ran last]", show_default=False)
+        str | None, typer.Option(help="The system on which it runs. [default: where it ran last]", show_default=False)
     ] = None,
     bank: BankOption = None,
     bank_only: Annotated[
-        bool, typer.Option("--bank-only", help="With --shape: ask no batch system, as in `asa predict`.")
+        bool, typer.Option("--bank-only", help="With --shape: do not ask a batch system, as in `asa predict`.")
     ] = False,
     backend: BackendOption = None,
     site: SiteOption = None,
     forget: Annotated[
         str | None,
-        typer.Option(help="Remove the run times of a workflow, or of one stage, for good.", metavar="WORKFLOW[/STAGE]"),
+        typer.Option(help="Delete the run times of a workflow, or of one stage.", metavar="WORKFLOW[/STAGE]"),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say which walltimes, or with --shape which widths, to ask for, from how long the stages really ran.
+    """Recommend walltimes, or with --shape numbers of cores, from the measured run times of the stages.
 
-    A job that asks for less fits into gaps that others leave, and often starts sooner; one that asks for too little is
-    killed. Where the bank knows the queue well enough, it also says by how much the wait would change.
+    A job with a shorter walltime can be backfilled, and often starts sooner; one with too short a walltime is killed.
+    If the bank knows enough waits, it also tells how much the wait would change.
 
-    Nothing is kept but names of workflows and stages, and numbers.
+    Only names of workflows and stages, and numbers, are kept.
 
     Example: `asa walltimes flow.toml`
 
-    How many cores to ask for: `asa walltimes flow.toml --shape`, or of one command
-    `asa walltimes --shape --cores 7,14,28 --expected 7=6h,28=95min`
+    How many cores to ask for: `asa walltimes flow.toml --shape`, or for a single command `asa walltimes --shape --cores
+    7,14,28 --expected 7=6h,28=95min`
 
-    Exit codes: 0 also where nothing is known yet, 2 the input cannot be used, or with --shape no run time is known.
+    Exit codes: 0 also if nothing is known yet; 2 the input cannot be used, or with --shape no run time is known.
     """
     from asa.estimators.store import default_folder
     from asa.runtimes import RunTimes

@@ -108,6 +108,9 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         former, own = former_options(self), args.index("--") if "--" in args else len(args)
         words: list[str] = []
+        formats = [word for word in args[:own] if word in former and former[word][0] == "--output"]
+        if len(set(formats)) > 1:
+            raise InputError("there is one format of the output", where=" ".join(formats), hint="Give one of them.")
         for word in args[:own]:
             name, sign, value = word.partition("=")
             words += [*former[name], *([value] if sign else [])] if name in former else [word]
@@ -204,11 +207,11 @@ app = _new_app(
     cls=_Group,
     help="""Submit the stages of a workflow ahead of time.
 
-    On a supercomputer a workflow of several stages either asks for its largest stage's cores for the whole run, which
-    wastes, or waits in the queue again for each stage, which takes long. asa learns how long the queue makes each kind
-    of job wait and asks for each stage's resources that long before they are needed.
+    On a supercomputer a workflow of several stages either runs in one job as large as its largest stage, which leaves
+    cores idle, or waits in the queue once per stage, which takes long. asa learns how long jobs wait in the queue, and
+    submits each stage that long before it can start.
 
-    A first look, on a simulated machine:  asa compare montage --system hpc2n --cores 112
+    To begin: `asa init`, then `asa run flow.toml --backend local`. Shell completion: `asa --install-completion`
     """,
     no_args_is_help=True,
     epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted, 141 nobody reads the output any "

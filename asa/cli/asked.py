@@ -51,8 +51,8 @@ AutoEstimatorOption = Annotated[
 BankOption = Annotated[
     str | None,
     typer.Option(
-        help="Folder of the bank, in which waits are kept, or `none`. [default: $ASA_BANK, else "
-        "~/.local/share/asa/bank; for a run that goes on its own]",
+        help="Folder of the bank, which keeps observed waits, or `none`. [default: $ASA_BANK, else "
+        "~/.local/share/asa/bank; when a run is resumed, its own]",
         show_default=False,
         metavar="DIR|none",
     ),
@@ -60,32 +60,36 @@ BankOption = Annotated[
 HistoryOption = Annotated[
     int,
     typer.Option(
-        help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0, max=MAX_JOBS
+        help="Learn the waits of so many past jobs of all users first, where the site shows them.", min=0, max=MAX_JOBS
     ),
 ]
-SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0, max=MAX_SEED)]
+SeedOption = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0, max=MAX_SEED)]
 ExecutorOption = Annotated[
     str,
     typer.Option(
-        help="Where runs are done: local, in processes of this computer; dask:ADDRESS, on that scheduler's workers; "
-        "pool, on allocations of the usual site.",
+        help="Where to simulate: `local`, in processes on this computer; `dask:ADDRESS`, on the workers of a Dask "
+        "scheduler; `pool`, in jobs on the default site.",
         metavar="local|dask:ADDRESS|pool",
     ),
 ]
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES),
+    typer.Option(
+        "--jobs", "-j", help="Number of processes. [default: the number of cores here]", min=1, max=MAX_PROCESSES
+    ),
 ]
 CoresOption = Annotated[
     int | None,
-    typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MAX_CORES, show_default=False),
+    typer.Option(
+        help="Cores of the widest stage, for an installed workflow.", min=1, max=MAX_CORES, show_default=False
+    ),
 ]
 
 WidthOption = Annotated[
     int | None,
     typer.Option(
-        help="So many cores, or nodes, for stages that name several widths: each stage takes its widest that is no "
-        "wider. [default: asa-plan chooses, other strategies take each stage's first]",
+        help="For stages with several widths: take the widest with at most so many cores (or nodes). [default: "
+        "asa-plan chooses; other strategies take the first]",
         min=1,
         max=MAX_CORES,
         show_default=False,

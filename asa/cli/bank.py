@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord, WaitStore
     from asa.geometry import JobGeometry
 
-app = typer.Typer(help="Show, hand on and forget what was learned of queue waits.", no_args_is_help=True)
+app = typer.Typer(help="Show, export, import and delete the queue waits that were learned.", no_args_is_help=True)
 
 _BEGIN = "Begin it with `asa learn --from FILE`, or `asa bank import FILE`."
 _SHOWN = 20
@@ -41,11 +41,11 @@ BankOption = Annotated[
 def show(
     bank: BankOption = None,
     every: Annotated[
-        bool, typer.Option("--all", help=f"Show every kind of job, not only the {_SHOWN} seen most.")
+        bool, typer.Option("--all", help=f"Show every kind of job, not only the {_SHOWN} most frequent.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what the bank holds of each kind of job, and how good the forecasts were."""
+    """Show what the bank has for each kind of job, and how good the predictions were."""
     store = _opened(bank)
     records = store.read() if store is not None else []
     kinds = _kinds(records)
@@ -76,10 +76,10 @@ def show(
 
 @app.command("export")
 def export_(
-    file: Annotated[Path, typer.Argument(help="Where to; compressed if it ends in .gz.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="The file to write; compressed if it ends in .gz.", metavar="FILE")],
     bank: BankOption = None,
 ) -> None:
-    """Write the bank to one file that others can import. Users are in it as short hashes only."""
+    """Write the bank to one file that others can import. User names are replaced by short hashes."""
     count = _needed(bank).export(file)
     sys.stderr.write(f"{counted(count, 'observation')} written to {file}\n")
 
@@ -89,7 +89,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help="A file that `asa bank export` wrote.", metavar="FILE")],
     bank: BankOption = None,
 ) -> None:
-    """Add a file's observations to the bank. What is there already is not added again."""
+    """Add the observations of a file to the bank. Those it has already are not added again."""
     from asa.estimators.store import WaitStore
 
     folder = _folder(bank)
@@ -102,15 +102,15 @@ def forget(
     bank: BankOption = None,
     system: Annotated[str | None, typer.Option(help="Of this system.")] = None,
     partition: Annotated[str | None, typer.Option(help="Of this partition.")] = None,
-    source: Annotated[str | None, typer.Option(help="Learned from this source; '' for one's own runs.")] = None,
+    source: Annotated[str | None, typer.Option(help="Learned from this source; '' for your own runs.")] = None,
     older_than: Annotated[
         str | None,
-        typer.Option(help="That became known longer ago, as 90d or 12h; by the scheduler's clock.", metavar="DURATION"),
+        typer.Option(help="Observed longer ago than this, as 90d or 12h.", metavar="DURATION"),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove observations for good: those that meet every condition given."""
+    """Delete observations: those that meet all conditions given."""
     from asa.estimators.kept import drop
 
     matching = _matching(system, partition, source, older_than, everything=everything)

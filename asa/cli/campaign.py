@@ -43,7 +43,10 @@ _Seeds = Annotated[int, typer.Option(help="Replications of each run, a seed each
 _Seed = Annotated[
     int,
     typer.Option(
-        help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED, show_default=True
+        help="Seed of the first replication; the same seed gives the same results on any machine.",
+        min=0,
+        max=MAX_SEED,
+        show_default=True,
     ),
 ]
 ResultsOption = Annotated[
@@ -178,9 +181,9 @@ def schedulers(
 ) -> None:
     """Compare every way of asking under every scheduler, and see what each does to everybody else.
 
-    On a centre: `asa campaign schedulers --systems uppmax --seeds 10 --results schedulers.jsonl`
+    On a simulated centre: `asa campaign schedulers --systems uppmax --seeds 10 --results schedulers.jsonl`
 
-    On a log: `asa campaign schedulers --trace KTH-SP2.swf.gz --schedulers easy,wfp --workflows montage,graph`
+    On a recorded log: `asa campaign schedulers --trace KTH-SP2.swf.gz --schedulers easy,wfp --workflows montage,graph`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of

@@ -25,21 +25,21 @@ _LOOK_S = 0.5
 def cancel(
     run: RunArgument = "",
     stage: Annotated[
-        str, typer.Option(help="The job of this stage; the run, which cannot complete without it, ends too.")
+        str, typer.Option(help="Cancel the job of this stage. The run ends, too, since it cannot complete without it.")
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     settings: OptionsOption = None,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Cancel a run: its jobs, pending and running, and all that it would still submit.
+    """Cancel a run: its pending and running jobs, and all that it would still submit.
 
-    The client that drives the run does it, within seconds; where there is none, this command does. What was done can
-    be gone on from with `asa resume --retry`. Where the batch system cannot be reached it is noted, and done by the
-    next client that reaches it. --option changes what the run was begun with, as for `asa resume`.
+    A client that is at work on the run does it, within seconds; if there is none, this command does. `asa resume
+    --retry` continues from what completed. If the batch system cannot be reached, the next client that reaches it
+    cancels the jobs. --option is as for `asa resume`.
 
-    Exit codes: 0 it is cancelled, or there was nothing to cancel; 1 failed, or not done yet; 2 the input cannot be
-    used; 130 interrupted.
+    Exit codes: 0 cancelled, or nothing to cancel; 1 failed, or not done yet; 2 the input cannot be used; 130
+    interrupted.
     """
     from asa import keepers
     from asa.cli.detaching import end_keeper

@@ -33,18 +33,18 @@ _BUSY_S = 10.0
 
 DetachOption = Annotated[
     bool,
-    typer.Option("--detach", help="Leave at once; what this site allows looks at the run, see --detach-by."),
+    typer.Option("--detach", help="Return at once; the run is continued unattended, see --detach-by."),
 ]
 DetachByOption = Annotated[
     Way | None,
     typer.Option(
-        help="With --detach: a timer of systemd, cron, or a job of one core that the next one follows. [default: the "
-        "first of them that can be had here]",
+        help="With --detach, what continues the run: a systemd timer, cron, or a chain of one-core jobs. [default: "
+        "the first of these that works here]",
         show_default=False,
     ),
 ]
 KeeperOption = Annotated[
-    str, typer.Option("--keeper-walltime", help="With --detach-by job: how long each of those jobs asks for.")
+    str, typer.Option("--keeper-walltime", help="With --detach-by job: walltime of each of these jobs.")
 ]
 
 

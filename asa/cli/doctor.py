@@ -53,26 +53,25 @@ def doctor(
     settings: OptionsOption = None,
     probe: Annotated[
         bool,
-        typer.Option(
-            "--probe", help="Also submit a job of one core on hold, look at it, and cancel it; it never runs."
-        ),
+        typer.Option("--probe", help="Also submit a one-core job on hold, look at it, and cancel it. It never runs."),
     ] = False,
     save: Annotated[
         str | None,
         typer.Option(
-            help="Write what was set and found into this site file; what you wrote stays.", metavar="NAME|FILE"
+            help="Write the options given and what was found into this site file; lines that you wrote are kept.",
+            metavar="NAME|FILE",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Find out what a site is like, whether asa can work with it, and what it will do there.
+    """Examine a site: how its batch system is configured, whether asa works with it, and what to mind there.
 
     With slurmrestd: `asa doctor --backend slurm-rest --option url=https://slurm.example.org:6820 --probe --save here`,
     and from then on `--site here`. The token is read from SLURM_JWT, see `scontrol token`.
 
-    Where sbatch and squeue are: `asa doctor --probe`
+    Where sbatch and squeue are installed: `asa doctor --probe`
 
-    The exit code is 0 if nothing bad was found, else 1.
+    Exit codes: 0 asa can be used there, 1 it cannot.
     """
     from asa.backend import Examinable
     from asa.sites import open_facility

@@ -46,7 +46,7 @@ def explain(
     stage: Annotated[
         str,
         typer.Argument(
-            help="The stage. [default: all that have not completed]",
+            help="The stage. [default: every stage that has not completed]",
             show_default=False,
             autocompletion=complete_stages,
         ),
@@ -55,9 +55,9 @@ def explain(
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Explain why a stage waits, is held, was refused, or failed, when it will be submitted, and what can be done.
+    """Explain why a stage is pending, held, refused or failed, when it will be submitted, and what you can do.
 
-    What the batch system said last is explained in words; it is not asked anew.
+    It explains what the batch system said last; it does not ask again.
 
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used.
     """

@@ -43,24 +43,26 @@ def learn(
     settings: OptionsOption = None,
     since: Annotated[
         str | None,
-        typer.Option(help="From a site, jobs of so long ago and later, as 30d. [default: 30d]", metavar="DURATION"),
+        typer.Option(help="From a site: jobs of the last so many days, as 30d. [default: 30d]", metavar="DURATION"),
     ] = None,
     bank: BankOption = None,
     system: Annotated[
-        str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
+        str | None,
+        typer.Option(help="Name of the system. [default: the cluster's name in the file, or the file's name]"),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1, max=MAX_JOBS)] = None,
+    limit: Annotated[int | None, typer.Option(help="Learn only the latest N jobs.", min=1, max=MAX_JOBS)] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
+    """Learn queue waits from past jobs, your own or those of all users, and keep them in the bank.
 
-    From a site: `asa learn --since 30d`, where its commands are; else with --site, or --backend and --option.
+    From a site: `asa learn --since 30d` where Slurm's commands are installed, else with --site, or --backend and
+    --option.
 
-    From a file: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days
-    -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt`
-    and then `asa learn --from jobs.txt`. Without `-a` it is one's own jobs, which is what many sites allow.
+    From a file: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days -o
+    Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt` and
+    then `asa learn --from jobs.txt`. Without `-a` these are only your own jobs, as many sites allow no more.
 
-    Learning jobs again, or some that overlap, adds only what is new. Ask with `asa predict`.
+    Jobs that were learned before are not added again. Then ask `asa predict`.
     """
     from asa.estimators.store import WaitStore, default_folder
     from asa.units import format_duration

@@ -37,7 +37,7 @@ RunOption = Annotated[
     str,
     typer.Option(
         "--run",
-        help="A beginning of the run's name, or its folder. [default: the latest]",
+        help="The run: its name, the beginning of it, or its folder. [default: the latest]",
         show_default=False,
         autocompletion=complete_runs,
     ),
@@ -47,19 +47,21 @@ RunOption = Annotated[
 def logs(
     stage: Annotated[str, typer.Argument(help="The stage.", autocompletion=complete_stages)],
     run: RunOption = "",
-    errors: Annotated[bool, typer.Option("--err", help="What it wrote to its standard error.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until its job ends.")] = False,
+    errors: Annotated[bool, typer.Option("--err", help="Show its standard error.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing as the job writes, until it ends.")
+    ] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0, max=MAX_JOBS)
+        int, typer.Option("--lines", "-n", help="Print only the last N lines; 0 for all.", min=0, max=MAX_JOBS)
     ] = 0,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Show what a stage's latest job wrote; of a stage whose tasks several jobs share, each of them.
+    """Show the output of a stage's latest job, or of every job that shares the stage's tasks.
 
     Example: `asa logs search --follow`
 
-    With `--output json`: one object; with --follow a line for each part, in the order in which it came.
+    With `--output json`: one object; with --follow one line per part, as it arrives.
 
     Exit codes: 0 done, 1 there is nothing to show, 2 the input cannot be used, 130 interrupted.
     """

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 
 CommandCoresOption = Annotated[
     str | None,
-    typer.Option(help="With --shape, of one command without a file: the cores it may have.", metavar="N,N...|N..N"),
+    typer.Option(
+        help="With --shape, for a command without a workflow file: the numbers of cores to choose from.",
+        metavar="N,N...|N..N",
+    ),
 ]
 ExpectedOption = Annotated[
-    str | None, typer.Option(help="How long it runs on some of these cores.", metavar="N=TIME,...")
+    str | None,
+    typer.Option(help="The run times of the command, for some of these numbers of cores.", metavar="N=TIME,..."),
 ]
 ScalingOption = Annotated[
     str | None,
     typer.Option(
-        help="What holds on others: amdahl, amdahl=0.95, downey, tasks. [default: nothing is claimed]",
+        help="The law by which run times on other numbers of cores follow: amdahl, amdahl=0.95, downey, tasks. "
+        "[default: none]",
         metavar="LAW",
         show_default=False,
     ),
@@ -34,17 +39,17 @@ ScalingOption = Annotated[
 CommandWalltimeOption = Annotated[
     str | None,
     typer.Option(
-        help="What it asks for on --now cores, or else on the first whose run time is known; on others in proportion; "
-        "or N=TIME,... [default: a fifth more than it runs]",
+        help="Its walltime on --now cores, or on the first number of cores with a known run time, and in proportion "
+        "on others; or N=TIME,... [default: 1.2 times the run time]",
         metavar="TIME",
         show_default=False,
     ),
 ]
-NowOption = Annotated[int | None, typer.Option(help="The cores that it asks for now.", metavar="N", min=1)]
+NowOption = Annotated[int | None, typer.Option(help="The number of cores that it asks for now.", metavar="N", min=1)]
 PlaceOption = Annotated[
     str | None,
     typer.Option(
-        help="With --shape: where jobs go that name no partition; of a command, several are compared.",
+        help="With --shape: the partition of stages that name none; for a command, several are compared.",
         metavar="NAME[,NAME...]",
     ),
 ]

@@ -73,8 +73,8 @@ def plan(
     price: Annotated[
         str | None,
         typer.Option(
-            help="How many seconds of makespan a core-hour is worth to you: 0 for as fast as can be. [default: so many "
-            "that one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan, or 0.1 percent where "
+            help="How many seconds of makespan one core-hour is worth to you; 0 for the fastest plan. [default: 1 "
+            "percent of Per-Stage's core-hours is worth 0.8 percent of its makespan, or 0.1 percent where "
             "widths are chosen]",
             show_default=False,
             metavar="SECONDS",
@@ -83,7 +83,7 @@ def plan(
     at_most: Annotated[
         str | None,
         typer.Option(
-            help="The fastest plan that takes at most so many times Per-Stage's core-hours, as 1.1.",
+            help="Take the fastest plan with at most this many times Per-Stage's core-hours, as 1.1.",
             show_default=False,
             metavar="FACTOR",
         ),
@@ -91,8 +91,8 @@ def plan(
     deadline: Annotated[
         str | None,
         typer.Option(
-            help="The plan of fewest core-hours that has ended by then in nine cases of ten: 2026-11-30T08:00, or from "
-            "now on, as 12h.",
+            help="Take the plan with the fewest core-hours that ends by then with 90 percent probability: "
+            "2026-11-30T08:00, or 12h from now.",
             show_default=False,
             metavar="WHEN",
         ),
@@ -100,12 +100,14 @@ def plan(
     explain: Annotated[
         str | None,
         typer.Option(
-            help="Show what else was weighed for this stage, and why not.", show_default=False, metavar="STAGE"
+            help="Show the alternatives for this stage, and why they were not chosen.",
+            show_default=False,
+            metavar="STAGE",
         ),
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Draw the plans, core-hours against makespan (.png, .svg).", metavar="FILE"),
+        typer.Option(help="Draw the core-hours and makespans of the plans (.png, .svg).", metavar="FILE"),
     ] = None,
     estimator: AutoEstimatorOption = "auto",
     bank: BankOption = None,
@@ -115,14 +117,14 @@ def plan(
     width: WidthOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show which jobs the strategy asa-plan would make of a workflow, when, and why; nothing is submitted.
+    """Show which jobs the strategy asa-plan would submit for a workflow, when, and why. Nothing is submitted.
 
-    Stages that share a job wait in the queue once, but hold cores that some of them do not need; a job that is asked
-    for early waits while others run, but its cores may come too soon. asa-plan weighs this by what is known of the
-    queue's waits, and takes the plan whose expected time and core-hours together cost least.
+    Stages that share a job wait in the queue only once, but some of its cores may be idle. A job that is submitted
+    early waits while other stages run, but may start too early and idle. asa-plan weighs these costs with the predicted
+    waits, and takes the plan with the lowest expected cost of time and core-hours together.
 
-    First come the candidates, with the makespan that is expected and the range in which 8 in 10 runs lie; then the
-    jobs of the chosen one. The plan is made anew at each event of a run, so later jobs may come otherwise.
+    The first table has the candidates, each with its expected makespan and the range of 8 in 10 runs; the second has
+    the jobs of the chosen plan. During a run the plan is revised at every event, so later jobs may differ.
 
     Example: `asa plan flow.toml --at-most 1.1 --explain merge`
 

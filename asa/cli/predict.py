@@ -48,14 +48,14 @@ def predict(
     run_time: Annotated[
         str | None,
         typer.Option(
-            help="How long it would run, once or for each of the cores: then the first to end is found.",
+            help="Its run time, one for all or one for each of the cores; then the first to end is found.",
             metavar="TIME[,TIME...]",
             show_default=False,
         ),
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(help="Where it would be submitted, of the systems in the bank; nobody's queue is asked then."),
+        typer.Option(help="A system of the bank, of which to predict; no batch system is asked then."),
     ] = None,
     partition: Annotated[
         str | None,
@@ -66,22 +66,22 @@ def predict(
         ),
     ] = None,
     user: Annotated[
-        str | None, typer.Option(help="Whose job it is. [default: yours if the bank knows you, else anybody's]")
+        str | None, typer.Option(help="Whose job it is. [default: yours if you have jobs in the bank, else anybody's]")
     ] = None,
     bank: BankOption = None,
     within: Annotated[
         str | None,
-        typer.Option(help="Say how probable it is that the job starts within this time.", metavar="DURATION"),
+        typer.Option(help="Print the probability that the job starts within this time.", metavar="DURATION"),
     ] = None,
     bank_only: Annotated[
-        bool, typer.Option("--bank-only", help="Ask no batch system: answer as of the last job in the bank.")
+        bool, typer.Option("--bank-only", help="Do not ask a batch system: answer as of the last job in the bank.")
     ] = False,
     ask_site: Annotated[
         bool,
         typer.Option(
             "--ask-site/--no-ask-site",
-            help="Ask the batch system, too, when it would start each request, the first 12 at most (Slurm's commands: "
-            "`sbatch --test-only`), and weigh that by how far off it was lately. Nothing is submitted.",
+            help="Also ask the batch system for its own estimate of the first 12 requests (`sbatch --test-only`), "
+            "and weigh it by how far off it was lately. Nothing is submitted.",
         ),
     ] = True,
     backend: BackendOption = None,
@@ -91,14 +91,14 @@ def predict(
 ) -> None:
     """Predict how long a job would wait in the queue if it were submitted now.
 
-    The answer is a range with probabilities, and how good such answers were lately. Where a batch system is at hand,
-    its queue is looked at, as everybody may see it; else the answer is as of the last job in the bank. Nothing is
-    submitted.
+    The answer is a range with probabilities, and how good recent predictions were. If there is a batch system here, its
+    present queue is taken into account, as far as you may see it; else the answer is as of the last job in the bank.
+    Nothing is submitted.
 
     Example: `asa predict --cores 112 --walltime 2h`
 
-    Several requests are judged in the same possible futures, which says which of them is the first to start or, with
-    run times, to end: `asa predict --cores 7,28,112 --walltime 8h --run-time 7h,2h,40min`
+    Several requests are compared: which is likely to start first or, with run times, to end first: `asa predict --cores
+    7,28,112 --walltime 8h --run-time 7h,2h,40min`
     """
     widths = [_cores(part) for part in _parts(cores, "--cores")]
     walltimes = list(dict.fromkeys(_positive(part, "--walltime") for part in _parts(walltime, "--walltime")))

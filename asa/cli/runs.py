@@ -33,7 +33,7 @@ RunsOption = Annotated[
 RunArgument = Annotated[
     str,
     typer.Argument(
-        help="The run: a beginning of its name, or its folder. [default: the latest]",
+        help="The run: its name, the beginning of it, or its folder. [default: the latest]",
         show_default=False,
         metavar="[RUN]",
         autocompletion=complete_runs,

@@ -36,15 +36,18 @@ def show(
     cores_per_node: Annotated[
         int | None,
         typer.Option(
-            help="To count the cores of stages that ask for whole nodes.", min=1, max=MAX_CORES, show_default=False
+            help="Cores of a node, to count the cores of stages that ask for nodes.",
+            min=1,
+            max=MAX_CORES,
+            show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Draw a workflow: its stages, which follow which, and what they take.
+    """Draw a workflow: its stages, their dependencies, and their resources.
 
-    Boxes are as wide as their stages have cores, where there is room. Below: the widest stage, the longest way through
-    the graph, and core-hours.
+    The width of a box shows the number of cores, where there is space. Below the drawing: the widest stage, the
+    critical path, and the core-hours.
     """
     flow = _workflow(workflow, cores, dict(given_parameters(parameters)))
     facts = _facts(flow, cores_per_node)

@@ -27,13 +27,13 @@ AgeOption = Annotated[
     bool | None,
     typer.Option(
         "--age-accrues/--no-age-accrues",
-        help="Whether jobs gain priority while a dependency keeps them back, where the site does not tell.",
+        help="Whether jobs gain priority while they wait for a dependency, if the site does not tell.",
         show_default=False,
     ),
 ]
 YouOption = Annotated[
     str | None,
-    typer.Option(help="Your name among the users of the jobs. [default: the one that you have here]", metavar="NAME"),
+    typer.Option(help="Your user name in the job records. [default: your user name here]", metavar="NAME"),
 ]
 
 
@@ -41,27 +41,31 @@ def twin(
     source: Annotated[
         Path | None,
         typer.Argument(
-            help="A file of jobs (sacct -P, or SWF), or the folder that --script makes. [default: ask the batch "
-            "system here]",
+            help="Job records (output of `sacct -P`, or SWF), or the folder made by --script's script. [default: ask "
+            "the batch system here]",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write it; it can be handed on.", metavar="FOLDER", show_default=False)
+        Path | None,
+        typer.Option(help="Where to write it. It can be given to others.", metavar="FOLDER", show_default=False),
     ] = None,
-    script: Annotated[bool, typer.Option("--script", help="Print the commands that tell of a site, and stop.")] = False,
+    script: Annotated[
+        bool, typer.Option("--script", help="Print a script that gathers what is needed of a site, and stop.")
+    ] = False,
     you: YouOption = None,
     age_accrues: AgeOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a twin of a site: its machine, its scheduler's rules, and everybody's jobs of the last months.
+    """Make a twin of a site, to simulate it: its nodes, its scheduler's settings, and all jobs of the last months.
 
-    In it `asa worth` tries a workflow, and `asa compare --backend twin --option twin=FOLDER` compares strategies. It
-    holds no names: users are random numbers, and no list says which number is whose.
+    It is used by `asa worth`, and by `asa compare --backend twin --option twin=FOLDER`. It contains no names: users are
+    random numbers, and no list tells which number is whose.
 
     On a cluster: `asa twin --out site.twin`
 
-    Elsewhere: `asa twin --script > gather.sh`; run that there, bring its folder here, `asa twin site --out site.twin`
+    Elsewhere: `asa twin --script > gather.sh`; run this script there, copy its folder here, then `asa twin site --out
+    site.twin`
 
     Exit codes: 0 made, 1 the batch system does not answer, 2 the input cannot be used.
     """

@@ -43,49 +43,56 @@ def worth(
     history: Annotated[
         Path | None,
         typer.Option(
-            help="Jobs of the site in place of a twin: what sacct -P printed, an SWF log, or the folder of `asa twin "
-            "--script`.",
+            help="Past jobs of the site, in place of a twin: output of `sacct -P`, an SWF log, or the folder made by "
+            "`asa twin --script`.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     parameters: ParamsOption = None,
     cores: Annotated[
-        str | None, typer.Option(help="Peak cores of montage, blast or statistics. [default: 112]", show_default=False)
+        str | None,
+        typer.Option(
+            help="Cores of the widest stage of montage, blast or statistics. [default: 112]", show_default=False
+        ),
     ] = None,
     moments: Annotated[
-        int, typer.Option(help="Moments of the last months at which it is begun.", min=2, max=MAX_RUNS)
+        int,
+        typer.Option(
+            help="Number of times, spread over the last months, at which the workflow is started.", min=2, max=MAX_RUNS
+        ),
     ] = _MOST_MOMENTS,
     strategies: Annotated[
         str | None,
-        typer.Option(help="Which ways of asking, comma-separated. [default: all that make sense]", show_default=False),
+        typer.Option(help="Strategies to compare, comma-separated. [default: all that make sense]", show_default=False),
     ] = None,
-    estimator: Annotated[str, typer.Option(help="Who predicts waits.")] = "asa-queue",
-    partition: Annotated[str, typer.Option(help="Where jobs go that name none. [default: the site's]")] = "",
+    estimator: Annotated[str, typer.Option(help="What predicts waits.")] = "asa-queue",
+    partition: Annotated[str, typer.Option(help="Partition of stages that name none. [default: the site's]")] = "",
     user: Annotated[
         str,
-        typer.Option(help="As whom, which decides the fair share: a number of the twin, typical, or new."),
+        typer.Option(help="Whose fair share the jobs have: a user's number in the twin, `typical`, or `new`."),
     ] = "",
     you: YouOption = None,
     age_accrues: AgeOption = None,
-    seed: Annotated[int, typer.Option(help="Of the moments.", min=0, max=MAX_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.", min=0, max=MAX_SEED)] = 0,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)
+        int | None,
+        typer.Option(help="Number of processes. [default: the number of cores here]", min=1, max=MAX_PROCESSES),
     ] = None,
     executor: ExecutorOption = "local",
     output: OutputOption = Output.TABLE,
     page: PageOption = None,
 ) -> None:
-    """Say whether it is worth it here to ask ahead of time, for this workflow: a verdict, and the figures behind it.
+    """Find out whether asa would help this workflow here: a verdict, and the figures behind it.
 
-    Ways of asking are tried out in a twin of the site, at many moments of its last months: one job for all stages, a
-    job a stage when the last one ends, all at once behind each other, and asa's.
+    Strategies are simulated in a twin of the site, from many times of its last months: one job for all stages; a job
+    per stage, submitted when the last one ends; all jobs at once, chained by dependencies; and those of asa.
 
     On a cluster: `asa worth flow.toml`
 
     Elsewhere: `asa worth flow.toml --twin site.twin`, or on a public log: `asa worth montage --history CTC-SP2.swf.gz`
 
-    Exit codes: 0 also where it is not worth it, 1 nothing completed, or the batch system does not answer, 2 the input
+    Exit codes: 0 a verdict, whichever it is; 1 nothing completed, or the batch system does not answer; 2 the input
     cannot be used.
     """
     from asa.cli.progress import with_progress

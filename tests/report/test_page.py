@@ -217,7 +217,7 @@ def test_the_same_page_is_the_same_text():
 def test_a_comparison_has_a_page(tmp_path):
     """Its figures are those of the tables, and there is a chart of each strategy's first run."""
     arguments = ("compare", "blast", "--cores", "28,56", "--seeds", 2, "--strategies", "big-job,asa", "--jobs", 1)
-    told = json.loads(asa(*arguments, "--json", "--report", "page.html", cwd=tmp_path).stdout)
+    told = json.loads(asa(*arguments, "--output", "json", "--report", "page.html", cwd=tmp_path).stdout)
     page = (tmp_path / "page.html").read_text()
     for cores in (28, 56):
         for strategy in ("big-job", "asa"):
@@ -232,7 +232,16 @@ def test_a_comparison_has_a_page(tmp_path):
 def test_a_page_that_is_replaced_is_named_and_a_stranger_s_is_not_touched(tmp_path):
     """The second is refused before anything is run."""
     arguments = ("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "big-job", "--jobs", 1)
-    first, second = (asa(*arguments, *more, "--report", "all", cwd=tmp_path).stderr for more in ((), ("--json",)))
+    first, second = (
+        asa(*arguments, *more, "--report", "all", cwd=tmp_path).stderr
+        for more in (
+            (),
+            (
+                "--output",
+                "json",
+            ),
+        )
+    )
     assert "compare-blast-hpc2n.html" in first
     assert ("replaces" in first, "replaces" in second) == (False, True)
     for name in ("index.html", "compare-blast-hpc2n.html"):
@@ -294,7 +303,7 @@ def test_tables_are_there_even_if_a_page_cannot_be_written(tmp_path):
 def test_the_paper_s_evaluation_has_pages(tmp_path):
     """Every figure beside the paper's, with its verdict; and what jobs did, of each workflow on a page of its own."""
     arguments = ("campaign", "paper", "--seeds", 1, "--jobs", 1, "--mode", "sequential")
-    told = json.loads(asa(*arguments, "--json", "--report", "all", cwd=tmp_path).stdout)
+    told = json.loads(asa(*arguments, "--output", "json", "--report", "all", cwd=tmp_path).stdout)
     page = (tmp_path / "all" / "paper.html").read_text()
     assert len(told["usages"]) == 54
     row = next(

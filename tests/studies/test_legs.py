@@ -71,7 +71,7 @@ def test_the_command_prints_a_table_and_json(tmp_path):
     shown = CliRunner().invoke(app, asked)
     assert shown.exit_code == 0, shown.output
     assert "Going on in the next leg" in shown.output
-    found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(app, [*asked, "--output", "json"]).stdout)
     assert {one["way"] for one in found["standings"]} == {"reactive", "asa"}
     assert asdict(made("asa", 0, 1.0)).keys() == found["hand_overs"][0].keys()
 

@@ -265,7 +265,7 @@ def test_what_cannot_be_run_is_refused(change, told):
 def test_the_command_prints_tables_and_json(outcomes, kept):
     assert outcomes
     command = ["paper", "--seeds", "2", "--seed", "3", "--results", str(kept), "--jobs", "1"]
-    told = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    told = json.loads(CliRunner().invoke(app, [*command, "--output", "json"]).stdout)
     assert len(told["usages"]) == 2 * 54
     assert told["usages"] == json.loads(json.dumps(conclude(SMALL, outcomes).as_dict()["usages"]))
     tables = CliRunner().invoke(app, command).stdout

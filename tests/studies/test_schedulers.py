@@ -279,7 +279,7 @@ def test_the_command_prints_tables_and_json(log, outcome, tmp_path):
     command = ["schedulers", "--trace", str(log), "--schedulers", "easy,openccs", "--strategies", "chained,asa-asks",
                "--workflows", "graph", "--seeds", "3", "--estimator", "median", "--jobs", "1",
                "--results", str(tmp_path / "kept.jsonl")]  # fmt: skip
-    told = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    told = json.loads(CliRunner().invoke(app, [*command, "--output", "json"]).stdout)
     results = conclude(small(log), *outcome)
     assert told == json.loads(json.dumps(results.as_dict(), allow_nan=False))
     assert {(row["scheduler"], row["strategy"]) for row in told["standings"]} == {
