@@ -163,7 +163,7 @@ def test_who_runs_out_of_walltime_is_told_and_given_more_where_it_says_so(home):
     (home.root / "again").unlink()
     home.flow(stage + "retries = 1\n")
     done = home.asa("run", "flow.toml", *home.on)
-    assert "asked for again: timeout (TimeLimit)" in done.stdout
+    assert "submitted again: timeout (TimeLimit)" in done.stdout
     assert "1 core for 4s" in done.stdout
 
 

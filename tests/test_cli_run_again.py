@@ -60,7 +60,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
     """What completed stays; what did not asks for what the file says now."""
     broken = (CHAIN[0], ("b", "a", "echo no >&2; exit 3"), CHAIN[2])
     told = place.asa("run", place.flow(*broken), *place.on, code=1).stderr
-    assert "once it is mended:  asa resume --retry --workflow flow.toml" in told
+    assert "once it is fixed:   asa resume --retry --workflow flow.toml" in told
     place.flow(("a", "", "echo changed >>did"), ("b", "a", "echo b >>did", 2), CHAIN[2])
     for given, words in (
         (["--workflow", "flow.toml"], "with --retry or --from only"),
@@ -80,7 +80,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
         assert words in place.asa("resume", *given, code=2).stderr
     done = place.asa("resume", "--retry", "--workflow", "flow.toml")
     assert "stage a completed" in done.stderr
-    assert "asked for again" in done.stdout
+    assert "submitted again" in done.stdout
     assert place.lines() == ["a", "b", "c"]
     stages = {stage["stage"]: stage for stage in place.status()["stages"]}
     assert stages["b"]["cores"] == 2

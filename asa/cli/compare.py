@@ -324,7 +324,7 @@ def workflow_of(
         for option, value in (("--cores", cores), ("--widths", widths)):
             if value is not None:
                 raise InputError(
-                    "a workflow file says itself how many cores each stage takes",
+                    "the cores of each stage are in the workflow file",
                     where=option,
                     hint=f"Leave {option} out.",
                 )
@@ -332,7 +332,7 @@ def workflow_of(
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
+        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or give a .toml file.")
     make = workflow_maker(given)
     if widths is not None:
         if "widths" not in inspect.signature(make).parameters:

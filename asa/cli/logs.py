@@ -102,7 +102,9 @@ def _check_folder(folder: RunFolder) -> None:
     except FileNotFoundError:  # nothing was written yet
         return
     except OSError as error:
-        raise JournalError(f"cannot be read: {error.strerror}", where=str(path), hint="Check its rights.") from error
+        raise JournalError(
+            f"cannot be read: {error.strerror}", where=str(path), hint="Check its permissions."
+        ) from error
 
 
 def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
@@ -165,12 +167,12 @@ def _nothing(state: RunState, stage: str) -> str:
     if job is None and view.phase.value in _DOES_NOT_RUN:
         return f"it does not run: {view.reason}"
     if job is None:
-        return "no job of it has begun yet" if latest_job(state, stage) else "no job of it was submitted yet"
+        return "its job has not started yet" if latest_job(state, stage) else "its job was not submitted yet"
     if job.status.start_s is None:
         came = job.status.state
         begun = f"ended as {came.value} before it began" if came.is_final else "has not begun"
         return f"its job {job.status.job_id} {begun}"
-    return f"there is no output of its job {job.status.job_id} in the run's folder"
+    return f"there is no output file of its job {job.status.job_id} in the run's folder"
 
 
 def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> None:
@@ -195,7 +197,9 @@ def _all_of(file: Path) -> Iterator[bytes]:
             while chunk := stream.read(_BLOCK_BYTES):
                 yield chunk
     except OSError as error:
-        raise JournalError(f"cannot be read: {error.strerror}", where=str(file), hint="Check its rights.") from error
+        raise JournalError(
+            f"cannot be read: {error.strerror}", where=str(file), hint="Check its permissions."
+        ) from error
 
 
 def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[tuple[str, bytes]]:

@@ -42,8 +42,9 @@ _OFFLINE = "slurm-cli"
 _WHY = "on recorded queues it took 3 to 4 % longer than Big Job, and 3 to 4 % more core-hours than Per-Stage"
 _OF_SHAPES = "the shapes that it chose took 15 to 17 % less time than the best single width"
 _BY_RULE = {  # whether age accrues
-    True: "jobs gain priority behind a dependency here, so that it asks for them early with one",
-    False: "jobs gain no priority behind a dependency here, so that it asks early without one where that is worth it",
+    True: "jobs gain priority while they wait for a dependency here, so it submits them early with one",
+    False: "jobs gain no priority while they wait for a dependency here, so it submits them early without one where "
+    "that pays",
 }
 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing until the run ends.")]
@@ -176,7 +177,7 @@ def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str
     """Refuse options without what they go with."""
     for option, is_given in (("--scripts", scripts), ("--offline", offline)):
         if is_given and not dry_run:
-            raise InputError("goes with --dry-run", where=option, hint="Give both, or leave it out.")
+            raise InputError("needs --dry-run", where=option, hint="Give both, or neither.")
     if offline and backend not in {None, _OFFLINE}:
         raise InputError(f"goes with {_OFFLINE}", where="--offline", hint=f"Take --backend {_OFFLINE}.")
 
@@ -242,8 +243,8 @@ def resume(
     outcome = state.outcome
     again = _stages_again(from_stage or [], state)
     if workflow is not None and not again and (not retry or outcome not in {"failed", "cancelled"}):
-        why = "is taken with --retry or --from only" if not retry else "cannot change a run that has not failed"
-        hint = "Only what is asked for again may change, once the run has failed or was cancelled."
+        why = "needs --retry or --from" if not retry else "cannot change a run that has not failed"
+        hint = "Only stages that run again can change, once the run has failed or was cancelled."
         raise InputError(why, where="--workflow", hint=hint)
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
@@ -251,8 +252,8 @@ def resume(
     check_estimator(estimator)
     given = Given(parameters, options, either)
     if workflow is None and parameters:
-        hint = "Name the file with --workflow, and what is to run again with --retry or --from."
-        raise InputError("is said of a workflow file", where="--param", hint=hint)
+        hint = "Name the file with --workflow, and what to run again with --retry or --from."
+        raise InputError("is for a workflow file", where="--param", hint=hint)
     ours, theirs = given.split(str(workflow or ""), lambda tried: reopen(folder, dict(tried)))
     facility = reopen(folder, theirs)
     revised = revise(folder, state, workflow, again, ours) if workflow is not None else None
@@ -287,8 +288,8 @@ def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
     if texts:
         whose = "stage" if len(texts) == 1 else "stages"
         sys.stderr.write(
-            f"Note: what {whose} {', '.join(texts)} should run was changed since. The run goes on with what it was "
-            f"begun with; --workflow {folder.plan.source} takes the change up.\n"
+            f"Note: what {whose} {', '.join(texts)} runs has changed since the run began. The run goes on with the "
+            f"old commands; --workflow {folder.plan.source} takes the new ones.\n"
         )
 
 
@@ -297,12 +298,12 @@ def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
     for name in named:
         stage_of(state, name)
     if named and state.outcome is None:
-        hint = "Cancel it first: asa cancel; or let it end."
-        raise InputError("cannot be taken of a run that has not ended", where="--from", hint=hint)
+        hint = "Cancel it first (asa cancel), or wait until it ends."
+        raise InputError("needs a run that has ended", where="--from", hint=hint)
     taken_up = state.taken_up(named)
     for name in named:
         if name in taken_up.left_out:
-            hint = "Begin with a stage that it follows."
+            hint = "Name a stage that it depends on."
             raise InputError(f"would not run: {taken_up[name].reason}", where=f"--from {name}", hint=hint)
     return tuple(named)
 
@@ -338,7 +339,9 @@ def _drive(
     from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, if_heard, tell_end
 
-    greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
+    greeting = (
+        f"{folder.path.name} {words}; Ctrl-C stops only this client. Watch it with:\n  {command('status', folder)}\n"
+    )
     if quiet or output is Output.JSON:
         greeting = ""
     if not quiet:
@@ -360,8 +363,8 @@ def _say_what_it_may_use() -> None:
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit_s != resource.RLIM_INFINITY:
         sys.stderr.write(
-            f"This node ends processes after {format_duration(float(limit_s))} of CPU time. A client takes seconds "
-            "of it a day; with --detach none stays.\n"
+            f"Processes on this node are killed after {format_duration(float(limit_s))} of CPU time. The client "
+            f"uses some seconds of it a day; with --detach none stays.\n"
         )
 
 

@@ -64,15 +64,15 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Work
     if given.endswith(".toml") or "/" in given:
         if cores is not None:
             hint = "Leave --cores out; --param gives values to the file's parameters."
-            raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
+            raise InputError("the cores of each stage are in the workflow file", where="--cores", hint=hint)
         return load_workflow(given, parameters)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
+        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or give a .toml file.")
     if parameters:
         raise InputError("only a workflow file has parameters", where="--param", hint="Leave --param out.")
     if cores is None:
-        raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
+        raise InputError("is missing", where="--cores", hint="Give the cores of its widest stage, as in --cores 112.")
     flow: Workflow = plugins.load("asa.workflows", given)(cores)
     return flow
 

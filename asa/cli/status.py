@@ -125,7 +125,7 @@ def runs(
     if output is Output.JSON:
         print_document({"runs": [row.as_dict() for row in shown]})
     elif not rows:
-        sys.stdout.write(f"There are no runs in {place}. Begin one with: asa run FILE.toml\n")
+        sys.stdout.write(f"There are no runs in {place}. Start one with: asa run FILE.toml\n")
     else:
         _print_table(shown)
         if len(shown) < len(rows):

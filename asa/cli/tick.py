@@ -61,8 +61,10 @@ def tick(
             now.take_over()
     state, _ = read_state(folder)
     if folder.plan.strategy == POOL:
-        hint = f"A pool ends with its client. Let one stay: {command('resume', folder)}"
-        raise InputError(f"cannot be looked at once in a while: it runs by {POOL}", where=folder.path.name, hint=hint)
+        hint = f"A pool ends with its client. Keep a client running: {command('resume', folder)}"
+        raise InputError(
+            f"cannot be continued by single looks: its strategy is {POOL}", where=folder.path.name, hint=hint
+        )
     facility = reopen(folder, {})
     if has_ended(state):
         _end(folder, facility, state, "has ended already", kept=kept, quiet=quiet)
@@ -82,7 +84,7 @@ def tick(
     phases = [view.phase.value for view in state.stages.values()]
     counted = ", ".join(f"{phases.count(phase)} {phase}" for phase in dict.fromkeys(phases))
     wake_s = looked.wake_s
-    then = f"; something is planned for {time.strftime('%H:%M:%S', time.localtime(wake_s))}" if wake_s else ""
+    then = f"; next action at {time.strftime('%H:%M:%S', time.localtime(wake_s))}" if wake_s else ""
     _tell(f"{folder.path.name}: {counted}{then}", quiet=quiet)
 
 

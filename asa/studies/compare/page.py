@@ -138,9 +138,7 @@ def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
         seen.add((run.cores, run.strategy))
         name = f"{run.strategy}, {run.cores} cores"
         parts.append(
-            Figure(
-                gantt(run.timeline, f"Jobs: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}."
-            )
+            Figure(gantt(run.timeline, f"Jobs: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}.")
         )
     if parts:
         parts.insert(0, Text((GANTT,)))

@@ -174,7 +174,9 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
         values = (excess[key] for key in ("twt_s", "makespan_s", "core_hours"))
         rows.append((strategy, *("-" if math.isnan(value) else f"+{100 * value:.0f} %" for value in values)))
     title = "Above the best strategy, averaged over numbers of cores"
-    return Table(["Strategy", "Waiting", "Makespan", "Core-hours"], rows, title, wraps=(1, 2, 3), is_wide=True, width=50)
+    return Table(
+        ["Strategy", "Waiting", "Makespan", "Core-hours"], rows, title, wraps=(1, 2, 3), is_wide=True, width=50
+    )
 
 
 def told_of_shapes(cells: Sequence[Cell]) -> str:
