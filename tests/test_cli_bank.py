@@ -110,11 +110,11 @@ def test_show_says_what_was_damaged(bank):
 def test_without_a_bank_one_is_told_how_to_begin(tmp_path):
     """Showing is no failure; and makes nothing."""
     env = {"ASA_BANK": str(tmp_path / "mine")}
-    for words in ("is not there yet", "is empty"):
+    for words in ("does not exist yet", "is empty"):
         text = asa("show", env=env).stdout
         assert f"The bank {tmp_path / 'mine'} {words}. Begin it with `asa learn --from FILE`" in text
         assert json.loads(asa("show", "--output", "json", env=env).stdout)["observations"] == 0
-        if words == "is not there yet":
+        if words == "does not exist yet":
             assert not (tmp_path / "mine").exists()
             for arguments in (("export", tmp_path / "x"), ("forget", "--all", "--yes")):
                 told = asa(*arguments, env=env, code=2).stderr
@@ -195,5 +195,5 @@ def test_forget_asks_at_a_terminal(bank, answer, left):
     done = asa_process("forget", "--source", "old.swf", "--bank", bank, stdin=theirs)
     os.close(ours)
     os.close(theirs)
-    assert "Forget 4 of 10 observations for good?" in done.stderr
+    assert "Forget 4 of 10 observations ?" in done.stderr
     assert len(WaitStore(bank).read()) == left

@@ -187,7 +187,7 @@ def test_the_sites_name_is_the_users(tmp_path):
         (("--from", "jobs.txt", "--since", "3d"), "from a file or from a site"),
         (("--backend", "slurm-cli", "--since", "30"), "has no unit"),
         (("--backend", "slurm-cli", "--since", "long"), "no duration"),
-        (("--backend", "simulated", "--option", "system=hpc2n"), "tells nothing of past jobs"),
+        (("--backend", "simulated", "--option", "system=hpc2n"), "does not tell about past jobs"),
     ],
 )
 def test_where_to_learn_from_must_be_one(arguments, words):

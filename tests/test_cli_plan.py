@@ -190,7 +190,7 @@ def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):
     words = " ".join(place("--explain", stage).stdout.split())
     assert f"What was weighed for {stage}" in words
     assert f"Chosen: {stage}" in words
-    assert "worse in all" in words
+    assert "worse in total" in words
 
 
 def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
@@ -198,7 +198,7 @@ def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
     write(tmp_path, STAGES[1:], '[[stage]]\nname = "fetch"\nlocal = true\n')
     shown = " ".join(place("--explain", "fetch").stdout.split())
     assert "Not possible here: Big Job." in shown
-    assert "1. run fetch here, at once: it waits in no queue" in shown
+    assert "1. run fetch here, at once: it does not wait in a queue" in shown
     assert "cannot share a job" in shown
 
 

@@ -260,13 +260,13 @@ def test_what_would_not_end_within_its_walltime_is_not_offered(tmp_path, bank):
     told = json.loads(asa(*given, "--output", "json", bank=bank).stdout)
     assert [(one["cores"], one["walltime_s"]) for one in told["requests"]] == [(1, 7200.0), (16, 1800.0), (16, 7200.0)]
     given = ("predict", "--cores", "1", "--walltime", "30min", "--run-time", "90min")
-    assert "no run time fits a walltime" in asa(*given, bank=bank, code=2).stderr
+    assert "no run time fits into a walltime" in asa(*given, bank=bank, code=2).stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--cores", "1,many", "--walltime", "1h"], "'many' is no number of cores"),
+        (["--cores", "1,many", "--walltime", "1h"], "'many' is not a number of cores"),
         (["--cores", ",", "--walltime", "1h"], "--cores: names nothing"),
         (["--cores", "1,2,3", "--walltime", "1h", "--run-time", "1h,2h"], "2 run times for 3 numbers of cores"),
         (["--cores", "1", "--walltime", "1h", "--bank-only", "--site", "x"], "--site: is asked"),

@@ -253,7 +253,9 @@ def _rules(backend: str, scheduler: str | None, others: Mapping[str, str]) -> di
     """Tell what is set of a simulator: of another than the usual one all is its own."""
     if backend != _SIMULATED:
         if scheduler is not None:
-            raise InputError("a backend has its scheduler", where="--backend --scheduler", hint="Give one of them.")
+            raise InputError(
+                "this backend has its own scheduler", where="--backend --scheduler", hint="Give one of them."
+            )
         return dict(others)
     of_the_site = {name: others[name] for name in _OF_THE_SITE if name in others}
     of_the_scheduler = {name: value for name, value in others.items() if name not in of_the_site}
@@ -275,14 +277,14 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
 
     if system is not None and trace is not None:
         raise InputError(
-            "a comparison runs on a centre or on a log", where="--system --trace", hint="Give one of them."
+            "a comparison is on a simulated centre or on a log", where="--system --trace", hint="Give one of them."
         )
     if trace is None and trace_cores is not None:
-        raise InputError("there is no log for it", where="--trace-cores", hint="Give --trace too.")
+        raise InputError("needs a log", where="--trace-cores", hint="Give --trace too.")
     make = plugins.load("asa.backends", backend)
     if not hasattr(make, "open"):
         raise InputError(
-            f"{backend!r} is no simulator, in which every strategy can meet the same queue",
+            f"{backend!r} is not a simulator",
             where="--backend",
             hint=f"Known: {', '.join(_simulators())}.",
         )
@@ -336,7 +338,7 @@ def workflow_of(
     make = workflow_maker(given)
     if widths is not None:
         if "widths" not in inspect.signature(make).parameters:
-            raise InputError(f"{given} is made in one width at a time", where="--widths", hint="Leave --widths out.")
+            raise InputError(f"{given} has one width at a time", where="--widths", hint="Leave --widths out.")
         make = partial(cast("Callable[..., Workflow]", make), widths=counts_in(widths, "--widths"))
     return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 

@@ -107,7 +107,7 @@ def evaluate(
     histories, estimates = _read(traces, limit)
     if plot is not None and not histories:
         raise InputError(
-            "a scheduler's estimates have no course over time to draw", where="--plot", hint="Leave it out."
+            "there is nothing over time to draw of a scheduler's estimates", where="--plot", hint="Leave it out."
         )
     scores: list[Score] = []
     if histories:
@@ -147,7 +147,7 @@ def evaluate(
 def _refuse(options: Mapping[str, object]) -> None:
     for option, given in options.items():
         if given is not None:
-            raise InputError("is of forecasts, not of choices", where=option, hint="Leave it or --choices out.")
+            raise InputError("does not go with --choices", where=option, hint="Leave it or --choices out.")
 
 
 def _evaluate_choices(
@@ -169,7 +169,7 @@ def _evaluate_choices(
     histories, estimates = _read(traces, limit)
     if estimates:
         where = next(iter(estimates))
-        raise InputError("has estimates, but no queue to put jobs into", where=where, hint="Leave it out.")
+        raise InputError("has estimates, but no jobs to simulate", where=where, hint="Leave it out.")
     times, seed, jobs = drawn
     judge = plugins.load("asa.evaluations", "choices")
     found = with_progress(
@@ -183,7 +183,7 @@ def _evaluate_choices(
 
 def _check_asked(by: str | None) -> None:
     if by not in (None, "geometry"):
-        raise InputError(f"scores cannot be split by {by!r}", where="--by", hint="Known: geometry.")
+        raise InputError(f"scores cannot be given by {by!r}", where="--by", hint="Known: geometry.")
 
 
 def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) -> None:
@@ -196,9 +196,7 @@ def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) 
     if csv_file is not None and not csv_file.absolute().parent.is_dir():
         raise InputError("its folder does not exist", where=f"--csv {csv_file}", hint="Make the folder first.")
     if find_spec("numba") is None:
-        sys.stderr.write(
-            "asa: numba is not installed: the estimators asa* take 40 times as long (pip install 'asa-client[fast]')\n"
-        )
+        sys.stderr.write("asa: numba is not installed: the estimators asa* take 40 times as long (pip install numba)\n")
 
 
 def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:

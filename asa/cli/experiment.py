@@ -278,7 +278,7 @@ def _day(text: str) -> float:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise InputError(f"{text!r} is no day", where="--since", hint="As in 2023-03-01.") from None
+        raise InputError(f"{text!r} is not a date", where="--since", hint="As in 2023-03-01.") from None
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -287,7 +287,7 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{text!r} is no list of numbers", where="--hours", hint="As in 1,12.") from None
+        raise InputError(f"{text!r} is not a list of numbers", where="--hours", hint="As in 1,12.") from None
 
 
 def _print_json(trials: Sequence[LogRun]) -> None:
@@ -313,8 +313,11 @@ def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimat
             )
             for one in standings
         ]
-        rule = "accrues" if age else "does not accrue"
-        title = f"Where the age of dependent jobs {rule}: {standings[0].cells} cells of {starts} starts"
+        rule = "" if age else "no "
+        title = (
+            f"If jobs gain {rule}priority while they wait for a dependency: {standings[0].cells} cells of {starts} "
+            f"starts"
+        )
         out.print(Table(headings, rows, title, "table.title", is_ruled=False))
         out.print()
     words = (

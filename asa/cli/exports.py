@@ -88,7 +88,7 @@ def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:
         raise InputError(
             "has not completed, so not all run times are known",
             where=f"run {folder.plan.id}",
-            hint="Export its workflow file, for the expected ones.",
+            hint="Export its workflow file, with the expected ones.",
         )
     began_s = min(record.time_s for record in records if isinstance(record, RunStarted))
     ended_s = max(record.time_s for record in records if isinstance(record, RunEnded))

@@ -211,7 +211,7 @@ def write_text(out: Path, text: str, *, force: bool) -> None:
         with out.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise InputError("is there already", where=str(out), hint="Give another name, or --force.") from error
+        raise InputError("exists already", where=str(out), hint="Give another name, or --force.") from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError("its folder is not there", where=str(out), hint="Make it first.") from error
+        raise InputError("its folder does not exist", where=str(out), hint="Make it first.") from error
     sys.stderr.write(f"Written to {out}.\n")

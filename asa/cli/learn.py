@@ -68,13 +68,11 @@ def learn(
     from asa.units import format_duration
 
     if source is not None and (backend, site, settings, since) != (None,) * 4:
-        raise InputError(
-            "jobs are learned from a file or from a site", where="--from", hint="Leave out the one or the other."
-        )
+        raise InputError("a file and a site are given", where="--from", hint="Give one of them.")
     if source is not None:
         history, origin = _from_file(source), source.name
     elif (backend, site, settings, since) == (None,) * 4:
-        raise InputError("nothing says where to learn from", where="asa learn", hint=_WHERE_FROM)
+        raise InputError("no source is given", where="asa learn", hint=_WHERE_FROM)
     else:
         history = _from_site(backend, site, settings, since or "30d")
         origin = history.source
@@ -136,7 +134,7 @@ def _from_site(backend: str | None, site: str | None, settings: Sequence[str] | 
     opened = open_facility(backend, site, given_settings(settings))
     if not isinstance(opened.facility, Examinable):
         raise InputError(
-            "tells nothing of past jobs", where=f"backend {opened.backend!r}", hint="Learn from a file: --from FILE."
+            "does not tell about past jobs", where=f"backend {opened.backend!r}", hint="Learn from a file: --from FILE."
         )
     if opened.why:
         sys.stderr.write(f"From {opened.backend}, for: {opened.why}\n")

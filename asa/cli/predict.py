@@ -141,7 +141,7 @@ def find_asked(
     if bank_only:
         for option, value in (("--backend", backend), ("--site", site), ("--option", settings)):
             if value:
-                raise InputError("is asked, but with --bank-only nobody is", where=option, hint="Leave one out.")
+                raise InputError("does not go with --bank-only", where=option, hint="Leave one out.")
         return None
     return find_site(backend, site, settings)
 
@@ -167,8 +167,8 @@ def find_known(
             raise
         why = shorten(error.message, _MAX_WORDS, placeholder=" ...")
         sys.stderr.write(
-            f"asa: the queue cannot be looked at ({opened.backend}: {why}), so that the bank alone is asked, as by "
-            "--bank-only\n"
+            f"asa: the queue cannot be looked at ({opened.backend}: {why}), so only the bank is used, as with "
+            f"--bank-only\n"
         )
     return from_bank(bank, system, partitions, user)
 
@@ -204,11 +204,11 @@ def _in_time(jobs: Sequence[QueuedJob], run_s: dict[int, float]) -> list[QueuedJ
 
     fitting = [job for job in jobs if run_s.get(job.cores, 0.0) <= job.walltime_s]
     if not fitting:
-        raise InputError("no run time fits a walltime", where="--run-time", hint="Ask for more with --walltime.")
+        raise InputError("no run time fits into a walltime", where="--run-time", hint="Ask for more with --walltime.")
     for job in jobs:
         if job not in fitting:
             walltime, took = format_duration(job.walltime_s), format_duration(run_s[job.cores])
-            sys.stderr.write(f"Note: {job.cores} cores for {walltime} are left out: the job would run for {took}\n")
+            sys.stderr.write(f"Note: {job.cores} cores for {walltime} are left out: the job runs for {took}\n")
     return fitting
 
 
@@ -274,7 +274,7 @@ def _parts(text: str, option: str) -> list[str]:
 
 def _cores(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_CORES):
-        raise InputError(f"{text!r} is no number of cores", where="--cores", hint=f"Give 1 to {MAX_CORES:,}.")
+        raise InputError(f"{text!r} is not a number of cores", where="--cores", hint=f"Give 1 to {MAX_CORES:,}.")
     return int(text)
 
 
@@ -291,13 +291,15 @@ def _run_times(text: str | None, widths: Sequence[int]) -> dict[int, float]:
         )
     by_width = list(zip(widths, found * (len(widths) // len(found)), strict=True))
     if len(dict.fromkeys(by_width)) > len(dict(by_width)):
-        raise InputError("names two run times for the same cores", where="--run-time", hint="Name each width once.")
+        raise InputError(
+            "names two run times for the same cores", where="--run-time", hint="Give each number of cores once."
+        )
     return dict(by_width)
 
 
 def _positive(text: str, option: str) -> float:
     if not (found := _seconds(text, option)):
-        raise InputError("is 0", where=option, hint="Ask for some time, as in 2h.")
+        raise InputError("is 0", where=option, hint="Give a positive duration, as in 2h.")
     return found
 
 

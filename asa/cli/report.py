@@ -127,7 +127,7 @@ def _of_run(folder: RunFolder) -> _Subject:
         run_timeline = timeline(records, state.workflow, age_accrues=state.capabilities.age_accrues)
     except ValueError:
         raise InputError(
-            "nothing happened in this run yet", where=str(folder.path), hint="Wait until its client has begun."
+            "nothing has happened in this run yet", where=str(folder.path), hint="Wait until its client has started."
         ) from None
     return _Subject(
         folder.path.name, str(folder.path), run_timeline.trace_events, run_timeline.rows, lambda: _page(folder)
@@ -149,7 +149,7 @@ def _page(folder: RunFolder) -> Page:
         "Workflow": plan.workflow,
         "Begun": datetime.fromtimestamp(plan.created_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "Strategy": plan.strategy,
-        "Estimator": f"{plan.estimator}, since {plan.estimator_why}" if plan.estimator_why else plan.estimator,
+        "Estimator": f"{plan.estimator}, because {plan.estimator_why}" if plan.estimator_why else plan.estimator,
         "Backend": plan.backend,
         "asa": __version__,
     }
@@ -184,7 +184,7 @@ def check_page(place: Path | None, name: str | None = None, *, option: str = "--
     """Refuse early, before anything takes long, a page that could not be written.
 
     `name`: the page's file in a folder, if it is known by then.
-    Raises `InputError`: the place has the name of something else, its folder is not there, or a file in it is no
+    Raises `InputError`: the place has the name of something else, its folder does not exist, or a file in it is no
     page of asa's.
     """
     if place is None:

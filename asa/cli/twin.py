@@ -76,7 +76,7 @@ def twin(
         sys.stdout.write(make.script() + "\n")
         return
     if out is None:
-        raise InputError("has no place to go to", where="--out", hint="Name a folder: --out site.twin")
+        raise InputError("is missing", where="--out", hint="Name a folder: --out site.twin")
     _check_place(out)
     made = new_twin(source, you, age_accrues)
     made.twin.write(out)
@@ -96,7 +96,7 @@ def _check_place(out: Path) -> None:
         raise InputError("holds other files", where=where, hint="Name a new folder, or one of a twin.")
     near = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     if not os.access(near, os.W_OK):
-        raise InputError(f"cannot be made: {near} must not be written to", where=where, hint="Name another folder.")
+        raise InputError(f"cannot be made: {near} is not writable", where=where, hint="Name another folder.")
 
 
 def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> Any:
@@ -110,7 +110,9 @@ def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> 
         lambda on_progress: make.made(source, you=name, age_accrues=age_accrues, on_progress=on_progress)
     )
     if you is not None and made.twin.about.you is None:
-        raise InputError(f"{you!r} has no jobs in it", where="--you", hint="Check the name, or leave it out.")
+        raise InputError(
+            f"{you!r} has no jobs in these records", where="--you", hint="Check the name, or leave it out."
+        )
     return made
 
 
@@ -148,7 +150,7 @@ def agreement_table(about: Any) -> Table:
             yield Row((one.of, f"{one.jobs:,}", *cells), begins_section=number == 1)
 
     headings = ("", "Jobs", "Log p50", "p75", "p90", "Twin p50", "p75", "p90", "2x %", "KS")
-    return Table(headings, rows(), title="Waits in the twin beside those recorded")
+    return Table(headings, rows(), title="Waits in the twin and recorded waits")
 
 
 def _waits(points: tuple[float, ...]) -> Iterator[str]:
@@ -160,13 +162,13 @@ def _waits(points: tuple[float, ...]) -> Iterator[str]:
 def trust(about: Any) -> str:
     """Say what the twin's waits are worth."""
     if not about.agreement:
-        return "No wait was recorded, so nobody can tell how well the twin's agree."
+        return "No waits were recorded, so it is not known how well those in the twin agree."
     first = about.agreement[0]
     words = (
-        f"The twin's median wait is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of single "
-        "jobs wait for half to twice as long as they did."
+        f"The median wait in the twin is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of "
+        f"the jobs wait between half and twice as long as recorded."
     )
-    return words + (" That is far off: take what is tried out in it as a guess." if is_rough(about) else "")
+    return words + (" That is far off: take results in it as rough estimates." if is_rough(about) else "")
 
 
 def is_rough(about: Any) -> bool:

@@ -110,7 +110,7 @@ def worth(
     site: Any = make(twin=known, partition=partition, user=user, **rule)
     make_workflow, counts = workflow_of(workflow, cores, None, dict(given_parameters(parameters)), site)
     if len(counts) > 1:
-        raise InputError("a verdict is on one width", where="--cores", hint="Give one number.")
+        raise InputError("a verdict is for one number of cores", where="--cores", hint="Give one number.")
     flow = make_workflow(counts[0])
     _refuse_impossible(flow, site)
     site.arrive_evenly(moments, seed)
@@ -143,12 +143,14 @@ def _check(twin: Path | None, history: Path | None, you: str | None, named: Sequ
     from asa.studies.worth import OURS, SIMPLE
 
     if twin is not None and history is not None:
-        raise InputError("is made of jobs already", where="--twin", hint="Give --twin or --history.")
+        raise InputError("is made of past jobs already", where="--twin", hint="Give --twin or --history.")
     if twin is not None and you is not None:
-        raise InputError("a twin has no names", where="--you", hint="Give --user and a number of the twin.")
-    for names, words in ((OURS, "way of asa's"), (SIMPLE, "way without asa")):
+        raise InputError("a twin has no user names", where="--you", hint="Give --user and a number of the twin.")
+    for names, words in ((OURS, "strategy of asa"), (SIMPLE, "strategy without asa")):
         if named is not None and not {name.partition(":")[0] for name in named} & set(names):
-            raise InputError(f"name no {words}", where="--strategies", hint=f"Add one of {', '.join(names)}.")
+            raise InputError(
+                f"there is no {words} among them", where="--strategies", hint=f"Add one of {', '.join(names)}."
+            )
 
 
 def _refuse_impossible(flow: Workflow, site: Any) -> None:
@@ -159,7 +161,7 @@ def _refuse_impossible(flow: Workflow, site: Any) -> None:
         cores = stage.cores_on(site.capabilities.cores_per_node)
         job = JobSpec(stage.name, cores, stage.walltime_s, partition=stage.partition, local=stage.local)
         if not stage.moldable and (lack := site.capabilities.impossible(job)):
-            raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site gives.")
+            raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site has.")
 
 
 def _ways(flow: Workflow) -> tuple[str, ...]:

@@ -249,7 +249,7 @@ def test_a_page_that_is_replaced_is_named_and_a_stranger_s_is_not_touched(tmp_pa
         theirs.mkdir()
         (theirs / name).write_text("<title>Theirs</title>")
         refused = asa(*arguments, "--report", theirs, cwd=tmp_path, code=2)
-        assert f"{theirs / name}: is there already, and no page of asa's\nName another folder" in refused.stderr
+        assert f"{theirs / name}: exists already, and no page of asa's\nName another folder" in refused.stderr
         assert refused.stdout == ""
         assert [file.read_text() for file in theirs.iterdir()] == ["<title>Theirs</title>"]
     (tmp_path / "folder.html").mkdir()
