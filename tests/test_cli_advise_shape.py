@@ -215,7 +215,7 @@ def test_several_partitions_are_compared(place):
     ("arguments", "words"),
     [
         (("--cores", "0", "--expected", "1h"), "'0' is not a number of cores"),
-        (("--cores", "7,7", "--expected", "7=1h"), "7 stands there twice"),
+        (("--cores", "7,7", "--expected", "7=1h"), "7 is there twice"),
         (("--cores", "28..7", "--expected", "7=1h"), "ends before it begins"),
         (("--expected", "7=1h"), "--cores: is missing"),
         (("--cores", "7,14"), "no run time is known"),

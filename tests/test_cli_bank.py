@@ -137,13 +137,13 @@ def test_what_is_no_bank_is_refused(bank, tmp_path):
     """By name, and nothing is made."""
     (tmp_path / "log.swf").write_text("; MaxProcs: 4\n")
     told = asa("import", tmp_path / "log.swf", "--bank", tmp_path / "other", code=2).stderr
-    assert f"{tmp_path / 'log.swf'}: is no bank of waits" in told
+    assert f"{tmp_path / 'log.swf'}: is not a bank of waits" in told
     process = asa_process("import", tmp_path / "log.swf", "--bank", tmp_path / "other", code=2)
     assert process.stderr == f"asa: cannot use the input: {told}\n"
     assert not (tmp_path / "other").exists()
     assert "cannot be read" in asa("import", tmp_path / "none", "--bank", bank, code=2).stderr
     assert "cannot be written" in asa("export", tmp_path / "no" / "file", "--bank", bank, code=2).stderr
-    assert "is a file, and no folder of a bank" in asa("show", "--bank", tmp_path / "log.swf", code=2).stderr
+    assert "is a file, not the folder of a bank" in asa("show", "--bank", tmp_path / "log.swf", code=2).stderr
     (bank / f"kept-host-1-{'0' * 16}.jsonl").write_text('{"format":"asa-waits","version":9}\n')
     assert "Upgrade" in asa("show", "--bank", bank, code=2).stderr
 

@@ -92,12 +92,12 @@ def test_what_is_there_for_a_failure_is_skipped_where_nothing_fails(place):
     assert sorted(whens) == ["always", "failed", *["success"] * 4]
     (place.root / "mended").touch()
     done = place.asa("run", "flow.toml", *place.on, "--strategy", "per-stage", "--quiet").stdout
-    assert "skipped: no stage failed that it follows" in done
+    assert "skipped: no stage that it depends on failed" in done
     assert "core-hours" in done
     [run] = place.runs()
     assert len(json.loads((run / "metrics.json").read_text())["stages"]) == 5
     assert place.states()["clean"] == "skipped"
-    assert "It does not run, since no stage failed that it follows." in place.asa("explain", "clean").stdout
+    assert "It does not run, since no stage that it depends on failed." in place.asa("explain", "clean").stdout
     assert "clean" not in place.lines()
     place.asa("report", "--out", "page.html")
     assert "skipped" in (place.root / "page.html").read_text()

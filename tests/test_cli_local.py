@@ -73,7 +73,7 @@ def test_a_directory_of_scripts_from_import_to_result(home):
     failed = home.asa("run", "flow.toml", *home.on, code=1)
     assert "On local, for: there is no site file, and no batch system's commands" in failed.stderr
     assert "Warning: add.sbatch:4: stage 'add': sedd: not found" in failed.stderr
-    assert "what it was to run was not found" in failed.stderr
+    assert "its command was not found" in failed.stderr
     assert "sedd: command not found" in failed.stderr
     (home.root / "add.sbatch").write_text(ADD.format(program="sed"))
     home.asa("resume", "--retry", "--workflow", "flow.toml")

@@ -278,7 +278,7 @@ def test_a_dry_run_shows_which_later_stages_will_share_a_job():
     assert [job.planned.stages for job in jobs] == [("a",), ("b", "c")]
     assert [job.in_s for job in jobs] == [0.0, None]
     assert [job.spec.cores for job in jobs] == [1, 4]
-    assert jobs[1].planned.reason == "when it is its turn: after a"
+    assert jobs[1].planned.reason == "when it is due: after a"
 
 
 def test_a_dry_run_of_the_strategy_shows_the_same_jobs(place, log):

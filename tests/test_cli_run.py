@@ -444,7 +444,7 @@ def test_one_damaged_run_does_not_hide_the_others(place):
     (three / "journal.jsonl").write_bytes(b"\n".join([*lines[:2], *lines[3:]]))  # a job that nobody had accepted
     shown = " ".join(place.asa("runs", columns=160).stdout.split())
     assert "journal.jsonl:2: is damaged" in shown
-    assert "is no description of a run" in shown
+    assert "is not a description of a run" in shown
     assert "is not consistent" in shown
     assert shown.count("damaged: ") == 3
     assert "1/1" in shown

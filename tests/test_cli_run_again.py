@@ -173,7 +173,7 @@ def test_what_would_not_run_once_more_either_is_refused(place):
     )
     place.asa("run", "flow.toml", *place.on)
     told = place.asa("resume", "--from", "tidy", code=2).stderr
-    assert "--from tidy: would not run: no stage failed that it follows" in told
+    assert "--from tidy: would not run: no stage that it depends on failed" in told
     place.asa("resume", "--from", "tidy", "--from", "a")
     assert place.status()["state"] == "completed"
     assert (place.root / "did").read_text() == "a\na\n"
@@ -193,7 +193,7 @@ def test_no_other_run_is_taken_for_one_that_cannot_be_read(place, how):
         (second / "run.json").unlink()
     else:
         (second / "run.json").write_bytes(b"{}" if how == "empty" else bytes(range(256)))
-    words = "is missing" if how == "gone" else "is no description of a run"
+    words = "is missing" if how == "gone" else "is not a description of a run"
     for command in ("status", "explain", "report", "cancel", "resume"):
         assert words in place.asa(command, code=2).stderr
         assert words in place.asa(command, "second", code=2).stderr
