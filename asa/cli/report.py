@@ -245,7 +245,10 @@ def made(**more: str) -> dict[str, str]:
     return {"Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`", **more, "asa": __version__}
 
 
-_OF_NO_MATTER = {"--report": 1, "--results": 1, "--jobs": 1, "-j": 1, "--executor": 1, "--plot": 1, "--json": 0}
+_OF_NO_MATTER = {
+    **dict.fromkeys(("--report", "--results", "--jobs", "-j", "--executor", "--plot", "--output"), 1),
+    "--json": 0,
+}
 """Options that change nothing of what a page says, and how many words each takes."""
 
 
