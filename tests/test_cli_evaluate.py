@@ -111,7 +111,7 @@ def without_time(scores):
 def test_tables_say_how_it_went(log, toys):
     """Two tables a trace and what the columns mean; nothing on standard error, where no terminal is."""
     done = asa(log, "--estimators", toys)
-    for words in ("log.swf: 600 waits", "what relying on it costs", "drawing", "steady", "oracle", "Pinball", "Bound"):
+    for words in ("log.swf: 600 waits", "what errors cost", "drawing", "steady", "oracle", "Pinball", "Bound"):
         assert words in done.stdout
     assert not done.stderr
 

@@ -220,7 +220,7 @@ def test_the_picture_is_drawn(place, tmp_path, monkeypatch):
     assert text.count("<!-- Per-Stage -->") == 1
     assert text.count(", chosen -->") == 1
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "asa-client[plot]" in place("--picture", "plan.png", code=2).stderr
+    assert "asa-client[report]" in place("--picture", "plan.png", code=2).stderr
 
 
 def sketch(makespan_s, core_hours):

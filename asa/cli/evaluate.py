@@ -39,54 +39,62 @@ def evaluate(
     estimators: Annotated[
         str | None,
         typer.Option(
-            help="Which, comma-separated. [default: all but those that simulate the queue, or lack a package]",
+            help="Estimators, comma-separated. [default: all but those that simulate the queue, or lack a package]",
             show_default=False,
         ),
     ] = None,
     queue: Annotated[
-        bool, typer.Option("--queue", help="Also those that simulate the visible queue, which takes long.")
+        bool,
+        typer.Option("--queue", help="Also evaluate estimators that simulate the visible queue, which takes long."),
     ] = False,
     by: Annotated[
-        str | None, typer.Option(help="Score each geometry, too: `geometry`.", metavar="geometry", show_default=False)
+        str | None,
+        typer.Option(
+            help="Also give scores by `geometry` (cores, walltime, partition).", metavar="geometry", show_default=False
+        ),
     ] = None,
     choices: Annotated[
         bool,
         typer.Option(
-            "--choices", help="Instead, judge choices: which width of a job ends first, by forecasts and in truth."
+            "--choices",
+            help="Instead, evaluate choices of a width: which one is predicted to end first, and which one does.",
         ),
     ] = False,
     times: Annotated[
-        int, typer.Option(help="With --choices: at so many times of each log.", min=2, max=MAX_TIMES)
+        int, typer.Option(help="With --choices: number of times in each log.", min=2, max=MAX_TIMES)
     ] = 200,
     limit: Annotated[
-        int | None, typer.Option(help="Take only the first so many jobs of each trace.", min=1, max=MAX_JOBS)
+        int | None, typer.Option(help="Use only the first N jobs of each log.", min=1, max=MAX_JOBS)
     ] = None,
     seed: Annotated[
         int,
         typer.Option(
-            help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED
+            help="Seed of the estimators; the same seed gives the same results on any machine.", min=0, max=MAX_SEED
         ),
     ] = 0,
     jobs: JobsOption = None,
     output: OutputOption = Output.TABLE,
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all scores here.", metavar="FILE")] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="Write all scores to this file.", metavar="FILE")
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw error and coverage over time (.png, .svg).", metavar="FILE"),
     ] = None,
     page: PageOption = None,
 ) -> None:
-    """Evaluate how well estimators would have predicted the waits of a log.
+    """Measure how well estimators would have predicted the waits of a log.
 
-    Each job is predicted when it is submitted, from what was known at that moment and no more: the wait of an earlier
-    job is learned when that job starts. So the numbers are those that a user would have met.
+    Each job is predicted when it is submitted, only from what was known then: the wait of an earlier job is learned
+    when that job starts. So the results are those that a user would have had.
 
     Example: `asa evaluate KTH-SP2.swf.gz CTC-SP2.swf.gz --report accuracy.html`
 
-    With `--choices` jobs are put into a queue that is simulated with the log's jobs, in each of several widths: what a
-    choice by forecasts costs over the best width, and over the width that is best on the whole.
+    With `--choices`, jobs of several widths are simulated among the log's jobs: how much later the width chosen by
+    predictions ends than the best one, and than the one that is best on average.
 
-    A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
+    For a scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and
+    estimate_start_time.
     """
     from asa.cli.progress import with_progress
     from asa.studies.accuracy.start_estimates import score_start_estimates

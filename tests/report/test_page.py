@@ -339,7 +339,7 @@ def test_the_schedulers_have_pages_alone_or_in_a_folder(tmp_path):
     asa(*arguments, "all", "--schedulers", "easy,wfp", cwd=tmp_path)
     asa(*arguments, "one.html", "--schedulers", "easy,wfp", cwd=tmp_path)
     alone, whole = ((tmp_path / name).read_text() for name in ("one.html", "all/schedulers.html"))
-    for words in ("Under easy", "Under wfp", "chained", "big-job", "What that does to everybody else", "Quickest, or"):
+    for words in ("Under easy", "Under wfp", "chained", "big-job", "What it costs other users", "Quickest, or"):
         assert words in alone
     drawn = 1 + 2 * (2 + 3)  # the others; under each, two figures and the charts of one workflow
     assert alone.count("<svg viewBox") == whole.count("<svg viewBox") == drawn
@@ -347,7 +347,7 @@ def test_the_schedulers_have_pages_alone_or_in_a_folder(tmp_path):
     assert {"index.html", "schedulers-easy.html", "schedulers-wfp.html"} < set(addresses(whole))
     part = (tmp_path / "all" / "schedulers-wfp.html").read_text()
     assert part.count("<svg viewBox") == 2 + 2 * 3
-    assert "What jobs did: blast" in part
+    assert "Jobs: blast" in part
     assert "easy" not in part.partition("<main")[2].partition("<footer")[0]
     (tmp_path / "all" / "mine.html").write_text("<title>Mine</title>")
     asa(*arguments, "all", "--schedulers", "wfp", cwd=tmp_path)

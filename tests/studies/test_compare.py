@@ -216,7 +216,9 @@ def test_core_hours_that_differ_by_chance_alone_are_not_called_fewer():
     runs = [run_of("asa-plan", seed=i, makespan=100 + i, hours=mine) for i, (mine, _) in enumerate(hours)]
     runs += [run_of("big-job", seed=i, makespan=200 + i, hours=his) for i, (_, his) in enumerate(hours)]
     told = sentence(cells_of(runs))
-    assert told.startswith("asa-plan finishes 50 % (49 to 50) sooner than big-job for as many core-hours (no significant")
+    assert told.startswith(
+        "asa-plan finishes 50 % (49 to 50) sooner than big-job for as many core-hours (no significant"
+    )
     alike = [*runs, *(replace(run, strategy="asa") for run in runs if run.strategy == "big-job")]
     assert "sooner than big-job and asa for" in sentence(cells_of(alike))
 

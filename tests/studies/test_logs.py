@@ -266,7 +266,7 @@ def test_the_command_prints_its_runs(log, tmp_path):
             "overhead_core_hours", "perceived_wait_s"} <= rows[0].keys()  # fmt: skip
     assert rows == [asdict(LogRun(**row)) for row in rows]
     table = CliRunner().invoke(app, command).stdout
-    assert "does not accrue" in table
+    assert "gain no priority" in table
     assert "asa-plan" in table
     assert (tmp_path / "plot.png").stat().st_size > 10_000
 

@@ -286,6 +286,6 @@ def test_the_command_prints_tables_and_json(log, outcome, tmp_path):
         (t.scheduler, t.strategy) for t in outcome[0]
     }
     tables = " ".join(CliRunner().invoke(app, command).stdout.split())
-    assert "openccs: without the client others wait" in tables
+    assert "openccs: without this workflow others wait" in tables
     assert "Left out: asa-asks under easy" in tables
     assert isinstance(results.left_out[0], LeftOut)
