@@ -123,7 +123,7 @@ def test_each_width_that_a_stage_may_have_or_ran_at(place):
     assert "Ask for 112 cores in place of 28 cores: half of such jobs end within" in flat
     assert re.search(r"for 30\.\d core-hours more", flat)
     assert "Left out: 1024 cores: its run time there is not known." in flat
-    assert "plot Nothing is known of how long it runs." in flat
+    assert "plot Its run time is not known." in flat
     assert "fetch" not in text
 
 
@@ -155,8 +155,8 @@ def test_a_further_width_that_is_worth_one_trial_is_named_with_what_it_tells(pla
     assert 0.5 < trial["probability_best"] < 1
     assert trial["core_hours"]["p10"] == pytest.approx(112 * trial["run_s"]["p10"] / 3600)
     flat = " ".join(asa(place.flow, "--shape", *place.bank).stdout.split())
-    assert "Worth one trial: 112 cores, which is better if it runs there for at most" in flat
-    assert "of perfect scaling); the probability of that is" in flat
+    assert "Worth a try: 112 cores, which is better if it runs there for at most" in flat
+    assert "of perfect scaling); probability" in flat
 
 
 def test_one_width_known_and_no_law_offers_no_other_but_says_which_is_worth_trying(place):
