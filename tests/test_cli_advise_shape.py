@@ -221,20 +221,20 @@ def test_several_partitions_are_compared(place):
         (("--cores", "7,14"), "no run time is known"),
         (("--cores", "7,14", "--expected", "1h"), "one run time for 2 numbers of cores"),
         (("--cores", "7,14", "--expected", "28=1h"), "28 cores, which are none of 7, 14"),
-        (("--cores", "7,14", "--expected", "7=0s"), "no time at all"),
+        (("--cores", "7,14", "--expected", "7=0s"), "not a duration"),
         (("--cores", "7,14", "--expected", "7=1h,2h"), "does not say on how many cores"),
         (("--cores", "7,14", "--expected", "7=1h,7=2h"), "7 cores twice"),
         (("--cores", "7,14", "--expected", ","), "names nothing"),
-        (("--cores", "7,14", "--expected", "7=1h", "--scaling", "moore"), "no law of scaling"),
+        (("--cores", "7,14", "--expected", "7=1h", "--scaling", "moore"), "not a scaling law"),
         (("--cores", "7,14", "--expected", "7=1h", "--scaling", "amdahl=x"), "'x' is no number"),
         (("--cores", "7,14", "--expected", "7=1h", "--scaling", "downey=3"), "one of parallelism and variance"),
         (("--cores", "7,14", "--expected", "7=1h", "--walltime", "30min"), "within a walltime"),
-        (("--cores", "7,14", "--expected", "7=1h", "--now", "28"), "28 is none of 7, 14"),
+        (("--cores", "7,14", "--expected", "7=1h", "--now", "28"), "28 is not one of 7, 14"),
         (("--cores", "7,14", "--expected", "7=1h", "--now", "14"), "no run time is known on 14 cores"),
         (("--cores", "7,448", "--expected", "7=6h,448=20min"), "no job of more than 224 cores is known"),
         (("--cores", "7", "--expected", "1h", "--partition", "gpu"), "no partition 'gpu'"),
         (("--cores", "7", "--expected", "1h", "--system", "south"), "no system 'south'"),
-        (("--cores", "7", "--expected", "1h", "--site", "x"), "with --bank-only nobody is"),
+        (("--cores", "7", "--expected", "1h", "--site", "x"), "does not go with --bank-only"),
         (("--cores", "7", "--expected", "1h", "--forget", "x"), "does not go with --shape"),
     ],
 )  # fmt: skip
@@ -246,7 +246,7 @@ def test_options_that_contradict_each_other_are_refused(place):
     assert "needs --shape" in asa(*COMMAND, "--bank", place.root / "bank", code=2).stderr
     assert "needs --shape" in asa(place.flow, *place.bank, code=2).stderr
     refused = asa(place.flow, "--shape", "--now", 7, *place.bank, code=2).stderr
-    assert "a workflow file says it of each stage" in refused
+    assert "in a workflow file each stage has its own" in refused
 
 
 def test_a_workflow_of_which_no_run_time_is_known_is_refused(place):

@@ -407,7 +407,7 @@ def test_all_that_can_never_start_is_told_at_once(place):
         (["run", "flow.toml", "--strategy", "az"], "there is no strategy 'az'"),
         (["run", "flow.toml", "--estimator", "az"], "there is no estimator 'az'"),
         (["run", "flow.toml", "--cores", "3"], "Leave --cores out"),
-        (["run", "empty.toml"], "no command to run in stage a"),
+        (["run", "empty.toml"], "no command in stage a"),
         (["resume", "zz"], "there is no run 'zz'"),
         (["status"], "there is no run"),
         (["cancel", "zz"], "there is no run 'zz'"),

@@ -373,7 +373,7 @@ def test_a_run_that_cannot_be_read_is_told_with_its_path(several):
     place, _ = several
     with pytest.raises(InputError, match=r"run\.json: cannot be read") as caught:
         find_run(place, "lost-1")
-    assert "rights" in caught.value.hint
+    assert "permissions" in caught.value.hint
     (place.parent / "file").touch()
     with pytest.raises(InputError, match=r"file: cannot be read"):
         find_run(place.parent / "file", "flow")
@@ -424,7 +424,7 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
     assert {one.plan for one in told.stages if one.stage != "fetch"} == {"submitted once fetch is accepted"}
     assert all(one.planned_s is None for one in told.stages)
     explained = " ".join(case.explained("fetch").split())
-    assert "The batch system has not accepted it since" in explained
+    assert "The batch system has refused it since" in explained
     assert "As many jobs of its user or account are in the queue as may be." in explained
     case.submit("fetch")
     state, records = case.folder.state()
