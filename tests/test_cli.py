@@ -170,7 +170,11 @@ BAD = [
     (["compare", "montage", "--estimator", "asa-tunde"], "no estimator 'asa-tunde'", "Did you mean 'asa-tuned'"),
     (["compare", "montage", "--spread", "7"], "spread", "0 to 1"),
     (["compare", "montage", "--trace", "none.swf"], "none.swf: cannot be read", "Check the path"),
-    (["compare", "montage", "--trace", "none.swf", "--system", "hpc2n"], "on a simulated centre or on a log", "one of them"),
+    (
+        ["compare", "montage", "--trace", "none.swf", "--system", "hpc2n"],
+        "on a simulated centre or on a log",
+        "one of them",
+    ),
     (["compare", "montage", "--trace-cores", "5"], "needs a log", "--trace"),
     (["compare", "none.toml"], "none.toml: cannot be read", "Check the path"),
     (["compare", "montage", "--plot", "x.tiff2"], "no kind of figure", ".png"),

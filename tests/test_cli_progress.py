@@ -40,7 +40,9 @@ def test_who_interrupts_it_is_told_how_it_goes_on(capsys, monkeypatch, kept):
     with pytest.raises(KeyboardInterrupt):
         with_progress(work, kept=kept)
     told = capsys.readouterr().err
-    assert ("the same command continues from there: asa campaign paper --results 'a file'" in told) == (kept is not None)
+    assert ("the same command continues from there: asa campaign paper --results 'a file'" in told) == (
+        kept is not None
+    )
 
 
 def test_an_interrupted_campaign_says_so_and_goes_on(tmp_path):

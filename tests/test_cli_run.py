@@ -254,7 +254,7 @@ def test_who_leaves_as_something_is_compiled_finds_the_run_as_it_was(place, tmp_
     _, errors = client.communicate(timeout=60)
     assert time.monotonic() - asked_s < 5
     assert client.returncode == 130, errors
-    assert "Client stopped. Submitted jobs go on" in errors
+    assert "Stopped. Submitted jobs go on" in errors
     assert "Traceback" not in errors
     assert place.status()["state"] == "detached"
     place.asa("resume")

@@ -110,7 +110,9 @@ class _Command(TyperCommand):
         words: list[str] = []
         formats = {word for word in args[:own] if former.get(word, (word,))[0] == "--output"}
         if len(formats) > 1:
-            raise InputError("there is one format of the output", where=" ".join(sorted(formats)), hint="Give one of them.")
+            raise InputError(
+                "there is one format of the output", where=" ".join(sorted(formats)), hint="Give one of them."
+            )
         for word in args[:own]:
             name, sign, value = word.partition("=")
             words += [*former[name], *([value] if sign else [])] if name in former else [word]
