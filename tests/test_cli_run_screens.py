@@ -147,7 +147,7 @@ def test_the_table_fits(folder, width):
     text = shown(folder, state, width, trouble="it does not answer")
     assert max(map(len, text.splitlines())) <= width
     told = " ".join(text.split())
-    for said in ("Resources", "in 15m00s", "as of 12s ago", "it does not answer", "Acts next", "10m00s+", "5m00s"):
+    for said in ("Resources", "in 15m00s", "as of 12s ago", "it does not answer", "Next action", "10m00s+", "5m00s"):
         assert said in told
     assert ("Submitted" in text) == (width >= 110)
 
@@ -202,7 +202,7 @@ def test_the_summary_tells_the_metrics_and_events_are_lines(folder):
     file = io.StringIO()
     standing = replace(stand(folder, state, result.records, NOW_S), metrics=metrics_of(state, result.records))
     Console(file=file, width=80).print(summary(standing))
-    assert "TWT" in file.getvalue()
+    assert "critical path" in file.getvalue()
 
 
 def test_the_longer_nothing_happens_the_less_is_drawn(monkeypatch):
@@ -260,7 +260,7 @@ def test_stages_of_one_job_are_told_apart(folder):
     state = RunState("mosaic", flow, folder.plan.capabilities, folder.plan.id, fail_fast=False)
     tell(state, Begun(NOW_S, fail_fast=False))
     assert words(folder, state)["mourn"] == "conditional"
-    assert "runs if a stage fails that it follows" in shown(folder, state, 160)
+    assert "runs if a stage that it depends on fails" in shown(folder, state, 160)
     names = ("fetch-the-references", "project", "background", "add")
     status = submitted(state, *names)
     running = replace(status, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
@@ -282,7 +282,7 @@ def test_stages_of_one_job_are_told_apart(folder):
     assert run.tally == "1 stage completed, 1 failed, 1 does not run"
     assert [stage.reason for stage in run.stages][1:4] == ["NonZeroExitCode", "", "stage 'project' failed"]
     assert "1 stage completed, 1 failed, 1 does not run" in shown(folder, state, 80)
-    tell(state, Stopped("cancelled", "somebody asked for it", NOW_S + 100))
+    tell(state, Stopped("cancelled", "you asked for it", NOW_S + 100))
     assert list(words(folder, state).values()) == ["done", "failed", "not run", "blocked", "not run"]
 
 
@@ -314,7 +314,7 @@ def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder
     told = shown(folder, state, 160).splitlines()
     [line] = [line for line in told if line.startswith("project")]
     assert line.split()[:7] == ["project", "waiting", "in", "its", "job", "100", "112"]
-    assert line.rstrip().endswith("more cores asked for in 1m40s")
+    assert line.rstrip().endswith("more cores requested in 1m40s")
     spec = spec_of(state, more)
     queued = JobStatus("101", JobState.PENDING, NOW_S + 700)
     [record] = tell(state, Intended(spec.token, more, spec, NOW_S), Accepted(spec.token, queued))

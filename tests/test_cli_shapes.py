@@ -45,7 +45,7 @@ def test_every_stage_is_asked_for_in_the_width_that_is_wanted(place, strategy):
     [
         (4, 4, ""),
         (3, 2, ""),
-        (1, 1, "how long a runs on 1 core is not known: it asks for 10m00s"),
+        (1, 1, "the run time of a on 1 core is not known; it asks for 10m00s"),
         (100, 4, ""),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_plan_is_shown_for_one_width(place):
     assert [job["cores"] for job in shown["jobs"]] == [2]
     assert "--width 2" in " ".join(place.asa("plan", flow, *place.on, "--width", 2).stdout.split())
     assert (
-        "the fewest that it may have"
+        "the fewest that it allows"
         in place.asa("plan", write(place, TELLS + CORES.replace("1, ", "")), *place.on, "--width", 1).stderr
     )
 
@@ -92,8 +92,8 @@ def test_one_width_is_refused_where_there_are_not_several(place):
     ("stage", "words"),
     [
         (TELLS + CORES.replace("4, 1, 2", "4, 1, 2, 64"), "a: asks for 64 cores, and the largest possible job has"),
-        (TELLS + CORES.replace("{ 1", "{ 0 = '4min', 1"), "expected: '0' is no width"),
-        (TELLS + CORES.replace('"10min"', "{ 0 = '10min', 4 = '20min' }"), "walltime: '0' is no width"),
+        (TELLS + CORES.replace("{ 1", "{ 0 = '4min', 1"), "expected: '0' is not a width"),
+        (TELLS + CORES.replace('"10min"', "{ 0 = '10min', 4 = '20min' }"), "walltime: '0' is not a width"),
         (
             'tasks = ["mpirun -n 4 ./x"]\ncores = [4, 2]\nwalltime = "10min"\n',
             "mpirun starts 4 processes in one of its",

@@ -1,9 +1,10 @@
-"""``asa advise --shape``: in which shape to ask for a stage or a command, and which further one is worth a trial."""
+"""``asa walltimes --shape``: in which shape to ask for a stage or a command, and which further one is worth a trial."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from asa.errors import InputError, UnknownNameError, WorkflowError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asa.backend import Capabilities
+    from asa.cli.given import Given
     from asa.cli.known_waits import Known
     from asa.cli.one_command import Command
     from asa.estimators.joint import JointForecast
@@ -141,8 +143,8 @@ def advise_shapes(
             own = [run for run in times if run.stage == name]
             made.append(_material(stage, own, place, is_asked=is_asked, strict=strict))
     if not any(one.advice.offers or one.advice.left_out for one in made):
-        why = next((one.advice.trouble for one in made), "it has no stage that is sent to a batch system")
-        hint = 'Say it in the file, as in expected = "95min", or run it: each `asa run` notes how long stages took.'
+        why = next((one.advice.trouble for one in made), "it has no stage that runs in a batch system")
+        hint = 'Give it in the file, as in expected = "95min", or run it: each `asa run` records run times.'
         raise InputError(why, where=f"workflow {flow.name!r}", hint=hint)
     if place.known is not None:
         _compare(made, place)
@@ -154,7 +156,7 @@ def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked:
 
     advice = StageAdvice(stage.name, "cores" if stage.cores is not None else "nodes")
     if stage.cores is None and not place.site.cores_per_node:
-        advice.trouble = "it asks for nodes, and how many cores these have is known where the batch system is at hand"
+        advice.trouble = "it asks for nodes, and only the batch system tells how many cores a node has"
         return _Material(advice, ())
     try:
         offered = with_widths(stage, times, place.site)
@@ -166,7 +168,7 @@ def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked:
     if is_guess and _points(stage):
         seen, is_guess = Seen(offered), False  # the file knows better than runs elsewhere
     if seen.forecast is None and not _points(seen.stage):
-        advice.trouble = "nothing is known of how long it runs"
+        advice.trouble = "its run time is not known"
         return _Material(advice, ())
     _offer(advice, stage, seen, place, is_asked=is_asked, strict=strict)
     # most programs that were given one core have no use for more
@@ -192,13 +194,13 @@ def _offer(advice: StageAdvice, stage: Stage, seen: Seen, place: Place, *, is_as
     moldable, known_widths = seen.stage.moldable, {shape.width for shape in seen.stage.shapes}
     for width in moldable.widths if moldable is not None else ():
         if width not in known_widths:
-            advice.left_out.append(f"{shape_words(width, '', advice.what)}: how long it runs there is not known")
+            advice.left_out.append(f"{shape_words(width, '', advice.what)}: its run time there is not known")
     for shape in sorted(seen.stage.shapes, key=lambda one: (one.partition, one.width)):
         cores = seen.stage.shaped(shape).cores_on(place.site.cores_per_node)
         words = place.impossible(cores, shape.walltime_s, shape.partition)
         if words:
             if strict:
-                raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what can run there.")
+                raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what is available there.")
             advice.left_out.append(f"{shape_words(shape.width, shape.partition, advice.what)}: {words}")
             continue
         if is_asked and (shape.width, shape.partition) == (stage.width, stage.partition):
@@ -298,20 +300,21 @@ class Where:
 
 
 def tell_shapes(
-    file: Path | None, command: Command, where: Where, given: dict[str, str], runs: RunTimes, *, as_json: bool
+    file: Path | None, command: Command, where: Where, given: Given, runs: RunTimes, *, as_json: bool
 ) -> None:
     """Advise on the stages of a workflow's file, or on a command, and print it.
 
     `given`: parameters of the file and settings of the backend.
     """
     from asa.cli.advised_shapes import as_dict, print_advice
-    from asa.cli.asked import split_settings
     from asa.cli.predict import find_asked
     from asa.cli.runs import print_document
+    from asa.sites import open_facility
     from asa.spec import load_workflow
 
     is_command = file is None
-    parameters, settings = split_settings(str(file), given) if file is not None else ({}, given)
+    try_options = partial(open_facility, where.backend, where.site)
+    parameters, settings = given.split(str(file or ""), try_options)
     flow = load_workflow(file, parameters) if file is not None else command.flow()
     times = runs.of(flow.name) if file is not None else []
     place = find_place(

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from asa.cli.asked import ExecutorOption, counts_in, names_in, split_settings
-from asa.cli.doctor import given_settings
+from asa.cli.asked import ExecutorOption, counts_in, names_in
+from asa.cli.completing import (
+    complete_backends,
+    complete_estimators,
+    complete_schedulers,
+    complete_strategies,
+    complete_systems,
+    complete_workflows,
+)
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, parameters_meant
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.core.documents import print_json
 from asa.errors import InputError, RunError
@@ -25,45 +34,59 @@ if TYPE_CHECKING:
     from asa.workflow import Workflow
 
 _SIMULATED = "simulated"
+_OUTPUT = "Print tables, or all runs for programs: as JSON, or as CSV (without the stages)."
+
+
+class RunsOutput(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
 _OF_THE_SITE = ("grow", "shrink")  # settings that are no scheduler's
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = ("big-job", "per-stage", "asa", "chained", "asa-plan")
 _OWN_SHAPES = "asa-plan:shapes=own"
 
 
-_Workflow = Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")]
-_Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="A parameter of the workflow file, as in width=56, or else a setting of the backend or scheduler, as in "
-        "malleable=0.5, or what running jobs can do, as in grow=no; may be repeated.",
-        metavar="KEY=VALUE",
-    ),
+_Workflow = Annotated[
+    str,
+    typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).", autocompletion=complete_workflows),
 ]
 _Backend = Annotated[
     str,
-    typer.Option(help="Which simulator: simulated, or one with its own scheduler, as openccs; `asa list` shows all."),
+    typer.Option(
+        help="The simulator: `simulated`, or one with a scheduler of its own, as openccs; `asa list` shows all.",
+        autocompletion=complete_backends,
+    ),
 ]
 _System = Annotated[
-    str | None, typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False)
+    str | None,
+    typer.Option(
+        help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False, autocompletion=complete_systems
+    ),
 ]
 _Trace = Annotated[
     Path | None,
-    typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE"),
+    typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a simulated centre.", metavar="FILE"),
 ]
 _TraceCores = Annotated[
-    int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MAX_CORES)
+    int | None, typer.Option(help="Cores of the log's machine, if its header does not tell.", min=1, max=MAX_CORES)
 ]
 _Cores = Annotated[
     str | None,
-    typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]"),
+    typer.Option(
+        help="Cores of the widest stage; several, comma-separated, are compared. [default: the paper's for "
+        "the centre, else 112]"
+    ),
 ]
 _Widths = Annotated[
     str | None,
     typer.Option(
-        help="Cores that an installed workflow's parallel stages may be asked for as well, comma-separated: asa-plan "
-        "chooses among them. [default: none; a workflow file says it itself]",
+        help="Further numbers of cores for the parallel stages of an installed workflow, comma-separated, among "
+        "which asa-plan chooses. [default: none; workflow files have their own]",
         show_default=False,
     ),
 ]
@@ -73,68 +96,74 @@ _Strategies = Annotated[
         help="Which ways of asking, comma-separated; `asa list` shows all. [default: "
         f"{','.join(_DEFAULT_STRATEGIES)}; where stages have several shapes also {_OWN_SHAPES}]",
         show_default=False,
+        autocompletion=complete_strategies,
     ),
 ]
-_Seeds = Annotated[
-    int, typer.Option(help="Replications of each strategy and core count, a seed each.", min=1, max=MAX_RUNS)
-]
+_Seeds = Annotated[int, typer.Option(help="Replications of each strategy and number of cores.", min=1, max=MAX_RUNS)]
 _Seed = Annotated[
-    int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED)
+    int,
+    typer.Option(
+        help="Seed of the first replication; the same seed gives the same results on any machine.", min=0, max=MAX_SEED
+    ),
 ]
 _AgeAccrues = Annotated[
     bool,
     typer.Option(
         "--age-accrues/--no-age-accrues",
-        help="Whether a job gains priority while a dependency keeps it back (Slurm: only with ACCRUE_ALWAYS).",
+        help="Whether jobs gain priority while they wait for a dependency (in Slurm: only with ACCRUE_ALWAYS).",
     ),
 ]
 _Estimator = Annotated[
     str,
     typer.Option(
-        help="Who predicts: asa, asa-tuned (the paper's), asa-queue, which `asa run` takes where a site shows the jobs "
-        "of others, or another that `asa list` shows."
+        help="What predicts waits: asa, asa-tuned (the paper's), asa-queue (which `asa run` takes where a site shows "
+        "the jobs of others), or another that `asa list` shows.",
+        autocompletion=complete_estimators,
     ),
 ]
 _History = Annotated[
     int,
     typer.Option(
-        help="Past jobs of others that the estimator learns before each replication; 0: one's own only, over the "
-        "replications.",
+        help="Learn the waits of so many past jobs before each replication; with 0 only those of the workflow's own "
+        "jobs, from one replication to the next.",
         min=0,
         max=MAX_JOBS,
     ),
 ]
 _Spread = Annotated[
     float,
-    typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
+    typer.Option(help="Spread of real run times around the expected ones (standard deviation of their logarithm)."),
 ]
 _Scheduler = Annotated[
     str | None,
     typer.Option(
-        help="The machine's scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
+        help="The scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
         show_default=False,
+        autocompletion=complete_schedulers,
     ),
 ]
-_Poll = Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0, max=MAX_POLL_S)]
-_Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)]
-_Json = Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")]
-_Csv = Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")]
+_Poll = Annotated[int, typer.Option(help="Seconds from one look at the queue to the next.", min=0, max=MAX_POLL_S)]
+_Jobs = Annotated[
+    int | None, typer.Option(help="Number of processes. [default: the number of cores here]", min=1, max=MAX_PROCESSES)
+]
 _Results = Annotated[
     Path | None,
     typer.Option(
-        help="Keep all runs here: `asa report FILE.json` makes the page, a trace or a spreadsheet of it.",
+        help="Write all runs to this file, from which `asa report FILE.json` makes a page, a trace or a CSV table.",
         metavar="FILE.json",
     ),
 ]
 _Plot = Annotated[
     Path | None,
-    typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE"),
+    typer.Option(help="Draw the waits and run times of the stages, one bar per strategy (.png, .svg).", metavar="FILE"),
 ]
 
 
 def compare(
     workflow: _Workflow,
-    settings: _Settings = None,
+    parameters: ParamsOption = None,
+    options: OptionsOption = None,
+    either: FormerSetOption = None,
     backend: _Backend = _SIMULATED,
     system: _System = None,
     trace: _Trace = None,
@@ -152,37 +181,40 @@ def compare(
     poll: _Poll = 10,
     jobs: _Jobs = None,
     executor: ExecutorOption = "local",
-    as_json: _Json = False,
-    as_csv: _Csv = False,
+    output: Annotated[RunsOutput, typer.Option("--output", help=_OUTPUT)] = RunsOutput.TABLE,
     results: _Results = None,
     plot: _Plot = None,
     page: PageOption = None,
 ) -> None:
-    """Compare ways of asking for a workflow's resources, on a simulated queue.
+    """Compare strategies for submitting a workflow, on a simulated machine.
 
-    In each replication every strategy meets the same queue, and knows the same of its past. The tables show what each
-    costs in time and in core-hours. Where stages may be asked for in several shapes, asa-plan chooses; all others take
-    each stage's first, as does asa-plan:shapes=own.
+    In each replication every strategy meets the same queue, and has learned from the same past. The tables show the
+    time and the core-hours of each. If stages have several shapes, asa-plan chooses among them; all others, and
+    asa-plan:shapes=own, take the first.
 
-    On a centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
+    On a simulated centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
 
     With a choice of widths: `asa compare montage --system uppmax --cores 640 --widths 80,160,320,640`
 
-    On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
+    On a recorded log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
 
-    Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --set malleable=0.5`
+    Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --option malleable=0.5`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
     from asa.studies.compare.study import Comparison
     from asa.studies.compare.study import compare as run_comparison
 
-    _check(as_json=as_json, as_csv=as_csv)
     _check_files(results, plot, page)
-    parameters, others = split_settings(workflow, dict(given_settings(settings)))
-    rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, others)}
-    site = _site(backend, system, trace, trace_cores, rules)
-    make_workflow, counts = workflow_of(workflow, cores, widths, parameters, site)
+
+    def simulated(given: Mapping[str, str]) -> Site:
+        rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, given)}
+        return _site(backend, system, trace, trace_cores, rules)
+
+    ours, theirs = Given(parameters, options, either).split(workflow, simulated)
+    with parameters_meant(workflow):
+        site = simulated(theirs)
+    make_workflow, counts = workflow_of(workflow, cores, widths, ours, site)
     check_page(page, f"compare-{make_workflow(counts[0]).name}-{site.capabilities.system}")
     comparison = Comparison(
         make_workflow=make_workflow,
@@ -198,9 +230,9 @@ def compare(
         runs = with_progress(
             lambda on_progress: run_comparison(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
         )
-    if as_json:
+    if output is RunsOutput.JSON:
         print_json([run.as_dict() for run in runs])
-    elif as_csv:
+    elif output is RunsOutput.CSV:
         _print_csv(runs)
     else:
         _print_tables(runs, comparison)
@@ -217,16 +249,13 @@ def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
     return (*_DEFAULT_STRATEGIES[:-1], *([_OWN_SHAPES] if is_moldable else []), _DEFAULT_STRATEGIES[-1])
 
 
-def _check(*, as_json: bool, as_csv: bool) -> None:
-    if as_json and as_csv:
-        raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
-
-
-def _rules(backend: str, scheduler: str | None, others: dict[str, str]) -> dict[str, Any]:
+def _rules(backend: str, scheduler: str | None, others: Mapping[str, str]) -> dict[str, Any]:
     """Tell what is set of a simulator: of another than the usual one all is its own."""
     if backend != _SIMULATED:
         if scheduler is not None:
-            raise InputError("a backend has its scheduler", where="--backend --scheduler", hint="Give one of them.")
+            raise InputError(
+                "this backend has its own scheduler", where="--backend --scheduler", hint="Give one of them."
+            )
         return dict(others)
     of_the_site = {name: others[name] for name in _OF_THE_SITE if name in others}
     of_the_scheduler = {name: value for name, value in others.items() if name not in of_the_site}
@@ -248,14 +277,14 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
 
     if system is not None and trace is not None:
         raise InputError(
-            "a comparison runs on a centre or on a log", where="--system --trace", hint="Give one of them."
+            "a comparison is on a simulated centre or on a log", where="--system --trace", hint="Give one of them."
         )
     if trace is None and trace_cores is not None:
-        raise InputError("there is no log for it", where="--trace-cores", hint="Give --trace too.")
+        raise InputError("needs a log", where="--trace-cores", hint="Give --trace too.")
     make = plugins.load("asa.backends", backend)
     if not hasattr(make, "open"):
         raise InputError(
-            f"{backend!r} is no simulator, in which every strategy can meet the same queue",
+            f"{backend!r} is not a simulator",
             where="--backend",
             hint=f"Known: {', '.join(_simulators())}.",
         )
@@ -297,7 +326,7 @@ def workflow_of(
         for option, value in (("--cores", cores), ("--widths", widths)):
             if value is not None:
                 raise InputError(
-                    "a workflow file says itself how many cores each stage takes",
+                    "the cores of each stage are in the workflow file",
                     where=option,
                     hint=f"Leave {option} out.",
                 )
@@ -305,11 +334,11 @@ def workflow_of(
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
+        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or give a .toml file.")
     make = workflow_maker(given)
     if widths is not None:
         if "widths" not in inspect.signature(make).parameters:
-            raise InputError(f"{given} is made in one width at a time", where="--widths", hint="Leave --widths out.")
+            raise InputError(f"{given} has one width at a time", where="--widths", hint="Leave --widths out.")
         make = partial(cast("Callable[..., Workflow]", make), widths=counts_in(widths, "--widths"))
     return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
@@ -357,10 +386,10 @@ def _write_files(
 
 def _of_estimator(comparison: Comparison) -> str:
     """Tell who predicted, and what that had learned."""
-    learned = "its own jobs, over the seeds in this order: replications are not independent"
+    learned = "the workflow's own jobs, from one replication to the next: replications are not independent"
     if comparison.history:
         learned = f"the last {comparison.history} jobs before each replication"
-    return f"`{comparison.estimator}`, of {learned}"
+    return f"`{comparison.estimator}`, which had learned the waits of {learned}"
 
 
 def _print_csv(runs: Sequence[CompareRun]) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.check import ParametersOption
-from asa.cli.doctor import given_settings
+from asa.cli.given import ParamsOption, given_parameters
 from asa.cli.imports import ForceOption, OutOption, write_text
 from asa.cli.runs import RunsOption, open_run, read_state
 from asa.cli.terminal import write_document
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.workflow import Workflow
 
-app = typer.Typer(help="Write a workflow in the format of others.", no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(help="Convert a workflow file for other tools.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @app.callback()
 def _others() -> None:
-    """Write a workflow in the format of others."""
+    """Convert a workflow file for other tools."""
 
 
 @app.command("wfformat")
@@ -38,18 +37,19 @@ def wfformat(
     run: Annotated[
         str | None,
         typer.Option(
-            help="A run that completed, for its workflow and its run times: a beginning of its name, or its folder.",
+            help="Take the workflow and the run times of this completed run: its name, the beginning of it, or its "
+            "folder.",
             metavar="RUN",
             show_default=False,
         ),
     ] = None,
     runs: RunsOption = None,
-    parameters: ParametersOption = None,
+    parameters: ParamsOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write a workflow as an instance of WfFormat 1.5: with the run times of a run, or else the expected ones.
+    """Write a workflow as a WfFormat 1.5 instance, with the run times of a run, or else the expected ones.
 
-    A stage is a task; a stage with a list of tasks is as many as it lists.
+    Each stage becomes a task; a stage with a list of tasks becomes that many tasks.
     """
     from asa.importers import export_wfformat
     from asa.importers.base import Notes
@@ -61,7 +61,7 @@ def wfformat(
             raise InputError("a workflow file and a run are given", where="--run", hint="Give one of them.")
         flow, measured = _of_run(open_run(runs, run))
     elif workflow:
-        flow = load_workflow(workflow, given_settings(parameters))
+        flow = load_workflow(workflow, given_parameters(parameters))
     else:
         raise InputError("nothing to export is given", where="FILE", hint="Give a workflow file, or --run RUN.")
     notes = Notes()
@@ -88,7 +88,7 @@ def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:
         raise InputError(
             "has not completed, so not all run times are known",
             where=f"run {folder.plan.id}",
-            hint="Export its workflow file, for the expected ones.",
+            hint="Export its workflow file, with the expected ones.",
         )
     began_s = min(record.time_s for record in records if isinstance(record, RunStarted))
     ended_s = max(record.time_s for record in records if isinstance(record, RunEnded))

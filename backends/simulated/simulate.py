@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 
 from .cores import slow
@@ -38,13 +39,13 @@ def simulate(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set",
-            help="A setting of the scheduler (see `asa list`), such as backfill=none.",
-            metavar="K=V",
+            "--option",
+            help="An option of the scheduler (see `asa list`), as in backfill=none; may be repeated.",
+            metavar="NAME=VALUE",
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="Whose conventions easy and fcfs follow: default, pyss or cqsim.")
+        str, typer.Option(help="Conventions of easy and fcfs: default, or those of pyss or cqsim.")
     ] = "default",
     trace_cores: Annotated[
         int | None,
@@ -52,24 +53,29 @@ def simulate(
     ] = None,
     exceed: Annotated[
         str,
-        typer.Option(help="When a job ran for longer than requested: raise the request, kill the job, or keep both."),
+        typer.Option(
+            help="What to do with jobs that ran longer than requested: raise the request, kill the job, or keep both."
+        ),
     ] = "raise",
     outages: Annotated[
-        Path | None, typer.Option(help="What is away when: begin_s,end_s,cores,drain a line.", metavar="FILE.csv")
+        Path | None, typer.Option(help="Outages: a line begin_s,end_s,cores,drain for each.", metavar="FILE.csv")
     ] = None,
     starts: Annotated[
-        Path | None, typer.Option(help="Write job_id,start of each job here; -1 if it never started.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Write the start of each job to this file, as job_id,start; -1 if it never started.", metavar="FILE"
+        ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw utilisation and queue over time (.png, .svg).", metavar="FILE")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Schedule a whole log and print waits, slowdowns and utilisation.
+    """Schedule a whole log, and print waits, slowdowns and utilisation.
 
     Example: `asa simulate CTC-SP2.swf.gz --starts starts.csv --plot ctc.png`
 
-    Slurm's way: `asa simulate CTC-SP2.swf.gz --scheduler multifactor --set half_life_s=14d --set size=2000`
+    Slurm's way: `asa simulate CTC-SP2.swf.gz --scheduler multifactor --option half_life_s=14d --option size=2000`
     """
     from asa.core.drawing import check_figure_path
 
@@ -98,7 +104,7 @@ def simulate(
     done = schedule(log, scheduler, given, preset=preset, outages=outages)
     if starts is not None:
         _write_starts(starts, log, done.start)
-    if as_json:
+    if output is Output.JSON:
         document = {"scheduler": scheduler, "settings": given, "preset": preset} | summary(done)
         print_json(document)
     else:
@@ -209,7 +215,7 @@ def _settings(given: list[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     for key, sign, _ in pairs:
         if not sign or not key:
-            raise InputError(f"{key!r} is no setting", where="--set", hint="Write it as --set name=value.")
+            raise InputError(f"{key!r} is no setting", where="--option", hint="Write it as --option name=value.")
     return {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
 
 

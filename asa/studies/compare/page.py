@@ -12,26 +12,26 @@ from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence, told_of_shapes
 
 _MEASURES = (
-    ("makespan_s", "Makespan, s", 0),
-    ("twt_s", "Waiting, s", 0),
+    ("makespan_s", "Makespan", None),
+    ("twt_s", "Waiting", None),
     ("core_hours", "Core-hours", 2),
     ("overhead_core_hours", "Idle core-hours", 3),
     ("hit_ratio", "Hits, %", 0),
 )
 _CAPTION = (
-    "Means over replications, with their 95 % intervals. Hits: predictions that were not too long, "
-    "of those that could be judged."
+    "Means over replications, with their 95 % intervals. Hits: share of predicted waits that were not too long, of "
+    "those that could be checked."
 )
 _METHODS = (
     (
-        "In each replication, one a seed, every strategy meets the same queue, in a copy of its own. What the "
-        "estimator had learned is told at the foot."
+        "In each replication every strategy meets the same queue. What the estimator had learned before is at the end "
+        "of this page."
     ),
-    "Intervals of means are Student's, of 95 %, over the replications.",
+    "Intervals of means are 95 % intervals over the replications (Student's t).",
     (
-        "Sooner, later, fewer and more are said of what differs significantly, paired by replication, with intervals "
-        "of the means' ratio (by the jackknife). All that is said of one size is right at once with 95 % (Holm's "
-        "rule); over several sizes it is not corrected."
+        "Sooner, later, fewer and more are significant differences, paired by replication, with 95 % intervals of the "
+        "ratio of means (jackknife). The claims about one size are corrected together (Holm); those about several "
+        "sizes are not."
     ),
 )
 
@@ -43,7 +43,7 @@ def comparison_page(
     cells = cells_of(runs)
     counts = list(dict.fromkeys(cell.cores for cell in cells))
     first = runs[0]
-    rule = "accrues" if first.age_accrues else "does not accrue"
+    rule = f"Jobs gain {'' if first.age_accrues else 'no '}priority while they wait for a dependency."
     said = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
     made_of = [Text((*(f"{note[0].upper()}{note[1:]}." for note in notes),), is_small=True)] if notes else []
     if shapes := told_of_shapes(cells):
@@ -54,10 +54,10 @@ def comparison_page(
         Section("figures", "All figures", [_table(cells), *made_of]),
     ]
     if drawn := _timelines(runs):
-        sections.append(Section("jobs", "What jobs did", drawn))
+        sections.append(Section("jobs", "Jobs", drawn))
     sections.append(Section("methods", "Methods", [Text(_METHODS)]))
-    title = f"{first.workflow} on {first.system}: ways of asking"
-    return Page(title, [*said, f"The age of jobs that depend on others {rule}."], sections, made or {})
+    title = f"{first.workflow} on {first.system}: strategies compared"
+    return Page(title, [*said, rule], sections, made or {})
 
 
 def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
@@ -73,12 +73,12 @@ def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
         }
         for cores in counts
     }
-    return Figure(bars(groups, title="Makespan", unit="seconds"), "Makespans with 95 % intervals of the mean.")
+    return Figure(bars(groups, title="Makespan"), "Mean makespans, with 95 % intervals.")
 
 
 def _by_stage(runs: Sequence[CompareRun]) -> Figure:
-    words = "What a makespan consists of on average, from below: before each stage its wait, then the stage."
-    return Figure(bars(makespans_by_stage(runs), title="Waits and stages", unit="seconds"), words)
+    words = "Mean makespan by stage, from the bottom up: before each stage the time that it waited."
+    return Figure(bars(makespans_by_stage(runs), title="Waits and stages"), words)
 
 
 def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
@@ -94,9 +94,9 @@ def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
         )
         for cell in cells
     ]
-    drawn = dots(points, title="Time and cost", x_words="makespan, s", y_words="core-hours")
+    drawn = dots(points, title="Time and cost", x_words="makespan", y_words="core-hours", in_time=True)
     return Figure(
-        drawn, "Time against cost, in the colours above: what is nearer the lower left corner is better in both."
+        drawn, "Makespan and core-hours, in the colours above. Nearer to the lower left corner is better in both."
     )
 
 
@@ -114,7 +114,7 @@ def _averages(cells: Sequence[Cell]) -> list[Part]:
 def _table(cells: Sequence[Cell]) -> Table:
     columns = [Column("Strategy"), Column("Cores", 0), Column("Runs", 0)]
     for _, words, digits in _MEASURES:
-        columns += [Column(words, digits), Column("95 %")]
+        columns += [Column.of_time(words) if digits is None else Column(words, digits), Column("95 %")]
     rows, marks = [], {}
     for number, cell in enumerate(cells):
         row: list[str | float | None] = [cell.strategy, cell.cores, sum(run.metrics is not None for run in cell.runs)]
@@ -123,7 +123,7 @@ def _table(cells: Sequence[Cell]) -> Table:
             row += [found.mean, written(found, digits)]
             others = [c.intervals[key].mean for c in cells if c.cores == cell.cores]
             best = max(others) if key == "hit_ratio" else min(others)
-            if len(others) > 1 and round(found.mean, digits) == round(best, digits):
+            if len(others) > 1 and round(found.mean, digits or 0) == round(best, digits or 0):
                 marks[number, 3 + 2 * place] = "best"
         rows.append(row)
     return Table(columns, rows, _CAPTION, marks)
@@ -138,9 +138,7 @@ def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
         seen.add((run.cores, run.strategy))
         name = f"{run.strategy}, {run.cores} cores"
         parts.append(
-            Figure(
-                gantt(run.timeline, f"What jobs did: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}."
-            )
+            Figure(gantt(run.timeline, f"Jobs: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}.")
         )
     if parts:
         parts.insert(0, Text((GANTT,)))
