@@ -103,9 +103,9 @@ def _of_this_computer(backend: str) -> Iterator[Finding]:
         told, then = f"{' and '.join(able)} can look at runs", "`asa run --detach` leaves at once, and the run goes on."
     else:
         told = "; ".join(f"no {way}: {trouble}" for way, trouble in troubles.items())
-        then = "The client must stay: see docs/unattended.md."
+        then = "The client must stay: see docs/how-to/unattended.md."
         if backend != "local":
-            then = "`asa run --detach` takes a job of one core; else the client must stay: see docs/unattended.md."
+            then = "`asa run --detach` takes a job of one core, or the client stays: see docs/how-to/unattended.md."
     yield Finding("unattended", told, "good" if able else "note", then)
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit_s != resource.RLIM_INFINITY:

@@ -35,7 +35,7 @@ def tick(
     """Look at a run once: hear of its jobs, submit what is due, and leave, within seconds.
 
     It may be called as often as you like, by cron, a timer, a job or by hand: one client at a time has its way, others
-    leave at once. A run that is looked at once a minute needs no `asa run` that goes on; see docs/unattended.md.
+    leave at once. A run that is looked at once a minute needs no `asa run` that goes on; see docs/how-to/unattended.md.
 
     Exit codes: 0 the run goes on, or has completed, 1 it has failed or was cancelled, or the batch system cannot be
     asked, 2 the input cannot be used.
