@@ -231,7 +231,7 @@ class Pages:
         self.broken: list[str] = []
         self._places = {path.relative_to(ROOT).as_posix(): path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
         self._places |= ALSO | {f"docs/{place}": place for place in MADE}
-        for source, place in self._places.items():
+        for source, place in list(self._places.items()):
             if place not in MADE:
                 self.text[place] = self._linked(source, place, (ROOT / source).read_text(encoding="utf-8"))
         for place, make in MADE.items():
@@ -303,6 +303,13 @@ def unreachable(pages: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _as_installed(place: Path) -> None:
+    """Let the sources lie as they do where asa is installed, by links: docstrings are found by their names there."""
+    place.mkdir(parents=True)
+    for source in (*(ROOT / "asa").iterdir(), ROOT / "backends", ROOT / "workflows"):
+        (place / source.name).symlink_to(source)
+
+
 _OUTSIDE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)""")
 
 
@@ -337,7 +344,7 @@ def build(out: Path) -> list[str]:
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, kept)
     shutil.copyfile(CONFIG, work / CONFIG.name)
-    os.symlink(ROOT, work / "package")
+    _as_installed(work / "package" / "asa")
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict", "--clean"]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"})
     if done.returncode:
