@@ -38,7 +38,9 @@ _WHITE = re.compile(r"\s+")
 
 def _line(text: str) -> str:
     """Make text that can stand in the cell of a table."""
-    return _WHITE.sub(" ", text).strip().replace("|", "\\|").replace("<", "&lt;")
+    parts = _WHITE.sub(" ", text).strip().split("`")  # every second one is code, which stands as it is
+    parts[::2] = [part.replace("|", "\\|").replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -55,8 +57,8 @@ def _value(parameter: Any) -> str:
         return ""
     choices = getattr(parameter.type, "choices", None)
     if choices:
-        return "\\|".join(str(getattr(choice, "value", choice)) for choice in choices)
-    return str(parameter.metavar or parameter.type.name.upper()).replace("|", "\\|")
+        return "|".join(str(getattr(choice, "value", choice)) for choice in choices)
+    return str(parameter.metavar or parameter.type.name.upper())
 
 
 def _default(parameter: Any) -> str:
@@ -97,7 +99,7 @@ def _command_page(words: tuple[str, ...], command: Any) -> Iterator[str]:
     if arguments:
         yield "| argument | |\n|---|---|"
         for one in arguments:
-            yield f"| `{_line(one.metavar or one.human_readable_name)}` | {_line((one.help or '') + _default(one))} |"
+            yield f"| `{one.metavar or one.human_readable_name}` | {_line((one.help or '') + _default(one))} |"
         yield ""
     if options:
         yield "| option | |\n|---|---|"
@@ -167,7 +169,7 @@ def _keys(properties: Mapping[str, Any]) -> Iterator[str]:
     for key, schema in properties.items():
         examples = ", ".join(f"`{_toml(one)}`" for one in schema.get("examples", ()))
         words = _line(schema.get("description", ""))
-        words += f" Example: {examples.replace('|', chr(92) + '|')}" if examples else ""
+        words += f" Example: {examples}" if examples else ""
         yield f"| `{key}` | {' or '.join(_types(schema))} | {words} |"
     yield ""
 
