@@ -268,7 +268,7 @@ ON_A_CLUSTER = "on a cluster"  # what comes there is run by tests/slurm/test_tut
 
 
 def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path):
-    """In the order of the page, in one shell, with nothing in the home; comparisons are cut down to two replications."""
+    """In the order of the page, in one shell, with nothing in the home; of comparisons there are two replications."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     blocks = [block for block in TUTORIAL if block.said != ON_A_CLUSTER]
     assert len(blocks) > 10
@@ -364,7 +364,10 @@ def test_examples_say_how_they_are_made_known(name):
 
 def test_the_public_interface_is_what_the_guide_lists():
     """Each name that `asa` exports, and each module whose names may be relied on."""
-    names, modules = (table.split("\n\n")[0] for table in (ROOT / "docs" / "reference" / "python.md").read_text().split("|---|---|")[1:])
+    names, modules = (
+        table.split("\n\n")[0]
+        for table in (ROOT / "docs" / "reference" / "python.md").read_text().split("|---|---|")[1:]
+    )
     cells = [[row.split("|")[1] for row in table.splitlines() if row.startswith("|")] for table in (names, modules)]
     listed = [[name for cell in column for name in re.findall(r"`([\w.]+)`", cell)] for column in cells]
     assert sorted(listed[0]) == sorted(importlib.import_module("asa").__all__)

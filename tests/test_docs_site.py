@@ -35,7 +35,9 @@ def test_links_lead_to_pages_of_the_site(pages):
 
 
 def test_a_linked_file_is_a_page_with_that_file(pages):
-    assert (ROOT / "examples" / "own_strategy.py").read_text().strip() in pages.text["files/examples/own_strategy.py.md"]
+    assert (ROOT / "examples" / "own_strategy.py").read_text().strip() in pages.text[
+        "files/examples/own_strategy.py.md"
+    ]
 
 
 def test_the_reference_has_every_command_and_option():

@@ -109,25 +109,23 @@ def _command_page(words: tuple[str, ...], command: Any) -> Iterator[str]:
 
 def cli_page() -> str:
     """Make the reference of the commands, of what the program itself knows."""
-    import typer  # noqa: PLC0415 - checks of links need none of this
+    import typer  # which checks of links do without
 
     tree = typer.main.get_command(importlib.import_module("asa.cli.app").app)
-    lines = [
-        "# Commands\n",
-        "Made of the commands themselves, for this version; `asa COMMAND --help` says the same.\n"
-        "[Exit codes](exit-codes.md) have a page of their own.\n",
-    ]
-    heading = None
-    for words, command in _commands(tree):
-        if not words:
-            continue
-        panel = getattr(command, "rich_help_panel", None) if len(words) == 1 else heading
-        panel = panel if isinstance(panel, str) else heading or "Commands"
-        if panel != heading:
-            lines.append(f"## {panel}\n")
-            heading = panel
-        lines += _command_page(words, command)
-    return "\n".join(lines)
+    panels: dict[str, list[str]] = {}  # as `asa --help` groups them
+    for name in tree.commands:
+        command = tree.commands[name]
+        panel = getattr(command, "rich_help_panel", None)
+        lines = panels.setdefault(panel if isinstance(panel, str) else "Commands", [])
+        if not command.hidden:
+            for words, one in _commands(command, (name,)):
+                lines += _command_page(words, one)
+    head = """# Commands
+
+Made of the commands themselves, for this version; `asa COMMAND --help` says the same.
+[Exit codes](exit-codes.md) have a page of their own.
+"""
+    return "\n".join([head, *(line for panel, lines in panels.items() for line in (f"## {panel}\n", *lines))])
 
 
 # ---------------------------------------------------------------------- reference: workflow files
@@ -180,10 +178,13 @@ def toml_page() -> str:
     stage, settings = (document["$defs"][name]["properties"] for name in ("StageSpec", "StageSettings"))
     own = {key: value for key, value in stage.items() if key not in settings}
     whole = {key: value for key, value in document["properties"].items() if key not in {"stage", "defaults"}}
+    head = """# Workflow files
+
+Made of the schema by which `asa check` and editors read them; `asa schema --out workflow.schema.json` writes it.
+A key that is not listed here is refused. `{{name}}` stands for a parameter wherever text or a number may stand.
+"""
     return "\n".join([
-        "# Workflow files\n",
-        "Made of the schema by which `asa check` and editors read them; `asa schema --out workflow.schema.json` writes it.\n"
-        "A key that is not listed here is refused. `{{name}}` stands for a parameter wherever text or a number may stand.\n",
+        head,
         "## The file\n", *_keys(whole),
         "## Only in a stage: `[[stage]]`\n", *_keys(own),
         "## In a stage, or under `[defaults]` for all stages\n", *_keys(settings),
@@ -210,7 +211,11 @@ def python_page() -> str:
         fresh = []
         for name in loaded.__all__:
             value = getattr(loaded, name)
-            if id(value) not in seen and getattr(value, "__module__", "").startswith("asa") and hasattr(value, "__qualname__"):
+            if (
+                id(value) not in seen
+                and getattr(value, "__module__", "").startswith("asa")
+                and hasattr(value, "__qualname__")
+            ):
                 seen.add(id(value))
                 fresh.append(f"::: {value.__module__}.{value.__qualname__}\n")
         if fresh:
@@ -231,7 +236,9 @@ class Pages:
     def __init__(self) -> None:
         self.text: dict[str, str] = {}
         self.broken: list[str] = []
-        self._places = {path.relative_to(ROOT).as_posix(): path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+        self._places = {
+            path.relative_to(ROOT).as_posix(): path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")
+        }
         self._places |= ALSO | {f"docs/{place}": place for place in MADE}
         for source, place in list(self._places.items()):
             if place not in MADE:
@@ -260,7 +267,9 @@ class Pages:
             return found[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), unquote(path)))
         if picture or target.endswith(".svg"):
-            return found[0].replace(path, os.path.relpath(target.removeprefix("docs/"), posixpath.dirname(place) or "."))
+            return found[0].replace(
+                path, os.path.relpath(target.removeprefix("docs/"), posixpath.dirname(place) or ".")
+            )
         if target not in self._places:
             if not (ROOT / target).exists() or target.startswith(".."):
                 self.broken.append(f"{source}: {link}")
@@ -348,7 +357,9 @@ def build(out: Path) -> list[str]:
     shutil.copyfile(CONFIG, work / CONFIG.name)
     _as_installed(work / "package" / "asa")
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict", "--clean"]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"})
+    done = subprocess.run(
+        command, cwd=work, capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"}
+    )
     if done.returncode:
         return [f"zensical build: exit code {done.returncode}", done.stdout, done.stderr.split("Traceback")[0]]
     shutil.rmtree(out, ignore_errors=True)
@@ -363,7 +374,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     wrong = build(parser.parse_args().out.absolute())
-    print(*wrong, sep="\n", file=sys.stderr)
+    sys.stderr.writelines(f"{one}\n" for one in wrong)
     return 1 if wrong else 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 K = 21
 
 
-def kmers(read):
+def kmers(read: str) -> list[str]:
     """Cut a read into all its k-mers."""
     return [read[start : start + K] for start in range(len(read) - K + 1)]
 

@@ -5,12 +5,13 @@ python make_reads.py [--bases 50000] [--coverage 20] [--seed 1]
 
 import argparse
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 LENGTH = 100
 
 
-def reads(bases, coverage, seed):
+def reads(bases: int, coverage: int, seed: int) -> Iterator[str]:
     """Draw reads from random places of a random genome, with an error in every hundredth base."""
     draw = random.Random(seed)
     genome = "".join(draw.choices("ACGT", k=bases))
@@ -20,7 +21,7 @@ def reads(bases, coverage, seed):
         yield f"@read{number}\n{read}\n+\n{'I' * LENGTH}\n"
 
 
-def main():
+def main() -> None:
     """Write them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bases", type=int, default=50_000)

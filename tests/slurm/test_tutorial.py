@@ -22,7 +22,9 @@ def _on_a_cluster():
 
 
 def _of_the_readme():
-    [block] = [one for one in re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL) if "doctor" in one]
+    [block] = [
+        one for one in re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL) if "doctor" in one
+    ]
     assert "--detach" in block
     # nothing that outlives the test: who looks after a detached run is for tests/slurm/test_tick.py
     return block.replace("--detach", "")
@@ -50,7 +52,11 @@ def here(slurm, request):
         (bin_ / name).chmod(0o755)
     path = f"{bin_}:{Path(sys.executable).parent}:/usr/bin:/bin"
     _has_a_past(slurm, folder)
-    yield request.param(), place, {"HOME": str(folder), "PATH": path, "COLUMNS": "100", "ASA_RUNS": str(place / "asa-runs")}
+    yield (
+        request.param(),
+        place,
+        {"HOME": str(folder), "PATH": path, "COLUMNS": "100", "ASA_RUNS": str(place / "asa-runs")},
+    )
     os.umask(before)
 
 
@@ -58,7 +64,9 @@ def test_the_page_runs_on_a_cluster(here):
     """Each command ends with 0, and the workflow's result is there."""
     commands, place, env = here
     shell = f"set -eu\numask 0\nasa import scripts submit.sh --out flow.toml\n{commands}"
-    done = subprocess.run(["sh", "-c", shell], cwd=place, env=env, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        ["sh", "-c", shell], cwd=place, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
     assert "reads kept" in (place / "report.txt").read_text()
     assert (Path(env["HOME"]) / ".config" / "asa" / "sites" / "here.toml").exists()
