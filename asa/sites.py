@@ -378,7 +378,7 @@ def _sources(file: SiteFile | None, given: Mapping[str, Any]) -> dict[str, str]:
     sources = {}
     if file is not None:
         sources = {key: f"{_place(file.path, key)}: {key}" for key in (*file.found, *file.settings)}
-    return sources | {key: f"--set {key}" for key in given}
+    return sources | {key: f"--option {key}" for key in given}
 
 
 def _place(path: Path, key: str) -> str:

@@ -7,7 +7,7 @@ objective, and so few sets of jobs add little to it. A training worth its name t
 that it is for: `asa dras train --help` says how much.
 
 It needs PyTorch, `pip install 'asa-client[dras]'`; whoever uses the agent that it writes does not, as with
-`asa simulate LOG --scheduler dras --set weights=out/own_objective.npz`.
+`asa simulate LOG --scheduler dras --option weights=out/own_objective.npz`.
 
     python examples/own_objective.py
 """

@@ -2,7 +2,7 @@
 
 It has what the core needs of a batch system and nothing else; `tests/own_backend.py` has what a real one needs
 beside: files, processes, clients that die. A package of yours makes it known by an entry point, and then
-`asa run flow.toml --backend small --set cores=28` takes it:
+`asa run flow.toml --backend small --option cores=28` takes it:
 
     [project.entry-points."asa.backends"]
     small = "small_backend:SmallSite"

@@ -1,4 +1,4 @@
-"""``asa advise``: what to ask for, from how long the stages really ran; and what else is made of that."""
+"""``asa walltimes``: what to ask for, from how long the stages really ran; and what else is made of that."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import typer
 
 from asa.cli.advise_shape import Where, tell_shapes
 from asa.cli.bank import BankOption
-from asa.cli.check import ParametersOption
-from asa.cli.doctor import BackendOption, SiteOption, given_settings
+from asa.cli.doctor import BackendOption, SiteOption
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
 from asa.cli.known_run_times import BEGIN, forecast_dict, tell_all
 from asa.cli.one_command import (
     Command,
@@ -25,8 +25,9 @@ from asa.cli.one_command import (
     PlaceOption,
     ScalingOption,
 )
-from asa.cli.runs import Output, OutputOption, print_document
+from asa.cli.runs import print_document
 from asa.cli.terminal import counted
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def advise(
         Path | None,
         typer.Argument(help="A workflow file (.toml). [default: show all run times known]", metavar="FILE"),
     ] = None,
-    parameters: ParametersOption = None,
+    parameters: ParamsOption = None,
+    options: OptionsOption = None,
+    either: FormerSetOption = None,
     shape: Annotated[
         bool,
         typer.Option("--shape", help="Say in which width to ask for each stage, and which other is worth a trial."),
@@ -78,10 +81,10 @@ def advise(
 
     Nothing is kept but names of workflows and stages, and numbers.
 
-    Example: `asa advise flow.toml`
+    Example: `asa walltimes flow.toml`
 
-    How many cores to ask for: `asa advise flow.toml --shape`, or of one command
-    `asa advise --shape --cores 7,14,28 --expected 7=6h,28=95min`
+    How many cores to ask for: `asa walltimes flow.toml --shape`, or of one command
+    `asa walltimes --shape --cores 7,14,28 --expected 7=6h,28=95min`
 
     Exit codes: 0 also where nothing is known yet, 2 the input cannot be used, or with --shape no run time is known.
     """
@@ -90,8 +93,10 @@ def advise(
 
     folder = bank or default_folder()
     runs = RunTimes(folder)
+    given = Given(parameters, options, either)
     command = Command(cores, expected, scaling, walltime, now, partition)
-    looks = {"--backend": backend, "--site": site, "--bank-only": bank_only, "--partition": partition}
+    looks = {"--backend": backend, "--site": site, "--option": options, "--bank-only": bank_only}
+    looks["--partition"] = partition
     _check_options(command, workflow, forget, {name: bool(one) for name, one in looks.items()}, shape=shape)
     if forget is not None:
         if workflow is not None:
@@ -100,16 +105,20 @@ def advise(
         return
     if shape:
         where = Where(system, bank, backend, site, bank_only)
-        given = dict(given_settings(parameters))
         tell_shapes(workflow, command, where, given, runs, as_json=output is Output.JSON)
     elif workflow is None:
         tell_all(runs, as_json=output is Output.JSON)
     else:
         _tell_one(
-            _report(workflow, dict(given_settings(parameters)), runs, system, folder), as_json=output is Output.JSON
+            _report(workflow, given.split(str(workflow), _no_backend)[0], runs, system, folder),
+            as_json=output is Output.JSON,
         )
     if runs.damaged:
         sys.stderr.write(f"Note: {runs.damaged} lines in {runs.folder} are damaged, and were left out.\n")
+
+
+def _no_backend(options: Mapping[str, str]) -> None:
+    raise InputError(f"there is no setting {next(iter(options))!r}", hint="Add --shape, or leave --option out.")
 
 
 def _check_options(
@@ -408,5 +417,5 @@ def tell_advice(folder: RunFolder) -> None:
             first = max(found, key=lambda one: (one.verdict == "more", one.asked_s - one.suggested_s))
             more = f", and of {counted(len(found) - 1, 'other stage')}" if len(found) > 1 else ""
             sooner = ", and may start sooner" if first.verdict == "less" else ""
-            about = f" More on this{more}: asa advise {Path(plan.source).name if plan.source else ''}".rstrip()
+            about = f" More on this{more}: asa walltimes {Path(plan.source).name if plan.source else ''}".rstrip()
             sys.stderr.write(f"{_one_line(first)}{sooner}.{about}\n")

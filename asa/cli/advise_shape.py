@@ -1,9 +1,10 @@
-"""``asa advise --shape``: in which shape to ask for a stage or a command, and which further one is worth a trial."""
+"""``asa walltimes --shape``: in which shape to ask for a stage or a command, and which further one is worth a trial."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from asa.errors import InputError, UnknownNameError, WorkflowError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asa.backend import Capabilities
+    from asa.cli.given import Given
     from asa.cli.known_waits import Known
     from asa.cli.one_command import Command
     from asa.estimators.joint import JointForecast
@@ -298,20 +300,21 @@ class Where:
 
 
 def tell_shapes(
-    file: Path | None, command: Command, where: Where, given: dict[str, str], runs: RunTimes, *, as_json: bool
+    file: Path | None, command: Command, where: Where, given: Given, runs: RunTimes, *, as_json: bool
 ) -> None:
     """Advise on the stages of a workflow's file, or on a command, and print it.
 
     `given`: parameters of the file and settings of the backend.
     """
     from asa.cli.advised_shapes import as_dict, print_advice
-    from asa.cli.asked import split_settings
     from asa.cli.predict import find_asked
     from asa.cli.runs import print_document
+    from asa.sites import open_facility
     from asa.spec import load_workflow
 
     is_command = file is None
-    parameters, settings = split_settings(str(file), given) if file is not None else ({}, given)
+    try_options = partial(open_facility, where.backend, where.site)
+    parameters, settings = given.split(str(file or ""), try_options)
     flow = load_workflow(file, parameters) if file is not None else command.flow()
     times = runs.of(flow.name) if file is not None else []
     place = find_place(

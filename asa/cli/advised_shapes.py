@@ -1,4 +1,4 @@
-"""What `asa advise --shape` found: as tables, as sentences, as JSON."""
+"""What `asa walltimes --shape` found: as tables, as sentences, as JSON."""
 
 from __future__ import annotations
 

@@ -31,35 +31,87 @@ _NOBODY_READS = 141
 _TAKES_ANY = {"ignore_unknown_options": True, "allow_extra_args": True}
 _TRACEBACK = "ASA_TRACEBACK"
 
-_OURS: Final[Mapping[str, str]] = {
-    "check": "asa.cli.check:check",
-    "show": "asa.cli.show:show",
-    "run": "asa.cli.run:run",
-    "resume": "asa.cli.run:resume",
-    "tick": "asa.cli.tick:tick",
-    "status": "asa.cli.status:status",
-    "runs": "asa.cli.status:runs",
-    "explain": "asa.cli.explain:explain",
-    "logs": "asa.cli.logs:logs",
-    "report": "asa.cli.report:report",
-    "cancel": "asa.cli.cancel:cancel",
-    "worth": "asa.cli.worth:worth",
-    "twin": "asa.cli.twin:twin",
-    "compare": "asa.cli.compare:compare",
-    "doctor": "asa.cli.doctor:doctor",
-    "learn": "asa.cli.learn:learn",
-    "predict": "asa.cli.predict:predict",
-    "advise": "asa.cli.advise:advise",
-    "evaluate": "asa.cli.evaluate:evaluate",
-    "list": "asa.cli.lists:lists",
-    "schema": "asa.cli.schema:schema",
-    "bank": "asa.cli.bank:app",
-    "campaign": "asa.cli.campaign:app",
-    "experiment": "asa.cli.experiment:app",
-    "import": "asa.cli.imports:app",
-    "export": "asa.cli.exports:app",
+_BY_ENTRY_POINT: Final = ""
+_HEADINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Workflow: write one, check it": {
+        "init": "asa.cli.init:init",
+        "check": "asa.cli.check:check",
+        "show": "asa.cli.show:show",
+        "import": "asa.cli.imports:app",
+        "export": "asa.cli.exports:app",
+        "list": "asa.cli.lists:lists",
+        "schema": "asa.cli.schema:schema",
+    },
+    "Run: submit it, watch it, go on with it": {
+        "run": "asa.cli.run:run",
+        "status": "asa.cli.status:status",
+        "explain": "asa.cli.explain:explain",
+        "logs": "asa.cli.logs:logs",
+        "report": "asa.cli.report:report",
+        "resume": "asa.cli.run:resume",
+        "cancel": "asa.cli.cancel:cancel",
+        "runs": "asa.cli.status:runs",
+        "tick": "asa.cli.tick:tick",
+    },
+    "Queue: how long jobs wait, what to ask for": {
+        "doctor": "asa.cli.doctor:doctor",
+        "learn": "asa.cli.learn:learn",
+        "predict": "asa.cli.predict:predict",
+        "plan": "asa.cli.plan:plan",
+        "walltimes": "asa.cli.advise:advise",
+        "bank": "asa.cli.bank:app",
+    },
+    "Simulate: try strategies without a cluster": {
+        "worth": "asa.cli.worth:worth",
+        "twin": "asa.cli.twin:twin",
+        "compare": "asa.cli.compare:compare",
+        "simulate": _BY_ENTRY_POINT,
+        "workload": _BY_ENTRY_POINT,
+    },
+    "Research: repeat and extend the published studies": {
+        "evaluate": "asa.cli.evaluate:evaluate",
+        "experiment": "asa.cli.experiment:app",
+        "campaign": "asa.cli.campaign:app",
+        "ccs": _BY_ENTRY_POINT,
+        "bbsched": _BY_ENTRY_POINT,
+        "dmr": _BY_ENTRY_POINT,
+        "dras": _BY_ENTRY_POINT,
+    },
 }
-"""Where the commands are that everybody has, in the order of the help; plug-ins add others."""
+"""Where the commands are, by heading, in the order in which a newcomer needs them; plug-ins add others below."""
+_OTHERS = "From other packages"
+_FORMER_NAMES: Final[Mapping[str, str]] = {"advise": "walltimes"}
+"""Names that go on working, and that no help lists."""
+_OURS: Final[Mapping[str, str]] = {name: where for below in _HEADINGS.values() for name, where in below.items()}
+_FORMER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "--json": (("--output", "json"),),
+    "--csv": (("--output", "csv"),),
+    "--set": (("--param",), ("--option",)),
+}
+"""How options were spelled once, and what may stand for each now; where it is not clear which, the command takes it."""
+
+
+def former_options(command: Any) -> dict[str, tuple[str, ...]]:
+    """Give the old spellings that a command takes, with the words that stand for each now."""
+    choices = {name: getattr(one.type, "choices", ()) for one in command.params for name in one.opts}
+
+    def fits(words: tuple[str, ...]) -> bool:
+        return words[0] in choices and all(value in choices[words[0]] for value in words[1:])
+
+    found = {old: [words for words in new if fits(words)] for old, new in _FORMER_OPTIONS.items() if old not in choices}
+    return {old: now[0] for old, now in found.items() if len(now) == 1}
+
+
+class _Command(TyperCommand):
+    """A command that takes old spellings of its options, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        former, own = former_options(self), args.index("--") if "--" in args else len(args)
+        words: list[str] = []
+        for word in args[:own]:
+            name, sign, value = word.partition("=")
+            words += [*former[name], *([value] if sign else [])] if name in former else [word]
+        return super().parse_args(ctx, [*words, *args[own:]])
 
 
 class _Commands(UserDict[str, Any]):
@@ -78,50 +130,77 @@ class _Group(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = _Commands(dict.fromkeys([*_OURS, *plugins.names("asa.commands")]))
+        self.commands = _Commands(dict.fromkeys([*_OURS, *_FORMER_NAMES, *_of_others()]))
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's
+        """Leave out what has another name now; nothing is built for that."""
+        return [name for name in self.commands.keys() if name not in _FORMER_NAMES]  # noqa: SIM118 - items are built
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands by their names and first words, for which they are imported, but not built."""
         whole, heads = _new_app(), _new_app()
-        for name in self.commands:
+        order = self.list_commands(ctx)
+        for name in order:
             _add(whole, name)
         for group in whole.registered_groups:
             bare: Any = copy(group.typer_instance)
             bare.registered_commands, bare.registered_groups = [], []
             group.typer_instance = bare
         heads.registered_groups = whole.registered_groups
-        alone = {
+        alone: dict[str, Any] = {
             str(command.name): TyperCommand(name=command.name, help=command.help or inspect.getdoc(command.callback))
             for command in whole.registered_commands
         }
-        self.commands = {**alone, **get_group(heads).commands}
+        alone |= get_group(heads).commands
+        headings = {name: heading for heading, below in _HEADINGS.items() for name in below}
+        for name in order:
+            alone[name].rich_help_panel = headings.get(name, _OTHERS)
+        self.commands = {name: alone[name] for name in order}
         super().format_help(ctx, formatter)
 
 
+def _of_others() -> list[str]:
+    return [name for name in plugins.names("asa.commands") if name not in _OURS]
+
+
 def _new_app(**given: Any) -> typer.Typer:
-    return typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False, **given)
+    usual = {"rich_markup_mode": "markdown", "pretty_exceptions_enable": False, "add_completion": False}
+    return typer.Typer(**{**usual, **given})
 
 
 def _add(to: typer.Typer, name: str) -> None:
     """Import a command, and add it."""
     try:
-        command = plugins.load("asa.commands", name) if name in plugins.names("asa.commands") else _our_own(name)
+        command = _command(_FORMER_NAMES.get(name, name))
     except InputError as error:  # which is no reason to be without the others
         to.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
         return
     if isinstance(command, typer.Typer):
+        _takes_former_options(command)
         to.add_typer(command, name=name)
     else:
-        to.command(name)(command)
+        to.command(name, cls=_Command)(command)
 
 
-def _our_own(name: str) -> Any:
+def _takes_former_options(group: typer.Typer) -> None:
+    for command in group.registered_commands:
+        command.cls = _Command if command.cls in {None, TyperCommand} else command.cls
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            _takes_former_options(below.typer_instance)
+
+
+def _command(name: str) -> Any:
+    """Import what a command's name stands for."""
+    if not _OURS.get(name):
+        return plugins.load("asa.commands", name)
     module, _, attribute = _OURS[name].partition(":")
     return getattr(import_module(module), attribute)
 
 
 app = _new_app(
     name="asa",
+    add_completion=True,
     cls=_Group,
     help="""Submit the stages of a workflow ahead of time.
 

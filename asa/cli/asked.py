@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.doctor import given_settings
+from asa.cli.completing import complete_estimators
+from asa.cli.given import Given, is_file, parameters_meant
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 
@@ -36,21 +37,15 @@ _INSTEAD = {
 }
 """What to do with a file that is no workflow file, by its suffix."""
 
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="A parameter of the workflow file, as in degree=0.5, or else a setting of the backend, as in "
-        "partition=batch; may be repeated.",
-        metavar="KEY=VALUE",
-    ),
+EstimatorOption = Annotated[
+    str, typer.Option(help="What predicts waits; `asa list` shows all.", autocompletion=complete_estimators)
 ]
-EstimatorOption = Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")]
 AutoEstimatorOption = Annotated[
     str,
     typer.Option(
-        help="Who predicts waits; `asa list` shows all. `auto` is the best with what the site shows: `asa-queue` where "
-        "that is the jobs of others, else `asa`."
+        help="What predicts waits; `asa list` shows all. `auto` takes `asa-queue` where the site shows the jobs of "
+        "others, else `asa`.",
+        autocompletion=complete_estimators,
     ),
 ]
 BankOption = Annotated[
@@ -153,7 +148,7 @@ class Asked:
         names = " or ".join(f"partition={name}" for name in list(site.partitions)[:3])
         sys.stderr.write(
             "Note: where jobs go that name no partition is not reported here, so that forecasts do not know which of "
-            f"the others' jobs are in their way. Name it: --set {names}.\n"
+            f"the others' jobs are in their way. Name it: --option {names}.\n"
         )
 
     def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
@@ -185,7 +180,7 @@ def read_asked(
     workflow: str,
     backend: str | None,
     site: str | None,
-    settings: list[str] | None,
+    given: Given,
     cores: int | None,
     forecasting: Forecasting,
     *,
@@ -200,21 +195,21 @@ def read_asked(
     from asa.runner.begin import check_bank, check_text
     from asa.sites import open_facility
 
-    parameters, given = split_settings(workflow, given_settings(settings))
+    parameters, options = given.split(workflow, lambda tried: open_facility(backend, site, tried))
     flow = _workflow_of(workflow, cores, parameters, only_look=only_look)
     if forecasting.estimator != AUTO:
         plugins.load("asa.estimators", forecasting.estimator)
-    if _is_file(workflow):
+    if is_file(workflow):
         _check_file(workflow, parameters, only_look=only_look, quiet=quiet)
-    with _parameter_hints(workflow):
-        opened = open_facility(backend, site, given)
+    with parameters_meant(workflow):
+        opened = open_facility(backend, site, options)
     check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
     if opened.why and not quiet:
         sys.stderr.write(f"On {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
     bank = bank_folder(forecasting.bank)
     if not only_look:
         check_bank(bank)
-    source = str(Path(workflow).absolute()) if _is_file(workflow) else ""
+    source = str(Path(workflow).absolute()) if is_file(workflow) else ""
     return Asked(flow, source, parameters, opened, bank, forecasting, width, only_look, quiet)
 
 
@@ -252,35 +247,6 @@ def _nothing_submitted(else_do: str = "") -> Iterator[None]:
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
-def _is_file(given: str) -> bool:
-    """Whether what a user gives for a workflow is meant as a file, not as an installed workflow's name."""
-    return given.endswith(".toml") or ("/" in given and Path(given).suffix not in _INSTEAD)
-
-
-def split_settings(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Tell the parameters of a workflow file from the settings of a backend."""
-    from asa.spec import parameters_of
-
-    known = parameters_of(workflow) if _is_file(workflow) else {}
-    ours = {name: value for name, value in given.items() if name in known}
-    return ours, {name: value for name, value in given.items() if name not in known}
-
-
-@contextmanager
-def _parameter_hints(workflow: str) -> Iterator[None]:
-    """Say of a setting that the backend has not whether the workflow's file has a parameter with such a name."""
-    try:
-        yield
-    except InputError as error:
-        from asa.spec import near_parameter
-
-        key = (error.where or "").rpartition(" ")[2]
-        if not _is_file(workflow) or "no setting" not in error.message or not (name := near_parameter(workflow, key)):
-            raise
-        hint = f"The workflow's file has a parameter {name!r}. {error.hint or ''}".strip()
-        raise type(error)(error.message, where=error.where, hint=hint) from error
-
-
 def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, quiet: bool) -> None:
     """Refuse what can never run well, and say what may keep it from running, such as a program that is not found."""
     from asa.spec.checks import check_here
@@ -300,7 +266,7 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
     from asa.runner.begin import check_commands
     from asa.spec import load_workflow
 
-    if _is_file(given):
+    if is_file(given):
         if cores is not None:
             hint = "Leave --cores out."
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
@@ -317,7 +283,7 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
         instead = _INSTEAD.get(Path(given).suffix, "Or name a .toml file.")
         raise InputError(error.message, where=error.where, hint=f"{error.hint} {instead.format(given)}")
     if not only_look:
-        check_commands(given, flow.stages.values(), is_model=not _is_file(given))
+        check_commands(given, flow.stages.values(), is_model=not is_file(given))
     checked: Workflow = flow
     return checked
 

@@ -13,6 +13,7 @@ import typer
 
 from asa.cli.terminal import counted
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,14 +43,14 @@ def show(
     every: Annotated[
         bool, typer.Option("--all", help=f"Show every kind of job, not only the {_SHOWN} seen most.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what the bank holds of each kind of job, and how good the forecasts were."""
     store = _opened(bank)
     records = store.read() if store is not None else []
     kinds = _kinds(records)
     folder = _folder(bank)
-    if as_json:
+    if output is Output.JSON:
         _print_json(folder, records, kinds, store)
         return
     from rich.console import Console

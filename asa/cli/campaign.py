@@ -12,6 +12,7 @@ import typer
 from asa.cli.asked import EstimatorOption, ExecutorOption, JobsOption, counts_in, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.units import MAX_JOBS, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ WorkflowsOption = Annotated[str, typer.Option(help="Which, comma-separated.")]
 PastJobsOption = Annotated[
     int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MAX_JOBS)
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print everything that came out as JSON, and no tables.")]
 _Strategies = Annotated[
     str | None,
     typer.Option(
@@ -125,7 +125,7 @@ def paper(
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
     page: PageOption = None,
-    as_json: _Json = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Do the ASA paper's evaluation anew: Tables 1 and 2, Figs 5 to 9, each figure beside the paper's.
 
@@ -149,7 +149,7 @@ def paper(
             kept=results,
         )
     conclusions = conclude(campaign, outcomes)
-    _print(conclusions, of_paper, as_json=as_json)
+    _print(conclusions, of_paper, as_json=output is Output.JSON)
     if page is not None:
         from asa.studies.paper.page import paper_page, workflow_pages
 
@@ -174,7 +174,7 @@ def schedulers(
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
     page: PageOption = None,
-    as_json: _Json = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Compare every way of asking under every scheduler, and see what each does to everybody else.
 
@@ -211,7 +211,7 @@ def schedulers(
             kept=results,
         )
     conclusions = conclude(campaign, trials, left_out)
-    _print(conclusions, of_schedulers, as_json=as_json)
+    _print(conclusions, of_schedulers, as_json=output is Output.JSON)
     if page is not None:
         from asa.studies.schedulers.page import scheduler_pages, schedulers_page
 

@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.doctor import SetOption, given_settings
+from asa.cli.given import OptionsOption, given_settings
 from asa.cli.progress import working
-from asa.cli.runs import (
-    Output,
-    OutputOption,
-    RunArgument,
-    RunsOption,
-    command,
-    open_run,
-    print_document,
-    read_state,
-    stage_of,
-    want,
-)
+from asa.cli.runs import RunArgument, RunsOption, command, open_run, print_document, read_state, stage_of, want
+from asa.core.options import Output, OutputOption
 from asa.errors import BackendError, LeaseError
 
 if TYPE_CHECKING:
@@ -38,7 +28,7 @@ def cancel(
         str, typer.Option(help="The job of this stage; the run, which cannot complete without it, ends too.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")] = False,
-    settings: SetOption = None,
+    settings: OptionsOption = None,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
@@ -46,7 +36,7 @@ def cancel(
 
     The client that drives the run does it, within seconds; where there is none, this command does. What was done can
     be gone on from with `asa resume --retry`. Where the batch system cannot be reached it is noted, and done by the
-    next client that reaches it. --set changes what the run was begun with, as for `asa resume`.
+    next client that reaches it. --option changes what the run was begun with, as for `asa resume`.
 
     Exit codes: 0 it is cancelled, or there was nothing to cancel; 1 failed, or not done yet; 2 the input cannot be
     used; 130 interrupted.

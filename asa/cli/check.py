@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.doctor import given_settings
-from asa.cli.runs import Output, OutputOption, print_document
+from asa.cli.completing import complete_workflows
+from asa.cli.given import ParamsOption, given_parameters
+from asa.cli.runs import print_document
+from asa.core.options import Output, OutputOption
 
 if TYPE_CHECKING:
     from asa.spec import Problem
 
-ParametersOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="A parameter of the workflow file, as in width=56; may be repeated.", metavar="NAME=VALUE"
-    ),
-]
-
 
 def check(
-    workflow: Annotated[str, typer.Argument(help="A workflow file (.toml).", metavar="FILE")],
-    parameters: ParametersOption = None,
+    workflow: Annotated[
+        str, typer.Argument(help="A workflow file (.toml).", autocompletion=complete_workflows, metavar="FILE")
+    ],
+    parameters: ParamsOption = None,
     site: Annotated[
         bool,
         typer.Option(
@@ -45,7 +42,7 @@ def check(
     """
     from asa.spec.checks import check_here
 
-    problems = check_here(workflow, dict(given_settings(parameters)), tries_environments=site)
+    problems = check_here(workflow, dict(given_parameters(parameters)), tries_environments=site)
     if output is Output.JSON:
         _print_json(workflow, problems)
     else:

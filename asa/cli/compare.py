@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from asa.cli.asked import ExecutorOption, counts_in, names_in, split_settings
-from asa.cli.doctor import given_settings
+from asa.cli.asked import ExecutorOption, counts_in, names_in
+from asa.cli.completing import (
+    complete_backends,
+    complete_estimators,
+    complete_schedulers,
+    complete_strategies,
+    complete_systems,
+    complete_workflows,
+)
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, parameters_meant
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.core.documents import print_json
 from asa.errors import InputError, RunError
@@ -25,28 +34,39 @@ if TYPE_CHECKING:
     from asa.workflow import Workflow
 
 _SIMULATED = "simulated"
+_OUTPUT = "Print tables for people, or all runs for programs: as JSON, or as CSV without their stages."
+
+
+class RunsOutput(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
 _OF_THE_SITE = ("grow", "shrink")  # settings that are no scheduler's
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = ("big-job", "per-stage", "asa", "chained", "asa-plan")
 _OWN_SHAPES = "asa-plan:shapes=own"
 
 
-_Workflow = Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")]
-_Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="A parameter of the workflow file, as in width=56, or else a setting of the backend or scheduler, as in "
-        "malleable=0.5, or what running jobs can do, as in grow=no; may be repeated.",
-        metavar="KEY=VALUE",
-    ),
+_Workflow = Annotated[
+    str,
+    typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).", autocompletion=complete_workflows),
 ]
 _Backend = Annotated[
     str,
-    typer.Option(help="Which simulator: simulated, or one with its own scheduler, as openccs; `asa list` shows all."),
+    typer.Option(
+        help="Which simulator: simulated, or one with its own scheduler, as openccs; `asa list` shows all.",
+        autocompletion=complete_backends,
+    ),
 ]
 _System = Annotated[
-    str | None, typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False)
+    str | None,
+    typer.Option(
+        help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False, autocompletion=complete_systems
+    ),
 ]
 _Trace = Annotated[
     Path | None,
@@ -73,6 +93,7 @@ _Strategies = Annotated[
         help="Which ways of asking, comma-separated; `asa list` shows all. [default: "
         f"{','.join(_DEFAULT_STRATEGIES)}; where stages have several shapes also {_OWN_SHAPES}]",
         show_default=False,
+        autocompletion=complete_strategies,
     ),
 ]
 _Seeds = Annotated[
@@ -92,7 +113,8 @@ _Estimator = Annotated[
     str,
     typer.Option(
         help="Who predicts: asa, asa-tuned (the paper's), asa-queue, which `asa run` takes where a site shows the jobs "
-        "of others, or another that `asa list` shows."
+        "of others, or another that `asa list` shows.",
+        autocompletion=complete_estimators,
     ),
 ]
 _History = Annotated[
@@ -113,12 +135,11 @@ _Scheduler = Annotated[
     typer.Option(
         help="The machine's scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
         show_default=False,
+        autocompletion=complete_schedulers,
     ),
 ]
 _Poll = Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0, max=MAX_POLL_S)]
 _Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)]
-_Json = Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")]
-_Csv = Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")]
 _Results = Annotated[
     Path | None,
     typer.Option(
@@ -134,7 +155,9 @@ _Plot = Annotated[
 
 def compare(
     workflow: _Workflow,
-    settings: _Settings = None,
+    parameters: ParamsOption = None,
+    options: OptionsOption = None,
+    either: FormerSetOption = None,
     backend: _Backend = _SIMULATED,
     system: _System = None,
     trace: _Trace = None,
@@ -152,8 +175,7 @@ def compare(
     poll: _Poll = 10,
     jobs: _Jobs = None,
     executor: ExecutorOption = "local",
-    as_json: _Json = False,
-    as_csv: _Csv = False,
+    output: Annotated[RunsOutput, typer.Option("--output", help=_OUTPUT)] = RunsOutput.TABLE,
     results: _Results = None,
     plot: _Plot = None,
     page: PageOption = None,
@@ -170,19 +192,23 @@ def compare(
 
     On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
 
-    Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --set malleable=0.5`
+    Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --option malleable=0.5`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
     from asa.studies.compare.study import Comparison
     from asa.studies.compare.study import compare as run_comparison
 
-    _check(as_json=as_json, as_csv=as_csv)
     _check_files(results, plot, page)
-    parameters, others = split_settings(workflow, dict(given_settings(settings)))
-    rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, others)}
-    site = _site(backend, system, trace, trace_cores, rules)
-    make_workflow, counts = workflow_of(workflow, cores, widths, parameters, site)
+
+    def simulated(given: Mapping[str, str]) -> Site:
+        rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, given)}
+        return _site(backend, system, trace, trace_cores, rules)
+
+    ours, theirs = Given(parameters, options, either).split(workflow, simulated)
+    with parameters_meant(workflow):
+        site = simulated(theirs)
+    make_workflow, counts = workflow_of(workflow, cores, widths, ours, site)
     check_page(page, f"compare-{make_workflow(counts[0]).name}-{site.capabilities.system}")
     comparison = Comparison(
         make_workflow=make_workflow,
@@ -198,9 +224,9 @@ def compare(
         runs = with_progress(
             lambda on_progress: run_comparison(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
         )
-    if as_json:
+    if output is RunsOutput.JSON:
         print_json([run.as_dict() for run in runs])
-    elif as_csv:
+    elif output is RunsOutput.CSV:
         _print_csv(runs)
     else:
         _print_tables(runs, comparison)
@@ -217,12 +243,7 @@ def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
     return (*_DEFAULT_STRATEGIES[:-1], *([_OWN_SHAPES] if is_moldable else []), _DEFAULT_STRATEGIES[-1])
 
 
-def _check(*, as_json: bool, as_csv: bool) -> None:
-    if as_json and as_csv:
-        raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
-
-
-def _rules(backend: str, scheduler: str | None, others: dict[str, str]) -> dict[str, Any]:
+def _rules(backend: str, scheduler: str | None, others: Mapping[str, str]) -> dict[str, Any]:
     """Tell what is set of a simulator: of another than the usual one all is its own."""
     if backend != _SIMULATED:
         if scheduler is not None:

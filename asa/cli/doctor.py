@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from asa.cli.completing import complete_backends, complete_sites
+from asa.cli.given import OptionsOption, given_settings
 from asa.cli.progress import working
-from asa.cli.runs import Output
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import format_duration
 
@@ -25,25 +27,30 @@ if TYPE_CHECKING:
 
 BackendOption = Annotated[
     str | None,
-    typer.Option("--backend", help="What to connect to: slurm-rest, slurm-cli, or another that `asa list` shows."),
-]
-SiteOption = Annotated[
-    str | None, typer.Option("--site", help="A site file, by its name or its path.", metavar="NAME|FILE")
-]
-SetOption = Annotated[
-    list[str] | None,
     typer.Option(
-        "--set", help="A setting of the backend, as in partition=batch; may be repeated.", metavar="KEY=VALUE"
+        "--backend",
+        help="What to connect to: local, slurm-cli, slurm-rest, or another that `asa list` shows.",
+        autocompletion=complete_backends,
+        show_default=False,
     ),
 ]
-
+SiteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--site",
+        help="A site file, by its name or its path.",
+        metavar="NAME|FILE",
+        autocompletion=complete_sites,
+        show_default=False,
+    ),
+]
 _SYMBOLS = {"good": ("✔ good", "green"), "note": ("! note", "yellow"), "bad": ("✘ bad", "bold red")}
 
 
 def doctor(
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: SetOption = None,
+    settings: OptionsOption = None,
     probe: Annotated[
         bool,
         typer.Option(
@@ -56,12 +63,12 @@ def doctor(
             help="Write what was set and found into this site file; what you wrote stays.", metavar="NAME|FILE"
         ),
     ] = None,
-    output: Annotated[Output, typer.Option(help="How to print.")] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Find out what a site is like, whether asa can work with it, and what it will do there.
 
-    With slurmrestd: `asa doctor --backend slurm-rest --set url=https://slurm.example.org:6820 --probe --save mysite`,
-    and from then on `--site mysite`. The token is read from SLURM_JWT, see `scontrol token`.
+    With slurmrestd: `asa doctor --backend slurm-rest --option url=https://slurm.example.org:6820 --probe --save here`,
+    and from then on `--site here`. The token is read from SLURM_JWT, see `scontrol token`.
 
     Where sbatch and squeue are: `asa doctor --probe`
 
@@ -111,27 +118,6 @@ def _of_this_computer(backend: str) -> Iterator[Finding]:
     if limit_s != resource.RLIM_INFINITY:
         told = f"processes end here after {format_duration(float(limit_s))} of CPU time"
         yield Finding("CPU time", told, "note", "A client takes some seconds of it a day; with --detach none stays.")
-
-
-def given_settings(settings: Sequence[str] | None) -> dict[str, str]:
-    """Read settings from a command line.
-
-    Examples
-    --------
-    >>> given_settings(["partition=batch", "prefix=ssh login"])
-    {'partition': 'batch', 'prefix': 'ssh login'}
-    """
-    given = {}
-    for setting in settings or []:
-        key, sign, value = setting.partition("=")
-        if not sign or not key.strip():
-            raise InputError(
-                "is no setting" if sign else f"{key!r} has no value",
-                where="--set",
-                hint="Write it as key=value, as in --set partition=batch.",
-            )
-        given[key.strip()] = value.strip()
-    return given
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 from asa.cli.asked import JobsOption, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import AsaError, InputError
 from asa.units import MAX_JOBS, MAX_SEED
 
@@ -67,7 +68,7 @@ def evaluate(
         ),
     ] = 0,
     jobs: JobsOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all scores instead of tables.")] = False,
+    output: OutputOption = Output.TABLE,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all scores here.", metavar="FILE")] = None,
     plot: Annotated[
         Path | None,
@@ -96,7 +97,7 @@ def evaluate(
     names = None if estimators is None else names_in(estimators, "--estimators")
     if choices:
         _refuse({"--by": by, "--csv": csv_file, "--plot": plot, "--report": page})
-        _evaluate_choices(traces, names, limit, (times, seed, jobs), as_json=as_json)
+        _evaluate_choices(traces, names, limit, (times, seed, jobs), as_json=output is Output.JSON)
         return
     _check_outputs(plot, csv_file, page)
     failures: list[AsaError] = []
@@ -127,7 +128,7 @@ def evaluate(
     scores += [score_start_estimates(starts, trace=trace) for trace, starts in estimates.items()]
     order = {str(path): place for place, path in enumerate(traces)}
     scores.sort(key=lambda score: order[score.trace])
-    _print(scores, histories, estimates, limit, as_json=as_json)
+    _print(scores, histories, estimates, limit, as_json=output is Output.JSON)
     for failure in failures:
         sys.stderr.write(f"asa: failed: {failure}\n")
     if plot is not None:

@@ -13,6 +13,7 @@ import typer
 from asa.cli.asked import ExecutorOption, JobsOption, counts_in, names_in
 from asa.cli.campaign import PastJobsOption, ResultsOption, WorkflowsOption
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.units import MAX_RUNS
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def strategies(
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs, and no table.")] = False,
+    output: OutputOption = Output.TABLE,
     plot: _Plot = None,
 ) -> None:
     """Compare strategies on real logs: makespan over Big Job's, core-hours over Per-Stage's.
@@ -105,7 +106,7 @@ def strategies(
             lambda on_progress: hold(contest, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
             kept=results,
         )
-    if as_json:
+    if output is Output.JSON:
         _print_json(trials)
         return
     by_age = standings(trials)
@@ -134,7 +135,7 @@ def shapes(
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with all runs, and no table.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Compare asa-plan with shapes that it chooses with asa-plan at every single width, on real logs.
 
@@ -155,7 +156,7 @@ def shapes(
             kept=results,
         )
     verdicts = Verdicts(runs, starts, estimator)
-    if as_json:
+    if output is Output.JSON:
         print_json(verdicts.as_dict())
         return
     from asa.studies.present import console
@@ -175,7 +176,7 @@ def bags(
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with all runs, and no table.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Compare the tasks of one stage as one wide job with 2 to 112 jobs that share them, on real logs.
 
@@ -196,7 +197,7 @@ def bags(
             kept=results,
         )
     verdicts = Verdicts(runs, starts)
-    if as_json:
+    if output is Output.JSON:
         print_json(verdicts.as_dict())
         return
     from asa.studies.present import console
@@ -228,7 +229,7 @@ def legs(
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with all hand-overs, and no table.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Compare ways of asking for the next leg of a long computation, on real logs.
 
@@ -261,7 +262,7 @@ def legs(
             kept=results,
         )
     verdicts = Verdicts(found)
-    if as_json:
+    if output is Output.JSON:
         print_json(verdicts.as_dict())
         return
     from asa.studies.present import console

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.completing import complete_stages
 from asa.cli.logs import RunOption, last_lines, log_file
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
-    Output,
-    OutputOption,
     RunsOption,
     advice_on,
     command,
@@ -27,6 +26,7 @@ from asa.cli.runs import (
 )
 from asa.cli.screen import bag_words, clock, cores, legs_of
 from asa.cli.shapes import told_of_shapes
+from asa.core.options import Output, OutputOption
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ _FAILED = {"failed", "timed out", "cancelled"}
 
 def explain(
     stage: Annotated[
-        str, typer.Argument(help="The stage. [default: all that have not completed]", show_default=False)
+        str,
+        typer.Argument(
+            help="The stage. [default: all that have not completed]",
+            show_default=False,
+            autocompletion=complete_stages,
+        ),
     ] = "",
     run: RunOption = "",
     output: OutputOption = Output.TABLE,
@@ -266,7 +271,7 @@ def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
     yield f"The batch system refused its job of {asked}, for good: {stage.reason.rstrip('.')}."
     where = f" in {folder.plan.source}" if folder.plan.source else ""
-    yield f"What to do: mend what the stage asks for{where}, or a setting by --set; then go on with:"
+    yield f"What to do: mend what the stage asks for{where}, or an option of the backend by --option; then go on with:"
     yield _Verbatim(retry_command(folder))
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.check import ParametersOption
-from asa.cli.doctor import given_settings
+from asa.cli.given import ParamsOption, given_parameters
 from asa.cli.imports import ForceOption, OutOption, write_text
 from asa.cli.runs import RunsOption, open_run, read_state
 from asa.cli.terminal import write_document
@@ -44,7 +43,7 @@ def wfformat(
         ),
     ] = None,
     runs: RunsOption = None,
-    parameters: ParametersOption = None,
+    parameters: ParamsOption = None,
     force: ForceOption = False,
 ) -> None:
     """Write a workflow as an instance of WfFormat 1.5: with the run times of a run, or else the expected ones.
@@ -61,7 +60,7 @@ def wfformat(
             raise InputError("a workflow file and a run are given", where="--run", hint="Give one of them.")
         flow, measured = _of_run(open_run(runs, run))
     elif workflow:
-        flow = load_workflow(workflow, given_settings(parameters))
+        flow = load_workflow(workflow, given_parameters(parameters))
     else:
         raise InputError("nothing to export is given", where="FILE", hint="Give a workflow file, or --run RUN.")
     notes = Notes()

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.bank import BankOption
-from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
-from asa.cli.runs import Output, OutputOption, print_document
+from asa.cli.doctor import BackendOption, SiteOption
+from asa.cli.given import OptionsOption, given_settings
+from asa.cli.runs import print_document
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError, TraceError
 from asa.units import MAX_JOBS
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
     from asa.history import JobHistory
 
-_WHERE_FROM = "Give --from FILE, or --since 30d where the site's commands are, or --site, or --backend and --set."
+_WHERE_FROM = "Give --from FILE, or --since 30d where the site's commands are, or --site, or --backend and --option."
 
 
 def learn(
@@ -38,7 +40,7 @@ def learn(
     ] = None,
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: SetOption = None,
+    settings: OptionsOption = None,
     since: Annotated[
         str | None,
         typer.Option(help="From a site, jobs of so long ago and later, as 30d. [default: 30d]", metavar="DURATION"),
@@ -52,7 +54,7 @@ def learn(
 ) -> None:
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
 
-    From a site: `asa learn --since 30d`, where its commands are; else with --site, or --backend and --set.
+    From a site: `asa learn --since 30d`, where its commands are; else with --site, or --backend and --option.
 
     From a file: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days
     -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt`

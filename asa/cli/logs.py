@@ -16,19 +16,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.runs import (
-    Output,
-    OutputOption,
-    RunsOption,
-    command,
-    has_begun_in,
-    latest_job,
-    open_run,
-    print_document,
-    read_state,
-    stage_of,
-)
+from asa.cli.completing import complete_runs, complete_stages
+from asa.cli.runs import RunsOption, command, has_begun_in, latest_job, open_run, print_document, read_state, stage_of
 from asa.core.files import open_file
+from asa.core.options import Output, OutputOption
 from asa.errors import JournalError, RunError
 from asa.units import MAX_JOBS
 
@@ -45,13 +36,16 @@ _ASK_S = 5.0
 RunOption = Annotated[
     str,
     typer.Option(
-        "--run", help="A beginning of the run's name, or its folder. [default: the latest]", show_default=False
+        "--run",
+        help="A beginning of the run's name, or its folder. [default: the latest]",
+        show_default=False,
+        autocompletion=complete_runs,
     ),
 ]
 
 
 def logs(
-    stage: Annotated[str, typer.Argument(help="The stage.")],
+    stage: Annotated[str, typer.Argument(help="The stage.", autocompletion=complete_stages)],
     run: RunOption = "",
     errors: Annotated[bool, typer.Option("--err", help="What it wrote to its standard error.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until its job ends.")] = False,

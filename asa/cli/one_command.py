@@ -1,4 +1,4 @@
-"""One command whose shapes `asa advise --shape` compares: read from options, and made a workflow of one stage."""
+"""One command whose shapes `asa walltimes --shape` compares: read from options, and made a workflow of one stage."""
 
 from __future__ import annotations
 

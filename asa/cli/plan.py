@@ -24,15 +24,17 @@ from asa.cli.asked import (
     Forecasting,
     HistoryOption,
     SeedOption,
-    SettingsOption,
     WidthOption,
     read_asked,
 )
+from asa.cli.completing import complete_workflows
 from asa.cli.doctor import BackendOption, SiteOption
-from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
+from asa.cli.runs import SCHEMA
 from asa.cli.screen import clock
 from asa.core import plugins
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import format_core_hours, format_duration, parse_duration
 
@@ -57,10 +59,17 @@ _OTHER_CLOCK_S = 86_400.0
 
 
 def plan(
-    workflow: Annotated[str, typer.Argument(help="A workflow file (.toml), or an installed workflow such as montage.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            help="A workflow file (.toml), or an installed workflow such as montage.", autocompletion=complete_workflows
+        ),
+    ],
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: SettingsOption = None,
+    parameters: ParamsOption = None,
+    options: OptionsOption = None,
+    either: FormerSetOption = None,
     price: Annotated[
         str | None,
         typer.Option(
@@ -127,7 +136,8 @@ def plan(
     if picture is not None:
         check_figure_path(picture, "--picture")
     forecasting = Forecasting(estimator, bank, history, seed)
-    asked = read_asked(workflow, backend, site, settings, cores, forecasting, width=width, only_look=True)
+    given = Given(parameters, options, either)
+    asked = read_asked(workflow, backend, site, given, cores, forecasting, width=width, only_look=True)
     if explain is not None and explain not in asked.workflow.stages:
         raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
     shown = _looked(asked, {"price": price, "at-most": at_most, "deadline": deadline})
@@ -135,10 +145,9 @@ def plan(
     if output is Output.JSON:
         print_json(shown.as_dict(weighed))
     else:
-        options = [("--backend", backend), ("--site", site), *(("--set", setting) for setting in settings or [])]
-        options += [("--width", str(width))] if width is not None else []
-        where = [word for option in options if option[1] is not None for word in option if word]
-        run = [workflow, *where] if asked.source else ["flow.toml"]
+        also = [("--backend", backend), ("--site", site), ("--width", str(width) if width is not None else None)]
+        where = [word for option in also if option[1] is not None for word in option if word]
+        run = [workflow, *where, *given.words()] if asked.source else ["flow.toml"]
         _print(shown, weighed, shlex.join(["asa", "run", *run, "--strategy", shown.made.strategy]))
     if picture is not None:
         _draw(shown, picture)

@@ -12,9 +12,10 @@ import typer
 
 from asa.cli.answers import Answer, Beside
 from asa.cli.bank import BankOption
-from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
-from asa.cli.runs import Output
+from asa.cli.doctor import BackendOption, SiteOption
+from asa.cli.given import OptionsOption, given_settings
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import AsaError, InputError
 from asa.units import MAX_CORES
 
@@ -85,9 +86,8 @@ def predict(
     ] = True,
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: SetOption = None,
-    output: Annotated[Output, typer.Option(help="How to print.")] = Output.TABLE,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
+    settings: OptionsOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Predict how long a job would wait in the queue if it were submitted now.
 
@@ -115,7 +115,7 @@ def predict(
         bank, system, partitions, user, lambda: find_asked(backend, site, given, bank_only=bank_only), asked
     )
     jobs = _in_time(_requests(known, list(dict.fromkeys(widths)), walltimes), run_s)
-    as_json = as_json or output is Output.JSON
+    as_json = output is Output.JSON
     if len(jobs) == 1 and not run_s:
         answer = _answer(known, jobs[0], times)
         if as_json:
@@ -139,7 +139,7 @@ def find_asked(
     from asa.cli.known_waits import find_site
 
     if bank_only:
-        for option, value in (("--backend", backend), ("--site", site), ("--set", settings)):
+        for option, value in (("--backend", backend), ("--site", site), ("--option", settings)):
             if value:
                 raise InputError("is asked, but with --bank-only nobody is", where=option, hint="Leave one out.")
         return None

@@ -18,24 +18,15 @@ from asa.cli.asked import (
     Forecasting,
     HistoryOption,
     SeedOption,
-    SettingsOption,
     WidthOption,
     read_asked,
-    split_settings,
 )
+from asa.cli.completing import complete_estimators, complete_stages, complete_strategies, complete_workflows
 from asa.cli.detaching import DetachByOption, DetachOption, KeeperOption, checked_walltime_s, chosen_way
-from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
-from asa.cli.runs import (
-    Output,
-    OutputOption,
-    RunArgument,
-    RunsOption,
-    command,
-    open_run,
-    read_state,
-    runs_folder,
-    stage_of,
-)
+from asa.cli.doctor import BackendOption, SiteOption
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
+from asa.cli.runs import RunArgument, RunsOption, command, open_run, read_state, runs_folder, stage_of
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError, UnavailableError
 from asa.units import format_duration
 
@@ -60,16 +51,23 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing u
 
 def run(
     workflow: Annotated[
-        str, typer.Argument(help="A workflow file (.toml); with --dry-run also an installed workflow such as montage.")
+        str,
+        typer.Argument(
+            help="A workflow file (.toml); with --dry-run also an installed workflow such as montage.",
+            autocompletion=complete_workflows,
+        ),
     ],
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: SettingsOption = None,
+    parameters: ParamsOption = None,
+    options: OptionsOption = None,
+    either: FormerSetOption = None,
     strategy: Annotated[
         str | None,
         typer.Option(
             help="How resources are asked for; `asa list` shows all. [default: the site file's, else asa-plan]",
             show_default=False,
+            autocompletion=complete_strategies,
         ),
     ] = None,
     estimator: AutoEstimatorOption = "auto",
@@ -134,9 +132,10 @@ def run(
         check_strategy(strategy)
     _check_together(dry_run=dry_run, scripts=scripts, offline=offline, backend=backend)
     if offline:
-        backend, settings = backend or (None if site else _OFFLINE), [*(settings or []), "offline=yes"]
+        backend, options = backend or (None if site else _OFFLINE), [*(options or []), "offline=yes"]
     forecast = Forecasting(estimator, bank, history, seed)
-    asked = read_asked(workflow, backend, site, settings, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
+    given = Given(parameters, options, either)
+    asked = read_asked(workflow, backend, site, given, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
     check_text(str(runs_folder(runs).absolute()))
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
@@ -192,6 +191,7 @@ def resume(
             help="Of a run that has ended, however: run this stage and all that follow it once more; may be repeated.",
             metavar="STAGE",
             show_default=False,
+            autocompletion=complete_stages,
         ),
     ] = None,
     workflow: Annotated[
@@ -203,11 +203,15 @@ def resume(
             show_default=False,
         ),
     ] = None,
-    settings: SetOption = None,
+    parameters: ParamsOption = None,
+    options: OptionsOption = None,
+    either: FormerSetOption = None,
     estimator: Annotated[
         str | None,
         typer.Option(
-            help="Who predicts waits from now on; `asa list` shows all. [default: who did]", show_default=False
+            help="What predicts waits from now on; `asa list` shows all. [default: what did]",
+            show_default=False,
+            autocompletion=complete_estimators,
         ),
     ] = None,
     bank: BankOption = None,
@@ -220,7 +224,7 @@ def resume(
 ) -> None:
     """Go on with a run that was left, killed or cut off; no job is submitted twice.
 
-    --set changes what the run was begun with, as in --set url=https://new.example.org:6820. What --workflow,
+    --option changes what the run was begun with, as in --option url=https://new.example.org:6820. What --workflow,
     --estimator and --bank change is kept.
 
     Exit codes: 0 the run completed, 1 it failed, was cancelled, or another client drives it, 2 the input cannot be
@@ -242,9 +246,13 @@ def resume(
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
     check_estimator(estimator)
-    parameters, given = split_settings(str(workflow), given_settings(settings)) if workflow is not None else ({}, None)
-    facility = reopen(folder, given if given is not None else given_settings(settings))
-    revised = revise(folder, state, workflow, again, parameters) if workflow is not None else None
+    given = Given(parameters, options, either)
+    if workflow is None and parameters:
+        hint = "Name the file with --workflow, and what is to run again with --retry or --from."
+        raise InputError("is said of a workflow file", where="--param", hint=hint)
+    ours, theirs = given.split(str(workflow or ""), lambda tried: reopen(folder, dict(tried)))
+    facility = reopen(folder, theirs)
+    revised = revise(folder, state, workflow, again, ours) if workflow is not None else None
     if revised is None:
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)

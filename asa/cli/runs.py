@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from asa.cli.completing import complete_runs
 from asa.core.documents import print_json
 from asa.errors import JournalError
 
@@ -24,13 +24,6 @@ SCHEMA = 1
 """Version of what is printed as JSON; keys are added without a new one."""
 
 
-class Output(StrEnum):
-    """How to print."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 RunsOption = Annotated[
     Path | None,
     typer.Option(
@@ -43,9 +36,9 @@ RunArgument = Annotated[
         help="The run: a beginning of its name, or its folder. [default: the latest]",
         show_default=False,
         metavar="[RUN]",
+        autocompletion=complete_runs,
     ),
 ]
-OutputOption = Annotated[Output, typer.Option(help="How to print; JSON has its version under `schema`.")]
 
 
 def print_document(document: Mapping[str, Any], *, indent: int | None = 1) -> None:

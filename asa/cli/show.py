@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.asked import CoresOption
-from asa.cli.check import ParametersOption
-from asa.cli.doctor import given_settings
-from asa.cli.runs import Output, OutputOption, print_document
+from asa.cli.completing import complete_workflows
+from asa.cli.given import ParamsOption, given_parameters
+from asa.cli.runs import print_document
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import MAX_CORES, format_duration
 
@@ -24,9 +25,13 @@ _WORDS = 60
 
 def show(
     workflow: Annotated[
-        str, typer.Argument(help="A workflow file (.toml), or with --cores an installed workflow such as montage.")
+        str,
+        typer.Argument(
+            help="A workflow file (.toml), or with --cores an installed workflow such as montage.",
+            autocompletion=complete_workflows,
+        ),
     ],
-    parameters: ParametersOption = None,
+    parameters: ParamsOption = None,
     cores: CoresOption = None,
     cores_per_node: Annotated[
         int | None,
@@ -41,7 +46,7 @@ def show(
     Boxes are as wide as their stages have cores, where there is room. Below: the widest stage, the longest way through
     the graph, and core-hours.
     """
-    flow = _workflow(workflow, cores, dict(given_settings(parameters)))
+    flow = _workflow(workflow, cores, dict(given_parameters(parameters)))
     facts = _facts(flow, cores_per_node)
     if output is Output.JSON:
         _print_json(flow, facts)
@@ -55,14 +60,14 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Work
 
     if given.endswith(".toml") or "/" in given:
         if cores is not None:
-            hint = "Leave --cores out; --set gives values to the file's parameters."
+            hint = "Leave --cores out; --param gives values to the file's parameters."
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
         return load_workflow(given, parameters)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
     if parameters:
-        raise InputError("only a workflow file has parameters", where="--set", hint="Leave --set out.")
+        raise InputError("only a workflow file has parameters", where="--param", hint="Leave --param out.")
     if cores is None:
         raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
     flow: Workflow = plugins.load("asa.workflows", given)(cores)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.cli.runs import Output, OutputOption, RunArgument, RunsOption, open_run, print_document, runs_folder
+from asa.cli.runs import RunArgument, RunsOption, open_run, print_document, runs_folder
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import AsaError
 from asa.units import format_duration
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def twin(
     script: Annotated[bool, typer.Option("--script", help="Print the commands that tell of a site, and stop.")] = False,
     you: YouOption = None,
     age_accrues: AgeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a twin of a site: its machine, its scheduler's rules, and everybody's jobs of the last months.
 
-    In it `asa worth` tries out a workflow, and `asa compare --backend twin --set twin=FOLDER` ways of asking. It holds
-    no names: users are numbers that were drawn, and nobody keeps whose.
+    In it `asa worth` tries a workflow, and `asa compare --backend twin --option twin=FOLDER` compares strategies. It
+    holds no names: users are random numbers, and no list says which number is whose.
 
     On a cluster: `asa twin --out site.twin`
 
@@ -75,7 +76,7 @@ def twin(
     _check_place(out)
     made = new_twin(source, you, age_accrues)
     made.twin.write(out)
-    if as_json:
+    if output is Output.JSON:
         print_json(asdict(made.twin.about) | {"left_out": made.left_out}, allow_nan=False)
         return
     _tell(made)

@@ -13,10 +13,12 @@ import typer
 
 from asa.cli.asked import ExecutorOption, names_in
 from asa.cli.compare import workflow_of
-from asa.cli.doctor import given_settings
+from asa.cli.completing import complete_workflows
+from asa.cli.given import ParamsOption, given_parameters
 from asa.cli.report import PageOption, asked, check_page, made, write_page
 from asa.cli.twin import AgeOption, YouOption, agreement_table, is_rough, new_twin, trust
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import MAX_PROCESSES, MAX_RUNS, MAX_SEED
 
@@ -29,7 +31,12 @@ _MOST_MOMENTS = 100
 
 
 def worth(
-    workflow: Annotated[str, typer.Argument(help="A workflow file (.toml), or montage, blast, statistics.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            help="A workflow file (.toml), or montage, blast, statistics.", autocompletion=complete_workflows
+        ),
+    ],
     twin: Annotated[
         Path | None, typer.Option(help="A twin of the site, made by `asa twin`.", metavar="FOLDER", show_default=False)
     ] = None,
@@ -42,10 +49,7 @@ def worth(
             show_default=False,
         ),
     ] = None,
-    parameters: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A parameter of the workflow file, as in width=56; may be repeated.", metavar="K=V"),
-    ] = None,
+    parameters: ParamsOption = None,
     cores: Annotated[
         str | None, typer.Option(help="Peak cores of montage, blast or statistics. [default: 112]", show_default=False)
     ] = None,
@@ -69,7 +73,7 @@ def worth(
         int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)
     ] = None,
     executor: ExecutorOption = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the verdict.")] = False,
+    output: OutputOption = Output.TABLE,
     page: PageOption = None,
 ) -> None:
     """Say whether it is worth it here to ask ahead of time, for this workflow: a verdict, and the figures behind it.
@@ -97,7 +101,7 @@ def worth(
     known: Any = twin if twin is not None else new_twin(history, you, age_accrues).twin
     rule = {} if age_accrues is None else {"age_accrues": age_accrues}
     site: Any = make(twin=known, partition=partition, user=user, **rule)
-    make_workflow, counts = workflow_of(workflow, cores, None, dict(given_settings(parameters)), site)
+    make_workflow, counts = workflow_of(workflow, cores, None, dict(given_parameters(parameters)), site)
     if len(counts) > 1:
         raise InputError("a verdict is on one width", where="--cores", hint="Give one number.")
     flow = make_workflow(counts[0])
@@ -117,7 +121,7 @@ def worth(
         )
     about = site.twin.about
     verdict = judged(flow, runs, is_rough=is_rough(about))
-    if as_json:
+    if output is Output.JSON:
         twin_of = {"agreement": [asdict(one) for one in about.agreement], "assumed": about.assumed}
         document = {"verdict": verdict.as_dict(), "twin": twin_of, "runs": [run.as_dict() for run in runs]}
         print_json(_plain(document))

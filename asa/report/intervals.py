@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 
 from asa.core.intervals import Interval
+from asa.units import format_duration
 
 
-def written(found: Interval, digits: int) -> str:
+def written(found: Interval, digits: int | None) -> str:
     """Write the bounds, no zero with a sign; nothing where there is no spread.
+
+    `digits`: behind the point; None for seconds, which are written as durations.
 
     Examples
     --------
-    >>> written(Interval(1.0, -0.01, 3.0), 1)
-    '0.0 to 3.0'
+    >>> written(Interval(1.0, -0.01, 3.0), 1), written(Interval(60.0, 30.0, 7500.0), None)
+    ('0.0 to 3.0', '30s to 2h05m')
     """
+    if digits is None:
+        return f"{format_duration(found.low)} to {format_duration(found.high)}" if found.is_spread else ""
     low, high = (plain(bound, digits) for bound in (found.low, found.high))
     return f"{low:,.{digits}f} to {high:,.{digits}f}" if found.is_spread else ""
 

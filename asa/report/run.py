@@ -33,23 +33,24 @@ def run_page(
     `more`: further sections, which come after that of the jobs.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
-    sections = [Section("jobs", "What its jobs did", [Figure(gantt(run), GANTT), _jobs(run)]), *more]
+    sections = [Section("jobs", "Jobs", [Figure(gantt(run), GANTT), _jobs(run)]), *more]
     if any(state != "done" for _, state, *_ in stands):
-        sections.append(Section("stands", "How its stages stand", [_stands(stands)]))
+        sections.append(Section("stands", "State of the stages", [_stands(stands)]))
     if metrics is not None:
-        sections.append(Section("stages", "What its stages waited and took", [_stages(run, metrics)]))
+        sections.append(Section("stages", "Stages: waits and run times", [_stages(run, metrics)]))
     if observed := [r for r in records if isinstance(r, Observed)]:
         sections.append(
-            Section("waits", "Predicted waits beside the real ones", [_waits(observed), Text((_KNOWN,), is_small=True)])
+            Section("waits", "Predicted and real waits", [_waits(observed), Text((_KNOWN,), is_small=True)])
         )
     if incidents := _incidents(run, records):
-        sections.append(Section("incidents", "What went otherwise", [incidents]))
-    return Page(f"Run {name}", _summary(run, records, metrics, strategy), sections, made or {})
+        sections.append(Section("incidents", "What did not go as planned", [incidents]))
+    title = name if name.lower().startswith("run") else f"Run {name}"
+    return Page(title, _summary(run, records, metrics, strategy), sections, made or {})
 
 
 _KNOWN = (
-    "A wait is known exactly where the queue alone decided. A job that its predecessor kept back and that started the "
-    "moment it was released may have waited less; one that was cancelled would have waited longer."
+    "A wait is known exactly only where nothing but the queue delayed the job. `at most`: a dependency held the job, "
+    "and it started as soon as that was over. `at least`: the job was cancelled while it waited."
 )
 
 
@@ -57,35 +58,37 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
     lasted = format_duration(run.end_s - run.begin_s)
     end = next((r for r in reversed(records) if isinstance(r, RunEnded)), None)
     if metrics is None:
-        how = "goes on" if end is None else f"{end.outcome}{f': {end.reason}' if end.reason else ''}"
-        return [f"After {lasted} this run of strategy `{strategy}` {'' if end is None else 'has '}{how}."]
+        how = "is not over" if end is None else f"{end.outcome}{f': {end.reason}' if end.reason else ''}"
+        return [f"After {lasted} this run with strategy `{strategy}` {'' if end is None else 'has '}{how}."]
     waits = [stage.perceived_wait_s for stage in metrics.stages if stage.critical]
     ran, waited, first = (
         format_duration(seconds)
         for seconds in (metrics.makespan_s - sum(waits), sum(waits), waits[0] if waits else 0.0)
     )
     done, jobs = format_duration(metrics.makespan_s), "1 job" if len(run.lanes) == 1 else f"{len(run.lanes)} jobs"
-    idle = f"{metrics.overhead_core_hours:,.2f} of them were idle"
+    idle = f"{metrics.overhead_core_hours:,.2f} of them idle"
     sentences = [
-        f"Done in {done} by strategy `{strategy}`.",
-        f"The stages that the end hung on ran {ran} and waited {waited}, of which {first} before the first.",
-        f"It held {metrics.core_hours:,.2f} core-hours in {jobs}; {idle}.",
+        f"Completed in {done} with strategy `{strategy}`.",
+        f"On the critical path, stages ran for {ran} and waited {waited}, of which {first} before the first.",
+        f"It used {metrics.core_hours:,.2f} core-hours in {jobs}; {idle}.",
     ]
     if judged := metrics.hits + metrics.misses:
         sentences.append(
-            f"Of {judged} predictions that can be judged {metrics.misses} were too long, {metrics.too_short} too short."
+            f"Predicted waits that could be checked: {judged}. Too long: {metrics.misses}; too short: "
+            f"{metrics.too_short}."
         )
     if metrics.resubmissions:
-        sentences.append(f"Asked for again: {metrics.resubmissions}.")
+        sentences.append(f"Jobs that had to be submitted again: {metrics.resubmissions}.")
     return sentences
 
 
 def _jobs(run: Timeline) -> Table:
     columns = [
-        Column("Job"), Column("Stages"), Column("Cores", 0), Column("Submitted, s", 0, "After the run's begin"),
-        Column("Wait believed over, s", 0, "Submitted, and the predicted wait later"),
-        Column("Believed start, s", 0, "Not before what kept it back had ended"),
-        Column("Start, s", 0), Column("End, s", 0), Column("State"), Column("Why then"),
+        Column("Job"), Column("Stages"), Column("Cores", 0),
+        Column.of_time("Submitted", "After the start of the run"),
+        Column.of_time("Predicted end of wait", "When it was submitted, plus the predicted wait"),
+        Column.of_time("Predicted start", "Not before its dependency had ended"),
+        Column.of_time("Start"), Column.of_time("End"), Column("State"), Column("Why submitted then"),
     ]  # fmt: skip
     rows = [
         (
@@ -103,14 +106,14 @@ def _jobs(run: Timeline) -> Table:
         )
         for lane in run.lanes
     ]
-    return Table(columns, rows, "Jobs; times are seconds after the workflow was handed over.")
+    return Table(columns, rows, "Jobs. Times count from the start of the run.")
 
 
 def _stages(run: Timeline, metrics: RunMetrics) -> Table:
     jobs = {stage: lane.job_id for lane in run.lanes if not lane.joins for stage in lane.stages}
     columns = [
-        Column("Stage"), Column("Waited, s", 0, "Since the last stage that it follows ended"), Column("Ran, s", 0),
-        Column("Job"), Column("The end hung on it"),
+        Column("Stage"), Column.of_time("Waited", "Since the last stage that it depends on ended"),
+        Column.of_time("Ran"), Column("Job"), Column("On the critical path"),
     ]  # fmt: skip
     rows = [
         (one.stage, one.perceived_wait_s, one.run_s, jobs.get(one.stage, ""), "yes" if one.critical else "no")
@@ -123,13 +126,13 @@ def _stands(stands: Sequence[tuple[str, str, str, str]]) -> Table:
     return Table([Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "Stages.")
 
 
-_CENSORED = {"exact": "", "at_most": "at most", "at_least": "at least"}
+_CENSORED = {"exact": "exactly", "at_most": "at most", "at_least": "at least"}
 
 
 def _waits(observed: Sequence[Observed]) -> Table:
     columns = [
-        Column("Stages"), Column("Job"), Column("Predicted, s", 0), Column("Real"), Column("Real, s", 0),
-        Column("Off by, s", 0),
+        Column("Stages"), Column("Job"), Column.of_time("Predicted"), Column("Known"), Column.of_time("Real"),
+        Column.of_time("Predicted - real"),
     ]  # fmt: skip
     rows = [
         (
@@ -150,7 +153,7 @@ def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
     for r in records:
         match r:
             case Deferred():
-                what = f"not accepted, asked for again later: {r.reason}"
+                what = f"refused by the batch system, submitted again later: {r.reason}"
             case Requeued():
                 what = f"job {r.job_id} was put back into the queue{f': {r.reason}' if r.reason else ''}"
             case Cancelled():
@@ -158,9 +161,9 @@ def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
             case Resized():
                 what = f"job {r.job_id} has {r.cores:,} cores from then on"
             case Retrying():
-                what = f"job {r.job_id} failed, and is asked for again: {r.reason}"
+                what = f"job {r.job_id} failed, and is submitted again: {r.reason}"
             case _:
                 continue
         rows.append((r.time_s - run.begin_s, ", ".join(r.stages), what))
-    columns = [Column("After, s", 0), Column("Stages"), Column("What")]
+    columns = [Column.of_time("After"), Column("Stages"), Column("What")]
     return Table(columns, rows, "In order.") if rows else None

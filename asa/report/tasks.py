@@ -73,9 +73,9 @@ def _tasks(count: int) -> str:
 
 def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> Table:
     columns = [
-        Column("Job"), Column("Cores", 0), Column("First task, s", 0, "Began, after the first of all"),
-        Column("Last task, s", 0, "Ended, after the first of all"), Column("Tasks", 0), Column("Of these failed", 0),
-        Column("A task, s", 1, "How long one ran, in the mean"),
+        Column("Job"), Column("Cores", 0), Column.of_time("First task", "Began, after the first of all"),
+        Column.of_time("Last task", "Ended, after the first of all"), Column("Tasks", 0), Column("Of these failed", 0),
+        Column.of_time("Mean task", "How long a task ran on average"),
     ]  # fmt: skip
     rows = [
         (

@@ -41,7 +41,7 @@ MADE_UP = "JOB-OF-"
 
 
 _REMEDIES = {
-    "local": "Nothing was submitted. Ask for less; or give --set cores=N: its slots need not be real.",
+    "local": "Nothing was submitted. Ask for less; or give --option cores=N: its slots need not be real.",
 }
 
 

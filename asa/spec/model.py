@@ -765,7 +765,7 @@ class WorkflowSpec(_Model):
     parameters: Parameters = Field(
         default_factory=dict,
         description="Names with their usual values. {{name}} in any text of this file stands for the value, which "
-        "--set name=value changes.",
+        "--param name=value changes.",
         examples=[{"width": 112, "degree": 2.5, "survey": "2mass"}],
     )
     defaults: StageSettings = Field(

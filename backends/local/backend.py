@@ -50,7 +50,7 @@ _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
 _QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
 _LONGEST_FILE_NAME = 200
 _LONGEST_WALLTIME_S = 1e9
-_SPACE = "Free disk space, or fix the permissions; --set spool=DIR names another folder."
+_SPACE = "Free disk space, or fix the permissions; --option spool=DIR names another folder."
 
 
 @dataclass(slots=True)

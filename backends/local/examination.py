@@ -100,7 +100,7 @@ def _cores(machine: LocalMachine) -> Iterator[Finding]:
             "CPU share",
             f"{share:.2g} cores",
             "note",
-            f"more slots only slow jobs down: --set cores={max(int(share), 1)}",
+            f"more slots only slow jobs down: --option cores={max(int(share), 1)}",
         )
 
 
@@ -146,7 +146,7 @@ def _memory() -> Finding:
 
 def _spool(machine: LocalMachine) -> Iterator[Finding]:
     spool = Spool(machine.settings.spool / host())
-    elsewhere = "name a folder elsewhere with --set spool=DIR, as in /var/tmp"
+    elsewhere = "name a folder elsewhere with --option spool=DIR, as in /var/tmp"
     try:
         spool.make()
         with tempfile.TemporaryFile(dir=spool.root) as file:

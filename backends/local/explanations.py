@@ -17,7 +17,7 @@ TWIN: Final = "Twin"
 _ADVICE = {
     "Resources": Advice(
         "All cores that it may have are taken by other jobs, and it is the next to start.",
-        "Wait, or give the queue more cores with --set cores=N if they are there.",
+        "Wait, or give the queue more cores with --option cores=N if they are there.",
     ),
     "Priority": Advice("Other jobs were submitted earlier, and go first: here nobody overtakes."),
     "Dependency": Advice("It waits for a job that has not come so far."),

@@ -130,7 +130,7 @@ def default_spool() -> Path:
         return Path.home() / ".local" / "state" / "asa" / "local"
     except RuntimeError as error:
         raise InputError(
-            "there is no home folder to keep it in", where="spool", hint="Name a folder with --set spool=DIR."
+            "there is no home folder to keep it in", where="spool", hint="Name a folder with --option spool=DIR."
         ) from error
 
 
@@ -155,7 +155,7 @@ def _cores(value: object) -> int:
     except ValueError:
         cores = -1
     if cores < 0 or isinstance(value, bool):
-        raise InputError(f"{value!r} is no number of cores", where="cores", hint="As in --set cores=4; 0 for all.")
+        raise InputError(f"{value!r} is no number of cores", where="cores", hint="As in --option cores=4; 0 for all.")
     return cores or cores_here()
 
 
@@ -167,7 +167,7 @@ def _folder(value: object) -> Path:
         raise InputError(
             f"{value!r} is no whole path",
             where="spool",
-            hint="Write the whole path, or begin it with ~: --set spool=/...",
+            hint="Write the whole path, or begin it with ~: --option spool=/...",
         )
     return path
 

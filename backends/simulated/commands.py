@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import MAX_DAYS, MAX_RUNS, MAX_SEED
 
@@ -98,7 +99,7 @@ def fit(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model here, as JSON.", metavar="MODEL.json")] = None,
     seed: Annotated[int, typer.Option(help="Of the sample that the log is compared with.", min=0, max=MAX_SEED)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Fit a workload model to a log, and say how near a sample of it comes.
 
@@ -132,7 +133,7 @@ def fit(
         },
         "oddities": log.oddities,
     }
-    if as_json:
+    if output is Output.JSON:
         print_json(document)
     else:
         _show_fit(log.path.name, document)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from asa.core.documents import print_json
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 
 from .cores import slow
@@ -38,9 +39,9 @@ def simulate(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set",
+            "--option",
             help="A setting of the scheduler (see `asa list`), such as backfill=none.",
-            metavar="K=V",
+            metavar="NAME=VALUE",
         ),
     ] = None,
     preset: Annotated[
@@ -63,13 +64,13 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(help="Draw utilisation and queue over time (.png, .svg).", metavar="FILE")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Schedule a whole log and print waits, slowdowns and utilisation.
 
     Example: `asa simulate CTC-SP2.swf.gz --starts starts.csv --plot ctc.png`
 
-    Slurm's way: `asa simulate CTC-SP2.swf.gz --scheduler multifactor --set half_life_s=14d --set size=2000`
+    Slurm's way: `asa simulate CTC-SP2.swf.gz --scheduler multifactor --option half_life_s=14d --option size=2000`
     """
     from asa.core.drawing import check_figure_path
 
@@ -98,7 +99,7 @@ def simulate(
     done = schedule(log, scheduler, given, preset=preset, outages=outages)
     if starts is not None:
         _write_starts(starts, log, done.start)
-    if as_json:
+    if output is Output.JSON:
         document = {"scheduler": scheduler, "settings": given, "preset": preset} | summary(done)
         print_json(document)
     else:
@@ -209,7 +210,7 @@ def _settings(given: list[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     for key, sign, _ in pairs:
         if not sign or not key:
-            raise InputError(f"{key!r} is no setting", where="--set", hint="Write it as --set name=value.")
+            raise InputError(f"{key!r} is no setting", where="--option", hint="Write it as --option name=value.")
     return {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
 
 

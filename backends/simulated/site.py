@@ -480,7 +480,7 @@ class SimulatedSite:
         if sum(given is not None for given in (system, trace, model)) != 1:
             raise InputError(
                 "a simulated site is either a system or a trace",
-                hint="Give one of them: --set system=hpc2n or uppmax, or --set trace=FILE.swf.",
+                hint="Give one of them: --option system=hpc2n or uppmax, or --option trace=FILE.swf.",
             )
         if poll_s < 0:
             raise InputError(f"a poll every {poll_s} s cannot be", hint="Give 0 or more seconds.")

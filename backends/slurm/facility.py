@@ -226,7 +226,7 @@ class SlurmRest(SlurmFacility):
         variable = settings.token_env or _TOKEN_VARIABLE
         return (
             f"A token from ${variable} cannot be renewed in this process: leave the run, which harms nothing, and"
-            f" resume it with a new {variable}, or with --set token_file=FILE, which is read anew."
+            f" resume it with a new {variable}, or with --option token_file=FILE, which is read anew."
         )
 
 

@@ -214,7 +214,7 @@ def _explained(model: type[SlurmSettings], error: ValidationError) -> InputError
     if first["type"] == "extra_forbidden":
         return _unknown(key, known)
     if first["type"] == "missing":
-        return InputError("is missing", where=key, hint=f"Give it: --set {key}=..., or a line in a site file.")
+        return InputError("is missing", where=key, hint=f"Give it: --option {key}=..., or a line in a site file.")
     message = str(first["msg"]).removeprefix("Value error, ")
     if not key and (named := re.match(r"(\w+): (.*)", message)):
         key, message = named[1], named[2]

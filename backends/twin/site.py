@@ -59,7 +59,9 @@ class TwinSite(SimulatedSite):
         **settings: Any,
     ) -> None:
         if system is not None or twin is None:
-            raise InputError("is made of a site's own jobs", where="twin", hint="Give its folder: --set twin=FOLDER.")
+            raise InputError(
+                "is made of a site's own jobs", where="twin", hint="Give its folder: --option twin=FOLDER."
+            )
         if lack := next((name for name in ("trace", "model", "scheduler") if settings.get(name) is not None), ""):
             raise InputError(f"a twin has its own {lack}", where=lack, hint="Leave it out.")
         self.twin = twin if isinstance(twin, Twin) else Twin.read(Path(twin))

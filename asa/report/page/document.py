@@ -21,6 +21,12 @@ class Column:
     heading: str
     digits: int | None = None  # behind the point of its numbers; None where it has words
     note: str = ""  # what it means, where the heading does not say
+    is_time: bool = False  # whether its numbers are seconds, to be written as durations
+
+    @classmethod
+    def of_time(cls, heading: str, note: str = "") -> Column:
+        """Give a column of durations, in seconds."""
+        return cls(heading, 0, note, is_time=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,10 +12,10 @@ from asa.timeline import Lane, Timeline
 from asa.units import format_duration
 
 GANTT = (
-    "A row for each job, in the order in which they were submitted: a dependency keeps it back (ruled), it waits in "
-    "the queue (striped), holds cores that do nothing (dotted), runs its stages (a colour each). The diamond is when "
-    "it was believed to start; a dashed one, only when its wait was believed to be over, after which it may still have "
-    "been kept back. An arrow at the edge stands for a diamond beyond it."
+    "One row per job, in the order of submission. Ruled: held by a dependency. Striped: pending in the queue. Dotted: "
+    "holds cores that nothing uses. Coloured: runs its stages, a colour each. The diamond is the predicted start; a "
+    "dashed diamond is the predicted end of the wait, where a dependency may hold the job for longer. An arrow at the "
+    "right edge stands for a time beyond the chart."
 )
 """How to read what `gantt` draws."""
 
@@ -26,6 +27,12 @@ _NAME = 20  # letters of a name below a bar
 _PALETTE = 9
 _DASHES = 4
 _FEW_SHADES = 40  # which have room for their names
+_MAX_PARTS = 12  # of a stacked bar, that a legend names
+_NUMBERED = re.compile(r"[\W_]*\d+$")
+_REST = re.compile(r"and \d+ more")
+_EMPTY_UNIT = re.compile(r"(?<=[dhm])00[hms]$")
+_DAY_S = 86_400.0
+_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, _DAY_S)
 
 
 class _Canvas:
@@ -35,6 +42,7 @@ class _Canvas:
         self.width, self.height = width, height
         self._label = f"{title}: {words}"
         self._shapes: list[str] = []
+        self._legend: list[tuple[str, str]] = []  # a shape, and what it stands for
 
     def add(self, shape: str) -> None:
         self._shapes.append(shape)
@@ -55,11 +63,31 @@ class _Canvas:
         self.add(f"{shape}{tooltip}</rect>")
 
     def svg(self) -> str:
-        """Give all as one element."""
-        return (
+        """Give all as one element: the legend, whose words wrap as the page's do, and the drawing, which scrolls."""
+        drawn = (
             f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._label)}">'
             f"{''.join(self._shapes)}</svg>"
         )
+        if not self._legend:
+            return drawn
+        entries = "".join(
+            f'<li><svg class="swatch" width="20" height="14" aria-hidden="true">{shape}</svg>{escape(words)}</li>'
+            for shape, words in self._legend
+        )
+        return f'<div class="chart"><ul class="legend">{entries}</ul>{drawn}</div>'
+
+    def legend(self, kinds: Mapping[str, str]) -> None:
+        """Say of each kind of shape what it stands for."""
+        for words, kind in kinds.items():
+            if kind.startswith("believed"):
+                shape = f'<path d="M10 1 {_DIAMOND}" class="{kind}"/>'
+            elif kind.startswith("mark "):
+                shape = _mark(int(kind.removeprefix("mark ")), 10, 7)
+            elif kind == "published" or kind.startswith("curve"):
+                shape = f'<line x1="1" y1="7" x2="19" y2="7" class="{kind}"/>'
+            else:
+                shape = f'<rect x="3" y="1" width="14" height="11" class="{kind}"/>'
+            self._legend.append((shape, words))
 
 
 def _ticks(least: float, most: float, many: int = 6) -> list[float]:
@@ -86,12 +114,31 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
 
 
-_SECONDS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+def _duration(seconds: float) -> str:
+    """Write a duration without a second unit that is zero.
+
+    Examples
+    --------
+    >>> [_duration(seconds) for seconds in (0.0, 45.0, 7200.0, 129_600.0, 172_800.0)]
+    ['0s', '45s', '2h', '1d12h', '2d']
+    """
+    return _EMPTY_UNIT.sub("", format_duration(seconds))
 
 
-def _in_time(max_s: float) -> tuple[float, str]:
-    """Choose the unit in which a span of time is written."""
-    return next(((size, name) for size, name in _SECONDS if max_s >= 3 * size), (1.0, "s"))
+def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
+    """Give round durations from one to the other.
+
+    Examples
+    --------
+    >>> [_duration(seconds) for seconds in _durations(0.0, 20_000.0)]
+    ['0s', '1h', '2h', '3h', '4h', '5h']
+    """
+    span_s = most_s - least_s
+    step_s = next((step for step in _STEPS_S if span_s / step <= many), None)
+    if step_s is None:
+        return [_DAY_S * days for days in _ticks(least_s / _DAY_S, most_s / _DAY_S, many)]
+    first = math.ceil(least_s / step_s - 1e-9)
+    return [place * step_s for place in range(first, math.floor(most_s / step_s + 1e-9) + 1)]
 
 
 # ---------------------------------------------------------------------- what a run's jobs did
@@ -106,7 +153,7 @@ def gantt(run: Timeline, title: str = "") -> str:
     """
     left = 16 + 7.2 * max((len(_lane_name(lane.stages)) for lane in run.lanes), default=4)
     left = min(left, 210.0)
-    row, top = 26, 30
+    row, top = 26, 8
     height = top + row * len(run.lanes) + 42
     words = f"{len(run.lanes)} jobs over {format_duration(run.end_s - run.begin_s)}"
     canvas = _Canvas(_WIDTH, height, title or f"What the jobs of {run.run} did", words)
@@ -119,15 +166,12 @@ def gantt(run: Timeline, title: str = "") -> str:
     def x(time_s: float) -> float:
         return left + scale * (time_s - run.begin_s)
 
-    unit, of_unit = _in_time(span)
     base = top + row * len(run.lanes)
-    for tick in _ticks(0.0, span / unit, 8):
-        at = x(run.begin_s + tick * unit)
+    for tick in _durations(0.0, span, 8):
+        at = x(run.begin_s + tick)
         canvas.line(at, top - 6, at, base, "grid")
-        canvas.text(at, base + 16, _number(tick), anchor="middle")
-    canvas.text(
-        left + (_WIDTH - left - 14) / 2, base + 34, f"{of_unit} since the workflow was handed over", anchor="middle"
-    )
+        canvas.text(at, base + 16, _duration(tick), anchor="middle")
+    canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, "since the workflow was submitted", anchor="middle")
     colours: dict[str, int] = {}
     for place, (lane, belief) in enumerate(zip(run.lanes, beliefs, strict=True)):
         y = top + row * place
@@ -135,12 +179,12 @@ def gantt(run: Timeline, title: str = "") -> str:
         _spans(canvas, run, lane, y + 4, row - 9, x, colours)
         if belief is not None:
             _believed(canvas, run, lane, y + 1, x, most)
-    kinds = {"pending": "bar pending", "held": "bar held", "running": "bar running c0", "believed start": "believed"}
+    kinds = {"pending": "bar pending", "idle": "bar held", "running": "bar running c0", "predicted start": "believed"}
     if any(part.kind == "kept" for lane in run.lanes for part in lane.spans):
         kinds = {_WORDS["kept"]: "bar kept"} | kinds
     if any(belief and belief[0] != "start" for belief in beliefs):
-        kinds["believed end of its wait"] = "believed wait"
-    _legend(canvas, [list(kinds)], kinds)
+        kinds["predicted end of its wait"] = "believed wait"
+    canvas.legend(kinds)
     return canvas.svg()
 
 
@@ -185,9 +229,10 @@ def _believed(canvas: _Canvas, run: Timeline, lane: Lane, y: float, x: Callable[
     )
 
 
+_WAITING = "waiting"
 _DIAMOND = "l5 6 l-5 6 l-5 -6 z"
-_WORDS = {"kept": "kept back", "pending": "pending", "held": "held", "running": "running"}
-_BELIEVED = {"start": "believed to start", "end of wait": "its wait was believed to be over"}
+_WORDS = {"kept": "held by a dependency", "pending": "pending", "held": "idle", "running": "running"}
+_BELIEVED = {"start": "predicted to start", "end of wait": "its wait was predicted to end"}
 
 
 def _kind(belief: str) -> str:
@@ -204,26 +249,6 @@ def _cores(many: int) -> str:
 
 def _short(words: str, most: float) -> str:
     return words if len(words) <= most else f"{words[: max(int(most) - 1, 1)]}…"
-
-
-def _legend(canvas: _Canvas, lines: Sequence[Sequence[str]], kinds: Mapping[str, str]) -> None:
-    """Say in lines of words what each kind of shape stands for."""
-    for place, line in enumerate(lines):
-        x, y = 12.0, 16.0 + _LINE * place
-        for words in line:
-            kind = kinds[words]
-            if kind.startswith("believed"):
-                canvas.add(f'<path d="M{x + 7:.1f} {y - 10:.1f} {_DIAMOND}" class="{kind}"/>')
-            elif kind.startswith("mark "):
-                canvas.add(_mark(int(kind.removeprefix("mark ")), x + 7, y - 4))
-            elif kind == "published":
-                canvas.line(x, y - 4, x + 14, y - 4, kind)
-            elif kind.startswith("curve"):
-                canvas.line(x - 4, y - 4, x + 15, y - 4, kind)
-            else:
-                canvas.box(x, y - 10, 14, 11, kind)
-            canvas.text(x + 19, y, words)
-            x += 34 + _LETTER * len(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +268,11 @@ def shades(rows: Sequence[Shade], span_s: float, title: str, words: str) -> str:
     high, top = (18, 8) if len(rows) <= _FEW_SHADES else (8, 8)
     canvas = _Canvas(_WIDTH, top + high * len(rows) + 42, title, words)
     scale, base = (_WIDTH - left - 14) / span_s, top + high * len(rows)
-    unit, of_unit = _in_time(span_s)
-    for tick in _ticks(0.0, span_s / unit, 8):
-        at = left + scale * tick * unit
+    for tick in _durations(0.0, span_s, 8):
+        at = left + scale * tick
         canvas.line(at, top, at, base, "grid")
-        canvas.text(at, base + 16, _number(tick), anchor="middle")
-    canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, f"{of_unit} since the first began", anchor="middle")
+        canvas.text(at, base + 16, _duration(tick), anchor="middle")
+    canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, "since the first began", anchor="middle")
     most = max([amount for row in rows for amount in row.amounts], default=0.0) or 1.0
     for place, row in enumerate(rows):
         y = top + high * place
@@ -285,25 +309,27 @@ def bars(
     groups: Mapping[str, Mapping[str, Bar]],
     *,
     title: str,
-    unit: str,
+    unit: str = "",
     published: Mapping[tuple[str, str], float] | None = None,
 ) -> str:
     """Draw bars side by side in groups: of one colour each, or of parts that have one each.
 
+    `unit`: what is counted; of seconds, if not given.
     `published`: what somebody else found, by group and bar: a mark beside it.
     """
     marks = published or {}
+    groups = _gathered(groups)
+    amount = (lambda value: f"{_number(value)} {unit}") if unit else format_duration
     series = list(dict.fromkeys(name for group in groups.values() for name in group))
     parts = list(dict.fromkeys(part for group in groups.values() for bar in group.values() for part, _ in bar.parts))
     is_stacked = len(parts) > 1
-    shown = [part for part in parts if part] if is_stacked else series
-    lines = _rows([*shown, "published"] if marks else shown)
+    shown = sorted((part for part in parts if part), key=_is_rest) if is_stacked else series
     longest = min(max(map(len, series), default=0), _NAME)
-    top, low = 14 + _LINE * len(lines) + 8, max(72.0, 28 + 4 * longest) if is_stacked else 30.0
+    top, low = 14, max(72.0, 28 + 4 * longest) if is_stacked else 30.0
     left, plot = 76.0, 250.0
     canvas = _Canvas(_WIDTH, top + plot + low + 8, title, f"{len(groups)} groups of {len(series)}")
     kinds = {name: f"bar {_colour(place, name)}" for place, name in enumerate(shown)}
-    _legend(canvas, lines, kinds | {"published": "published"})
+    canvas.legend(kinds | ({"published": "published"} if marks else {}))
     ends = [
         max(sum(value for _, value in bar.parts), bar.high if bar.high == bar.high else 0)
         for g in groups.values()
@@ -314,9 +340,9 @@ def bars(
     def y(value: float) -> float:
         return top + plot * (1 - value / most)
 
-    for tick in _ticks(0.0, most):
+    for tick in _ticks(0.0, most) if unit else _durations(0.0, most):
         canvas.line(left, y(tick), _WIDTH - 8, y(tick), "grid")
-        canvas.text(left - 6, y(tick) + 4, _number(tick), anchor="end")
+        canvas.text(left - 6, y(tick) + 4, _number(tick) if unit else _duration(tick), anchor="end")
     canvas.text(14, top + plot / 2, unit, anchor="middle", turn=-90)
     wide = (_WIDTH - left - 8) / max(len(groups), 1)
     for place, (name, group) in enumerate(groups.items()):
@@ -328,7 +354,7 @@ def bars(
             total = 0.0
             for part, value in bar.parts:
                 colour = _colour(shown.index(part) if is_stacked else number, part if is_stacked else key)
-                label = f"{name}, {key}{f', {part}' if part and is_stacked else ''}: {_number(value)} {unit}"
+                label = f"{name}, {key}{f', {part}' if part and is_stacked else ''}: {amount(value)}"
                 canvas.box(
                     x + 0.08 * each, y(total + value), 0.84 * each, y(total) - y(total + value), f"bar {colour}", label
                 )
@@ -345,22 +371,46 @@ def bars(
     return canvas.svg()
 
 
+def _gathered(groups: Mapping[str, Mapping[str, Bar]]) -> Mapping[str, Mapping[str, Bar]]:
+    """Have no more parts than a legend can name: those that differ by a number are one, and so are the shortest."""
+    sums: dict[str, float] = {}
+    for bar in (bar for group in groups.values() for bar in group.values()):
+        for part, value in bar.parts:
+            sums[part] = sums.get(part, 0.0) + value
+    if len(sums) <= _MAX_PARTS:
+        return groups
+    alike: dict[str, list[str]] = {}
+    for part in sums:
+        alike.setdefault(_NUMBERED.sub("", part) or part, []).append(part)
+    names = {part: part if len(of) == 1 else f"{stem} ({len(of)})" for stem, of in alike.items() for part in of}
+    if len(alike) > _MAX_PARTS:
+        by_name: dict[str, float] = {}
+        for part, value in sums.items():
+            by_name[names[part]] = by_name.get(names[part], 0.0) + value
+        longest = sorted(by_name, key=lambda name: (name == _WAITING, by_name[name]))[1 - _MAX_PARTS :]
+        rest = f"and {sum(name not in longest for name in names.values())} more"
+        names = {part: name if name in longest else rest for part, name in names.items()}
+
+    def renamed(bar: Bar) -> Bar:
+        parts: list[tuple[str, float]] = []
+        for part, value in bar.parts:
+            if parts and parts[-1][0] == names[part]:
+                parts[-1] = (names[part], parts[-1][1] + value)
+            else:
+                parts.append((names[part], value))
+        return Bar(tuple(parts), bar.low, bar.high)
+
+    return {name: {key: renamed(bar) for key, bar in group.items()} for name, group in groups.items()}
+
+
 def _colour(place: int, name: str) -> str:
-    return "pending" if name == "waiting" else f"c{place % _PALETTE}"
+    if _is_rest(name):
+        return "rest"
+    return "pending" if name == _WAITING else f"c{place % _PALETTE}"
 
 
-def _rows(words: Sequence[str]) -> list[list[str]]:
-    """Break a legend into lines."""
-    lines: list[list[str]] = [[]]
-    used = 0.0
-    for word in words:
-        wide = 34 + _LETTER * len(word)
-        if lines[-1] and used + wide > _WIDTH - 20:
-            lines.append([])
-            used = 0.0
-        lines[-1].append(word)
-        used += wide
-    return lines
+def _is_rest(name: str) -> bool:
+    return _REST.fullmatch(name) is not None
 
 
 def _curve(place: int) -> str:
@@ -384,14 +434,17 @@ class Dot:
     colour: int | None = None
 
 
-def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> str:
-    """Draw points with names: what is nearer the lower left corner costs less of both."""
+def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str, in_time: bool = False) -> str:
+    """Draw points with names: what is nearer the lower left corner costs less of both.
+
+    `in_time`: whether the level axis is of seconds.
+    """
     names = [_short(point.name, 2 * _NAME) for point in points]
     left, top, plot, right = 76.0, 16.0, 330.0, max(120.0, 12 + _WIDE_LETTER * max(map(len, names), default=0))
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(points)} points")
     xs = [v for p in points for v in (p.x, *(p.x_interval or ()))]
     ys = [v for p in points for v in (p.y, *(p.y_interval or ()))]
-    x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - right, plot)
+    x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - right, plot, in_time=in_time)
     canvas.text(left + (_WIDTH - left - right) / 2, top + plot + 40, x_words, anchor="middle")
     canvas.text(14, top + plot / 2, y_words, anchor="middle", turn=-90)
     order = sorted(range(len(points)), key=lambda place: -points[place].y)
@@ -403,7 +456,7 @@ def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> st
             canvas.line(x(one.x_interval[0]), y(one.y), x(one.x_interval[1]), y(one.y), f"whisker s{colour}")
         if one.y_interval:
             canvas.line(x(one.x), y(one.y_interval[0]), x(one.x), y(one.y_interval[1]), f"whisker s{colour}")
-        label = f"{one.name}: {_number(one.x)}, {_number(one.y)}"
+        label = f"{one.name}: {format_duration(one.x) if in_time else _number(one.x)}, {_number(one.y)}"
         canvas.add(
             f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="5" class="bar c{colour}" role="img" tabindex="0" '
             f'aria-label="{escape(label)}"><title>{escape(label)}</title></circle>'
@@ -447,10 +500,9 @@ def curves(
     if powers:
         least = min((b for points in lines.values() for _, b in points if b > 0), default=1.0)
         lines = {name: [(a, math.log10(max(b, least))) for a, b in points] for name, points in lines.items()}
-    names = _rows(list(lines))
-    left, top, plot = 76.0, 14.0 + _LINE * len(names) + 8, 260.0
+    left, top, plot = 76.0, 14.0, 260.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(lines)} curves")
-    _legend(canvas, names, {name: _curve(place) for place, name in enumerate(lines)})
+    canvas.legend({name: _curve(place) for place, name in enumerate(lines)})
     xs = [a for points in lines.values() for a, _ in points]
     ys = [b for points in lines.values() for _, b in points]
     x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - 12, plot, powers=powers)
@@ -490,13 +542,12 @@ def strips(
     """
     whiskers = intervals or {}
     of = list(dict.fromkeys(name for values in rows.values() for name in values))
-    lines = _rows(of)
     each = 9.0  # between the lines of a row, if its marks have one each
-    row, top = (each * max(len(of), 1) + 10 if whiskers else 24.0), 14.0 + _LINE * len(lines) + 8
+    row, top = (each * max(len(of), 1) + 10 if whiskers else 24.0), 14.0
     left = 20 + _LETTER * max((len(name) for name in rows), default=4)
     plot = row * len(rows)
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(rows)} rows of {len(of)}")
-    _legend(canvas, lines, {name: f"mark {place}" for place, name in enumerate(of)})
+    canvas.legend({name: f"mark {place}" for place, name in enumerate(of)})
     values = [value for entries in rows.values() for value in entries.values()]
     ends = [end for interval in whiskers.values() for end in interval]
     low, high = _ends([*values, *ends, *([] if goal is None else [goal])])
@@ -549,6 +600,7 @@ def _scales(
     high: float,
     *,
     powers: bool = False,
+    in_time: bool = False,
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Draw the axes, and give what places values on them."""
     x0, x1 = _ends(xs)
@@ -563,9 +615,9 @@ def _scales(
     for tick in range(math.ceil(y0), math.floor(y1) + 1) if powers else _ticks(y0, y1):
         canvas.line(left, y(tick), left + wide, y(tick), "grid")
         canvas.text(left - 6, y(tick) + 4, _number(10.0**tick if powers else tick), anchor="end")
-    for tick in _ticks(x0, x1, 8):
+    for tick in _durations(x0, x1, 8) if in_time else _ticks(x0, x1, 8):
         canvas.line(x(tick), top, x(tick), top + high, "grid")
-        canvas.text(x(tick), top + high + 18, _number(tick), anchor="middle")
+        canvas.text(x(tick), top + high + 18, _duration(tick) if in_time else _number(tick), anchor="middle")
     canvas.line(left, top + high, left + wide, top + high, "axis")
     canvas.line(left, top, left, top + high, "axis")
     return x, y
@@ -582,11 +634,10 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 def kiviat(methods: Mapping[str, Sequence[float]], axes: Sequence[str], *, title: str) -> str:
     """Draw methods on several axes at once, from 0 in the centre to 1: what reaches farther out is better."""
-    names = _rows(list(methods))
-    top, radius = 14 + _LINE * len(names) + 30, 130.0
+    top, radius = 30.0, 130.0
     cx, cy = _WIDTH / 2, top + radius
     canvas = _Canvas(_WIDTH, cy + radius + 34, title, f"{len(methods)} methods on {len(axes)} axes")
-    _legend(canvas, names, {name: _curve(place) for place, name in enumerate(methods)})
+    canvas.legend({name: _curve(place) for place, name in enumerate(methods)})
 
     def at(place: int, share: float) -> tuple[float, float]:
         turn = 2 * math.pi * place / len(axes) - math.pi / 2

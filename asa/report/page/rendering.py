@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from asa.core.documents import read_json
 from asa.errors import MissingExtraError
+from asa.units import format_duration, parse_duration
 
 from .document import Around, Column, Figure, Folded, Links, Page, Table, Text
 
@@ -25,6 +26,7 @@ _SEARCHED = 12
 _WORDY = 30
 _LINKED = 3  # an address, words, what it is about
 _RANGE = re.compile(r"(-?[\d,]+(?:\.\d+)?)(?: to |-)-?[\d,]+(?:\.\d+)?")
+_SPAN = re.compile(r"(-?)((?:\d+[dhms])+) to -?(?:\d+[dhms])+")
 _UNKNOWN = ("", "-")
 _MARK = "asa-page"
 _SIGNS = {"good": "✓", "bad": "✗", "best": "★"}
@@ -126,10 +128,19 @@ def _ranges(table: Table) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for place, column in enumerate(table.columns):
         cells = [str(row[place] or "") for row in table.rows] if column.digits is None else []
-        bounds = [_RANGE.fullmatch(words) for words in cells]
+        bounds = [_lower_bound(words) for words in cells]
         if any(bounds) and all(bound or words in _UNKNOWN for words, bound in zip(cells, bounds, strict=True)):
-            found[place] = [bound[1].replace(",", "") if bound else "" for bound in bounds]
+            found[place] = bounds
     return found
+
+
+def _lower_bound(words: str) -> str:
+    """Give the lower bound of an interval as a number, in seconds if it is of durations; empty if it is none."""
+    if bound := _RANGE.fullmatch(words):
+        return bound[1].replace(",", "")
+    if span := _SPAN.fullmatch(words):
+        return f"{span[1]}{parse_duration(span[2]):g}"
+    return ""
 
 
 def _cell(value: str | float | None, column: Column) -> str:
@@ -138,5 +149,7 @@ def _cell(value: str | float | None, column: Column) -> str:
         return value
     if value is None or math.isnan(value):
         return _NOTHING
+    if column.is_time:
+        return format_duration(value)
     digits = column.digits or 0
     return f"{round(value, digits) + 0.0:,.{digits}f}"  # no zero with a sign

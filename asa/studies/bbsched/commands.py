@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.core.drawing import make_figure_folder
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError, UnknownNameError, near
 from asa.units import MAX_JOBS, MAX_PROCESSES
 
@@ -46,7 +47,6 @@ _BufferOption = Annotated[
         max=_MAX_JOBS,
     ),
 ]
-_JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and no tables.")]
 _DaysOption = Annotated[
     int | None,
     typer.Option(
@@ -99,7 +99,7 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option(help="Draw Figures 8 to 11, 13 and 14 into this folder.", metavar="DIR")
     ] = None,
-    as_json: _JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Schedule the paper's workloads with its methods, and print how well each uses the machine.
 
@@ -154,7 +154,7 @@ def compare(
         outcomes = run(
             made, cases, processes=processes or available_cores(), on_done=lambda _outcome: progress.advance(task)
         )
-    if as_json:
+    if output is Output.JSON:
         print_json([one.as_dict() for one in outcomes])
     else:
         from .printing import print_comparison
@@ -175,7 +175,7 @@ def gd(
     jobs: _JobsOption = 1000,
     theta_buffer_tb: _BufferOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw Figure 4 into this file.", metavar="FILE")] = None,
-    as_json: _JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Measure how far the genetic algorithm's solutions are from the exact front, by generations and population.
 
@@ -200,7 +200,7 @@ def gd(
     Genetic(0).solve(problems[0])  # which compiles
     curve = gd_curve(problems)
     facts = {"workload": of.name, "window": window, "windows": len(met), "measured": len(problems)}
-    if as_json:
+    if output is Output.JSON:
         print_json({**facts, "curve": [point._asdict() for point in curve]})
     else:
         from .printing import print_curve
@@ -220,7 +220,7 @@ def bench(
     workload: _WorkloadOption = None,
     jobs: _JobsOption = 1000,
     theta_buffer_tb: _BufferOption = None,
-    as_json: _JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Time decisions of BBSched, exact and genetic, on windows of 20 and of 50 that it meets.
 
@@ -244,7 +244,7 @@ def bench(
             time_decisions(one, fullest(met[one.window]), "fullest"),
         )
     ]
-    if as_json:
+    if output is Output.JSON:
         print_json([asdict(one) for one in timings])
     else:
         from .printing import print_timings

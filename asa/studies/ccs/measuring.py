@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.core.options import Output, OutputOption
 from asa.units import MAX_CORES, MAX_JOBS, format_duration
 
 if TYPE_CHECKING:
     from .bench import PlannerFigure, Speed
     from .drift import Class, Drift
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object, and no table.")]
 
 
 def bench(
@@ -25,7 +24,7 @@ def bench(
     plot: Annotated[
         Path | None, typer.Option(help="Draw what it takes to plan a request, by jobs in the plan.", metavar="FILE")
     ] = None,
-    as_json: JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Measure the planner on a cluster like the paper's OCuLUS: 616 nodes, 9,920 cores, 32 GPUs.
 
@@ -40,7 +39,7 @@ def bench(
 
         check_figure_path(plot)
     speed = measure(_say, jobs=jobs)
-    if as_json:
+    if output is Output.JSON:
         sys.stdout.write(speed.as_json() + "\n")
     else:
         _print_speed(speed)
@@ -110,7 +109,7 @@ def drift(
         int | None,
         typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MAX_CORES),
     ] = None,
-    as_json: JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Measure how far the starts that are promised when jobs come are from those that they have in the end.
 
@@ -125,7 +124,7 @@ def drift(
     from .drift import drift as measure
 
     result = measure(read_swf(log, cores=trace_cores), most=depth or None, to=out)
-    if as_json:
+    if output is Output.JSON:
         print_json(asdict(result))
     else:
         _print_drift(result)

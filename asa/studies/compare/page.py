@@ -12,8 +12,8 @@ from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence, told_of_shapes
 
 _MEASURES = (
-    ("makespan_s", "Makespan, s", 0),
-    ("twt_s", "Waiting, s", 0),
+    ("makespan_s", "Makespan", None),
+    ("twt_s", "Waiting", None),
     ("core_hours", "Core-hours", 2),
     ("overhead_core_hours", "Idle core-hours", 3),
     ("hit_ratio", "Hits, %", 0),
@@ -73,12 +73,12 @@ def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
         }
         for cores in counts
     }
-    return Figure(bars(groups, title="Makespan", unit="seconds"), "Makespans with 95 % intervals of the mean.")
+    return Figure(bars(groups, title="Makespan"), "Makespans with 95 % intervals of the mean.")
 
 
 def _by_stage(runs: Sequence[CompareRun]) -> Figure:
     words = "What a makespan consists of on average, from below: before each stage its wait, then the stage."
-    return Figure(bars(makespans_by_stage(runs), title="Waits and stages", unit="seconds"), words)
+    return Figure(bars(makespans_by_stage(runs), title="Waits and stages"), words)
 
 
 def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
@@ -94,7 +94,7 @@ def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
         )
         for cell in cells
     ]
-    drawn = dots(points, title="Time and cost", x_words="makespan, s", y_words="core-hours")
+    drawn = dots(points, title="Time and cost", x_words="makespan", y_words="core-hours", in_time=True)
     return Figure(
         drawn, "Time against cost, in the colours above: what is nearer the lower left corner is better in both."
     )
@@ -114,7 +114,7 @@ def _averages(cells: Sequence[Cell]) -> list[Part]:
 def _table(cells: Sequence[Cell]) -> Table:
     columns = [Column("Strategy"), Column("Cores", 0), Column("Runs", 0)]
     for _, words, digits in _MEASURES:
-        columns += [Column(words, digits), Column("95 %")]
+        columns += [Column.of_time(words) if digits is None else Column(words, digits), Column("95 %")]
     rows, marks = [], {}
     for number, cell in enumerate(cells):
         row: list[str | float | None] = [cell.strategy, cell.cores, sum(run.metrics is not None for run in cell.runs)]
@@ -123,7 +123,7 @@ def _table(cells: Sequence[Cell]) -> Table:
             row += [found.mean, written(found, digits)]
             others = [c.intervals[key].mean for c in cells if c.cores == cell.cores]
             best = max(others) if key == "hit_ratio" else min(others)
-            if len(others) > 1 and round(found.mean, digits) == round(best, digits):
+            if len(others) > 1 and round(found.mean, digits or 0) == round(best, digits or 0):
                 marks[number, 3 + 2 * place] = "best"
         rows.append(row)
     return Table(columns, rows, _CAPTION, marks)

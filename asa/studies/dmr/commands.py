@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.core.drawing import make_figure_folder
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.studies.dmr.serving import beside, serve, submit
 from asa.units import MAX_RUNS
@@ -56,7 +57,7 @@ def study(
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Resize by checkpoint and restart, instead of by messages.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object, and no tables.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run the paper's workloads with fixed and with flexible jobs, and print its tables beside ours.
 
@@ -82,7 +83,7 @@ def study(
     costs = Costs(checkpoints=Checkpoints() if checkpoints else None)
     small = [many for many in PRELIMINARY_JOBS if many <= max(sizes)] or [max(sizes)]
     made = run(seeds, throughput_jobs=sizes, preliminary_jobs=small, costs=costs)
-    if as_json:
+    if output is Output.JSON:
         print_json(_as_dict(made, min(sizes), costs))
     else:
         _print(made)

@@ -100,7 +100,7 @@ def beside(
     backend: Annotated[str | None, typer.Option(help="The batch system.", metavar="NAME", show_default=False)] = None,
     site: Annotated[str | None, typer.Option(help="Site file.", metavar="NAME", show_default=False)] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Setting of the batch system.", metavar="KEY=VALUE")
+        list[str] | None, typer.Option("--option", help="An option of the backend.", metavar="NAME=VALUE")
     ] = None,
 ) -> None:
     """Run a program inside a job of a batch system, and let it shrink as it asks by `asa.dmr`.
@@ -148,7 +148,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
 def _setting(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign:
-        raise InputError(f"{text!r} sets nothing", where="--set", hint="Write it as in --set poll=5s.")
+        raise InputError(f"{text!r} sets nothing", where="--option", hint="Write it as in --option poll=5s.")
     return name, value
 
 

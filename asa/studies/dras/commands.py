@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from asa.core.drawing import check_figure_path, make_figure_folder
+from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import MAX_CORES, MAX_DAYS, MAX_JOBS, MAX_RUNS, MAX_SEED
 
@@ -99,7 +100,6 @@ _ObjectiveOption = Annotated[
 _RewardOption = Annotated[
     str, typer.Option(help="Of Optimization: capability:WAIT,SIZE,USED or capacity.", metavar="NAME[:WEIGHTS]")
 ]
-_JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and no tables.")]
 _SetsOption = Annotated[
     int | None, typer.Option(help="Synthetic sets, if not as many as --config has.", min=0, max=MAX_RUNS)
 ]
@@ -195,7 +195,7 @@ def orders(
     validate_days: _ValidateDays = None,
     seed: Annotated[int, typer.Option(help="Of all trainings.", min=0, max=MAX_SEED)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw Figure 4 into this file, or folder.", metavar="FILE")] = None,
-    as_json: _JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Train with the phases in several orders, and compare how well and how fast they converge (Fig. 4).
 
@@ -223,7 +223,7 @@ def orders(
         done[name] = training
     if plot is not None:
         _draw_curves({name: training.episodes for name, training in done.items()}, plot)
-    if as_json:
+    if output is Output.JSON:
         curves = {name: [asdict(episode) for episode in one.episodes] for name, one in done.items()}
         print_json({"schema": _SCHEMA, "agent": agent, "orders": curves})
         return
@@ -261,7 +261,7 @@ def evaluate(
         bool, typer.Option("--adapt", help="Run ppo agents also as ones that go on to learn each week (Fig. 9).")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw Figures 6 to 9 into this folder.", metavar="DIR")] = None,
-    as_json: _JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Compare trained agents with others on the days of a log that are neither learned from nor chosen by.
 
@@ -290,7 +290,7 @@ def evaluate(
     outcomes = list(_of_rivals(tested, wanted, objective, seeds))
     ours = list(_of_agents(tested, agents, adapt=adapt))
     outcomes += ours
-    if as_json:
+    if output is Output.JSON:
         print_json(_as_dict(tested, outcomes))
     else:
         _print(tested, outcomes, list(dict.fromkeys(one.method for one in ours)))
@@ -328,7 +328,7 @@ def ablation(
     cores: _CoresOption = None,
     train_days: _TrainDays = None,
     validate_days: _ValidateDays = None,
-    as_json: _JsonOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Leave out of ppo one thing after another, train what is left, and compare it on days that none has seen.
 
@@ -360,7 +360,7 @@ def ablation(
         )
         outcomes.append(one)
     words = {name: variant.words for name, variant in ABLATION.items()} | dict(UNTRAINED)
-    if as_json:
+    if output is Output.JSON:
         document = _as_dict(tested, outcomes)
         document["variants"] = {name: words[name] for name in document["methods"]}
         print_json(document)

@@ -1,0 +1,112 @@
+"""What a shell completes: names that are installed or on the disk. Whatever goes wrong, nothing is completed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_NONE_SUCH = "?"
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_names(group: str) -> Callable[[str], list[str]]:
+    """Complete a name of an entry-point group, also the last of several with commas between them."""
+
+    def complete(incomplete: str) -> list[str]:
+        from asa.core import plugins
+
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in _beginning(last, plugins.names(group))]
+
+    return complete
+
+
+complete_strategies = complete_names("asa.strategies")
+complete_estimators = complete_names("asa.estimators")
+complete_backends = complete_names("asa.backends")
+complete_schedulers = complete_names("asa.schedulers")
+
+
+def complete_workflows(incomplete: str) -> list[str]:
+    """Complete an installed workflow, a workflow file, or a folder on the way to one."""
+    from asa.core import plugins
+
+    return [*_beginning(incomplete, plugins.names("asa.workflows")), *complete_files(incomplete)]
+
+
+def complete_files(incomplete: str) -> list[str]:
+    """Complete a workflow file, or a folder on the way to one."""
+    folder, slash, name = incomplete.rpartition("/")
+    found: list[str] = []
+    with suppress(OSError):
+        for path in sorted(Path(folder or slash or ".").iterdir()):
+            if path.name.startswith(name) and (name.startswith(".") or not path.name.startswith(".")):
+                shown = f"{folder}{slash}{path.name}"
+                found += [f"{shown}/"] if path.is_dir() else [shown] if path.suffix == ".toml" else []
+    return found
+
+
+def complete_sites(incomplete: str) -> list[str]:
+    """Complete the name of a site file."""
+    from asa.sites import site_names
+
+    with suppress(OSError):
+        return _beginning(incomplete, site_names())
+    return []
+
+
+def complete_systems(incomplete: str) -> list[str]:
+    """Complete a simulated centre."""
+    return _beginning(incomplete, ("hpc2n", "uppmax"))
+
+
+def complete_runs(ctx: Any, incomplete: str) -> list[str]:
+    """Complete the name of a run, the latest first."""
+    with suppress(Exception):  # a shell has no use for what is wrong with a folder
+        return _beginning(incomplete, (path.name for path in reversed(_run_paths(ctx))))
+    return []
+
+
+def complete_stages(ctx: Any, incomplete: str) -> list[str]:
+    """Complete a stage of the run that is named, or of the latest."""
+    from asa.cli.runs import open_run, read_state
+
+    with suppress(Exception):  # likewise
+        state, _ = read_state(open_run(ctx.params.get("runs"), ctx.params.get("run") or ""))
+        return _beginning(incomplete, state.workflow.order)
+    return []
+
+
+def complete_params(ctx: Any, incomplete: str) -> list[str]:
+    """Complete a parameter of the workflow file that is named before."""
+    from asa.spec import parameters_of
+
+    with suppress(Exception):  # likewise
+        workflow = ctx.params.get("workflow") or next(word for word in ctx.args if word.endswith(".toml"))
+        return _beginning(incomplete, (f"{name}=" for name in parameters_of(workflow)))
+    return []
+
+
+def complete_options(ctx: Any, incomplete: str) -> list[str]:
+    """Complete an option of the backend that is named before, or of that which would be taken."""
+    from asa.errors import InputError
+    from asa.sites import open_facility
+
+    try:
+        open_facility(ctx.params.get("backend"), ctx.params.get("site"), {_NONE_SUCH: ""})
+    except InputError as error:  # which lists what there is
+        names = (error.hint or "").rpartition("Known: ")[2].rstrip(".").split(", ")
+        return _beginning(incomplete, (f"{name}=" for name in names if name.isidentifier()))
+    return []
+
+
+def _run_paths(ctx: Any) -> list[Path]:
+    from asa.cli.runs import runs_folder
+    from asa.runner import run_paths
+
+    return list(run_paths(runs_folder(ctx.params.get("runs"))))
