@@ -255,7 +255,7 @@ def test_five_commands_wrap_the_scripts_of_the_readme(tmp_path, monkeypatch):
     assert [words[1] for words in commands] == ["import", "check", "show", "compare", "run"]
     monkeypatch.chdir(folder)
     for words in commands:
-        more = {"compare": ["--seeds", "1", "--jobs", "1"], "run": ["--set", "cores=8"]}.get(words[1], [])
+        more = {"compare": ["--seeds", "1", "--jobs", "1"], "run": ["--option", "cores=8"]}.get(words[1], [])
         forked.asa(*words[1:], *more, env=env)
     assert "reads kept" in (folder / "report.txt").read_text()
 

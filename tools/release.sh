@@ -44,7 +44,7 @@ cd "$HOME"
 asa list >listed
 asa compare montage --system hpc2n --cores 112 --seeds 2 --jobs 1 >compared
 grep -q "asa-plan" compared
-asa plan montage --cores 112 --backend simulated --set system=hpc2n --bank none >planned
+asa plan montage --cores 112 --backend simulated --option system=hpc2n --bank none >planned
 grep -q "^1\. " planned
 printf '#!/bin/sh\n#SBATCH -n 1 -t 1\necho done >said\n' >one.sbatch
 asa import scripts one.sbatch --out flow.toml >/dev/null 2>&1
