@@ -16,7 +16,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing into $(VENV) (once)"
-	@$(PIP) install -c constraints.txt -e '.[fast,plot,report]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
+	@$(PIP) install -c constraints.txt -e '.[report]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
 # EXTRAS=dev,dras adds PyTorch, which is large, and the tests of what learns with it.

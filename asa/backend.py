@@ -415,7 +415,7 @@ class Capabilities:
         names = (spec.partition or self.partition).split(",")  # of several the batch system takes one
         unknown = next((name for name in names if name not in self.partitions), "") if self.partitions else ""
         if unknown and spec.partition:
-            return f"asks for partition {unknown!r}, which is not there; known: {', '.join(self.partitions)}"
+            return f"asks for partition {unknown!r}, which does not exist; known: {', '.join(self.partitions)}"
         limits = {name: self.partitions.get(name, _NO_LIMITS) for name in names}
         beyond = [self._barred(spec, *one) or self._beyond(spec, *one, cores) for one in limits.items()]
         return beyond[0] if all(beyond) else None
@@ -591,7 +591,7 @@ def check_backend(backend: object) -> None:
     lacking = [name for name in wanted if not hasattr(type(backend), name) and not hasattr(backend, name)]
     if lacking:
         raise InputError(
-            f"is no backend: it has no {', '.join(lacking)}",
+            f"is not a backend: it has no {', '.join(lacking)}",
             where=f"{type(backend).__module__}.{type(backend).__qualname__}",
             hint="Mend the package it is from; `asa.testing.check_backend` tells all that a backend does.",
         )

@@ -560,7 +560,7 @@ def _expectation(given: Any, where: str) -> tuple[bool, float | dict[int, float]
         return False, _times("expected", given, where)
     if unknown := next((key for key in given if key not in {"learn", "until"}), None):
         hint = 'Write it as in {7: "6h", 28: "95min"}, or {"learn": True, "until": "22min"}.'
-        raise InputError(f"expected: {unknown!r} is no width", where=where, hint=hint)
+        raise InputError(f"expected: {unknown!r} is not a width", where=where, hint=hint)
     learns, until = given.get("learn", True), given.get("until")
     if not isinstance(learns, bool):
         raise InputError(f"expected: learn cannot be {learns!r}", where=where, hint="Give True or False.")

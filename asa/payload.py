@@ -21,7 +21,8 @@ ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
 
 UNPREPARED_EXIT = 82
-"""Exit code of a stage that did not begin since its environment cannot be had: a module, conda, a container, set-up."""
+"""Exit code of a stage that did not begin since its environment could not be set up: a module, conda, a container, "
+  "set-up."""
 
 TASK_EXIT = 83
 """Exit code of a stage of which some tasks failed."""
@@ -59,23 +60,23 @@ PRIVATE = "# Not for the list of processes: it has values of variables.\n"
 """How a payload begins that nobody else may read, as everybody may what is in a command line."""
 
 _MEANINGS = {
-    UNPREPARED_EXIT: "its environment cannot be had",
+    UNPREPARED_EXIT: "its environment could not be set up",
     TASK_EXIT: "some of its tasks failed",
     INPUT_EXIT: "an input is missing or empty",
     OUTPUT_EXIT: "its command exited with 0, but an output is missing or empty",
     SHORT_EXIT: "its job has fewer cores than it needs",
-    HELD_EXIT: "what it follows did not end while it held its cores",
-    LEFT_EXIT: "others go on with what is left of its stage",
+    HELD_EXIT: "the stages that it depends on did not end while it held its cores",
+    LEFT_EXIT: "other jobs go on with the rest of its stage",
     STALLED_EXIT: "two legs in a row made no progress",
-    UNYIELDING_EXIT: "the leg before did not end when it was told to",
-    126: "what it was to run cannot be executed",
-    127: "what it was to run was not found",
+    UNYIELDING_EXIT: "the leg before did not end when told to",
+    126: "its command cannot be executed",
+    127: "its command was not found",
 }
 _KILLED = 128  # with the signal's number added, as shells tell it
 _OF_SIGNALS = {
-    signal.SIGKILL: ", most often for want of memory",
-    signal.SIGSEGV: ", most often by a mistake in the program",
-    signal.SIGTERM: ", with which somebody told it to end",
+    signal.SIGKILL: ", most often because memory ran out",
+    signal.SIGSEGV: ", most often by a bug in the program",
+    signal.SIGTERM: ", which asked it to end",
 }
 
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
@@ -109,9 +110,9 @@ def meaning(exit_code: int | None) -> str:
     Examples
     --------
     >>> meaning(127)
-    'what it was to run was not found'
+    'its command was not found'
     >>> meaning(137)
-    'killed by SIGKILL, most often for want of memory'
+    'killed by SIGKILL, most often because memory ran out'
     """
     if exit_code is None:
         return ""

@@ -81,12 +81,12 @@ class Preparation:
             (any("\0" in text for text in (*texts, self.setup)), "holds a null character", "Leave it out."),
             (
                 any("\n" in text for text in texts),
-                "says its environment over several lines",
+                "has an environment of several lines",
                 "Only `setup` has several lines.",
             ),
             (
                 odd is not None,
-                f"is to load the module {odd!r}",
+                f"has a module {odd!r}",
                 'Write a module\'s name, as in "gcc/12.2"; other words of `module` go into `setup`.',
             ),
             (
@@ -96,12 +96,12 @@ class Preparation:
             ),
             (
                 bind is not None,
-                f"is to see {bind!r} in its container",
+                f"has a bind {bind!r}",
                 'Write "/path", or "/path:/inside" or "/path:/inside:ro".',
             ),
             (
                 bool(self.binds) and not self.container,
-                "says `binds`, and has no container",
+                "has `binds`, but no container",
                 "Name a `container`, or leave `binds` out.",
             ),
             (
@@ -111,7 +111,7 @@ class Preparation:
             ),
             (
                 bool(self.launcher) and program not in LAUNCHERS,
-                f"is to be started by {program!r}",
+                f"has a launcher {program!r}",
                 f"Give one of {', '.join(LAUNCHERS)}, and its options; or write it into the command.",
             ),
         )

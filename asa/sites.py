@@ -178,7 +178,7 @@ def read_site(site: str) -> SiteFile:
     except UnicodeDecodeError as error:
         raise InputError("is not UTF-8 text", where=str(path), hint="Save it as UTF-8.") from error
     except ValueError as error:
-        raise InputError(f"is no TOML: {error}", where=str(path), hint="Mend the syntax there.") from error
+        raise InputError(f"is not valid TOML: {error}", where=str(path), hint="Correct the syntax there.") from error
     observed = document.pop(_OBSERVED, {})
     backend, strategy, notify = (document.pop(key, "") for key in ("backend", _STRATEGY, _NOTIFY))
     if not isinstance(backend, str):
@@ -190,7 +190,7 @@ def read_site(site: str) -> SiteFile:
             "is not as `asa doctor` writes it", where=_place(path, _OBSERVED), hint="Delete this part, and save again."
         )
     if not isinstance(notify, str):
-        raise InputError("is no command and no address", where=_place(path, _NOTIFY), hint="Write it in quotes.")
+        raise InputError("is neither a command nor an address", where=_place(path, _NOTIFY), hint="Write it in quotes.")
     return SiteFile(path, backend, document, observed, strategy, notify)
 
 
@@ -323,7 +323,7 @@ def _found_here() -> tuple[str | None, str | None, str]:
         raise InputError(
             f"there are {len(sites)} sites: {', '.join(sites)}",
             where="--site",
-            hint=f"Name one of them with --site. One that is called {_DEFAULT!r} is taken where none is named.",
+            hint=f"Name one of them with --site. One called {_DEFAULT!r} is used by default.",
         )
     for name in facilities():
         look = getattr(_loaded(name), "found_here", None)
@@ -346,7 +346,7 @@ def _known_backends() -> str:
 
 
 def _not_a_facility(name: str) -> InputError:
-    return InputError("is no batch system that one can connect to", where=f"backend {name!r}", hint=_known_backends())
+    return InputError("is not a batch system to connect to", where=f"backend {name!r}", hint=_known_backends())
 
 
 def _no_such_site(site: str) -> UnknownNameError:
@@ -467,9 +467,9 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
         said = None
     if said != (wanted.backend, wanted.settings, wanted.observed):
         raise InputError(
-            "is written in a way that cannot be changed here without loss",
+            "cannot be changed automatically without loss",
             where=str(path),
-            hint="Write each setting on a line of its own above all tables, or save under another name.",
+            hint="Put each setting on its own line above all tables, or save under another name.",
         )
 
 

@@ -194,17 +194,15 @@ class Stage(Demands):
             if amount is not None and amount > most:
                 raise self._error(f"asks for {amount} {what}", f"Ask for {most} or fewer.")
         if not 0 < self.walltime_s <= LONGEST_WALLTIME_S:
-            raise self._error(
-                f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year."
-            )
+            raise self._error(f"asks for a walltime of {self.walltime_s} s", "Ask for more than 0 and at most a year.")
         longest_s = self.walltime_s if self.is_one_job else math.inf  # several jobs may follow each other
         if self.expected_run_s is not None and not 0 < self.expected_run_s <= longest_s:
             raise self._error(
                 f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
-                "It would be killed: ask for more walltime, or expect more than nothing.",
+                "It would be killed: ask for more walltime, or expect less.",
             )
         if not 0 <= self.run_spread <= _MAX_SPREAD:
-            raise self._error(f"has run times that stray by {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
+            raise self._error(f"has run times with a spread of {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
         self._check_turn()
         self._check_payload()
         self._check_several()
@@ -224,7 +222,7 @@ class Stage(Demands):
         if self.when not in WHENS:
             raise self._error(f"is to run when {self.when!r}", f"Give one of {', '.join(WHENS)}.")
         if self.when != "success" and not self.after:
-            raise self._error(f"is to run when {self.when!r}, and follows no stage", "Name stages with `after`.")
+            raise self._error(f"is to run when {self.when!r}, but depends on no stage", "Name stages with `after`.")
 
     def _check_payload(self) -> None:
         ways = [
@@ -245,11 +243,11 @@ class Stage(Demands):
             )
         texts = (self.command, self.script, self.tasks_file, *self.tasks, *self.inputs, *self.outputs, *self.options)
         if any("\0" in text for text in (*texts, *(text for pair in self.environment for text in pair))):
-            raise self._error("holds a null character", "No shell can take it: leave it out.")
+            raise self._error("holds a null character", "Shells cannot handle it: leave it out.")
         if any("\n" in task or not task.strip() for task in self.tasks):
             raise self._error("has a task that is not one line", "Write each task as one line; ';' joins commands.")
         if bad := next((name for name, _ in self.environment if not _VARIABLE.fullmatch(name)), None):
-            raise self._error(f"sets {bad!r}, which is no name of a variable", "Letters, digits and '_'.")
+            raise self._error(f"sets {bad!r}, which is not a variable name", "Letters, digits and '_'.")
         for what, factor in (("walltime", self.retry_walltime_factor), ("memory", self.retry_memory_factor)):
             if not 1 <= factor <= MAX_RETRY_FACTOR:
                 raise self._error(
@@ -265,7 +263,7 @@ class Stage(Demands):
         for own, offered in ((self.width, moldable.widths), (self.partition, moldable.partitions)):
             if offered and own not in offered:
                 others = ", ".join(map(str, offered))
-                raise self._error(f"asks for {own!r}, which is none of its {others}", "Name it among them.")
+                raise self._error(f"asks for {own!r}, which is not one of its {others}", "Name it among them.")
             if len(set(offered)) < len(offered):
                 raise self._error(f"names {', '.join(map(str, offered))}: one of them twice", "Name each once.")
 
@@ -274,7 +272,7 @@ class Stage(Demands):
         if self.cores is not None and self.nodes is not None:
             raise self._error("asks for cores and nodes, and for several shapes", "Give one of the two.")
         if self.local:
-            raise self._error("runs where the client is, and asks for several shapes", "Give it one.")
+            raise self._error("runs on the client's computer, but asks for several shapes", "Give it one.")
         for width in moldable.widths:
             if not 1 <= width <= MAX_CORES:
                 raise self._error(f"asks for {width} {what}", f"Ask for 1 to {MAX_CORES}.")
@@ -295,9 +293,11 @@ class Stage(Demands):
             few = f"{least} jobs" if least == most else f"{least} to {most} jobs"
             raise self._error(f"is to be run by {few}", f"Give 1 to {MAX_JOBS}, the least first.")
         if most > 1 and not (self.tasks or self.tasks_file):
-            raise self._error("is to be run by several jobs, and is no list of tasks", "Write it as `tasks`.")
+            raise self._error("is to be run by several jobs, but has no list of tasks", "Write it as `tasks`.")
         if most > 1 and self.local:
-            raise self._error("runs where the client is, and is to be run by several jobs", "Leave one of them out.")
+            raise self._error(
+                "runs on the client's computer, but is to be run by several jobs", "Leave one of them out."
+            )
         for width in self.moldable.widths if self.moldable is not None and self.moldable.widths else (self.width,):
             if not self.can_be_shared_on(width):
                 what = f"{width} {'nodes' if self.cores is None else 'cores'}"
@@ -311,13 +311,13 @@ class Stage(Demands):
     def _check_legs(self, continues: Continuation) -> None:
         if self.tasks or self.tasks_file:
             raise self._error(
-                "continues in legs, and is a list of tasks",
+                "continues in legs, but is a list of tasks",
                 "Leave `continues` out: give it `jobs`, which follow each other until all tasks have ended.",
             )
         if self.local:
-            raise self._error("continues in legs, and runs where the client is", "Leave one of them out.")
+            raise self._error("continues in legs, but runs on the client's computer", "Leave one of them out.")
         if self.is_idle:
-            raise self._error("continues in legs, and runs nothing", "Give it a `command`, or a `script`.")
+            raise self._error("continues in legs, but has no command", "Give it a `command`, or a `script`.")
         shortest_s = min(shape.walltime_s for shape in self.shapes)
         if (trouble := continues.trouble(shortest_s)) is not None:
             raise self._error(*trouble)
@@ -329,11 +329,11 @@ class Stage(Demands):
             return
         if self.tasks or self.tasks_file:
             raise self._error(
-                "has a launcher, and is a list of tasks",
+                "has a launcher, but is a list of tasks",
                 "Write the launcher into those tasks that have several processes.",
             )
         if self.local and preparation.launcher.startswith("srun"):
-            raise self._error("runs where the client is, by srun", "Leave one of them out.")
+            raise self._error("runs on the client's computer, but by srun", "Leave one of them out.")
 
     @property
     def is_one_job(self) -> bool:
@@ -461,7 +461,7 @@ class Stage(Demands):
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to run in it."""
+        """Whether it has nothing to run."""
         return not (self.command.strip() or self.script or self.tasks or self.tasks_file)
 
     @property
@@ -648,7 +648,7 @@ class Workflow:
         where = f"workflow {self.name!r}"
         if not 0 < self._walltime_s <= LONGEST_WALLTIME_S:
             raise WorkflowError(
-                f"asks for a walltime of {self._walltime_s} s", where=where, hint="More than nothing, at most a year."
+                f"asks for a walltime of {self._walltime_s} s", where=where, hint="More than 0, at most a year."
             )
         longest = self.critical_path_s
         if longest > self._walltime_s:
@@ -730,7 +730,7 @@ def _check_predecessors(stages: Mapping[str, Stage]) -> None:
         for before in stage.after:
             if before not in stages:
                 raise WorkflowError(
-                    f"comes after {before!r}, which is no stage",
+                    f"depends on {before!r}, which is not a stage",
                     where=f"stage {stage.name!r}",
                     hint=f"Stages are: {', '.join(stages)}.",
                 )
@@ -746,5 +746,5 @@ def _cycle(graph: nx.DiGraph[str]) -> WorkflowError:
     cycle = nx.find_cycle(graph.subgraph(circle), next(name for name in graph if name in circle))
     path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
     return WorkflowError(
-        f"waits for itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Take one of these `after` out."
+        f"depends on itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Remove one of these dependencies."
     )

@@ -1,7 +1,7 @@
 """One pool over several allocations: a bag of tasks on whatever jobs are alive, and more jobs asked for while it runs.
 
 On a laptop the jobs are processes; with a site's name (`asa doctor --save NAME`) they are jobs there, and nothing else
-changes. It needs `pip install 'asa-client[dask]'`.
+changes. It needs `pip install 'asa-client[pool]'`.
 
     python examples/pool.py [SITE]
 

@@ -100,7 +100,7 @@ def folders_in(spool: Path) -> list[Path]:
 
 
 def submission_of(folder: Path) -> Submission:
-    """Read what was submitted; OSError if that is not there yet."""
+    """Read what was submitted; OSError if that does not exist yet."""
     return _submission.validate_json((folder / "job.json").read_bytes())
 
 

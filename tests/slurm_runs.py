@@ -111,7 +111,7 @@ class SlurmRun:
             return self.facility.connect(self.folder.path, sleep=sleep)
 
     def spec(self, name):
-        """Write the job of a stage, as if it were submitted when all that it follows has ended."""
+        """Write the job of a stage, as if it were submitted when all stages that it depends on have ended."""
         return spec_of(self.folder.state()[0], PlannedJob((name,), 0.0, Keep.NOTHING, ""))
 
     def connect_over(self, transport):

@@ -50,7 +50,7 @@ def flow(tmp_path):
 def test_help_is_for_someone_who_never_heard_of_it():
     """What it does, a first command, exit codes."""
     text = asa("--help").stdout
-    for words in ("ahead of time", "asa compare montage", "Exit codes", "compare", "workload", "list"):
+    for words in ("ahead of time", "asa init", "Exit codes", "compare", "workload", "list"):
         assert words in text
     assert "In each replication every strategy" in asa("compare", "--help").stdout
     assert asa("--version").stdout.startswith("asa 0.")
@@ -86,18 +86,18 @@ def test_stages_of_several_shapes_are_compared_with_and_without_a_choice(log, fl
     path = tmp_path / "several.toml"
     shapes = 'cores = [16, 4]\nexpected = { 16 = "5min", 4 = "20min" }'
     path.write_text(FLOW.replace("cores = 16\n", f"{shapes}\n", 1).replace('expected = "5min"\n', "", 1))
-    assert strategies_of(asa("compare", flow, *options, "--json")) == usual
-    assert strategies_of(asa("compare", path, *options, "--json")) == several
+    assert strategies_of(asa("compare", flow, *options, "--output", "json")) == usual
+    assert strategies_of(asa("compare", path, *options, "--output", "json")) == several
     blast = ("compare", "blast", "--cores", 16, *options)
-    assert strategies_of(asa(*blast, "--json")) == usual
-    assert strategies_of(asa(*blast, "--widths", "4,16", "--json")) == several
+    assert strategies_of(asa(*blast, "--output", "json")) == usual
+    assert strategies_of(asa(*blast, "--widths", "4,16", "--output", "json")) == several
     assert "Of each stage asa-plan chooses the shape" in asa(*blast, "--widths", "4,16").stdout
     assert "--widths" in asa("compare", path, "--widths", 4, code=2).stderr
 
 
 def test_json_has_a_record_a_run(log):
     """With the promised fields, and the same numbers for the same seed."""
-    arguments = ("compare", "blast", "--trace", log, "--cores", "16,32", "--seeds", 2, "--seed", 5, "--json")
+    arguments = ("compare", "blast", "--trace", log, "--cores", "16,32", "--seeds", 2, "--seed", 5, "--output", "json")
     first = asa(*arguments, "--no-age-accrues", "--jobs", 1).stdout
     assert first == asa(*arguments, "--no-age-accrues", "--jobs", 2).stdout
     runs = json.loads(first)
@@ -139,7 +139,7 @@ def test_a_figure_is_drawn(log, flow, tmp_path, suffix):
 def test_a_centre_is_the_default():
     """hpc2n, at the paper's sizes; here one of them."""
     runs = json.loads(
-        asa("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "per-stage", "--json").stdout
+        asa("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "per-stage", "--output", "json").stdout
     )
     assert [(run["system"], run["cores"]) for run in runs] == [("hpc2n", 28)]
 
@@ -176,7 +176,7 @@ BAD = [
     (["compare", "montage", "--plot", "x.tiff2"], "no kind of figure", ".png"),
     (["compare", "montage", "--plot", "no/such/folder/x.png"], "does not exist", "Make the folder"),
     (["compare", "montage", "--plot", "."], "no kind of figure", ".png"),
-    (["compare", "montage", "--json", "--csv"], "either JSON or CSV", "one of them"),
+    (["compare", "montage", "--output", "json", "--csv"], "either JSON or CSV", "one of them"),
     (["compare", "montage", "--seeds", "some"], "Invalid value for '--seeds'", ""),
     (["workload", "check", "hpc3"], "no system 'hpc3'", "hpc2n"),
     (["workload", "calibrate", "hpc3"], "no system 'hpc3'", "hpc2n"),
@@ -269,7 +269,7 @@ def test_real_logs_can_be_replayed(data, name):
     """The main job on a real trace."""
     trace = data / "swf" / f"{name}.swf.gz"
     options = ("--seeds", 1, "--cores", 112, "--strategies", "big-job,asa", "--jobs", 1)
-    done = asa("compare", "montage", "--trace", trace, *options, "--json")
+    done = asa("compare", "montage", "--trace", trace, *options, "--output", "json")
     by_strategy = {run["strategy"]: run for run in json.loads(done.stdout)}
     assert by_strategy["big-job"]["core_hours"] == pytest.approx(33.0, abs=0.1)
     assert by_strategy["asa"]["core_hours"] == pytest.approx(20.0, abs=0.1)
@@ -277,7 +277,20 @@ def test_real_logs_can_be_replayed(data, name):
 
 def test_whether_jobs_can_grow_is_a_setting_of_comparing():
     """Of the site, not of its scheduler: without it `elastic` is a chain of jobs."""
-    arguments = ("compare", "montage", "--cores", 28, "--seeds", 1, "--strategies", "elastic", "--jobs", 1, "--json")
+    arguments = (
+        "compare",
+        "montage",
+        "--cores",
+        28,
+        "--seeds",
+        1,
+        "--strategies",
+        "elastic",
+        "--jobs",
+        1,
+        "--output",
+        "json",
+    )
     told = [json.loads(asa(*arguments, "--set", f"grow={word}").stdout)[0] for word in ("yes", "no")]
     assert all(one["outcome"] == "completed" for one in told)
     assert "is neither" in asa(*arguments, "--set", "grow=maybe", code=2).stderr

@@ -1,4 +1,4 @@
-"""``asa advise``, and what `asa run` makes of run times, as a user types it."""
+"""``asa walltimes``, and what `asa run` makes of run times, as a user types it."""
 
 import json
 from types import SimpleNamespace
@@ -110,7 +110,7 @@ def test_as_json(place):
 def test_a_run_that_was_cut_off_is_told_of(place):
     """However few have run."""
     RunTimes(place.folder).observe(ran("plot", [600], kind="at_least"))
-    assert "plot was cut off at its walltime of 10m00s" in " ".join(asa(place.flow, *place.bank).stdout.split())
+    assert "plot was killed at its walltime of 10m00s" in " ".join(asa(place.flow, *place.bank).stdout.split())
 
 
 def test_another_system_is_a_guess(place):
@@ -119,8 +119,8 @@ def test_another_system_is_a_guess(place):
     assert "It ran elsewhere, too: theta." in asa(place.flow, *place.bank).stdout
     text = " ".join(asa(place.flow, *place.bank, "--system", "theta").stdout.split())
     assert "blast on theta" in text
-    assert "merge: from 1 run: too few for advice" in text
-    assert "search: from 14 runs, on hpc2n, a guess for theta: too far off for advice" in text
+    assert "merge: from 1 run: too few to advise on" in text
+    assert "search: from 14 runs, on hpc2n, a guess for theta: too far off to advise on" in text
 
 
 def test_nothing_known_says_how_it_comes_to_be(tmp_path):
@@ -174,7 +174,7 @@ def test_runs_learn_how_long_stages_run(machine):
     )
     (machine.root / "flow.toml").write_text(flow)
     first = machine.asa("run", "flow.toml", *machine.on)
-    assert "a: expected 2h00m, nothing is known yet of how long it runs" in first.stderr
+    assert "a: expected 2h00m, its run time is not known yet" in first.stderr
     log = RunTimes(machine.root / "bank")
     [a] = log.of("flow", "a")
     assert (a.cores, a.kind) == (1, "exact")
@@ -189,7 +189,7 @@ def test_runs_learn_how_long_stages_run(machine):
     second = machine.asa("run", "flow.toml", *machine.on)
     assert "a: expected 2s, from 7 runs" in second.stderr
     assert "a asks for 2h00m; of 8 runs, p99 is" in second.stderr
-    assert "may start sooner. More on this: asa advise flow.toml" in second.stderr
+    assert "may start sooner. More on this: asa walltimes flow.toml" in second.stderr
     [plan] = [json.loads((run / "run.json").read_text()) for run in machine.runs()[1:]]
     assert [stage["expected_run_s"] for stage in plan["stages"]] == [2.0, 300.0]
 

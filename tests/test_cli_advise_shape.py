@@ -1,4 +1,4 @@
-"""``asa advise --shape``, as a user types it."""
+"""``asa walltimes --shape``, as a user types it."""
 
 import json
 import math
@@ -120,9 +120,9 @@ def test_each_width_that_a_stage_may_have_or_ran_at(place):
     ]
     assert [cells[:4] for cells in table[4:]] == [["now", "28", "5", "runs"], ["ask", "56", "2", "runs"]]
     flat = " ".join(text.split())
-    assert "Ask for 112 cores in place of 28 cores: half such jobs end within" in flat
+    assert "Ask for 112 cores in place of 28 cores: half of such jobs end within" in flat
     assert re.search(r"for 30\.\d core-hours more", flat)
-    assert "Left out: 1024 cores: how long it runs there is not known." in flat
+    assert "Left out: 1024 cores: its run time there is not known." in flat
     assert "plot Nothing is known of how long it runs." in flat
     assert "fetch" not in text
 
@@ -178,7 +178,7 @@ def test_a_long_queue_for_wide_jobs_turns_the_advice(tmp_path, place):
     assert (found["shapes"][found["best"]]["width"], found["asked"]) == (28, None)
     kept = json.loads(asa("--shape", *COMMAND, "--now", 28, *bank).stdout)["stages"][0]
     assert kept["asked"] == kept["best"] == 0
-    assert kept["why"].startswith("Keep 28 cores: half such jobs end within")
+    assert kept["why"].startswith("Keep 28 cores: half of such jobs end within")
 
 
 def test_a_command_without_a_workflow(place):
@@ -198,7 +198,7 @@ def test_where_no_waits_are_known_the_run_times_are_told_and_no_advice_is_given(
     done = asa("--shape", *COMMAND, "--bank", tmp_path / "none", "--bank-only")
     assert [cells[0] for cells in rows(done.stdout)] == ["28", "56", "112"]
     flat = " ".join(done.stdout.split())
-    assert "How long jobs wait is not known, so that no width is advised." in flat
+    assert "Waits are not known, so no width is advised." in flat
     assert "asa learn" in flat
     assert "Ask for" not in flat
 
@@ -214,15 +214,15 @@ def test_several_partitions_are_compared(place):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--cores", "0", "--expected", "1h"), "'0' is no number of cores"),
-        (("--cores", "7,7", "--expected", "7=1h"), "7 stands there twice"),
+        (("--cores", "0", "--expected", "1h"), "'0' is not a number of cores"),
+        (("--cores", "7,7", "--expected", "7=1h"), "7 is there twice"),
         (("--cores", "28..7", "--expected", "7=1h"), "ends before it begins"),
         (("--expected", "7=1h"), "--cores: is missing"),
         (("--cores", "7,14"), "no run time is known"),
         (("--cores", "7,14", "--expected", "1h"), "one run time for 2 numbers of cores"),
         (("--cores", "7,14", "--expected", "28=1h"), "28 cores, which are none of 7, 14"),
         (("--cores", "7,14", "--expected", "7=0s"), "no time at all"),
-        (("--cores", "7,14", "--expected", "7=1h,2h"), "says not on how many cores"),
+        (("--cores", "7,14", "--expected", "7=1h,2h"), "does not say on how many cores"),
         (("--cores", "7,14", "--expected", "7=1h,7=2h"), "7 cores twice"),
         (("--cores", "7,14", "--expected", ","), "names nothing"),
         (("--cores", "7,14", "--expected", "7=1h", "--scaling", "moore"), "no law of scaling"),
@@ -235,7 +235,7 @@ def test_several_partitions_are_compared(place):
         (("--cores", "7", "--expected", "1h", "--partition", "gpu"), "no partition 'gpu'"),
         (("--cores", "7", "--expected", "1h", "--system", "south"), "no system 'south'"),
         (("--cores", "7", "--expected", "1h", "--site", "x"), "with --bank-only nobody is"),
-        (("--cores", "7", "--expected", "1h", "--forget", "x"), "goes without --shape"),
+        (("--cores", "7", "--expected", "1h", "--forget", "x"), "does not go with --shape"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(place, arguments, words):
@@ -243,8 +243,8 @@ def test_what_means_nothing_is_refused(place, arguments, words):
 
 
 def test_options_that_contradict_each_other_are_refused(place):
-    assert "goes with --shape alone" in asa(*COMMAND, "--bank", place.root / "bank", code=2).stderr
-    assert "goes with --shape alone" in asa(place.flow, *place.bank, code=2).stderr
+    assert "needs --shape" in asa(*COMMAND, "--bank", place.root / "bank", code=2).stderr
+    assert "needs --shape" in asa(place.flow, *place.bank, code=2).stderr
     refused = asa(place.flow, "--shape", "--now", 7, *place.bank, code=2).stderr
     assert "a workflow file says it of each stage" in refused
 
@@ -253,7 +253,7 @@ def test_a_workflow_of_which_no_run_time_is_known_is_refused(place):
     path = place.root / "new.toml"
     path.write_text('name = "new"\n[[stage]]\nname = "a"\ncores = 4\nwalltime = "1h"\ncommand = "a"\n')
     refused = asa(path, "--shape", *place.bank, code=2).stderr
-    assert "nothing is known of how long it runs" in refused
+    assert "its run time is not known" in refused
 
 
 def test_runs_elsewhere_do_not_take_the_place_of_what_the_file_says(place):

@@ -68,7 +68,7 @@ def test_show_tells_of_each_kind_of_job(bank):
 
 def test_show_as_json_tells_the_same(bank):
     """In seconds and shares."""
-    shown = json.loads(asa("show", "--bank", bank, "--json").stdout)
+    shown = json.loads(asa("show", "--bank", bank, "--output", "json").stdout)
     assert shown["observations"] == 10
     assert shown["skipped"] == {}
     wide, narrow = shown["geometries"]
@@ -104,17 +104,17 @@ def test_show_says_what_was_damaged(bank):
     text = asa("show", "--bank", bank).stdout
     assert "9 observations" in text
     assert "Note: 1 x line cut off" in text
-    assert list(json.loads(asa("show", "--bank", bank, "--json").stdout)["skipped"].values()) == [1]
+    assert list(json.loads(asa("show", "--bank", bank, "--output", "json").stdout)["skipped"].values()) == [1]
 
 
 def test_without_a_bank_one_is_told_how_to_begin(tmp_path):
     """Showing is no failure; and makes nothing."""
     env = {"ASA_BANK": str(tmp_path / "mine")}
-    for words in ("is not there yet", "is empty"):
+    for words in ("does not exist yet", "is empty"):
         text = asa("show", env=env).stdout
         assert f"The bank {tmp_path / 'mine'} {words}. Begin it with `asa learn --from FILE`" in text
-        assert json.loads(asa("show", "--json", env=env).stdout)["observations"] == 0
-        if words == "is not there yet":
+        assert json.loads(asa("show", "--output", "json", env=env).stdout)["observations"] == 0
+        if words == "does not exist yet":
             assert not (tmp_path / "mine").exists()
             for arguments in (("export", tmp_path / "x"), ("forget", "--all", "--yes")):
                 told = asa(*arguments, env=env, code=2).stderr
@@ -137,13 +137,13 @@ def test_what_is_no_bank_is_refused(bank, tmp_path):
     """By name, and nothing is made."""
     (tmp_path / "log.swf").write_text("; MaxProcs: 4\n")
     told = asa("import", tmp_path / "log.swf", "--bank", tmp_path / "other", code=2).stderr
-    assert f"{tmp_path / 'log.swf'}: is no bank of waits" in told
+    assert f"{tmp_path / 'log.swf'}: is not a bank of waits" in told
     process = asa_process("import", tmp_path / "log.swf", "--bank", tmp_path / "other", code=2)
     assert process.stderr == f"asa: cannot use the input: {told}\n"
     assert not (tmp_path / "other").exists()
     assert "cannot be read" in asa("import", tmp_path / "none", "--bank", bank, code=2).stderr
     assert "cannot be written" in asa("export", tmp_path / "no" / "file", "--bank", bank, code=2).stderr
-    assert "is a file, and no folder of a bank" in asa("show", "--bank", tmp_path / "log.swf", code=2).stderr
+    assert "is a file, not the folder of a bank" in asa("show", "--bank", tmp_path / "log.swf", code=2).stderr
     (bank / f"kept-host-1-{'0' * 16}.jsonl").write_text('{"format":"asa-waits","version":9}\n')
     assert "Upgrade" in asa("show", "--bank", bank, code=2).stderr
 
@@ -195,5 +195,5 @@ def test_forget_asks_at_a_terminal(bank, answer, left):
     done = asa_process("forget", "--source", "old.swf", "--bank", bank, stdin=theirs)
     os.close(ours)
     os.close(theirs)
-    assert "Forget 4 of 10 observations for good?" in done.stderr
+    assert "Forget 4 of 10 observations ?" in done.stderr
     assert len(WaitStore(bank).read()) == left

@@ -88,9 +88,9 @@ def test_problems_are_printed_as_compilers_print_them(place):
 def test_parameters_can_be_set(place):
     """And are checked like all else."""
     write('name = "a"\ncommand = "mProject"\ncores = "{{width}}"', head="[parameters]\nwidth = 4\n")
-    assert told("--set", "width=56") == []
-    assert "no parameter 'widht'" in told("--set", "widht=56", code=2)[0][2]
-    assert "not a whole number" in told("--set", "width=x", code=2)[0][2]
+    assert told("--param", "width=56") == []
+    assert "no parameter 'widht'" in told("--param", "widht=56", code=2)[0][2]
+    assert "not a whole number" in told("--param", "width=x", code=2)[0][2]
 
 
 def test_programs_are_looked_for_where_they_stand(place):
@@ -173,7 +173,7 @@ def test_files_are_there_or_made_before(place):
     problems = told()
     assert [severity for _, severity, _, _ in problems] == ["warning"] * 5
     assert rows[only(problems, "rwa/*.fits is not there")[0] - 1].startswith("inputs")
-    assert 'after = ["b"]' in only(problems, "c.tbl is made by stage 'b', which does not come before")[3]
+    assert 'after = ["b"]' in only(problems, "c.tbl is made by stage 'b', which it does not depend on")[3]
     assert "d.tasks is not there" in only(problems, "stage 'd': d.tasks")[2]
     assert "./tol: no such file" in only(problems, "stage 'c': ./tol")[2]
     assert "proj is made by stage 'a', too" in only(problems, "stage 'c': output")[2]
@@ -183,10 +183,10 @@ def test_a_stage_must_run_something_unless_none_does(place):
     """A file without commands is a model."""
     write('name = "a"', 'name = "b"\nafter = ["a"]')
     [(_, severity, message, hint)] = told()
-    assert (severity, message) == ("note", "no stage has anything to run: this is a model")
+    assert (severity, message) == ("note", "no stage has a command: this is a model")
     assert "asa compare" in hint
     write('name = "a"\ncommand = "mAdd"', 'name = "b"\nafter = ["a"]')
-    assert told(code=2)[0][1:3] == ("error", "stage 'b': there is nothing to run in it")
+    assert told(code=2)[0][1:3] == ("error", "stage 'b': it has nothing to run")
 
 
 def test_comments_alone_are_nothing_to_run(place):
@@ -200,10 +200,10 @@ def test_comments_alone_are_nothing_to_run(place):
     )
     problems = told()
     assert [severity for _, severity, _, _ in problems] == ["warning"] * 4
-    assert rows[only(problems, "stage 'a': there is nothing to run here")[0] - 1].startswith("command")
-    assert only(problems, "stage 'b': there is nothing to run here")[0] == 1
-    assert rows[only(problems, "stage 'c': there is nothing to run here")[0] - 1].strip() == '"# mAdd",'
-    assert rows[only(problems, "stage 'd': there is no task in none.tasks")[0] - 1].startswith("tasks_file")
+    assert rows[only(problems, "stage 'a': there is nothing to run")[0] - 1].startswith("command")
+    assert only(problems, "stage 'b': there is nothing to run")[0] == 1
+    assert rows[only(problems, "stage 'c': there is nothing to run")[0] - 1].strip() == '"# mAdd",'
+    assert rows[only(problems, "stage 'd': there are no tasks in none.tasks")[0] - 1].startswith("tasks_file")
 
 
 def test_files_that_are_given_to_an_interpreter_are_looked_for(place):
@@ -331,7 +331,7 @@ def test_what_is_meant_for_slurm_is_noted(place):
     problems = told()
     assert [(line, severity) for line, severity, _, _ in problems] == [(2, "note"), (3, "note"), (6, "note")]
     assert "cores = 1" in problems[0][3]
-    assert "#SBATCH --time=2:00:00 does not count here" in problems[1][2]
+    assert "#SBATCH --time=2:00:00 has no effect here" in problems[1][2]
     assert "SLURM_NTASKS is set under Slurm only" in problems[2][2]
 
 
@@ -392,19 +392,19 @@ def test_what_only_a_shell_would_expand_is_told(place):
     problems = [problem for problem in told() if "is not checked" not in problem[2]]
     assert {severity for _, severity, _, _ in problems} == {"warning"}
     for words, text, hint in (
-        ("stage 'a': inputs: $SCRATCH/x is taken as it stands, $SCRATCH, too", "'$SCRATCH/x'", "{{name}}"),
-        ("stage 'a': outputs: ~/y is taken as it stands", "outputs", "{{name}}"),
+        ("stage 'a': inputs: $SCRATCH/x is used literally, $SCRATCH, too", "'$SCRATCH/x'", "{{name}}"),
+        ("stage 'a': outputs: ~/y is used literally", "outputs", "{{name}}"),
         ("stage 'a': outputs: z{1..3} is", "outputs", "a path for each"),
         ("stage 'a': outputs: ${A}/z is", "outputs", "{{name}}"),
         ("stage 'b': tasks_file: $LIST is", "tasks_file", "{{name}}"),
         ("stage 'b': environment: the value of PATH is", "environment = { PATH", "export PATH=..."),
-        ("environment: the value of TMP is taken as it stands, `, too", "environment = { TMP", "export TMP=..."),
+        ("environment: the value of TMP is used literally, `, too", "environment = { TMP", "export TMP=..."),
     ):
         found = only(problems, words)
         assert rows[found[0] - 1].strip().startswith(text)
         assert hint in found[3]
         problems.remove(found)
-    assert [message for _, _, message, _ in problems] == ["stage 'b': inputs: ~/y is taken as it stands, ~/, too"]
+    assert [message for _, _, message, _ in problems] == ["stage 'b': inputs: ~/y is used literally, ~/, too"]
 
 
 def test_the_schema_is_hinted_at_once(place):
@@ -449,7 +449,7 @@ FLOW = (
 def test_a_workflow_is_drawn_with_what_it_costs(place, columns):
     """Boxes, a table, the longest way, core-hours; nothing is wider than the terminal."""
     write(*FLOW, head="[parameters]\nwidth = 4\n")
-    shown = asa("show", "flow.toml", "--set", "width=8", columns=columns).stdout
+    shown = asa("show", "flow.toml", "--param", "width=8", columns=columns).stdout
     assert max(map(len, shown.splitlines())) <= columns
     for words in ("│ project  8 cores  30m", "2 tasks: mProject 1", "script: mAdd x", "▼", "Widest stage: 8 cores"):
         assert words in shown
@@ -484,7 +484,7 @@ def test_installed_workflows_and_whole_nodes_are_shown_too(place):
     [
         (["show", "montag"], "Did you mean 'montage'"),
         (["show", "montage"], "--cores: is missing"),
-        (["show", "montage", "--cores", "4", "--set", "a=1"], "only a workflow file has parameters"),
+        (["show", "montage", "--cores", "4", "--param", "a=1"], "only a workflow file has parameters"),
         (["show", "flow.toml", "--cores", "4"], "says itself how many cores"),
         (["show", "none.toml"], "none.toml: cannot be read"),
     ],

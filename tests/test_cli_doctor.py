@@ -91,13 +91,13 @@ def test_a_site_that_cannot_be_used_is_exit_code_1(link):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--backend", "slurm-cli", "--set", "poll"), "has no value"),
-        (("--backend", "slurm-cli", "--set", "=3"), "is no setting"),
-        (("--backend", "slurm-cli", "--set", "prtition=x"), "Did you mean 'partition'"),
-        (("--backend", "slurm-cli", "--set", "poll=3"), "--set poll"),
+        (("--backend", "slurm-cli", "--option", "poll"), "has no value"),
+        (("--backend", "slurm-cli", "--option", "=3"), "has no name before the ="),
+        (("--backend", "slurm-cli", "--option", "prtition=x"), "Did you mean 'partition'"),
+        (("--backend", "slurm-cli", "--option", "poll=3"), "--option poll"),
         (("--backend", "slurm-rest"), "url"),
         (("--backend", "slrum"), "there is no backend"),
-        (("--backend", "simulated", "--set", "system=hpc2n"), "cannot be examined"),
+        (("--backend", "simulated", "--option", "system=hpc2n"), "cannot be examined"),
         (("--site", "nowhere"), "there is no site"),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_cannot_be_used_is_exit_code_2(arguments, words):
 
 
 def test_what_was_found_is_saved_and_then_used(tmp_path):
-    arguments = ("--backend", "slurm-cli", "--set", "partition=debug", "--probe", "--save", "small")
+    arguments = ("--backend", "slurm-cli", "--option", "partition=debug", "--probe", "--save", "small")
     assert str(tmp_path / "sites" / "small.toml") in asa("doctor", *arguments).stderr
     site = read_site("small")
     assert (site.backend, site.settings) == ("slurm-cli", {"partition": "debug"})
@@ -120,13 +120,13 @@ def test_what_was_found_is_saved_and_then_used(tmp_path):
 def test_a_bad_site_is_saved_too(link, tmp_path):
     """What the user has set is not lost because the site is down today."""
     link.fails["about"] = UnavailableError("down")
-    asa("doctor", "--backend", "slurm-cli", "--set", "partition=debug", "--save", tmp_path / "x.toml", code=1)
+    asa("doctor", "--backend", "slurm-cli", "--option", "partition=debug", "--save", tmp_path / "x.toml", code=1)
     assert read_site(str(tmp_path / "x.toml")).settings == {"partition": "debug"}
 
 
 def test_saving_under_another_name_takes_all_along():
-    asa("doctor", "--backend", "slurm-cli", "--set", "system=mine", "--probe", "--save", "one")
-    asa("doctor", "--site", "one", "--set", "account=a", "--save", "two")
+    asa("doctor", "--backend", "slurm-cli", "--option", "system=mine", "--probe", "--save", "one")
+    asa("doctor", "--site", "one", "--option", "account=a", "--save", "two")
     assert read_site("two").settings == {"system": "mine", "account": "a"}
     assert read_site("two").found["age_accrues"] is False
 
@@ -175,7 +175,7 @@ def test_a_file_and_a_site_that_tell_the_same_are_learned_once(tmp_path):
 
 
 def test_the_sites_name_is_the_users(tmp_path):
-    arguments = ("learn", "--backend", "slurm-cli", "--set", "system=mine", "--bank", tmp_path / "bank")
+    arguments = ("learn", "--backend", "slurm-cli", "--option", "system=mine", "--bank", tmp_path / "bank")
     assert "on 'mine'" in asa(*arguments).stderr
 
 
@@ -187,7 +187,7 @@ def test_the_sites_name_is_the_users(tmp_path):
         (("--from", "jobs.txt", "--since", "3d"), "from a file or from a site"),
         (("--backend", "slurm-cli", "--since", "30"), "has no unit"),
         (("--backend", "slurm-cli", "--since", "long"), "no duration"),
-        (("--backend", "simulated", "--set", "system=hpc2n"), "tells nothing of past jobs"),
+        (("--backend", "simulated", "--option", "system=hpc2n"), "does not tell about past jobs"),
     ],
 )
 def test_where_to_learn_from_must_be_one(arguments, words):

@@ -51,7 +51,7 @@ def test_each_stage_of_a_run_that_failed_is_told_by_itself(place, strategy):
     """Also where several shared the job that failed: what completed is done, and what never began did not fail."""
     told = place.asa("run", "flow.toml", *place.on, "--strategy", strategy, "--quiet", code=1).stderr
     assert "4 stages completed, 1 failed, 1 did not run." in told
-    assert told.splitlines()[-1].startswith("  once it is mended:  asa resume --retry --workflow flow.toml flow-")
+    assert told.splitlines()[-1].startswith("  once it is fixed:   asa resume --retry --workflow flow.toml flow-")
     assert sorted(place.lines()) == ["a", "b", "clean", "d", "tell"]
     assert place.states() == FAILED
     stages = {stage["stage"]: stage for stage in place.status()["stages"]}
@@ -92,12 +92,12 @@ def test_what_is_there_for_a_failure_is_skipped_where_nothing_fails(place):
     assert sorted(whens) == ["always", "failed", *["success"] * 4]
     (place.root / "mended").touch()
     done = place.asa("run", "flow.toml", *place.on, "--strategy", "per-stage", "--quiet").stdout
-    assert "skipped: no stage failed that it follows" in done
+    assert "skipped: no stage that it depends on failed" in done
     assert "core-hours" in done
     [run] = place.runs()
     assert len(json.loads((run / "metrics.json").read_text())["stages"]) == 5
     assert place.states()["clean"] == "skipped"
-    assert "It does not run, since no stage failed that it follows." in place.asa("explain", "clean").stdout
+    assert "It does not run, since no stage that it depends on failed." in place.asa("explain", "clean").stdout
     assert "clean" not in place.lines()
     place.asa("report", "--out", "page.html")
     assert "skipped" in (place.root / "page.html").read_text()
@@ -110,4 +110,4 @@ def test_the_first_failure_ends_a_run_that_is_to_fail_fast(place):
     not_run = dict.fromkeys(("d", "clean", "tell"), "not run")
     assert place.states() == {"a": "done", "b": "failed", "c": "blocked", **not_run}
     assert "The run ended before its turn." in place.asa("explain", "d").stdout
-    assert "no job of it has begun yet" in place.asa("logs", "d", code=1).stderr
+    assert "its job has not started yet" in place.asa("logs", "d", code=1).stderr

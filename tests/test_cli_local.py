@@ -73,7 +73,7 @@ def test_a_directory_of_scripts_from_import_to_result(home):
     failed = home.asa("run", "flow.toml", *home.on, code=1)
     assert "On local, for: there is no site file, and no batch system's commands" in failed.stderr
     assert "Warning: add.sbatch:4: stage 'add': sedd: not found" in failed.stderr
-    assert "what it was to run was not found" in failed.stderr
+    assert "its command was not found" in failed.stderr
     assert "sedd: command not found" in failed.stderr
     (home.root / "add.sbatch").write_text(ADD.format(program="sed"))
     home.asa("resume", "--retry", "--workflow", "flow.toml")
@@ -163,7 +163,7 @@ def test_who_runs_out_of_walltime_is_told_and_given_more_where_it_says_so(home):
     (home.root / "again").unlink()
     home.flow(stage + "retries = 1\n")
     done = home.asa("run", "flow.toml", *home.on)
-    assert "asked for again: timeout (TimeLimit)" in done.stdout
+    assert "submitted again: timeout (TimeLimit)" in done.stdout
     assert "1 core for 4s" in done.stdout
 
 

@@ -58,7 +58,7 @@ def test_a_site_of_its_own_may_be_named(there, tmp_path):
 
 
 def test_nothing_runs_offline(there):
-    assert "goes with --dry-run" in there("--offline", code=2).stderr
+    assert "needs --dry-run" in there("--offline", code=2).stderr
     done = there("--backend", "slurm-cli", "--set", "offline=yes", "--strategy", "per-stage", code=2)
     assert "nothing is submitted offline" in done.stderr
 

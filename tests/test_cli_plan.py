@@ -190,7 +190,7 @@ def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):
     words = " ".join(place("--explain", stage).stdout.split())
     assert f"What was weighed for {stage}" in words
     assert f"Chosen: {stage}" in words
-    assert "worse in all" in words
+    assert "worse in total" in words
 
 
 def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
@@ -198,7 +198,7 @@ def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
     write(tmp_path, STAGES[1:], '[[stage]]\nname = "fetch"\nlocal = true\n')
     shown = " ".join(place("--explain", "fetch").stdout.split())
     assert "Not possible here: Big Job." in shown
-    assert "1. run fetch here, at once: it waits in no queue" in shown
+    assert "1. run fetch here, at once: it does not wait in a queue" in shown
     assert "cannot share a job" in shown
 
 
@@ -220,7 +220,7 @@ def test_the_picture_is_drawn(place, tmp_path, monkeypatch):
     assert text.count("<!-- Per-Stage -->") == 1
     assert text.count(", chosen -->") == 1
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "asa-client[plot]" in place("--picture", "plan.png", code=2).stderr
+    assert "asa-client[report]" in place("--picture", "plan.png", code=2).stderr
 
 
 def sketch(makespan_s, core_hours):
@@ -278,7 +278,7 @@ def test_a_dry_run_shows_which_later_stages_will_share_a_job():
     assert [job.planned.stages for job in jobs] == [("a",), ("b", "c")]
     assert [job.in_s for job in jobs] == [0.0, None]
     assert [job.spec.cores for job in jobs] == [1, 4]
-    assert jobs[1].planned.reason == "when it is its turn: after a"
+    assert jobs[1].planned.reason == "when it is due: after a"
 
 
 def test_a_dry_run_of_the_strategy_shows_the_same_jobs(place, log):

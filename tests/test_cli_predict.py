@@ -65,7 +65,7 @@ def test_what_a_log_taught_is_told_with_probabilities(tmp_path, bank):
     assert "400 of them are new" in learned.stderr
     answers = {}
     for cores in (1, 16):
-        told = asa("predict", "--cores", cores, "--walltime", "1h", "--within", "10min", "--json", bank=bank)
+        told = asa("predict", "--cores", cores, "--walltime", "1h", "--within", "10min", "--output", "json", bank=bank)
         answers[cores] = json.loads(told.stdout)
     narrow, wide = answers[1], answers[16]
     for answer, wait in ((narrow, 100), (wide, 3162)):
@@ -99,7 +99,7 @@ def test_learning_again_or_more_adds_only_what_is_new(tmp_path, bank):
     packed = tmp_path / "north.swf.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert " 0 of them are new" in asa("learn", "--from", packed, bank=bank).stderr
-    shown = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout)
+    shown = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--output", "json", bank=bank).stdout)
     assert shown["observations_in_bank"] == 400
 
 
@@ -190,7 +190,7 @@ def test_those_that_start_last_do_not_stand_for_all(tmp_path, bank):
     rows += [f"{900 + i} {last - 10 + i % 10} 900000 60 16 -1 -1 16 3600 -1 1 7 1 1 1 1 -1 -1" for i in range(10)]
     path.write_text("\n".join(rows) + "\n")
     asa("learn", "--from", path, bank=bank)
-    told = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout)
+    told = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--output", "json", bank=bank).stdout)
     assert told["quantiles_s"]["p50"] < 1000
 
 
@@ -226,7 +226,7 @@ def _rows():
 
 def test_several_requests_are_compared(tmp_path, bank):
     asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
-    arguments = ("predict", "--cores", "1,16", "--walltime", "1h,2h", "--json")
+    arguments = ("predict", "--cores", "1,16", "--walltime", "1h,2h", "--output", "json")
     told = json.loads(asa(*arguments, bank=bank).stdout)
     assert [(one["cores"], one["walltime_s"]) for one in told["requests"]] == [
         (1, 3600.0), (1, 7200.0), (16, 3600.0), (16, 7200.0)
@@ -257,16 +257,16 @@ def test_the_first_to_end_depends_on_how_long_they_run(tmp_path, bank):
 def test_what_would_not_end_within_its_walltime_is_not_offered(tmp_path, bank):
     asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
     given = ("predict", "--cores", "1,16", "--walltime", "30min,2h", "--run-time", "90min,10min")
-    told = json.loads(asa(*given, "--json", bank=bank).stdout)
+    told = json.loads(asa(*given, "--output", "json", bank=bank).stdout)
     assert [(one["cores"], one["walltime_s"]) for one in told["requests"]] == [(1, 7200.0), (16, 1800.0), (16, 7200.0)]
     given = ("predict", "--cores", "1", "--walltime", "30min", "--run-time", "90min")
-    assert "no run time fits a walltime" in asa(*given, bank=bank, code=2).stderr
+    assert "no run time fits into a walltime" in asa(*given, bank=bank, code=2).stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--cores", "1,many", "--walltime", "1h"], "'many' is no number of cores"),
+        (["--cores", "1,many", "--walltime", "1h"], "'many' is not a number of cores"),
         (["--cores", ",", "--walltime", "1h"], "--cores: names nothing"),
         (["--cores", "1,2,3", "--walltime", "1h", "--run-time", "1h,2h"], "2 run times for 3 numbers of cores"),
         (["--cores", "1", "--walltime", "1h", "--bank-only", "--site", "x"], "--site: is asked"),
@@ -280,7 +280,7 @@ def test_what_cannot_be_compared_is_refused(arguments, words, tmp_path, bank):
 
 def test_what_is_named_twice_is_asked_once(tmp_path, bank):
     asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
-    given = ("predict", "--cores", "1,16,1", "--walltime", "1h,60min,", "--partition", "p1,p1", "--json")
+    given = ("predict", "--cores", "1,16,1", "--walltime", "1h,60min,", "--partition", "p1,p1", "--output", "json")
     assert len(json.loads(asa(*given, bank=bank).stdout)["requests"]) == 2
 
 
@@ -294,13 +294,15 @@ def test_a_table_says_what_it_was_learned_from_and_how_good_that_was(tmp_path, b
 def test_a_row_says_the_same_in_any_company(tmp_path, bank):
     """Of the same request by itself, and beside others."""
     asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
-    alone = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout)["quantiles_s"]
+    alone = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--output", "json", bank=bank).stdout)[
+        "quantiles_s"
+    ]
     for cores, within in (
         ("1,16", 1.1),
         ("16,1", 1.1),
         ("1,2,4,8,16", 2.0),
     ):  # but for what makes waits rise with cores
-        told = json.loads(asa("predict", "--cores", cores, "--walltime", "1h", "--json", bank=bank).stdout)
+        told = json.loads(asa("predict", "--cores", cores, "--walltime", "1h", "--output", "json", bank=bank).stdout)
         row = next(one for one in told["requests"] if one["cores"] == 16)["quantiles_s"]
         for level in ("p20", "p50", "p80"):
             assert 1 / within < row[level] / alone[level] < within
@@ -308,9 +310,9 @@ def test_a_row_says_the_same_in_any_company(tmp_path, bank):
 
 def test_a_second_question_is_answered_from_what_is_kept(tmp_path, bank):
     asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
-    first = asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout
+    first = asa("predict", "--cores", 16, "--walltime", "1h", "--output", "json", bank=bank).stdout
     assert list((bank.parent / ".cache" / "asa" / "learned").rglob("*.json"))
-    assert asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout == first
+    assert asa("predict", "--cores", 16, "--walltime", "1h", "--output", "json", bank=bank).stdout == first
     asa("bank", "forget", "--all", "--yes", bank=bank)
     assert not list((bank.parent / ".cache" / "asa" / "learned").rglob("*.json"))
 
@@ -374,19 +376,21 @@ def test_what_the_batch_system_says_is_told_with_how_far_off_it_was(bank, monkey
     assert re.search(
         r"Slurm itself says 10h00m \(lately off by a factor of 20, forecasts by 1.7; counts for \d+%\)", told
     )
-    with_it = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--json"))
-    without = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--json", "--no-ask-site"))
+    with_it = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--output", "json"))
+    without = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--output", "json", "--no-ask-site"))
     assert (with_it["site_word"]["wait_s"], with_it["site_word"]["outcomes"]) == (36_000.0, 30)
     assert "site_word" not in without
     assert without["wait_s"] / 2 < with_it["wait_s"] < 2 * without["wait_s"], "its bias is known"
-    seen = json.loads(predicted(Site(others=True), bank, monkeypatch, *asked, "--json"))
+    seen = json.loads(predicted(Site(others=True), bank, monkeypatch, *asked, "--output", "json"))
     assert seen["site_word"]["share"] == 0, "the queue itself tells more"
 
 
 def test_each_request_is_asked_for_once_and_no_more_than_twelve(bank, monkeypatch):
     lived(bank, factor=1)
     site = Site()
-    told = json.loads(predicted(site, bank, monkeypatch, "--cores", "1,2,4,8", "--walltime", "1h,2h,3h,4h", "--json"))
+    told = json.loads(
+        predicted(site, bank, monkeypatch, "--cores", "1,2,4,8", "--walltime", "1h,2h,3h,4h", "--output", "json")
+    )
     assert len(told["requests"]) == 16
     assert len(site.asked) == len(set(site.asked)) == 12
     wide = Site()

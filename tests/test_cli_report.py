@@ -41,7 +41,7 @@ def test_a_run_has_a_page(folder):
     [page] = folder.glob("small-*.html")
     assert f"Written to {page.name}" in told
     text = page.read_text()
-    for words in ("Run small", "Done in", "per-stage", "What its jobs did", "first", "second", "<svg", "local"):
+    for words in ("Run small", "Completed in", "per-stage", "Jobs", "first", "second", "<svg", "local"):
         assert words in text
     assert asa("report", "small", "--out", "other.html", cwd=folder).returncode == 0
     assert (folder / "other.html").read_text() == text
@@ -88,7 +88,7 @@ def test_what_a_dependency_keeps_back_is_told(tmp_path):
         rows = [row for row in csv.DictReader(file) if row["stages"] == "second"]
     assert rows[0]["kind"] == "kept"
     assert float(rows[0]["end_s"]) >= 2
-    assert "kept back: " in (tmp_path / "run.html").read_text()
+    assert "held by a dependency: " in (tmp_path / "run.html").read_text()
 
 
 # ---------------------------------------------------------------------- comparisons
@@ -97,7 +97,19 @@ def test_what_a_dependency_keeps_back_is_told(tmp_path):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
-    arguments = ("blast", "--cores", "28,56", "--seeds", 2, "--strategies", "big-job,asa", "--jobs", 1, "--json")
+    arguments = (
+        "blast",
+        "--cores",
+        "28,56",
+        "--seeds",
+        2,
+        "--strategies",
+        "big-job,asa",
+        "--jobs",
+        1,
+        "--output",
+        "json",
+    )
     told = asa("compare", *arguments, "--results", "kept.json", "--report", "page.html", cwd=folder)
     assert "Written to kept.json" in told.stderr
     return folder, json.loads(told.stdout)
@@ -214,7 +226,7 @@ def test_hits_have_one_name(compared):
     folder, _ = compared
     page = (folder / "page.html").read_text()
     assert ">Hits, %<" in page
-    assert "Hits: predictions that were not too long" in page
+    assert "Hits: share of predicted waits that were not too long" in page
 
 
 def test_where_nothing_can_be_kept_is_told_before_anything_runs(tmp_path):

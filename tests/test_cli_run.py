@@ -130,7 +130,7 @@ def test_what_a_failure_leaves_out_is_told_as_it_happens(place):
 def test_scripts_are_shown_by_a_dry_run_only(place):
     """Who forgot --dry-run did not want to run anything."""
     told = place.asa("run", place.flow(*CHAIN), *place.on, "--scripts", code=2).stderr
-    assert "--scripts: goes with --dry-run" in told
+    assert "--scripts: needs --dry-run" in told
     assert not place.runs()
 
 
@@ -366,7 +366,7 @@ def test_a_stage_without_a_job_cannot_be_cancelled(place):
     place.asa("cancel", "--stage", "zz", code=2)
     place.asa("cancel", "--stage", "a")
     client.communicate(timeout=60)
-    assert "somebody cancelled stage 'a'" in place.status()["reason"]
+    assert "you cancelled stage 'a'" in place.status()["reason"]
 
 
 def test_only_one_client_drives_a_run(place):
@@ -444,8 +444,8 @@ def test_one_damaged_run_does_not_hide_the_others(place):
     (three / "journal.jsonl").write_bytes(b"\n".join([*lines[:2], *lines[3:]]))  # a job that nobody had accepted
     shown = " ".join(place.asa("runs", columns=160).stdout.split())
     assert "journal.jsonl:2: is damaged" in shown
-    assert "is no description of a run" in shown
-    assert "tells what cannot have been" in shown
+    assert "is not a description of a run" in shown
+    assert "is not consistent" in shown
     assert shown.count("damaged: ") == 3
     assert "1/1" in shown
     rows = json.loads(place.asa("runs", "--output", "json").stdout)["runs"]

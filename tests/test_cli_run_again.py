@@ -60,7 +60,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
     """What completed stays; what did not asks for what the file says now."""
     broken = (CHAIN[0], ("b", "a", "echo no >&2; exit 3"), CHAIN[2])
     told = place.asa("run", place.flow(*broken), *place.on, code=1).stderr
-    assert "once it is mended:  asa resume --retry --workflow flow.toml" in told
+    assert "once it is fixed:   asa resume --retry --workflow flow.toml" in told
     place.flow(("a", "", "echo changed >>did"), ("b", "a", "echo b >>did", 2), CHAIN[2])
     for given, words in (
         (["--workflow", "flow.toml"], "with --retry or --from only"),
@@ -80,7 +80,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
         assert words in place.asa("resume", *given, code=2).stderr
     done = place.asa("resume", "--retry", "--workflow", "flow.toml")
     assert "stage a completed" in done.stderr
-    assert "asked for again" in done.stdout
+    assert "submitted again" in done.stdout
     assert place.lines() == ["a", "b", "c"]
     stages = {stage["stage"]: stage for stage in place.status()["stages"]}
     assert stages["b"]["cores"] == 2
@@ -173,7 +173,7 @@ def test_what_would_not_run_once_more_either_is_refused(place):
     )
     place.asa("run", "flow.toml", *place.on)
     told = place.asa("resume", "--from", "tidy", code=2).stderr
-    assert "--from tidy: would not run: no stage failed that it follows" in told
+    assert "--from tidy: would not run: no stage that it depends on failed" in told
     place.asa("resume", "--from", "tidy", "--from", "a")
     assert place.status()["state"] == "completed"
     assert (place.root / "did").read_text() == "a\na\n"
@@ -193,7 +193,7 @@ def test_no_other_run_is_taken_for_one_that_cannot_be_read(place, how):
         (second / "run.json").unlink()
     else:
         (second / "run.json").write_bytes(b"{}" if how == "empty" else bytes(range(256)))
-    words = "is missing" if how == "gone" else "is no description of a run"
+    words = "is missing" if how == "gone" else "is not a description of a run"
     for command in ("status", "explain", "report", "cancel", "resume"):
         assert words in place.asa(command, code=2).stderr
         assert words in place.asa(command, "second", code=2).stderr

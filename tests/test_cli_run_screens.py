@@ -260,7 +260,7 @@ def test_stages_of_one_job_are_told_apart(folder):
     state = RunState("mosaic", flow, folder.plan.capabilities, folder.plan.id, fail_fast=False)
     tell(state, Begun(NOW_S, fail_fast=False))
     assert words(folder, state)["mourn"] == "conditional"
-    assert "runs if a stage fails that it follows" in shown(folder, state, 160)
+    assert "runs if a stage that it depends on fails" in shown(folder, state, 160)
     names = ("fetch-the-references", "project", "background", "add")
     status = submitted(state, *names)
     running = replace(status, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
@@ -282,7 +282,7 @@ def test_stages_of_one_job_are_told_apart(folder):
     assert run.tally == "1 stage completed, 1 failed, 1 does not run"
     assert [stage.reason for stage in run.stages][1:4] == ["NonZeroExitCode", "", "stage 'project' failed"]
     assert "1 stage completed, 1 failed, 1 does not run" in shown(folder, state, 80)
-    tell(state, Stopped("cancelled", "somebody asked for it", NOW_S + 100))
+    tell(state, Stopped("cancelled", "you asked for it", NOW_S + 100))
     assert list(words(folder, state).values()) == ["done", "failed", "not run", "blocked", "not run"]
 
 
@@ -314,7 +314,7 @@ def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder
     told = shown(folder, state, 160).splitlines()
     [line] = [line for line in told if line.startswith("project")]
     assert line.split()[:7] == ["project", "waiting", "in", "its", "job", "100", "112"]
-    assert line.rstrip().endswith("more cores asked for in 1m40s")
+    assert line.rstrip().endswith("more cores requested in 1m40s")
     spec = spec_of(state, more)
     queued = JobStatus("101", JobState.PENDING, NOW_S + 700)
     [record] = tell(state, Intended(spec.token, more, spec, NOW_S), Accepted(spec.token, queued))

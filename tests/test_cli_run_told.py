@@ -127,14 +127,14 @@ def test_trouble_is_told_when_it_begins_and_when_it_ends():
     notices = Notices(advise, lambda trouble: "Bring a new token." if "expired" in trouble else "")
     assert told(notices) == []
     assert told(notices, trouble="nobody listens") == [
-        "trouble with the batch system: nobody listens. It is asked again; jobs go on meanwhile."
+        "problem with the batch system: nobody listens. Trying again; jobs go on."
     ]
     assert told(notices, trouble="nobody listens") == []
     assert told(notices, trouble="no answer") == []
     [line] = told(notices, trouble="expired")
     assert line.endswith("Bring a new token.")
     assert told(notices, trouble="expired again") == []
-    assert told(notices, at_s=NOW_S + 90) == ["the trouble with the batch system is over, after 1m30s"]
+    assert told(notices, at_s=NOW_S + 90) == ["the batch system answers again, after 1m30s"]
     assert told(notices) == []
 
 
@@ -169,7 +169,7 @@ def test_holds_and_uncommon_reasons_are_told(case):
     assert heard("Priority") == heard("Resources") == heard("Dependency") == heard("") == []
     assert heard("JobHeldUser") == ["fetch: job 100 is on hold: Somebody keeps it back. Let 100 go. (JobHeldUser)"]
     assert heard("JobHeldUser") == []
-    assert heard("Priority") == ["fetch: job 100 is on hold no more"]
+    assert heard("Priority") == ["fetch: job 100 is not on hold any more"]
     assert heard("QOSUsageThreshold") == ["fetch: job 100 waits: It is that. (QOSUsageThreshold)"]
     assert heard("Priority") == heard("QOSUsageThreshold") == []
     assert heard("ReqNodeNotAvail, UnavailableNodes:n1") != []
@@ -190,7 +190,7 @@ def test_a_token_from_the_environment_cannot_be_renewed(folder, monkeypatch, cas
     """Which is said wherever trouble is shown, and how to go on."""
     trouble = "http://slurm.example.org:6820: Slurm does not let us in (HTTP status 401)"
     words = remedy_on(facility_of(folder), folder, trouble)
-    for said in ("$SLURM_JWT cannot be renewed in this process", "--set token_file=FILE", "asa resume "):
+    for said in ("$SLURM_JWT cannot be renewed in this process", "--option token_file=FILE", "asa resume "):
         assert said in words
     assert not remedy_on(facility_of(folder), folder, "http://slurm.example.org:6820: nobody listens there")
     text = " ".join(case.drawn(80, condition=Condition(NOW_S, trouble), remedy=words).split())
@@ -211,7 +211,7 @@ def test_who_waits_long_for_a_connection_is_told(monkeypatch):
     monkeypatch.setattr(driving, "_LONG_S", 0.01)
     with driving.opened(lambda: said.wait(60) and WORLD) as world:
         assert world is WORLD
-    assert heard.getvalue() == "Still opening the batch system ...\n"
+    assert heard.getvalue() == "Still connecting to the batch system ...\n"
     monkeypatch.setattr(driving, "_LONG_S", 60.0)
     with driving.opened(lambda: WORLD):
         pass
@@ -222,7 +222,7 @@ def test_who_waits_long_for_a_connection_is_told(monkeypatch):
 
 
 def test_a_stage_that_was_refused_is_named_with_the_refusal(case):
-    """In the table, below it where that is narrow, and explained; asked for again it is so no more."""
+    """In the table, below it where that is narrow, and explained; submitted again it is so no more."""
     token = case.intend("fetch")
     case.tell(Stopped("failed", "stage 'fetch' was refused: Invalid qos. Name another.", NOW_S, token))
     assert (case.stage("fetch").state, case.stage("add").state) == ("refused", "not run")
@@ -306,8 +306,8 @@ def test_the_summary_says_what_was_asked_for_again(case):
     file = io.StringIO()
     Console(file=file, width=80).print(summary(replace(case.standing(), stages=stages, metrics=metrics)))
     [line] = [line for line in file.getvalue().splitlines() if line.startswith("add ")]
-    assert line.rstrip().endswith("asked for again")
-    assert file.getvalue().count("asked for again") == 2
+    assert line.rstrip().endswith("submitted again")
+    assert file.getvalue().count("submitted again") == 2
 
 
 @pytest.fixture
@@ -404,7 +404,7 @@ LIMIT = "mosaic.fetch: is not accepted now: sbatch: error: AssocMaxSubmitJobLimi
 
 
 def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
-    """It is asked for again and again: that it is asked for at once would say nothing."""
+    """It is submitted again and again: that it is asked for at once would say nothing."""
     for after_s in (60.0, 90.0, 120.0):
         token = case.intend("fetch")
         case.tell(Unsent(token, NOW_S + after_s, LIMIT))

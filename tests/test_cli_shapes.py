@@ -92,8 +92,8 @@ def test_one_width_is_refused_where_there_are_not_several(place):
     ("stage", "words"),
     [
         (TELLS + CORES.replace("4, 1, 2", "4, 1, 2, 64"), "a: asks for 64 cores, and the largest possible job has"),
-        (TELLS + CORES.replace("{ 1", "{ 0 = '4min', 1"), "expected: '0' is no width"),
-        (TELLS + CORES.replace('"10min"', "{ 0 = '10min', 4 = '20min' }"), "walltime: '0' is no width"),
+        (TELLS + CORES.replace("{ 1", "{ 0 = '4min', 1"), "expected: '0' is not a width"),
+        (TELLS + CORES.replace('"10min"', "{ 0 = '10min', 4 = '20min' }"), "walltime: '0' is not a width"),
         (
             'tasks = ["mpirun -n 4 ./x"]\ncores = [4, 2]\nwalltime = "10min"\n',
             "mpirun starts 4 processes in one of its",

@@ -110,7 +110,7 @@ def test_a_node_that_limits_cpu_time_is_told_of(place):
     done = subprocess.run(
         ["sh", "-c", text], cwd=place.root, env=place.environment, capture_output=True, text=True, check=True
     )
-    assert "This node ends processes after 15m00s of CPU time." in done.stderr
+    assert "Processes on this node are killed after 15m00s of CPU time." in done.stderr
 
 
 def test_a_look_does_nothing_while_a_client_drives(place):
@@ -135,7 +135,7 @@ def test_stages_that_run_where_the_client_is_are_waited_for(place):
 def test_a_pool_needs_a_client_that_stays(place):
     flow = place.flow(("a", "", "true"))
     refused = place.asa("run", flow, *place.on, "--strategy", "pool", "--detach", code=2)
-    assert "a run by pool needs a client that stays" in refused.stderr
+    assert "a run by pool needs a client that keeps running" in refused.stderr
     assert place.runs() == []
 
 
@@ -162,7 +162,7 @@ def woken_to_the_end(place, table):
 def test_cron_looks_until_the_run_has_ended(place, table):
     table.write_text("5 5 * * * echo mine # asa run of my own\n")
     done = place.asa("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--detach-by", "cron")
-    assert "goes on without this client: cron looks at it once a minute" in done.stderr
+    assert "goes on unattended: cron looks at it once a minute" in done.stderr
     mine, line = table.read_text().splitlines()
     assert mine == "5 5 * * * echo mine # asa run of my own"
     assert line.startswith("* * * * * ")
@@ -260,7 +260,7 @@ def test_that_nobody_looks_any_more_is_told(place, table):
         told = json.loads((run / name).read_text())
         told[key] -= 1000.0
         (run / name).write_text(json.dumps(told))
-    assert "but nobody has for 16m" in place.asa("status", columns=200).stdout
+    assert "but nothing has happened for 16m" in place.asa("status", columns=200).stdout
 
 
 def test_a_run_that_failed_is_tried_again_without_a_client(place, table):
@@ -349,5 +349,5 @@ def test_what_is_tried_again_is_told(place):
     client.kill()
     client.wait()
     assert place.status()["stages"][0]["retried"].startswith("failed")
-    assert "tried again: an attempt ended as failed" in place.asa("status").stdout
-    assert "It is tried again: an attempt ended as failed" in place.asa("explain", "a").stdout
+    assert "tried again after an attempt that was failed" in place.asa("status").stdout
+    assert "It is tried again after an attempt that was failed" in place.asa("explain", "a").stdout

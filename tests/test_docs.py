@@ -173,7 +173,9 @@ def _tree():
 
 
 def _options(command):
-    return {"--help"} | {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    former = importlib.import_module("asa.cli.app").former_options(command)
+    own = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    return {"--help"} | own | former.keys()
 
 
 def _all_options(command):

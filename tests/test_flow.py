@@ -198,7 +198,7 @@ def test_a_misspelt_way_to_say_what_runs_is_named():
 def test_a_stage_with_nothing_to_run_is_refused(queue):
     flow = Flow("idle")
     flow.stage("nothing")
-    with pytest.raises(InputError, match="there is no command to run in stage nothing"):
+    with pytest.raises(InputError, match="there is no command in stage nothing"):
         run(flow, queue)
     assert not (queue.root / "runs").exists()
 
@@ -309,7 +309,7 @@ def test_a_stage_of_several_shapes_is_said_as_in_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"cores": [28, 28]}, "cores: 28 stands there twice"),
+        ({"cores": [28, 28]}, "cores: 28 is there twice"),
         ({"cores": [28, 0]}, "asks for 0 cores"),
         ({"cores": [28, 1.5]}, "cores cannot be .28, 1.5."),
         ({"cores": []}, "cores cannot be"),
@@ -318,13 +318,13 @@ def test_a_stage_of_several_shapes_is_said_as_in_a_file(tmp_path):
         ({"cores": [28, 6], "cpus_per_task": 4}, "asks for 6 cores in tasks of 4"),
         ({"cores": [28, 7], "nodes": 2}, "asks for cores and nodes, and for several shapes"),
         ({"cores": [28, 7], "expected": {7: "1h"}}, "no run time is known on 28 cores, its own width"),
-        ({"cores": [28, 7], "walltime": {7: "1h"}}, "no walltime is said for 28 cores, its own width"),
-        ({"cores": [28, 7], "expected": {"wide": "1h"}}, "expected: 'wide' is no width"),
+        ({"cores": [28, 7], "walltime": {7: "1h"}}, "there is no walltime for 28 cores, its own width"),
+        ({"cores": [28, 7], "expected": {"wide": "1h"}}, "expected: 'wide' is not a width"),
         ({"cores": [28, 7], "expected": {28: "1h", "learn": True}}, "expected: 'learn' stands beside widths"),
         ({"cores": [28, 7], "expected": {28: True}}, "expected cannot be True"),
         ({"cores": [28, 7], "expected": {"learn": "no"}}, "expected: learn cannot be 'no'"),
-        ({"cores": [28, 7], "scaling": "amdhal"}, "scaling: 'amdhal' is no law of scaling\nDid you mean 'amdahl'"),
-        ({"cores": [28, 7], "partition": ["a", "a"]}, "partition: 'a' stands there twice"),
+        ({"cores": [28, 7], "scaling": "amdhal"}, "scaling: 'amdhal' is not a scaling law\nDid you mean 'amdahl'"),
+        ({"cores": [28, 7], "partition": ["a", "a"]}, "partition: 'a' is there twice"),
         ({"cores": [28, 7], "partition": ["a", 1]}, "partition cannot be"),
     ],
 )

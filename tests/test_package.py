@@ -22,7 +22,18 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def test_importing_asa_loads_numpy_and_nothing_heavier():
     """The estimator stands alone."""
-    heavy = ["networkx", "pydantic", "rich", "typer", "httpx", "matplotlib", "torch", "asa.workflow", "asa.runner"]
+    heavy = [
+        "networkx",
+        "numba",
+        "pydantic",
+        "rich",
+        "typer",
+        "httpx",
+        "matplotlib",
+        "torch",
+        "asa.workflow",
+        "asa.runner",
+    ]
     code = (
         f"import sys, asa; asa.Asa().predict(); print([m for m in {heavy} if m in sys.modules], 'numpy' in sys.modules)"
     )

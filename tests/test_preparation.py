@@ -130,7 +130,7 @@ def test_what_makes_no_sense_is_refused(said, words):
 
 
 def test_a_launcher_starts_a_command_and_no_list():
-    with pytest.raises(WorkflowError, match="has a launcher, and is a list of tasks"):
+    with pytest.raises(WorkflowError, match="has a launcher, but is a list of tasks"):
         Flow("w").stage("s", tasks=["true"], launcher="srun")
     with pytest.raises(WorkflowError, match="where the client is, by srun"):
         Flow("w").stage("s", "true", local=True, launcher="srun")
@@ -168,7 +168,7 @@ def test_a_module_that_is_not_there_ends_the_stage_before_it_begins(modules):
     assert (code, out) == (UNPREPARED_EXIT, "")
     assert "asa: the module tool/3 cannot be loaded on" in err
     assert UNPREPARED_EXIT in HOPELESS_EXITS
-    assert meaning(UNPREPARED_EXIT) == "its environment cannot be had"
+    assert meaning(UNPREPARED_EXIT) == "its environment could not be set up"
 
 
 def test_where_there_is_no_module_the_variable_is_named_that_finds_it(place, tmp_path):

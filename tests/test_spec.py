@@ -105,9 +105,9 @@ def test_stages_written_wrongly_are_shown_how(tmp_path, text, line, message):
         ("walltime = 2h", 'Text stands in quotes: walltime = "2h"'),
         ("after = [b, c]", 'Text stands in quotes: after = ["b", "c"]'),
         ("local = True", "It is written so: local = true"),
-        ("command = ", "Mend the syntax there."),
-        ('command = "true', "Mend the syntax there."),
-        ("command echo", "Mend the syntax there."),
+        ("command = ", "Correct the syntax there."),
+        ('command = "true', "Correct the syntax there."),
+        ("command echo", "Correct the syntax there."),
     ],
 )
 def test_text_without_quotes_is_shown_with_them(tmp_path, row, hint):
@@ -299,7 +299,7 @@ walltime = "1h"
         (14, "cores: must be 1 or more, not -1", "Mend"),
         (17, "comes after 'x', which is no stage", "Stages are: a, b, c, d"),
         (21, "there is no parameter 'widt'", "Did you mean 'width'"),
-        (27, "waits for itself: c -> d -> c", "Take one"),
+        (27, "depends on itself: c -> d -> c", "Take one"),
         (28, "script none.sh cannot be read", "relative to flow.toml's folder"),
         (29, "stage 'd': 'cores' is missing", "cores = 28"),
         (34, "'A B' is no name of a variable", "Mend"),
@@ -308,7 +308,7 @@ walltime = "1h"
         assert words in problem.message
         assert hint in problem.hint
         assert problem.file == str(path)
-    assert "'unused' is used nowhere" in found.pop((5, "warning")).message
+    assert "'unused' is not used" in found.pop((5, "warning")).message
     assert not found
     with pytest.raises(InputError, match="'colour'"):
         load_workflow(path)

@@ -148,28 +148,28 @@ def test_run_times_may_be_learned_at_each_width(file):
         ('cores = "0..8"', 5, "cores: must be 1 or more, not 0"),
         ("cores = [28, 30_000_000]", 5, "cores: must be 20000000 or less, not 30000000"),
         ("cores = [\n28,\n28.5,\n]", 7, "cores: must be a whole number, without quotes, not 28.5"),
-        ("cores = [28, 28]", 5, "cores: 28 stands there twice"),
+        ("cores = [28, 28]", 5, "cores: 28 is there twice"),
         ("cores = []", 5, "cores: must not be empty"),
         ('cores = "1..10_"'.replace("_", 10 * "0"), 5, "cores: must be 20000000 or less, not 100000000000"),
-        ('cores = "28.."', 5, "cores: '28..' is no range"),
+        ('cores = "28.."', 5, "cores: '28..' is not a range"),
         ('cores = "28..7"', 5, "cores: '28..7' ends before it begins"),
         (f"cores = {list(range(1, 200))}", 5, "cores: has 199 entries"),
         ("cores = [28, 6]\ncpus_per_task = 4", 6, "asks for 6 cores in tasks of 4"),
         ("cores = [28, 7]\nnodes = 2", 2, "asks for cores and nodes, and for several shapes"),
         ("nodes = 2\npartition = ['a', 'b']\ncores = 2", 2, "asks for cores and nodes, and for several shapes"),
-        ("cores = [28, 7]\nlocal = true", 2, "runs where the client is, and asks for several shapes"),
-        ('cores = [28, 7]\nexpected = { 28 = "1h", wide = "1h" }', 6, "expected: 'wide' is no width"),
-        ('cores = [28, 7]\nexpected = { 28 = "1h", "028" = "1h" }', 6, "expected: 28 stands there twice"),
+        ("cores = [28, 7]\nlocal = true", 2, "runs on the client's computer, but asks for several shapes"),
+        ('cores = [28, 7]\nexpected = { 28 = "1h", wide = "1h" }', 6, "expected: 'wide' is not a width"),
+        ('cores = [28, 7]\nexpected = { 28 = "1h", "028" = "1h" }', 6, "expected: 28 is there twice"),
         ('cores = [28, 7]\nexpected = { 28 = "1h", learn = true }', 6, "expected: 'learn' stands beside widths"),
         ('cores = [28, 7]\n[stage.expected]\n28 = "1h"\n7 = "soon"', 8, "expected at 7: 'soon' is no duration"),
         ('cores = [28, 7]\nexpected = { 7 = "1h" }', 6, "no run time is known on 28 cores, its own width"),
         ('cores = [28, 7]\nexpected = { 28 = "9h" }', 6, "is expected to run 32400.0 s within a walltime of 28800.0 s"),
-        ('cores = [28, 7]\nscaling = "amdhal"', 6, "scaling: 'amdhal' is no law of scaling"),
+        ('cores = [28, 7]\nscaling = "amdhal"', 6, "scaling: 'amdhal' is not a scaling law"),
         ("cores = [28, 7]\nscaling = { amdahl = 1.5 }", 6, "scaling: parallel is 1.5"),
         ("cores = [28, 7]\nscaling = { amdahl = true }", 6, "scaling: parallel is True"),
         ("cores = [28, 7]\nscaling = { tasks = 3 }", 6, "scaling: tasks takes no parameter"),
         ("cores = [28, 7]\nscaling = { downey = { paralelism = 3 } }", 6, "downey has no parameter 'paralelism'"),
-        ('cores = 28\npartition = ["a", "a"]', 6, "partition: 'a' stands there twice"),
+        ('cores = 28\npartition = ["a", "a"]', 6, "partition: 'a' is there twice"),
         ('cores = 28\npartition = ["a", 3]', 6, "partition: must be text in quotes"),
     ],
 )
@@ -183,7 +183,7 @@ def test_what_makes_no_sense_is_refused_with_its_line(file, lines, line, words):
 
 def test_a_walltime_by_width_must_hold_for_its_own(file):
     path = file('cores = [28, 7]\nwalltime = { 7 = "1h" }\n')
-    assert told(check_file(path), "error") == [(5, "stage 'a': no walltime is said for 28 cores, its own width")]
+    assert told(check_file(path), "error") == [(5, "stage 'a': there is no walltime for 28 cores, its own width")]
 
 
 def test_widths_that_are_never_asked_for_are_told(file):
@@ -240,7 +240,7 @@ def test_what_takes_the_cores_that_it_gets_is_right(file, tmp_path, command):
 
 
 def test_what_never_asks_how_many_cores_it_got_is_noted(file, tmp_path):
-    silent = "stage 'a': it has several widths, and nothing here says which of them it got"
+    silent = "stage 'a': it has several widths, but its command does not use the one that it gets"
     assert of_widths(file(SEVERAL + 'command = "true"\n'), tmp_path) == [silent]
     assert of_widths(file(SEVERAL + "script = '''\n#!/usr/bin/env python3\nprint(1)\n'''\n"), tmp_path) == [silent]
     script = "script = '''#!/usr/bin/env python3\nimport os\nprint(os.environ[\"ASA_CORES\"])\n'''\n"
@@ -275,5 +275,5 @@ def test_a_bag_of_mpi_contradicts_itself(file, tmp_path):
     assert of_widths(file(SEVERAL + 'tasks = ["true 1", "true 2"]\n'), tmp_path) == []
     claimed = file(SEVERAL + 'command = "xargs -P $ASA_CORES true"\nscaling = "tasks"\n')
     assert of_widths(claimed, tmp_path) == [
-        "stage 'a': scaling as a bag of tasks, it must be one: work that is shared out over all of $ASA_CORES"
+        "stage 'a': scaling = \"tasks\" is for work that is shared evenly among $ASA_CORES"
     ]

@@ -19,7 +19,7 @@ if [ "$way" = oldest ]; then
 import itertools, sys, tomllib
 
 project = tomllib.load(open(sys.argv[1], "rb"))["project"]
-groups = [project["dependencies"], *(project["optional-dependencies"][name] for name in ("plot", "report", "fast", "boost", "dask", "test"))]
+groups = [project["dependencies"], *(project["optional-dependencies"][name] for name in ("report", "pool", "boost", "test"))]
 print(*(one.replace(">=", "==") for one in itertools.chain(*groups) if ">=" in one), sep="\n")
 PY
 fi

@@ -51,7 +51,9 @@ def advise(
     either: FormerSetOption = None,
     shape: Annotated[
         bool,
-        typer.Option("--shape", help="Say in which width to ask for each stage, and which other is worth a trial."),
+        typer.Option(
+            "--shape", help="Recommend a number of cores for each stage, and another one that is worth a try."
+        ),
     ] = False,
     cores: CommandCoresOption = None,
     expected: ExpectedOption = None,
@@ -60,33 +62,33 @@ def advise(
     now: NowOption = None,
     partition: PlaceOption = None,
     system: Annotated[
-        str | None, typer.Option(help="Where it runs. [default: where it ran last]", show_default=False)
+        str | None, typer.Option(help="The system on which it runs. [default: where it ran last]", show_default=False)
     ] = None,
     bank: BankOption = None,
     bank_only: Annotated[
-        bool, typer.Option("--bank-only", help="With --shape: ask no batch system, as in `asa predict`.")
+        bool, typer.Option("--bank-only", help="With --shape: do not ask a batch system, as in `asa predict`.")
     ] = False,
     backend: BackendOption = None,
     site: SiteOption = None,
     forget: Annotated[
         str | None,
-        typer.Option(help="Remove the run times of a workflow, or of one stage, for good.", metavar="WORKFLOW[/STAGE]"),
+        typer.Option(help="Delete the run times of a workflow, or of one stage.", metavar="WORKFLOW[/STAGE]"),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say which walltimes, or with --shape which widths, to ask for, from how long the stages really ran.
+    """Recommend walltimes, or with --shape numbers of cores, from the measured run times of the stages.
 
-    A job that asks for less fits into gaps that others leave, and often starts sooner; one that asks for too little is
-    killed. Where the bank knows the queue well enough, it also says by how much the wait would change.
+    A job with a shorter walltime can be backfilled, and often starts sooner; one with too short a walltime is killed.
+    If the bank knows enough waits, it also tells how much the wait would change.
 
-    Nothing is kept but names of workflows and stages, and numbers.
+    Only names of workflows and stages, and numbers, are kept.
 
     Example: `asa walltimes flow.toml`
 
-    How many cores to ask for: `asa walltimes flow.toml --shape`, or of one command
-    `asa walltimes --shape --cores 7,14,28 --expected 7=6h,28=95min`
+    How many cores to ask for: `asa walltimes flow.toml --shape`, or for a single command `asa walltimes --shape --cores
+    7,14,28 --expected 7=6h,28=95min`
 
-    Exit codes: 0 also where nothing is known yet, 2 the input cannot be used, or with --shape no run time is known.
+    Exit codes: 0 also if nothing is known yet; 2 the input cannot be used, or with --shape no run time is known.
     """
     from asa.estimators.store import default_folder
     from asa.runtimes import RunTimes
@@ -100,7 +102,7 @@ def advise(
     _check_options(command, workflow, forget, {name: bool(one) for name, one in looks.items()}, shape=shape)
     if forget is not None:
         if workflow is not None:
-            raise InputError("goes with no file", where="--forget", hint="Leave the file out.")
+            raise InputError("does not go with a file", where="--forget", hint="Leave the file out.")
         _forget(runs, forget)
         return
     if shape:
@@ -114,7 +116,7 @@ def advise(
             as_json=output is Output.JSON,
         )
     if runs.damaged:
-        sys.stderr.write(f"Note: {runs.damaged} lines in {runs.folder} are damaged, and were left out.\n")
+        sys.stderr.write(f"Note: {runs.damaged} lines in {runs.folder} are damaged and were skipped.\n")
 
 
 def _no_backend(options: Mapping[str, str]) -> None:
@@ -130,12 +132,12 @@ def _check_options(
     """
     first = command.first or next((name for name, is_given in only_shape.items() if is_given), None)
     if not shape and first is not None:
-        raise InputError("goes with --shape alone", where=first, hint="Add --shape, or leave it out.")
+        raise InputError("needs --shape", where=first, hint="Add --shape, or leave it out.")
     if shape and forget is not None:
-        raise InputError("goes without --shape", where="--forget", hint="Leave one of the two out.")
+        raise InputError("does not go with --shape", where="--forget", hint="Leave one of the two out.")
     if workflow is not None and command.first is not None:
         raise InputError(
-            "is said of a command, and a workflow file says it of each stage",
+            "is for a command; in a workflow file each stage has its own",
             where=command.first,
             hint="Leave it or the file out.",
         )
@@ -146,7 +148,7 @@ def _forget(runs: RunTimes, what: str) -> None:
     if not flow:
         raise InputError(f"{what!r} names no workflow", where="--forget", hint="Write WORKFLOW or WORKFLOW/STAGE.")
     count = runs.forget(flow, stage)
-    sys.stderr.write(f"{counted(count, 'run time')} of {what} forgotten.\n")
+    sys.stderr.write(f"{counted(count, 'run time')} of {what} deleted.\n")
 
 
 # ---------------------------------------------------------------------- one workflow
@@ -199,7 +201,7 @@ def _report(file: Path, parameters: dict[str, str], runs: RunTimes, wanted: str 
     rows = []
     for name in flow.order:
         stage = flow.stages[name]
-        if stage.local:  # it waits in no queue, whatever it asks for
+        if stage.local:  # it does not wait in a queue, whatever it asks for
             continue
         own = [run for run in times if run.stage == name]
         cores = _cores(stage.cores if stage.nodes is None else None, own, system)
@@ -282,7 +284,7 @@ def _tell_one(report: _Report, *, as_json: bool) -> None:
 
     console = Console(highlight=False)
     if all(row.advice.forecast is None for row in report.stages):
-        words = f"Nothing is known yet of how long the stages of {report.workflow} run. {BEGIN}"
+        words = f"No run times of {report.workflow} are known yet. {BEGIN}"
         console.print(words, markup=False, soft_wrap=not console.is_terminal)
         return
     place = f" on {report.system}" if report.system else ""
@@ -295,7 +297,7 @@ def _tell_one(report: _Report, *, as_json: bool) -> None:
         console.print("\nThe walltimes fit.")
     if report.others:
         others = ", ".join(name or "an unnamed system" for name in report.others)
-        console.print(f"\nIt ran elsewhere, too: {others}. See --system.", style="dim", markup=False)
+        console.print(f"\nIt also ran on: {others}. See --system.", style="dim", markup=False)
 
 
 def _table(rows: Iterable[_Advised]) -> Any:
@@ -329,9 +331,9 @@ def _words(row: _Advised) -> str:
     """Say in a sentence or two what is to be done about a stage's walltime; empty if nothing is."""
     advice = row.advice
     if advice.forecast is None:
-        return f"{advice.stage}: was not seen to run yet."
+        return f"{advice.stage}: has not run yet."
     if advice.verdict == "unknown":
-        why = "too far off for advice" if advice.forecast.is_guess else "too few for advice"
+        why = "too far off to advise on" if advice.forecast.is_guess else "too few to advise on"
         return f"{advice.stage}: {advice.forecast.how}: {why}."
     if advice.verdict == "less":
         return _less(row)
@@ -344,10 +346,10 @@ def _less(row: _Advised) -> str:
 
     line = _one_line(row.advice)
     if row.saved_s is None:
-        return f"{line}. By how much less it would wait, the bank does not know enough to tell."
+        return f"{line}. The bank knows too few waits to tell how much less it would wait."
     if row.saved_s < _WORTH_S:
-        return f"{line}. By what the bank knows it would wait as long."
-    return f"{line}, and would wait {format_duration(row.saved_s)} less by what the bank knows."
+        return f"{line}. By the waits in the bank it would wait as long."
+    return f"{line}, and would wait {format_duration(row.saved_s)} less, by the waits in the bank."
 
 
 def _one_line(advice: WalltimeAdvice) -> str:
@@ -361,7 +363,7 @@ def _one_line(advice: WalltimeAdvice) -> str:
     if advice.verdict == "less":
         return f"{advice.stage} asks for {asked}; of {said}, p99 is {format_duration(known.p99_s)}: {better} would do"
     if advice.hit_limit:
-        return f"{advice.stage} was cut off at its walltime of {asked} ({said}): ask for {better}"
+        return f"{advice.stage} was killed at its walltime of {asked} ({said}): ask for {better}"
     close = format_duration(known.p90_s)
     return f"{advice.stage} is close to its walltime of {asked}; of {said}, p90 is {close}: ask for {better}"
 
@@ -384,10 +386,10 @@ def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, qu
     except StateError as error:
         found = Expected(flow, {}, f"cannot be read: {error}")
     if not quiet:
-        lines = [f"Note: what was learned of run times is not used: {found.trouble}"] if found.trouble else []
+        lines = [f"Note: learned run times are not used: {found.trouble}"] if found.trouble else []
         for name in learning:
             known = None if found.trouble else found.forecasts.get(name)
-            how = "nothing is known yet of how long it runs" if known is None else known.how
+            how = "its run time is not known yet" if known is None else known.how
             lines.append(f"{name}: expected {format_duration(found.workflow.stages[name].expected_s)}, {how}")
         sys.stderr.write("".join(f"{line}\n" for line in lines))
     return found.workflow

@@ -143,8 +143,8 @@ def advise_shapes(
             own = [run for run in times if run.stage == name]
             made.append(_material(stage, own, place, is_asked=is_asked, strict=strict))
     if not any(one.advice.offers or one.advice.left_out for one in made):
-        why = next((one.advice.trouble for one in made), "it has no stage that is sent to a batch system")
-        hint = 'Say it in the file, as in expected = "95min", or run it: each `asa run` notes how long stages took.'
+        why = next((one.advice.trouble for one in made), "it has no stage that runs in a batch system")
+        hint = 'Give it in the file, as in expected = "95min", or run it: each `asa run` records run times.'
         raise InputError(why, where=f"workflow {flow.name!r}", hint=hint)
     if place.known is not None:
         _compare(made, place)
@@ -156,7 +156,7 @@ def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked:
 
     advice = StageAdvice(stage.name, "cores" if stage.cores is not None else "nodes")
     if stage.cores is None and not place.site.cores_per_node:
-        advice.trouble = "it asks for nodes, and how many cores these have is known where the batch system is at hand"
+        advice.trouble = "it asks for nodes, and only the batch system tells how many cores a node has"
         return _Material(advice, ())
     try:
         offered = with_widths(stage, times, place.site)
@@ -168,7 +168,7 @@ def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked:
     if is_guess and _points(stage):
         seen, is_guess = Seen(offered), False  # the file knows better than runs elsewhere
     if seen.forecast is None and not _points(seen.stage):
-        advice.trouble = "nothing is known of how long it runs"
+        advice.trouble = "its run time is not known"
         return _Material(advice, ())
     _offer(advice, stage, seen, place, is_asked=is_asked, strict=strict)
     # most programs that were given one core have no use for more
@@ -194,13 +194,13 @@ def _offer(advice: StageAdvice, stage: Stage, seen: Seen, place: Place, *, is_as
     moldable, known_widths = seen.stage.moldable, {shape.width for shape in seen.stage.shapes}
     for width in moldable.widths if moldable is not None else ():
         if width not in known_widths:
-            advice.left_out.append(f"{shape_words(width, '', advice.what)}: how long it runs there is not known")
+            advice.left_out.append(f"{shape_words(width, '', advice.what)}: its run time there is not known")
     for shape in sorted(seen.stage.shapes, key=lambda one: (one.partition, one.width)):
         cores = seen.stage.shaped(shape).cores_on(place.site.cores_per_node)
         words = place.impossible(cores, shape.walltime_s, shape.partition)
         if words:
             if strict:
-                raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what can run there.")
+                raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what is available there.")
             advice.left_out.append(f"{shape_words(shape.width, shape.partition, advice.what)}: {words}")
             continue
         if is_asked and (shape.width, shape.partition) == (stage.width, stage.partition):

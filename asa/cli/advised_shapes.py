@@ -101,7 +101,7 @@ def sentences(advice: StageAdvice) -> Iterator[str]:
         how = {"between": "interpolated", "a guess": "guessed"}.get(
             advice.origins[compared.best], f"by the law {advice.origins[compared.best]!r}"
         )
-        yield f"It never ran so: {half} (8 in 10: {low} to {high}) is {how}."
+        yield f"It never ran with this: {half} (8 in 10: {low} to {high}) is {how}."
     if advice.trial is not None:
         yield _told_by_a_trial(advice, advice.trial)
 
@@ -113,20 +113,20 @@ def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
     other = own if changes else compared.next_best
     begin = f"Keep {name}" if own == best else f"Ask for {name}"
     if other is None:
-        yield f"{begin}: how long it runs on other {advice.what} is not known."
+        yield f"{begin}: its run time on other {advice.what} is not known."
         return
     another, half = _name(advice, other), format_duration(compared.end_s(best)[1])
     if changes:
-        yield f"{begin} in place of {another}: half such jobs end within {half}, {_beside(advice, best, other)}."
+        yield f"{begin} in place of {another}: half of such jobs end within {half}, {_beside(advice, best, other)}."
     else:
-        yield f"{begin}: half such jobs end within {half}. Next is {another}: {_beside(advice, other, best)}."
+        yield f"{begin}: half of such jobs end within {half}. Next is {another}: {_beside(advice, other, best)}."
     sooner, better = compared.sooner(best, other), compared.better(best, other)
-    also = "" if round(sooner, 2) == round(better, 2) else f"; with core-hours counted it is better with {better:.0%}"
+    also = "" if round(sooner, 2) == round(better, 2) else f"; with core-hours included it is better with {better:.0%}"
     yield f"The probability that it ends before {another} is {sooner:.0%}{also}."
     cheapest = compared.least
     if own == best and cheapest != best:
         rival, chance = _name(advice, cheapest), compared.better(cheapest, best)
-        yield f"{_begun(rival)} may be better; with a probability of {chance:.0%} that is not sure enough to change."
+        yield f"{_begun(rival)} may be better; with a probability of {chance:.0%} that is not certain enough to change."
 
 
 def _beside(advice: StageAdvice, one: int, other: int) -> str:
@@ -148,15 +148,15 @@ def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
     name = shape_words(one.width, where, advice.what)
     gain = f"{format_duration(trial.gain_s)} ({trial.share:.0%} of the time to its end)"
     if not trial.is_worth_it and trial.share < _NOTHING:
-        return "No further width is worth a trial."
+        return "No other width is worth a try."
     if not trial.is_worth_it:
-        return f"No further width is worth a trial: to know how long it runs on {name} would gain {gain} on average."
+        return f"No other width is worth a try: knowing the run time on {name} would save {gain} on average."
     scales = f" ({one.scales(trial.needed_s):.0%} of perfect scaling)" if one.width > one.near.width else ""
     low, high = map(format_core_hours, trial.core_hours)
     takes = f"{low} core-hours" if low == high else f"{low} to {high} core-hours"
     return (
-        f"Worth one trial: {name}, which is better if it runs there for at most {format_duration(trial.needed_s)}"
-        f"{scales}; the probability of that is {trial.likely:.0%}. To know gains {gain} on average; the trial takes "
+        f"Worth a try: {name}, which is better if it runs there for at most {format_duration(trial.needed_s)}"
+        f"{scales}; probability {trial.likely:.0%}. Knowing its run time saves {gain} on average; the trial takes "
         f"{takes}."
     )
 
@@ -258,10 +258,10 @@ def _ground(place: Place) -> Iterator[str]:
     """Say where the waits are from."""
     known = place.known
     if known is None:
-        yield f"How long jobs wait is not known, so that no width is advised. {_begun(place.why)}"
+        yield f"Waits are not known, so no width is advised. {_begun(place.why)}"
         return
     if known.live:
         yield f"{_begun(known.live)}."
     else:
         yield f"Waits as of the last submission in the bank, from {known.bank.learned:,} of them."
-    yield "Times are medians, from the submission on; in 8 cases of 10 they are within the range beside them."
+    yield "Times are medians, from the submission on, each with the range of 8 in 10 cases."

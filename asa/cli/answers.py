@@ -37,10 +37,10 @@ class Said:
         from asa.units import format_duration
 
         told = f"{self.whose} says {format_duration(self.word_s)}"
-        lately = "how far off such words are here is not known yet"
+        lately = "how good its estimates are here is not known yet"
         if self.outcomes >= _FEW:
-            lately = f"lately off by a factor of {10**self.off:.2g}, forecasts by {10**self.forecasts_off:.2g}"
-        counts = f"counts for {self.share:.0%}" if self.share else "the queue is visible, so that it counts for nothing"
+            lately = f"lately off by a factor of {10**self.off:.2g}, asa's predictions by {10**self.forecasts_off:.2g}"
+        counts = f"weight {self.share:.0%}" if self.share else "not used, since the queue is visible"
         return f"{told} ({lately}; {counts})."
 
     def as_dict(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Answer:
         from asa.units import format_duration
 
         of = f" of the {self.in_bank:,} in the bank" if self.in_bank > self.observations else ""
-        whose = "" if self.job.user else "; whose job it is was not taken into account"
+        whose = "" if self.job.user else "; not specific to a user"
         console.print(
             f"Learned from the latest {self.observations:,} waits{of}, {self.alike:,} of this kind of job{whose}.",
             style="dim",
@@ -142,24 +142,25 @@ class Answer:
         if self.said is not None:
             console.print(self.said.words(), markup=False)
         if self.alike < ENOUGH and not self.live:
-            console.print("Few jobs of this kind were seen: the answer leans on other kinds, and may be far off.")
+            console.print("Few jobs of this kind are known: the answer rests on other kinds, and may be far off.")
         if quality := self.quality():
             kind = "of this kind" if self.of_geometry else "of all kinds on this system"
             kind += " by runs of yours" if self.live else ""
             console.print(
                 f"Of the last {len(self.outcomes)} such forecasts {kind}, {quality['within_2x']:.0%} were within a "
-                f"factor of two; {quality['within_p50']:.0%} of the jobs started within p50, "
+                f"factor of two of the wait; {quality['within_p50']:.0%} of the jobs started within p50, "
                 f"{quality['within_p90']:.0%} within p90 (coverage, where equal waits count in part: "
                 f"{quality['coverage_p50']:.0%} and {quality['coverage_p90']:.0%}).",
                 style="dim",
             )
         elif self.live:
-            console.print("How good such answers are here is known once runs of yours have used them.", style="dim")
+            console.print("How good such predictions are here is known once your runs have used them.", style="dim")
         if self.behind_s is None:
-            console.print("As of the last submission in the bank, long ago by today's clock.", style="dim")
+            console.print("As of the last submission in the bank, which is long ago.", style="dim")
         elif self.behind_s > 86_400:
             console.print(
-                f"As of the last submission in the bank, {format_duration(self.behind_s)} ago: learn what is new.",
+                f"As of the last submission in the bank, {format_duration(self.behind_s)} ago: `asa learn` adds "
+                f"newer jobs.",
                 style="dim",
             )
 
@@ -243,9 +244,9 @@ class Beside:
         console.print(table)
         least = "time to its end" if self.run_s is not None else "wait; say --run-time for which ends first"
         console.print(
-            f"p10, p50 and p90 are of the wait. Best is the least expected {least}. It is the average of ratios, and "
-            "weighs in what such jobs waited in the long run; so another may be before it in more than half of all "
-            f"futures. All were judged in the same {len(self.joint.waits_s)} futures.",
+            f"p10, p50 and p90 are of the wait. Best is the least expected {least}. It is an average over possible "
+            f"futures that also counts the long-run waits of such jobs, so another request may be first in more "
+            f"than half of them. All requests were compared in the same {len(self.joint.waits_s)} futures.",
             style="dim",
         )
         self.answer.print_ground(console)

@@ -108,6 +108,9 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         former, own = former_options(self), args.index("--") if "--" in args else len(args)
         words: list[str] = []
+        formats = [word for word in args[:own] if word in former and former[word][0] == "--output"]
+        if len(set(formats)) > 1:
+            raise InputError("there is one format of the output", where=" ".join(formats), hint="Give one of them.")
         for word in args[:own]:
             name, sign, value = word.partition("=")
             words += [*former[name], *([value] if sign else [])] if name in former else [word]
@@ -204,15 +207,15 @@ app = _new_app(
     cls=_Group,
     help="""Submit the stages of a workflow ahead of time.
 
-    On a supercomputer a workflow of several stages either asks for its largest stage's cores for the whole run, which
-    wastes, or waits in the queue again for each stage, which takes long. asa learns how long the queue makes each kind
-    of job wait and asks for each stage's resources that long before they are needed.
+    On a supercomputer a workflow of several stages either runs in one job as large as its largest stage, which leaves
+    cores idle, or waits in the queue once per stage, which takes long. asa learns how long jobs wait in the queue, and
+    submits each stage that long before it can start.
 
-    A first look, on a simulated machine:  asa compare montage --system hpc2n --cores 112
+    To begin: `asa init`, then `asa run flow.toml --backend local`. Shell completion: `asa --install-completion`
     """,
     no_args_is_help=True,
-    epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted, 141 nobody reads the output any "
-    "more.",
+    epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted, 141 the output is not read "
+    "any more.",
 )
 
 
@@ -266,7 +269,7 @@ def run_command() -> None:
     except OSError as error:
         _give_up(error)
     except MemoryError:
-        sys.stderr.write("asa: failed: there is not enough memory for this\nAsk for less, or give it more.\n")
+        sys.stderr.write("asa: failed: out of memory\nUse a smaller problem, or more memory.\n")
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - reported to the user in words, whatever it is
         _own_up(error)
@@ -298,7 +301,7 @@ def _give_up(error: OSError) -> NoReturn:
     """End when a file cannot be used, or what was found cannot be written, as on a full disk."""
     where = f"{error.filename}: " if error.filename else ""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
-    hint = "Free disk space, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
+    hint = "Free disk space, or write elsewhere." if is_full else "Check the path, its owner, and its permissions."
     sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
     silence_output()  # or the interpreter tries again, and complains again
     sys.exit(1)
@@ -311,7 +314,7 @@ def _own_up(error: Exception) -> NoReturn:
     *_, last = traceback.extract_tb(error.__traceback__)
     what = f"{type(error).__name__}: {error}".rstrip(": ")
     sys.stderr.write(
-        f"asa: failed: a mistake in asa itself, or in what was installed beside it: {what} "
+        f"asa: failed: a bug in asa, or in a package that extends it: {what} "
         f"({last.filename}:{last.lineno})\n"
         f"Please report it, with the command and what it prints with {_TRACEBACK}=1 in the environment.\n"
     )

@@ -28,11 +28,11 @@ _LATER = re.compile(r"\blater\b")
 _HERE = "local"
 _ANY_CORES = 64
 _OR_HERE = f", or run it on this computer: --backend {_HERE}"
-_FROM_SCRIPTS = "A workflow file is made of batch scripts by: asa import scripts {}"
+_FROM_SCRIPTS = "Convert batch scripts to a workflow file: asa import scripts {}"
 _INSTEAD = {
-    ".py": "A workflow in Python runs itself: python {}",
-    ".json": "A workflow file is made of a WfFormat instance by: asa import wfformat {}",
-    ".smk": "A workflow file is made of Snakemake's rules by: asa import snakemake",
+    ".py": "Run a workflow in Python directly: python {}",
+    ".json": "Convert a WfFormat instance to a workflow file: asa import wfformat {}",
+    ".smk": "Convert Snakemake rules to a workflow file: asa import snakemake",
     **dict.fromkeys((".sh", ".sbatch", ".slurm", ".job"), _FROM_SCRIPTS),
 }
 """What to do with a file that is no workflow file, by its suffix."""
@@ -51,8 +51,8 @@ AutoEstimatorOption = Annotated[
 BankOption = Annotated[
     str | None,
     typer.Option(
-        help="Folder of the bank, in which waits are kept, or `none`. [default: $ASA_BANK, else "
-        "~/.local/share/asa/bank; for a run that goes on its own]",
+        help="Folder of the bank, which keeps observed waits, or `none`. [default: $ASA_BANK, else "
+        "~/.local/share/asa/bank; when a run is resumed, its own]",
         show_default=False,
         metavar="DIR|none",
     ),
@@ -60,32 +60,36 @@ BankOption = Annotated[
 HistoryOption = Annotated[
     int,
     typer.Option(
-        help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0, max=MAX_JOBS
+        help="Learn the waits of so many past jobs of all users first, where the site shows them.", min=0, max=MAX_JOBS
     ),
 ]
-SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0, max=MAX_SEED)]
+SeedOption = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0, max=MAX_SEED)]
 ExecutorOption = Annotated[
     str,
     typer.Option(
-        help="Where runs are done: local, in processes of this computer; dask:ADDRESS, on that scheduler's workers; "
-        "pool, on allocations of the usual site.",
+        help="Where to simulate: `local`, in processes on this computer; `dask:ADDRESS`, on the workers of a Dask "
+        "scheduler; `pool`, in jobs on the default site.",
         metavar="local|dask:ADDRESS|pool",
     ),
 ]
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES),
+    typer.Option(
+        "--jobs", "-j", help="Number of processes. [default: the number of cores here]", min=1, max=MAX_PROCESSES
+    ),
 ]
 CoresOption = Annotated[
     int | None,
-    typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MAX_CORES, show_default=False),
+    typer.Option(
+        help="Cores of the widest stage, for an installed workflow.", min=1, max=MAX_CORES, show_default=False
+    ),
 ]
 
 WidthOption = Annotated[
     int | None,
     typer.Option(
-        help="So many cores, or nodes, for stages that name several widths: each stage takes its widest that is no "
-        "wider. [default: asa-plan chooses, other strategies take each stage's first]",
+        help="For stages with several widths: take the widest with at most so many cores (or nodes). [default: "
+        "asa-plan chooses; other strategies take the first]",
         min=1,
         max=MAX_CORES,
         show_default=False,
@@ -147,8 +151,8 @@ class Asked:
             return
         names = " or ".join(f"partition={name}" for name in list(site.partitions)[:3])
         sys.stderr.write(
-            "Note: where jobs go that name no partition is not reported here, so that forecasts do not know which of "
-            f"the others' jobs are in their way. Name it: --option {names}.\n"
+            "Note: the site does not tell which partition is the default, so predictions cannot tell which visible "
+            f"jobs compete with yours. Name it: --option {names}.\n"
         )
 
     def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
@@ -222,17 +226,17 @@ def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow
 
     moldable = [stage for stage in flow.stages.values() if stage.moldable is not None and stage.moldable.widths]
     if not moldable:
-        hint = "Leave it out; or write several in the file, as in cores = [28, 7, 14]."
-        raise InputError(f"no stage of {flow.name} has several widths to choose from", where="--width", hint=hint)
+        hint = "Leave --width out, or write several widths in the file, as in cores = [28, 7, 14]."
+        raise InputError(f"no stage of {flow.name} has several widths", where="--width", hint=hint)
     fixed = flow.fixed(width)
     for stage in moldable if not quiet else ():
         taken, unit = fixed.stages[stage.name], "node" if stage.cores is None else "core"
         size = f"{taken.width} {unit}{'s' * (taken.width > 1)}"
         if taken.width > width:
-            sys.stderr.write(f"Note: {stage.name} is asked for with {size}, the fewest that it may have.\n")
+            sys.stderr.write(f"Note: {stage.name} asks for {size}, the fewest that it allows.\n")
         if all(shape.width != taken.width for shape in stage.shapes):
             walltime = format_duration(taken.walltime_s)
-            sys.stderr.write(f"Note: how long {stage.name} runs on {size} is not known: it asks for {walltime}.\n")
+            sys.stderr.write(f"Note: the run time of {stage.name} on {size} is not known; it asks for {walltime}.\n")
     return fixed
 
 
@@ -269,18 +273,20 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
     if is_file(given):
         if cores is not None:
             hint = "Leave --cores out."
-            raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
+            raise InputError("the cores of each stage are in the workflow file", where="--cores", hint=hint)
         flow = load_workflow(given, parameters)
     elif given in plugins.names("asa.workflows"):
         make = plugins.load("asa.workflows", given)
         if cores is None:
             if not only_look:  # who is asked for a width is not to be refused for another reason afterwards
                 check_commands(given, _stages_of(make), is_model=True)
-            raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
+            raise InputError(
+                "is missing", where="--cores", hint="Give the cores of its widest stage, as in --cores 112."
+            )
         flow = make(cores)
     else:
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        instead = _INSTEAD.get(Path(given).suffix, "Or name a .toml file.")
+        instead = _INSTEAD.get(Path(given).suffix, "Or give a .toml file.")
         raise InputError(error.message, where=error.where, hint=f"{error.hint} {instead.format(given)}")
     if not only_look:
         check_commands(given, flow.stages.values(), is_model=not is_file(given))
@@ -299,7 +305,7 @@ def names_in(text: str, option: str) -> tuple[str, ...]:
     """Read names with commas between them."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
-        raise InputError("names nothing", where=option, hint="Give names separated by commas.")
+        raise InputError("names nothing", where=option, hint="Give names, separated by commas.")
     return names
 
 
@@ -310,5 +316,7 @@ def counts_in(text: str | None, option: str = "--cores") -> tuple[int, ...]:
     except ValueError:
         counts = (0,)
     if counts and min(counts) < 1:
-        raise InputError(f"{text!r} are no core counts", where=option, hint="Give whole numbers such as 28,56,112.")
+        raise InputError(
+            f"{text!r} are not numbers of cores", where=option, hint="Give whole numbers such as 28,56,112."
+        )
     return counts

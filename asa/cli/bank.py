@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord, WaitStore
     from asa.geometry import JobGeometry
 
-app = typer.Typer(help="Show, hand on and forget what was learned of queue waits.", no_args_is_help=True)
+app = typer.Typer(help="Show, export, import and delete the queue waits that were learned.", no_args_is_help=True)
 
-_BEGIN = "Begin it with `asa learn --from FILE`, or `asa bank import FILE`."
+_BEGIN = "Fill it with `asa learn --from FILE` or `asa bank import FILE`."
 _SHOWN = 20
 _JUDGED = 100
 _FLOOR_S = 10.0  # nobody minds whether a wait is of 2 s or of 8 s
@@ -41,11 +41,11 @@ BankOption = Annotated[
 def show(
     bank: BankOption = None,
     every: Annotated[
-        bool, typer.Option("--all", help=f"Show every kind of job, not only the {_SHOWN} seen most.")
+        bool, typer.Option("--all", help=f"Show every kind of job, not only the {_SHOWN} most frequent.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what the bank holds of each kind of job, and how good the forecasts were."""
+    """Show what the bank has for each kind of job, and how good the predictions were."""
     store = _opened(bank)
     records = store.read() if store is not None else []
     kinds = _kinds(records)
@@ -63,12 +63,15 @@ def show(
         total = f"{counted(len(records), 'observation')} of {counted(len(kinds), 'kind')} of job{learned}; in {folder}"
         console.print(total, highlight=False, markup=False, soft_wrap=True)
         if len(kinds) > _SHOWN and not every:
-            console.print(f"The {_SHOWN} kinds seen most; --all shows the others.", style="dim", highlight=False)
+            console.print(f"The {_SHOWN} most frequent kinds; --all shows all.", style="dim", highlight=False)
         if any(kind.within_2x is not None or kind.within_p90 is not None for kind in kinds):
-            words = f"2x, p90: of the last {_JUDGED} forecasts, those within a factor of two, and waits of at most p90."
+            words = (
+                f"2x: share of the last {_JUDGED} predictions within a factor of two of the wait; p90: share of "
+                f"waits of at most the predicted p90."
+            )
             console.print(words, style="dim", highlight=False)
     else:
-        there = "is empty" if store is not None else "is not there yet"
+        there = "is empty" if store is not None else "does not exist yet"
         console.print(f"The bank {folder} {there}. {_BEGIN}", highlight=False, markup=False, soft_wrap=True)
     for words, count in (store.oddities if store is not None else {}).items():
         console.print(f"Note: {count} x {words}", style="dim", highlight=False, markup=False)
@@ -76,10 +79,10 @@ def show(
 
 @app.command("export")
 def export_(
-    file: Annotated[Path, typer.Argument(help="Where to; compressed if it ends in .gz.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="The file to write; compressed if it ends in .gz.", metavar="FILE")],
     bank: BankOption = None,
 ) -> None:
-    """Write the bank to one file that others can import. Users are in it as short hashes only."""
+    """Write the bank to one file that others can import. User names are replaced by short hashes."""
     count = _needed(bank).export(file)
     sys.stderr.write(f"{counted(count, 'observation')} written to {file}\n")
 
@@ -89,7 +92,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help="A file that `asa bank export` wrote.", metavar="FILE")],
     bank: BankOption = None,
 ) -> None:
-    """Add a file's observations to the bank. What is there already is not added again."""
+    """Add the observations of a file to the bank. Those it has already are not added again."""
     from asa.estimators.store import WaitStore
 
     folder = _folder(bank)
@@ -102,15 +105,15 @@ def forget(
     bank: BankOption = None,
     system: Annotated[str | None, typer.Option(help="Of this system.")] = None,
     partition: Annotated[str | None, typer.Option(help="Of this partition.")] = None,
-    source: Annotated[str | None, typer.Option(help="Learned from this source; '' for one's own runs.")] = None,
+    source: Annotated[str | None, typer.Option(help="Learned from this source; '' for your own runs.")] = None,
     older_than: Annotated[
         str | None,
-        typer.Option(help="That became known longer ago, as 90d or 12h; by the scheduler's clock.", metavar="DURATION"),
+        typer.Option(help="Observed longer ago than this, as 90d or 12h.", metavar="DURATION"),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove observations for good: those that meet every condition given."""
+    """Delete observations: those that meet all conditions given."""
     from asa.estimators.kept import drop
 
     matching = _matching(system, partition, source, older_than, everything=everything)
@@ -118,21 +121,21 @@ def forget(
     records = store.read()
     count = sum(map(matching, records))
     if not count:
-        sys.stderr.write(f"None of {counted(len(records), 'observation')} is like that; nothing was forgotten.\n")
+        sys.stderr.write(f"None of {counted(len(records), 'observation')} matches; nothing was deleted.\n")
         return
     if not yes:
         if not sys.stdin.isatty():
             raise InputError(
-                f"would forget {count} of {counted(len(records), 'observation')}",
+                f"would delete {count} of {counted(len(records), 'observation')}",
                 where="asa bank forget",
-                hint="Give --yes, for nobody can be asked here.",
+                hint="Give --yes: there is no terminal to ask on.",
             )
-        if not typer.confirm(f"Forget {count} of {counted(len(records), 'observation')} for good?", err=True):
-            sys.stderr.write("Nothing was forgotten.\n")
+        if not typer.confirm(f"Delete {count} of {counted(len(records), 'observation')} ?", err=True):
+            sys.stderr.write("Nothing was deleted.\n")
             return
     gone = store.forget(matching)
     drop(store.folder)  # what was learned of them
-    sys.stderr.write(f"{counted(gone, 'observation')} forgotten.\n")
+    sys.stderr.write(f"{counted(gone, 'observation')} deleted.\n")
 
 
 def _folder(bank: Path | None) -> Path:
@@ -171,7 +174,7 @@ def _matching(
             hint="Give --system, --partition, --source or --older-than, or --all alone.",
         )
     if older_than is not None and not re.fullmatch(r"\s*(\d+(\.\d+)?\s*[a-z]+\s*)+", older_than.lower()):
-        raise InputError(f"{older_than!r} is no age", where="--older-than", hint="Write it as 90d, 12h or 1d12h.")
+        raise InputError(f"{older_than!r} is not an age", where="--older-than", hint="Write it as 90d, 12h or 1d12h.")
     try:
         before_s = float("inf") if older_than is None else time.time() - parse_duration(older_than)
     except InputError as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-_ABOUT = "Whole evaluations, resumable: the paper's, and every way of asking under every scheduler."
+_ABOUT = "Whole evaluations, resumable: the paper's, and every strategy under every scheduler."
 
 app = typer.Typer(help=_ABOUT, no_args_is_help=True)
 
@@ -39,26 +39,32 @@ _MODES: dict[How, tuple[Literal["sequential", "concurrent"], ...]] = {
     How.CONCURRENT: ("concurrent",),
 }
 
-_Seeds = Annotated[int, typer.Option(help="Replications of each run, a seed each.", min=1, max=MAX_RUNS)]
+_Seeds = Annotated[int, typer.Option(help="Number of replications of each run.", min=1, max=MAX_RUNS)]
 _Seed = Annotated[
     int,
     typer.Option(
-        help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED, show_default=True
+        help="Seed of the first replication; the same seed gives the same results on any machine.",
+        min=0,
+        max=MAX_SEED,
+        show_default=True,
     ),
 ]
 ResultsOption = Annotated[
     Path | None,
-    typer.Option(help="Keep what is done here, and go on from there after an interruption.", metavar="FILE.jsonl"),
+    typer.Option(
+        help="Write results to this file; the same command continues from it after an interruption.",
+        metavar="FILE.jsonl",
+    ),
 ]
-WorkflowsOption = Annotated[str, typer.Option(help="Which, comma-separated.")]
+WorkflowsOption = Annotated[str, typer.Option(help="Workflows, comma-separated.")]
 PastJobsOption = Annotated[
-    int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MAX_JOBS)
+    int, typer.Option(help="Learn the waits of so many past jobs before each run.", min=0, max=MAX_JOBS)
 ]
 _Strategies = Annotated[
     str | None,
     typer.Option(
         "--strategies",
-        help="Which, comma-separated; big-job and per-stage run anyway. [default: seven]",
+        help="Strategies, comma-separated; big-job and per-stage are always included. [default: seven]",
         show_default=False,
     ),
 ]
@@ -85,7 +91,8 @@ _Schedulers = Annotated[
 _Cores = Annotated[
     str | None,
     typer.Option(
-        help="Peak sizes, comma-separated. [default: the largest that fits each machine twice]", show_default=False
+        help="Cores of the widest stage, comma-separated. [default: the largest that fits each machine twice]",
+        show_default=False,
     ),
 ]
 _Window = Annotated[
@@ -95,7 +102,7 @@ _Window = Annotated[
 
 @app.callback()
 def _group() -> None:
-    """Whole evaluations, resumable: the paper's, and every way of asking under every scheduler."""
+    """Whole evaluations, resumable: the paper's, and every strategy under every scheduler."""
 
 
 @app.command("paper")
@@ -103,35 +110,33 @@ def paper(
     seeds: _Seeds = 20,
     seed: _Seed = 0,
     estimator: Annotated[
-        str, typer.Option(help="Who predicts: asa-tuned is the paper's; or another that `asa list` shows.")
+        str, typer.Option(help="What predicts waits: asa-tuned is the paper's; or another that `asa list` shows.")
     ] = "asa-tuned",
     history: Annotated[
         int,
         typer.Option(
-            help="Past jobs of others that it learns before each run; the paper's learns none.", min=0, max=MAX_JOBS
+            help="Learn the waits of so many past jobs before each run; in the paper none.", min=0, max=MAX_JOBS
         ),
     ] = 0,
     age_accrues: Annotated[
         bool,
         typer.Option(
             "--age-accrues/--no-age-accrues",
-            help="Whether a job gains priority while a dependency keeps it back, which the paper's results need.",
+            help="Whether jobs gain priority while they wait for a dependency, which the paper's results need.",
         ),
     ] = True,
-    mode: Annotated[
-        How, typer.Option(help="Whether a workflow runs alone in the queue, or three side by side.")
-    ] = How.BOTH,
+    mode: Annotated[How, typer.Option(help="Whether one workflow runs at a time, or three side by side.")] = How.BOTH,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
     page: PageOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Do the ASA paper's evaluation anew: Tables 1 and 2, Figs 5 to 9, each figure beside the paper's.
+    """Repeat the evaluation of the ASA paper: Tables 1 and 2, Figs 5 to 9, each figure beside the paper's.
 
-    Each has a verdict, by a rule that is printed below: as the paper, the same order, or different.
+    Each gets a verdict (as in the paper, same order, or different) by a rule that is printed below.
 
-    As in: `asa campaign paper --results paper.jsonl`
+    Example: `asa campaign paper --results paper.jsonl`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
@@ -176,11 +181,11 @@ def schedulers(
     page: PageOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare every way of asking under every scheduler, and see what each does to everybody else.
+    """Compare every strategy under every scheduler, and what each costs other users.
 
-    On a centre: `asa campaign schedulers --systems uppmax --seeds 10 --results schedulers.jsonl`
+    On a simulated centre: `asa campaign schedulers --systems uppmax --seeds 10 --results schedulers.jsonl`
 
-    On a log: `asa campaign schedulers --trace KTH-SP2.swf.gz --schedulers easy,wfp --workflows montage,graph`
+    On a recorded log: `asa campaign schedulers --trace KTH-SP2.swf.gz --schedulers easy,wfp --workflows montage,graph`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of

@@ -25,21 +25,21 @@ _LOOK_S = 0.5
 def cancel(
     run: RunArgument = "",
     stage: Annotated[
-        str, typer.Option(help="The job of this stage; the run, which cannot complete without it, ends too.")
+        str, typer.Option(help="Cancel the job of this stage. The run ends, too, since it cannot complete without it.")
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     settings: OptionsOption = None,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Cancel a run: its jobs, pending and running, and all that it would still submit.
+    """Cancel a run: its pending and running jobs, and all that it would still submit.
 
-    The client that drives the run does it, within seconds; where there is none, this command does. What was done can
-    be gone on from with `asa resume --retry`. Where the batch system cannot be reached it is noted, and done by the
-    next client that reaches it. --option changes what the run was begun with, as for `asa resume`.
+    A client that is at work on the run does it, within seconds; if there is none, this command does. `asa resume
+    --retry` continues from what completed. If the batch system cannot be reached, the next client that reaches it
+    cancels the jobs. --option is as for `asa resume`.
 
-    Exit codes: 0 it is cancelled, or there was nothing to cancel; 1 failed, or not done yet; 2 the input cannot be
-    used; 130 interrupted.
+    Exit codes: 0 cancelled, or nothing to cancel; 1 failed, or not done yet; 2 the input cannot be used; 130
+    interrupted.
     """
     from asa import keepers
     from asa.cli.detaching import end_keeper
@@ -62,13 +62,13 @@ def cancel(
     except (BackendError, OSError) as error:
         words = (
             f"{folder.path.name} is not cancelled yet: {error}\n"
-            f"It is noted, and done by the next client that reaches the batch system: {command('cancel', folder)}"
+            f"The next client that reaches the batch system does it: {command('cancel', folder)}"
         )
         _tell(folder, stage, words, output)
         raise typer.Exit(1) from error
     if not is_done:
         words = (
-            f"{folder.path.name} is not cancelled yet: it will be when its client next hears from the batch system.\n"
+            f"{folder.path.name} is not cancelled yet: its client does it as soon as it reaches the batch system.\n"
             f"See: {command('status', folder)}"
         )
         _tell(folder, stage, words, output)
@@ -136,13 +136,13 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
     if accepts_late and (intent := read_state(folder)[0].open_intent) is not None:
         stages = ", ".join(intent.planned.stages)
         sys.stderr.write(
-            f"A job for {stages} was being submitted when the client ended. It may turn up yet: this command looks for "
-            "it, for up to six minutes, so that it is cancelled, too.\n"
+            f"A job for {stages} was being submitted when the client ended. This command looks for it for up to six "
+            f"minutes, to cancel it, too.\n"
         )
     try:
         with folder.driven() as journal:
             if read_state(folder)[0].outcome is None:
-                why = f"somebody cancelled stage {stage!r}" if stage else "somebody asked for it"
+                why = f"you cancelled stage {stage!r}" if stage else "you asked for it"
                 journal.append(Stopped("cancelled", why, now_s))
             folder.take_requests()  # one that is left would end the run again once it goes on
         drive_here(folder, facility, Silent())
@@ -159,4 +159,6 @@ def _is_cancelled(folder: RunFolder) -> bool:
 def _left(folder: RunFolder) -> str:
     state, _ = read_state(folder)
     done = sum(view.phase.value == "done" for view in state.stages.values())
-    return f"{done} of {len(state.stages)} stages had ended. Go on from there with: {command('resume --retry', folder)}"
+    return (
+        f"{done} of {len(state.stages)} stages had ended. Continue from there with: {command('resume --retry', folder)}"
+    )

@@ -26,19 +26,21 @@ def check(
     site: Annotated[
         bool,
         typer.Option(
-            "--site", help="Try here what stages ask of the site: load modules, activate conda, look for images."
+            "--site",
+            help="Also try the environment of each stage here: load its modules, activate its conda "
+            "environment, look for its image.",
         ),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check a workflow file: its syntax, its stages and their graph, and what they are to run.
+    """Check a workflow file: its syntax, its stages, their dependencies, and the commands they run.
 
-    Programs are looked for in PATH, and files in the folder in which this is called, as `asa run` runs them there.
-    Nothing of the workflow is run.
+    Programs are looked up in PATH, and files in the current folder, which is where `asa run` runs the stages. No stage
+    is run.
 
-    Each problem is printed as `file:line: error|warning|note: what`, and below it what to do.
+    Each problem is printed as `file:line: error|warning|note: what is wrong`, and below it how to fix it.
 
-    Exit codes: 0 no error, 2 an error, with which the workflow cannot be run.
+    Exit codes: 0 no errors, 2 errors: the workflow cannot be run.
     """
     from asa.spec.checks import check_here
 

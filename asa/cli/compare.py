@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from asa.workflow import Workflow
 
 _SIMULATED = "simulated"
-_OUTPUT = "Print tables for people, or all runs for programs: as JSON, or as CSV without their stages."
+_OUTPUT = "Print tables, or all runs for programs: as JSON, or as CSV (without the stages)."
 
 
 class RunsOutput(StrEnum):
@@ -58,7 +58,7 @@ _Workflow = Annotated[
 _Backend = Annotated[
     str,
     typer.Option(
-        help="Which simulator: simulated, or one with its own scheduler, as openccs; `asa list` shows all.",
+        help="The simulator: `simulated`, or one with a scheduler of its own, as openccs; `asa list` shows all.",
         autocompletion=complete_backends,
     ),
 ]
@@ -70,20 +70,23 @@ _System = Annotated[
 ]
 _Trace = Annotated[
     Path | None,
-    typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE"),
+    typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a simulated centre.", metavar="FILE"),
 ]
 _TraceCores = Annotated[
-    int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MAX_CORES)
+    int | None, typer.Option(help="Cores of the log's machine, if its header does not tell.", min=1, max=MAX_CORES)
 ]
 _Cores = Annotated[
     str | None,
-    typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]"),
+    typer.Option(
+        help="Cores of the widest stage; several, comma-separated, are compared. [default: the paper's for "
+        "the centre, else 112]"
+    ),
 ]
 _Widths = Annotated[
     str | None,
     typer.Option(
-        help="Cores that an installed workflow's parallel stages may be asked for as well, comma-separated: asa-plan "
-        "chooses among them. [default: none; a workflow file says it itself]",
+        help="Further numbers of cores for the parallel stages of an installed workflow, comma-separated, among "
+        "which asa-plan chooses. [default: none; workflow files have their own]",
         show_default=False,
     ),
 ]
@@ -96,60 +99,63 @@ _Strategies = Annotated[
         autocompletion=complete_strategies,
     ),
 ]
-_Seeds = Annotated[
-    int, typer.Option(help="Replications of each strategy and core count, a seed each.", min=1, max=MAX_RUNS)
-]
+_Seeds = Annotated[int, typer.Option(help="Replications of each strategy and number of cores.", min=1, max=MAX_RUNS)]
 _Seed = Annotated[
-    int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED)
+    int,
+    typer.Option(
+        help="Seed of the first replication; the same seed gives the same results on any machine.", min=0, max=MAX_SEED
+    ),
 ]
 _AgeAccrues = Annotated[
     bool,
     typer.Option(
         "--age-accrues/--no-age-accrues",
-        help="Whether a job gains priority while a dependency keeps it back (Slurm: only with ACCRUE_ALWAYS).",
+        help="Whether jobs gain priority while they wait for a dependency (in Slurm: only with ACCRUE_ALWAYS).",
     ),
 ]
 _Estimator = Annotated[
     str,
     typer.Option(
-        help="Who predicts: asa, asa-tuned (the paper's), asa-queue, which `asa run` takes where a site shows the jobs "
-        "of others, or another that `asa list` shows.",
+        help="What predicts waits: asa, asa-tuned (the paper's), asa-queue (which `asa run` takes where a site shows "
+        "the jobs of others), or another that `asa list` shows.",
         autocompletion=complete_estimators,
     ),
 ]
 _History = Annotated[
     int,
     typer.Option(
-        help="Past jobs of others that the estimator learns before each replication; 0: one's own only, over the "
-        "replications.",
+        help="Learn the waits of so many past jobs before each replication; with 0 only those of the workflow's own "
+        "jobs, from one replication to the next.",
         min=0,
         max=MAX_JOBS,
     ),
 ]
 _Spread = Annotated[
     float,
-    typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
+    typer.Option(help="Spread of real run times around the expected ones (standard deviation of their logarithm)."),
 ]
 _Scheduler = Annotated[
     str | None,
     typer.Option(
-        help="The machine's scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
+        help="The scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
         show_default=False,
         autocompletion=complete_schedulers,
     ),
 ]
-_Poll = Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0, max=MAX_POLL_S)]
-_Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)]
+_Poll = Annotated[int, typer.Option(help="Seconds from one look at the queue to the next.", min=0, max=MAX_POLL_S)]
+_Jobs = Annotated[
+    int | None, typer.Option(help="Number of processes. [default: the number of cores here]", min=1, max=MAX_PROCESSES)
+]
 _Results = Annotated[
     Path | None,
     typer.Option(
-        help="Keep all runs here: `asa report FILE.json` makes the page, a trace or a spreadsheet of it.",
+        help="Write all runs to this file, from which `asa report FILE.json` makes a page, a trace or a CSV table.",
         metavar="FILE.json",
     ),
 ]
 _Plot = Annotated[
     Path | None,
-    typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE"),
+    typer.Option(help="Draw the waits and run times of the stages, one bar per strategy (.png, .svg).", metavar="FILE"),
 ]
 
 
@@ -180,17 +186,17 @@ def compare(
     plot: _Plot = None,
     page: PageOption = None,
 ) -> None:
-    """Compare ways of asking for a workflow's resources, on a simulated queue.
+    """Compare strategies for submitting a workflow, on a simulated machine.
 
-    In each replication every strategy meets the same queue, and knows the same of its past. The tables show what each
-    costs in time and in core-hours. Where stages may be asked for in several shapes, asa-plan chooses; all others take
-    each stage's first, as does asa-plan:shapes=own.
+    In each replication every strategy meets the same queue, and has learned from the same past. The tables show the
+    time and the core-hours of each. If stages have several shapes, asa-plan chooses among them; all others, and
+    asa-plan:shapes=own, take the first.
 
-    On a centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
+    On a simulated centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
 
     With a choice of widths: `asa compare montage --system uppmax --cores 640 --widths 80,160,320,640`
 
-    On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
+    On a recorded log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
 
     Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --option malleable=0.5`
     """
@@ -247,7 +253,9 @@ def _rules(backend: str, scheduler: str | None, others: Mapping[str, str]) -> di
     """Tell what is set of a simulator: of another than the usual one all is its own."""
     if backend != _SIMULATED:
         if scheduler is not None:
-            raise InputError("a backend has its scheduler", where="--backend --scheduler", hint="Give one of them.")
+            raise InputError(
+                "this backend has its own scheduler", where="--backend --scheduler", hint="Give one of them."
+            )
         return dict(others)
     of_the_site = {name: others[name] for name in _OF_THE_SITE if name in others}
     of_the_scheduler = {name: value for name, value in others.items() if name not in of_the_site}
@@ -269,14 +277,14 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
 
     if system is not None and trace is not None:
         raise InputError(
-            "a comparison runs on a centre or on a log", where="--system --trace", hint="Give one of them."
+            "a comparison is on a simulated centre or on a log", where="--system --trace", hint="Give one of them."
         )
     if trace is None and trace_cores is not None:
-        raise InputError("there is no log for it", where="--trace-cores", hint="Give --trace too.")
+        raise InputError("needs a log", where="--trace-cores", hint="Give --trace too.")
     make = plugins.load("asa.backends", backend)
     if not hasattr(make, "open"):
         raise InputError(
-            f"{backend!r} is no simulator, in which every strategy can meet the same queue",
+            f"{backend!r} is not a simulator",
             where="--backend",
             hint=f"Known: {', '.join(_simulators())}.",
         )
@@ -318,7 +326,7 @@ def workflow_of(
         for option, value in (("--cores", cores), ("--widths", widths)):
             if value is not None:
                 raise InputError(
-                    "a workflow file says itself how many cores each stage takes",
+                    "the cores of each stage are in the workflow file",
                     where=option,
                     hint=f"Leave {option} out.",
                 )
@@ -326,11 +334,11 @@ def workflow_of(
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
+        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or give a .toml file.")
     make = workflow_maker(given)
     if widths is not None:
         if "widths" not in inspect.signature(make).parameters:
-            raise InputError(f"{given} is made in one width at a time", where="--widths", hint="Leave --widths out.")
+            raise InputError(f"{given} has one width at a time", where="--widths", hint="Leave --widths out.")
         make = partial(cast("Callable[..., Workflow]", make), widths=counts_in(widths, "--widths"))
     return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
@@ -378,10 +386,10 @@ def _write_files(
 
 def _of_estimator(comparison: Comparison) -> str:
     """Tell who predicted, and what that had learned."""
-    learned = "its own jobs, over the seeds in this order: replications are not independent"
+    learned = "the workflow's own jobs, from one replication to the next: replications are not independent"
     if comparison.history:
         learned = f"the last {comparison.history} jobs before each replication"
-    return f"`{comparison.estimator}`, of {learned}"
+    return f"`{comparison.estimator}`, which had learned the waits of {learned}"
 
 
 def _print_csv(runs: Sequence[CompareRun]) -> None:

@@ -33,18 +33,18 @@ _BUSY_S = 10.0
 
 DetachOption = Annotated[
     bool,
-    typer.Option("--detach", help="Leave at once; what this site allows looks at the run, see --detach-by."),
+    typer.Option("--detach", help="Return at once; the run is continued unattended, see --detach-by."),
 ]
 DetachByOption = Annotated[
     Way | None,
     typer.Option(
-        help="With --detach: a timer of systemd, cron, or a job of one core that the next one follows. [default: the "
-        "first of them that can be had here]",
+        help="With --detach, what continues the run: a systemd timer, cron, or a chain of one-core jobs. [default: "
+        "the first of these that works here]",
         show_default=False,
     ),
 ]
 KeeperOption = Annotated[
-    str, typer.Option("--keeper-walltime", help="With --detach-by job: how long each of those jobs asks for.")
+    str, typer.Option("--keeper-walltime", help="With --detach-by job: walltime of each of these jobs.")
 ]
 
 
@@ -61,17 +61,20 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
 
     if plan.strategy == POOL:
         hint = "Take another strategy, or leave --detach out."
-        raise InputError(f"a run by {POOL} needs a client that stays", where="--detach", hint=hint)
-    troubles = {**possible(), Way.JOB: "the local queue ends with this computer, too" if plan.backend == _LOCAL else ""}
+        raise InputError(f"a run by {POOL} needs a client that keeps running", where="--detach", hint=hint)
+    troubles = {
+        **possible(),
+        Way.JOB: "the local queue stops when this computer does" if plan.backend == _LOCAL else "",
+    }
     if wanted is not None and not troubles[wanted]:
         return wanted
     if wanted is not None:
-        raise InputError(troubles[wanted], where=f"--detach-by {wanted.value}", hint="Take another way.")
+        raise InputError(troubles[wanted], where=f"--detach-by {wanted.value}", hint="Use another one.")
     able = next((way for way in Way if not troubles[way]), None)
     if able is None:
         why = "; ".join(f"{way}: {trouble}" for way, trouble in troubles.items())
         hint = "Leave --detach out, and keep the client alive: see docs/how-to/unattended.md."
-        raise InputError(f"nothing here could look at the run ({why})", where="--detach", hint=hint)
+        raise InputError(f"nothing here can continue the run ({why})", where="--detach", hint=hint)
     return able
 
 
@@ -84,7 +87,7 @@ def checked_walltime_s(text: str) -> float:
 
     walltime_s = parse_duration(text)
     if walltime_s < SHORTEST_S:
-        raise InputError(f"a job of {text} drives nothing", where="--keeper-walltime", hint="Give a minute or more.")
+        raise InputError(f"a job of {text} is too short", where="--keeper-walltime", hint="Give a minute or more.")
     return walltime_s
 
 
@@ -104,14 +107,13 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
         else:
             made = keepers.keep(way, folder.path, folder.plan.id[:12])
     except AsaError as error:
-        hint = f"{error.hint or ''} The run is there, and nothing of it goes on: {command('resume', folder)}".strip()
+        hint = f"{error.hint or ''} The run is created, but nothing continues it: {command('resume', folder)}".strip()
         raise type(error)(error.message, where=error.where, hint=hint) from error
     with suppress(LeaseError), ExitStack() as held:  # it may be looked at already
         look(folder, connecting(near, held), **how)
     sys.stderr.write(
-        f"{folder.path.name} goes on without this client: {made.words}.\n"
-        f"  see it:  {command('status', folder)}\n"
-        f"  cancel:  {command('cancel', folder)}\n"
+        f"{folder.path.name} goes on unattended: {made.words}.\n  watch:    {command('status', folder)}\n  cancel:  "
+        f" {command('cancel', folder)}\n"
     )
 
 
@@ -215,7 +217,7 @@ def _is_followed(folder: RunFolder, facility: Facility, following: Kept, walltim
     try:
         _submit_keeper(folder, facility, following, walltime_s, max(after_s, 0.0))
     except AsaError as error:
-        folder.log_note(f"the next job of one core cannot be asked for: {error}")
+        folder.log_note(f"the next one-core job cannot be submitted: {error}")
         return False
     return True
 

@@ -53,26 +53,25 @@ def doctor(
     settings: OptionsOption = None,
     probe: Annotated[
         bool,
-        typer.Option(
-            "--probe", help="Also submit a job of one core on hold, look at it, and cancel it; it never runs."
-        ),
+        typer.Option("--probe", help="Also submit a one-core job on hold, look at it, and cancel it. It never runs."),
     ] = False,
     save: Annotated[
         str | None,
         typer.Option(
-            help="Write what was set and found into this site file; what you wrote stays.", metavar="NAME|FILE"
+            help="Write the options given and what was found into this site file; lines that you wrote are kept.",
+            metavar="NAME|FILE",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Find out what a site is like, whether asa can work with it, and what it will do there.
+    """Examine a site: how its batch system is configured, whether asa works with it, and what to mind there.
 
     With slurmrestd: `asa doctor --backend slurm-rest --option url=https://slurm.example.org:6820 --probe --save here`,
     and from then on `--site here`. The token is read from SLURM_JWT, see `scontrol token`.
 
-    Where sbatch and squeue are: `asa doctor --probe`
+    Where sbatch and squeue are installed: `asa doctor --probe`
 
-    The exit code is 0 if nothing bad was found, else 1.
+    Exit codes: 0 asa can be used there, 1 it cannot.
     """
     from asa.backend import Examinable
     from asa.sites import open_facility
@@ -80,9 +79,9 @@ def doctor(
     opened = open_facility(backend, site, given_settings(settings))
     if not isinstance(opened.facility, Examinable):
         raise InputError(
-            "cannot be examined", where=f"backend {opened.backend!r}", hint="Its makers did not provide it."
+            "cannot be examined", where=f"backend {opened.backend!r}", hint="This backend does not support it."
         )
-    with working("asking the site"), _ends_orderly():
+    with working("examining the site"), _ends_orderly():
         examination = opened.facility.examine(probe=probe)
         examination = replace(examination, findings=(*examination.findings, *_of_this_computer(opened.backend)))
     if output is Output.JSON:
@@ -92,7 +91,7 @@ def doctor(
     if save is not None:
         _save(save, opened, examination, given_settings(settings))
     elif output is Output.TABLE and examination.settings:
-        sys.stderr.write("Keep what was found with --save NAME, for --site NAME.\n")
+        sys.stderr.write("Save this with --save NAME; then use --site NAME.\n")
     if not examination.is_usable:
         raise typer.Exit(1)
 
@@ -107,17 +106,23 @@ def _of_this_computer(backend: str) -> Iterator[Finding]:
     troubles = possible()
     able = [way for way, trouble in troubles.items() if not trouble]
     if able:
-        told, then = f"{' and '.join(able)} can look at runs", "`asa run --detach` leaves at once, and the run goes on."
+        told, then = (
+            f"{' and '.join(able)} can continue runs unattended",
+            "`asa run --detach` returns at once, and the run goes on.",
+        )
     else:
         told = "; ".join(f"no {way}: {trouble}" for way, trouble in troubles.items())
-        then = "The client must stay: see docs/how-to/unattended.md."
+        then = "The client must keep running: see docs/how-to/unattended.md."
         if backend != "local":
-            then = "`asa run --detach` takes a job of one core, or the client stays: see docs/how-to/unattended.md."
+            then = (
+                "`asa run --detach` uses a chain of one-core jobs; else the client must keep running: see "
+                "docs/how-to/unattended.md."
+            )
     yield Finding("unattended", told, "good" if able else "note", then)
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit_s != resource.RLIM_INFINITY:
-        told = f"processes end here after {format_duration(float(limit_s))} of CPU time"
-        yield Finding("CPU time", told, "note", "A client takes some seconds of it a day; with --detach none stays.")
+        told = f"processes are killed here after {format_duration(float(limit_s))} of CPU time"
+        yield Finding("CPU time", told, "note", "The client uses some seconds of it a day; with --detach none stays.")
 
 
 @contextmanager

@@ -39,13 +39,13 @@ _PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
 _UNWINDING_S = 5.0  # until who asks once more is heeded again
 _WHY = {
     signal.SIGINT: "it was interrupted (SIGINT)",
-    signal.SIGTERM: "it was told to end (SIGTERM)",
+    signal.SIGTERM: "it was asked to end (SIGTERM)",
     signal.SIGHUP: "its terminal was closed (SIGHUP)",
     signal.SIGUSR1: "it was sent SIGUSR1",
     signal.SIGUSR2: "it was sent SIGUSR2",
-    signal.SIGXCPU: "it had used all CPU time that it may use here (SIGXCPU)",
+    signal.SIGXCPU: "it reached the CPU time limit here (SIGXCPU)",
 }
-_UNREAD = "nobody read its output any more"
+_UNREAD = "its output was not read any more"
 
 
 class Detached(SystemExit):
@@ -62,7 +62,7 @@ def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
     from asa.backend import check_backend
 
     with ExitStack() as held:
-        with _patience("opening the batch system"):
+        with _patience("connecting to the batch system"):
             backend = connect()
         check_backend(backend)
         if (close := getattr(backend, "close", None)) is not None:
@@ -90,8 +90,8 @@ def in_its_folder(run: RunFolder) -> Iterator[None]:
     """
     where = run.plan.folder or "."
     if not Path(where).is_dir():
-        hint = "Make it, or begin a new run."
-        raise InputError("the folder in which the stages run is not there", where=where, hint=hint)
+        hint = "Make it, or start a new run."
+        raise InputError("the folder in which the stages run does not exist", where=where, hint=hint)
     with chdir(where):
         yield
 
@@ -200,11 +200,10 @@ def _say_why(folder: RunFolder, why: str) -> None:
     folder.log_left(why, command("resume", folder))
     happens = "Submitted jobs go on; nothing more is submitted"
     if folder.plan.strategy == POOL:
-        happens = "The pool went with its client; stages that had not ended run again, but not"
+        happens = "The pool ended with its client; its unfinished stages run again, but not"
     _say(
-        f"Left. {happens} until somebody goes on.\n"
-        f"  go on:   {command('resume', folder)}\n"
-        f"  cancel:  {command('cancel', folder)}\n"
+        f"Client stopped. {happens} until you continue.\n  continue: {command('resume', folder)}\n  cancel:   "
+        f"{command('cancel', folder)}\n"
     )
 
 
@@ -429,10 +428,10 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
         elif run.state == "completed":
             console = Console(highlight=False)
             console.print(summary(run))
-            console.print(f"Everything about it is in {folder.path}", style="dim", markup=False, soft_wrap=True)
+            console.print(f"All its files are in {folder.path}", style="dim", markup=False, soft_wrap=True)
         elif run.state == "cancelled":
             words = f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}"
-            sys.stderr.write(f"{words}\n{run.tally}.\n  go on:  {retry_command(folder)}\n")
+            sys.stderr.write(f"{words}\n{run.tally}.\n  continue:  {retry_command(folder)}\n")
         else:
             _tell_failure(folder, run)
     return 0 if run.state == "completed" else 1
@@ -451,8 +450,8 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     if about := [*failed, *state.refused]:
         named = f"explain {about[0]} --run" if len(about) == 1 else "explain --run"
         lines.append(f"  why it failed:      {command(named, folder)}")
-    lines += [f"  all that it wrote:  {command(f'logs {stage} --run', folder)}" for stage in failed[:_MAX_LISTED]]
-    lines.append(f"  once it is mended:  {retry_command(folder)}")
+    lines += [f"  its whole output:   {command(f'logs {stage} --run', folder)}" for stage in failed[:_MAX_LISTED]]
+    lines.append(f"  once it is fixed:   {retry_command(folder)}")
     sys.stderr.write("\n".join(lines) + "\n")
 
 
@@ -463,4 +462,4 @@ def _last_words(folder: RunFolder, state: RunState, stage: str) -> list[str]:
     last = last_lines(file, _LAST_LINES) if file is not None else ""
     if file is None or not last.strip():
         return []
-    return [f"The last that it wrote to {file}:", *(f"  {line}" for line in last.splitlines())]
+    return [f"Last lines of {file}:", *(f"  {line}" for line in last.splitlines())]

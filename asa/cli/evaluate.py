@@ -39,54 +39,62 @@ def evaluate(
     estimators: Annotated[
         str | None,
         typer.Option(
-            help="Which, comma-separated. [default: all but those that simulate the queue, or lack a package]",
+            help="Estimators, comma-separated. [default: all but those that simulate the queue, or lack a package]",
             show_default=False,
         ),
     ] = None,
     queue: Annotated[
-        bool, typer.Option("--queue", help="Also those that simulate the visible queue, which takes long.")
+        bool,
+        typer.Option("--queue", help="Also evaluate estimators that simulate the visible queue, which takes long."),
     ] = False,
     by: Annotated[
-        str | None, typer.Option(help="Score each geometry, too: `geometry`.", metavar="geometry", show_default=False)
+        str | None,
+        typer.Option(
+            help="Also give scores by `geometry` (cores, walltime, partition).", metavar="geometry", show_default=False
+        ),
     ] = None,
     choices: Annotated[
         bool,
         typer.Option(
-            "--choices", help="Instead, judge choices: which width of a job ends first, by forecasts and in truth."
+            "--choices",
+            help="Instead, evaluate choices of a width: which one is predicted to end first, and which one does.",
         ),
     ] = False,
     times: Annotated[
-        int, typer.Option(help="With --choices: at so many times of each log.", min=2, max=MAX_TIMES)
+        int, typer.Option(help="With --choices: number of times in each log.", min=2, max=MAX_TIMES)
     ] = 200,
     limit: Annotated[
-        int | None, typer.Option(help="Take only the first so many jobs of each trace.", min=1, max=MAX_JOBS)
+        int | None, typer.Option(help="Use only the first N jobs of each log.", min=1, max=MAX_JOBS)
     ] = None,
     seed: Annotated[
         int,
         typer.Option(
-            help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED
+            help="Seed of the estimators; the same seed gives the same results on any machine.", min=0, max=MAX_SEED
         ),
     ] = 0,
     jobs: JobsOption = None,
     output: OutputOption = Output.TABLE,
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all scores here.", metavar="FILE")] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="Write all scores to this file.", metavar="FILE")
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw error and coverage over time (.png, .svg).", metavar="FILE"),
     ] = None,
     page: PageOption = None,
 ) -> None:
-    """Evaluate how well estimators would have predicted the waits of a log.
+    """Measure how well estimators would have predicted the waits of a log.
 
-    Each job is predicted when it is submitted, from what was known at that moment and no more: the wait of an earlier
-    job is learned when that job starts. So the numbers are those that a user would have met.
+    Each job is predicted when it is submitted, only from what was known then: the wait of an earlier job is learned
+    when that job starts. So the results are those that a user would have had.
 
     Example: `asa evaluate KTH-SP2.swf.gz CTC-SP2.swf.gz --report accuracy.html`
 
-    With `--choices` jobs are put into a queue that is simulated with the log's jobs, in each of several widths: what a
-    choice by forecasts costs over the best width, and over the width that is best on the whole.
+    With `--choices`, jobs of several widths are simulated among the log's jobs: how much later the width chosen by
+    predictions ends than the best one, and than the one that is best on average.
 
-    A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
+    For a scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and
+    estimate_start_time.
     """
     from asa.cli.progress import with_progress
     from asa.studies.accuracy.start_estimates import score_start_estimates
@@ -107,7 +115,7 @@ def evaluate(
     histories, estimates = _read(traces, limit)
     if plot is not None and not histories:
         raise InputError(
-            "a scheduler's estimates have no course over time to draw", where="--plot", hint="Leave it out."
+            "there is nothing over time to draw of a scheduler's estimates", where="--plot", hint="Leave it out."
         )
     scores: list[Score] = []
     if histories:
@@ -147,7 +155,7 @@ def evaluate(
 def _refuse(options: Mapping[str, object]) -> None:
     for option, given in options.items():
         if given is not None:
-            raise InputError("is of forecasts, not of choices", where=option, hint="Leave it or --choices out.")
+            raise InputError("does not go with --choices", where=option, hint="Leave it or --choices out.")
 
 
 def _evaluate_choices(
@@ -169,7 +177,7 @@ def _evaluate_choices(
     histories, estimates = _read(traces, limit)
     if estimates:
         where = next(iter(estimates))
-        raise InputError("has estimates, but no queue to put jobs into", where=where, hint="Leave it out.")
+        raise InputError("has estimates, but no jobs to simulate", where=where, hint="Leave it out.")
     times, seed, jobs = drawn
     judge = plugins.load("asa.evaluations", "choices")
     found = with_progress(
@@ -183,7 +191,7 @@ def _evaluate_choices(
 
 def _check_asked(by: str | None) -> None:
     if by not in (None, "geometry"):
-        raise InputError(f"scores cannot be split by {by!r}", where="--by", hint="Known: geometry.")
+        raise InputError(f"scores cannot be given by {by!r}", where="--by", hint="Known: geometry.")
 
 
 def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) -> None:
@@ -196,9 +204,7 @@ def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) 
     if csv_file is not None and not csv_file.absolute().parent.is_dir():
         raise InputError("its folder does not exist", where=f"--csv {csv_file}", hint="Make the folder first.")
     if find_spec("numba") is None:
-        sys.stderr.write(
-            "asa: numba is not installed: the estimators asa* take 40 times as long (pip install 'asa-client[fast]')\n"
-        )
+        sys.stderr.write("asa: numba is not installed: the estimators asa* take 40 times as long (pip install numba)\n")
 
 
 def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:

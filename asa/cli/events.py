@@ -41,8 +41,8 @@ def notice_line(notice: Notice) -> str:
 
     Examples
     --------
-    >>> notice_line(Notice("released", 0.0, "job 7 is on hold no more", ("merge",), "7"))[21:]
-    'merge: job 7 is on hold no more'
+    >>> notice_line(Notice("released", 0.0, "job 7 is not on hold any more", ("merge",), "7"))[21:]
+    'merge: job 7 is not on hold any more'
     """
     return _line(notice.time_s, notice.stages if notice.kind != "leftout" else (), notice.words)
 
@@ -59,13 +59,13 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
         case RunResumed():
             return "the run goes on"
         case Retrying(reason=reason):
-            return f"asked for again{_because(reason)}"
+            return f"submitted again{_because(reason)}"
         case RunEnded(outcome=outcome, reason=reason):
             return f"the run {'was cancelled' if outcome == 'cancelled' else outcome}{_because(reason)}"
         case Submitted():
             return _submitted(record)
         case Deferred(reason=reason):
-            return f"not accepted now, to be asked for again{_because(reason)}"
+            return f"refused, to be submitted again{_because(reason)}"
         case Started(job_id=job_id):
             return f"job {job_id} has its cores"
         case Resized(job_id=job_id, cores=cores):
@@ -76,14 +76,14 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
             return f"job {job_id} is cancelled{_because(reason)}"
         case Observed(bound="exact", wait_s=wait_s, predicted_wait_s=predicted_s):
             # predicted, or assumed where hardly any wait was known
-            counted_on = f", {format_duration(predicted_s)} was counted on" if predicted_s is not None else ""
+            counted_on = f", {format_duration(predicted_s)} predicted" if predicted_s is not None else ""
             return f"waited {format_duration(wait_s)} in the queue{counted_on}"
         case StageStarted():
             return "runs"
         case StageEnded():
             return "done"
         case Ended(state=state, job_id=job_id, reason="NothingLeft") if state.value == "completed":
-            return f"job {job_id} has done its part"
+            return f"job {job_id} has completed its part"
         case Ended(state=state, job_id=job_id, reason=reason) if state.value != "completed":
             return f"job {job_id} ended: {state.value}{_because(reason)}"
     return None

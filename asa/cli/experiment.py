@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asa.studies.logs.study import LogRun
     from asa.studies.standings import Standing
 
-app = typer.Typer(help="Experiments on real logs; each prints its table.", no_args_is_help=True)
+app = typer.Typer(help="Experiments on recorded logs.", no_args_is_help=True)
 
 
 class Age(StrEnum):
@@ -37,21 +37,26 @@ _RULES = {Age.BOTH: (True, False), Age.ACCRUES: (True,), Age.NOT: (False,)}
 
 @app.callback()
 def _group() -> None:
-    """Experiments on real logs; each prints its table."""
+    """Experiments on recorded logs."""
 
 
 _Traces = Annotated[list[Path], typer.Option(help="Workload log (SWF, plain or .gz); may be repeated.", metavar="FILE")]
-_Names = Annotated[str, typer.Option("--strategies", help="Which, comma-separated; big-job and per-stage run anyway.")]
+_Names = Annotated[
+    str, typer.Option("--strategies", help="Strategies, comma-separated; big-job and per-stage are always included.")
+]
 _Cores = Annotated[
     str | None,
-    typer.Option(help="Peak sizes, comma-separated. [default: three that fit each log's machine]", show_default=False),
+    typer.Option(
+        help="Cores of the widest stage, comma-separated. [default: three that fit each log's machine]",
+        show_default=False,
+    ),
 ]
 _Estimator = Annotated[
-    str, typer.Option(help="Who predicts waits; `asa list` shows all. `queue` simulates the visible queue.")
+    str, typer.Option(help="What predicts waits; `asa list` shows all. `queue` simulates the visible queue.")
 ]
 _Plot = Annotated[
     Path | None,
-    typer.Option(help="Draw makespan against core-hours, a point a strategy (.png, .svg).", metavar="FILE"),
+    typer.Option(help="Draw makespans and core-hours, one point per strategy (.png, .svg).", metavar="FILE"),
 ]
 
 
@@ -62,9 +67,9 @@ def strategies(
     names: _Names = "chained,asa,asa-naive,asa-plan,elastic",
     cores: _Cores = None,
     starts: Annotated[
-        int, typer.Option(help="Replications: times of the log at which a run begins.", min=1, max=MAX_RUNS)
+        int, typer.Option(help="Number of replications, each from another time of the log.", min=1, max=MAX_RUNS)
     ] = 40,
-    age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
+    age: Annotated[Age, typer.Option(help="Whether jobs gain priority while they wait for a dependency.")] = Age.BOTH,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")
     ] = True,
@@ -76,11 +81,12 @@ def strategies(
     output: OutputOption = Output.TABLE,
     plot: _Plot = None,
 ) -> None:
-    """Compare strategies on real logs: makespan over Big Job's, core-hours over Per-Stage's.
+    """Compare strategies on recorded logs: makespan over Big Job's, core-hours over Per-Stage's.
 
-    In each replication every strategy meets the same queue, under the same rules. Waits are learned, not known.
+    In each replication every strategy meets the same queue, under the same rules. Waits are learned, not known in
+    advance.
 
-    As in: `asa experiment strategies --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
+    Example: `asa experiment strategies --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
@@ -125,11 +131,11 @@ def shapes(
         str, typer.Option(help="Moldable workflows, comma-separated: the paper's, and a chain of NAS benchmarks.")
     ] = "montage,blast,statistics,benchmarks",
     starts: Annotated[
-        int, typer.Option(help="Replications: times of the log at which a run begins.", min=2, max=MAX_RUNS)
+        int, typer.Option(help="Number of replications, each from another time of the log.", min=2, max=MAX_RUNS)
     ] = 40,
-    age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
+    age: Annotated[Age, typer.Option(help="Whether jobs gain priority while they wait for a dependency.")] = Age.BOTH,
     estimator: Annotated[
-        str, typer.Option(help="Who predicts waits; `asa list` shows all. `asa-queue` sees the queue, `asa` does not.")
+        str, typer.Option(help="What predicts waits; `asa list` shows all. `asa-queue` sees the queue, `asa` does not.")
     ] = "asa-queue",
     history: PastJobsOption = 2000,
     results: ResultsOption = None,
@@ -137,12 +143,12 @@ def shapes(
     executor: ExecutorOption = "local",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare asa-plan with shapes that it chooses with asa-plan at every single width, on real logs.
+    """Compare asa-plan choosing shapes with asa-plan at each single width, on recorded logs.
 
     Each stage may be asked for on 7 to 224 cores. The references are known in hindsight only: the one width that was
     best over all starts, and of each start the width that was best then.
 
-    As in: `asa experiment shapes --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
+    Example: `asa experiment shapes --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
@@ -171,19 +177,19 @@ def bags(
         str, typer.Option(help="Sizes, comma-separated: hours that all jobs together take for all tasks.")
     ] = "1,12",
     starts: Annotated[
-        int, typer.Option(help="Replications: times of the log at which a run begins.", min=2, max=MAX_RUNS)
+        int, typer.Option(help="Number of replications, each from another time of the log.", min=2, max=MAX_RUNS)
     ] = 40,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare the tasks of one stage as one wide job with 2 to 112 jobs that share them, on real logs.
+    """Compare one wide job for the tasks of a stage with 2 to 112 jobs that share them, on recorded logs.
 
     All together have 112 cores, or 56 where the machine has fewer. Of a range such as `jobs = "1..112"` asa takes the
     most.
 
-    As in: `asa experiment bags --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
+    Example: `asa experiment bags --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
@@ -216,7 +222,7 @@ def legs(
         str | None, typer.Option(help="Who is compared, comma-separated. [default: all]", show_default=False)
     ] = None,
     starts: Annotated[
-        int, typer.Option(help="Replications: times of the log at which a run begins.", min=2, max=MAX_RUNS)
+        int, typer.Option(help="Number of replications, each from another time of the log.", min=2, max=MAX_RUNS)
     ] = 24,
     since: Annotated[
         str | None,
@@ -231,12 +237,12 @@ def legs(
     executor: ExecutorOption = "local",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare ways of asking for the next leg of a long computation, on real logs.
+    """Compare ways of submitting the next leg of a long computation, on recorded logs.
 
     When the one that runs has ended; the mean wait ahead; at once, behind it; by boosted trees; by asa's forecasts
     without hand-over, and with it; and as if the wait were known.
 
-    As in: `asa experiment legs --trace CTC.swf.gz --cores 3,32 --leg 18h --results legs.jsonl`
+    Example: `asa experiment legs --trace CTC.swf.gz --cores 3,32 --leg 18h --results legs.jsonl`
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
@@ -278,7 +284,7 @@ def _day(text: str) -> float:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise InputError(f"{text!r} is no day", where="--since", hint="As in 2023-03-01.") from None
+        raise InputError(f"{text!r} is not a date", where="--since", hint="As in 2023-03-01.") from None
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -287,7 +293,7 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{text!r} is no list of numbers", where="--hours", hint="As in 1,12.") from None
+        raise InputError(f"{text!r} is not a list of numbers", where="--hours", hint="As in 1,12.") from None
 
 
 def _print_json(trials: Sequence[LogRun]) -> None:
@@ -313,8 +319,11 @@ def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimat
             )
             for one in standings
         ]
-        rule = "accrues" if age else "does not accrue"
-        title = f"Where the age of dependent jobs {rule}: {standings[0].cells} cells of {starts} starts"
+        rule = "" if age else "no "
+        title = (
+            f"If jobs gain {rule}priority while they wait for a dependency: {standings[0].cells} cells of {starts} "
+            f"starts"
+        )
         out.print(Table(headings, rows, title, "table.title", is_ruled=False))
         out.print()
     words = (
@@ -322,8 +331,8 @@ def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimat
         "95 % intervals (Student's t over starts). Waits, those between stages and all: their sum over Per-Stage's.",
         f"Predicted by {estimator}; running jobs {'can' if shrink else 'cannot'} give cores back.",
         "= the quickest, or not significantly slower. Dominated: another strategy took less time, by significantly",
-        "more than 2 %, and no more core-hours, or the reverse. Each of the two is right at once, for all strategies",
-        "or all cells, with 95 % (Holm).",
+        "more than 2 %, and no more core-hours, or the reverse. Corrected for all strategies, or all cells, by Holm's",
+        "rule, at 95 %.",
     )
     out.print(" ".join(words), style="dim")
 

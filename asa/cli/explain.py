@@ -46,7 +46,7 @@ def explain(
     stage: Annotated[
         str,
         typer.Argument(
-            help="The stage. [default: all that have not completed]",
+            help="The stage. [default: every stage that has not completed]",
             show_default=False,
             autocompletion=complete_stages,
         ),
@@ -55,9 +55,9 @@ def explain(
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Explain why a stage waits, is held, was refused, or failed, when it will be submitted, and what can be done.
+    """Explain why a stage is pending, held, refused or failed, when it will be submitted, and what you can do.
 
-    What the batch system said last is explained in words; it is not asked anew.
+    It explains what the batch system said last; it does not ask again.
 
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used.
     """
@@ -126,26 +126,26 @@ def stage_of_or_all(state: RunState, stage: str) -> str:
 
 
 def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
-    age = f"; the batch system was last heard {format_duration(run.age_s)} ago" if run.age_s is not None else ""
+    age = f"; the batch system last answered {format_duration(run.age_s)} ago" if run.age_s is not None else ""
     if run.state == "running":
-        yield f"{run.name} is driven by {run.driver}{age}."
+        yield f"{run.name} has a client: {run.driver}{age}."
         if run.trouble:
-            yield f"The batch system cannot be asked: {run.trouble}. It is asked again and again; jobs go on."
+            yield f"The batch system does not answer: {run.trouble}. Trying again; jobs go on."
             if remedy := remedy_on(facility_of(folder), folder, run.trouble):
                 yield remedy
     elif run.state == "detached":
-        yield f"{run.kept[0].upper()}{run.kept[1:]}{age}." if run.kept else f"Nobody drives {run.name}{age}."
+        yield f"{run.kept[0].upper()}{run.kept[1:]}{age}." if run.kept else f"{run.name} has no client{age}."
         if run.has_failures:
             yield f"{run.tally}."
         if not run.kept:
-            yield "Jobs that are submitted go on, but nothing more is submitted. Go on with:"
+            yield "Submitted jobs go on, but nothing more is submitted. Continue with:"
             yield _Verbatim(command("resume", folder))
     elif run.state == "completed":
         yield f"{run.name} has completed."
     else:
         yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason.rstrip('.')}."
         yield f"{run.tally}."
-        yield "Go on from what completed, once the cause is mended:"
+        yield "Once the cause is fixed, continue from what completed:"
         yield _Verbatim(retry_command(folder))
 
 
@@ -166,7 +166,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     elif stage.state in {"waiting", "conditional"}:
         yield from _waiting(folder, state, run, stage)
     elif stage.state == "being submitted":
-        yield "Its job is being submitted, or it is not known yet whether it was accepted; it is never sent twice."
+        yield "Its job is being submitted, or it is not known yet whether it was accepted. It is never submitted twice."
     elif stage.state in {"blocked", "skipped"}:
         yield from _out(state, stage)
     elif stage.state == "not run":
@@ -180,7 +180,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 def _tried_before(stage: StageStanding) -> Iterator[str]:
     if stage.retried:
         verb = "was" if stage.has_failed else "is"
-        yield f"It {verb} tried again: an attempt ended as {stage.retried}."
+        yield f"It {verb} tried again after an attempt that was {stage.retried}."
 
 
 def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
@@ -191,7 +191,10 @@ def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
         if legs.next_job_id is not None:
             yield from _reason(folder, replace(stage, job_id=legs.next_job_id, reason=legs.next_reason))
         elif legs.waits_in_turn:
-            yield "Each is asked for in its turn: one that was asked for ahead ended before its turn came."
+            yield (
+                "Each leg is submitted when the one before has ended, since one that was submitted ahead ended too "
+                "early."
+            )
         return
     left = stage.walltime_s - (stage.run_s or 0.0)
     yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
@@ -202,17 +205,17 @@ def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
 def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     yield f"Job {stage.job_id}: {cores(stage.cores)} for {format_duration(stage.walltime_s)}."
     if stage.state == "allocated":
-        yield "It has its cores, and waits for the stages that it follows; until then they idle."
+        yield "It has its cores, and waits for the stages that it depends on; until then they are idle."
     yield from _before(state, run, stage.stage)
     if stage.state in {"queued", "queued (dependency)", "held"}:
         yield from _so_far(stage)
         if stage.expected_start_s is not None:
             yield (
                 f"The batch system expects it to start in {_duration(max(stage.expected_start_s - run.now_s, 0.0))}, "
-                "if all jobs before it take as long as they may."
+                "if all jobs before it use their whole walltime."
             )
     ago = f" {format_duration(run.age_s)} ago" if run.age_s is not None else ""
-    stale = f"So it stood when the batch system was last heard{ago}: it may have started since, or be cancelled."
+    stale = f"This was its state when the batch system last answered{ago}: it may have started or been cancelled since."
     yield from _reason(folder, stage, stale=stale if run.state == "detached" else "")
 
 
@@ -248,11 +251,13 @@ def _in_short(stage: StageStanding, state: RunState) -> str:
 def _so_far(stage: StageStanding) -> Iterator[str]:
     forecast, waited = stage.forecast, stage.wait_s
     if waited is None:
-        yield "The time until it is released does not count: jobs grow older here only once they may start."
+        yield (
+            "The time until it is released does not count: here jobs gain priority by age only once they are eligible."
+        )
     elif forecast is None:
         yield f"It has waited {_duration(waited)}; nothing was predicted."
     elif forecast.alternative >= 0:
-        yield f"It has waited {_duration(waited)}; {_duration(forecast.wait_s)} were counted on."
+        yield f"It has waited {_duration(waited)}; {_duration(forecast.wait_s)} were predicted."
     else:
         waits = f"half within {_duration(forecast.at(0.5))}, 9 in 10 within {_duration(forecast.at(0.9))}"
         if stage.state == "queued":
@@ -269,9 +274,12 @@ def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
 
 def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
-    yield f"The batch system refused its job of {asked}, for good: {stage.reason.rstrip('.')}."
+    yield f"The batch system refused its job of {asked}: {stage.reason.rstrip('.')}."
     where = f" in {folder.plan.source}" if folder.plan.source else ""
-    yield f"What to do: mend what the stage asks for{where}, or an option of the backend by --option; then go on with:"
+    yield (
+        f"What to do: correct what the stage asks for{where}, or an option of the backend by --option; then "
+        f"continue with:"
+    )
     yield _Verbatim(retry_command(folder))
 
 
@@ -292,43 +300,43 @@ def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
     if stage.put_off_s is None:
         return
     since, lasts = clock(stage.put_off_s, run.now_s), _duration(max(run.now_s - stage.put_off_s, 0.0))
-    yield f"The batch system has not accepted it since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
+    yield f"The batch system has refused it since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
     advice = advice_on(facility_of(folder), stage.put_off)
     if advice is not None and advice.remedy:
         yield f"{advice.meaning} {advice.remedy}"
     yield (
-        "It is asked for again and again."
+        "It is submitted again and again."
         if run.state == "running"
-        else "It is asked for again by who resumes the run."
+        else "It is submitted again by who resumes the run."
     )
 
 
 def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
-    yield f"No job of it is submitted yet; it will ask for {asked}."
+    yield f"Its job is not submitted yet; it will ask for {asked}."
     if stage.state == "conditional":
-        yield f"It {stage.reason}: so it cannot be asked for ahead of time."
+        yield f"It {stage.reason}: so it cannot be submitted ahead of time."
     elif stage.reason:
-        yield f"Its last {stage.reason}, and what is left is asked for again."
+        yield f"Its last {stage.reason}, and what is left is submitted again."
     elif stage.resubmissions:
-        yield f"Asked for {stage.resubmissions} times so far; each job was given back before the stage began."
+        yield f"Submitted {stage.resubmissions} times so far; each job was given back before the stage began."
     yield from _put_off(folder, run, stage)
     yield from _before(state, run, stage.stage)
     if run.state == "detached":
         yield (
-            f"It is submitted when it is time: {run.kept}."
+            f"It is submitted when it is due: {run.kept}."
             if run.kept
-            else ("It is submitted only when somebody drives the run.")
+            else ("It is submitted only once a client is at work on the run.")
         )
     elif stage.planned_s is None and stage.plan:
         yield f"It is {stage.plan}."
     elif stage.planned_s is not None and stage.put_off_s is None:
         left_s = stage.planned_s - run.now_s
         moment = f"in {_duration(left_s)}" if left_s >= 1 else "now"
-        yield f"Strategy {run.plan.strategy} means to submit it {moment}: {stage.plan}."
+        yield f"Strategy {run.plan.strategy} plans to submit it {moment}: {stage.plan}."
     elif run.next_s is not None:
         yield (
-            f"Strategy {run.plan.strategy} acts next in {_duration(max(run.next_s - run.now_s, 0.0))}, "
+            f"Strategy {run.plan.strategy} decides next in {_duration(max(run.next_s - run.now_s, 0.0))}, "
             "or when something changes."
         )
     else:
@@ -347,12 +355,12 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
         yield from _reason(folder, stage)
     file = log_file(folder, state, stage.stage, "err")
     if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):
-        yield f"The last that it wrote to {file}:"
+        yield f"Last lines of {file}:"
         yield from map(_Verbatim, last.splitlines())
 
 
 def _ended_as(stage: StageStanding) -> str:
-    others = "was cancelled by somebody else, not by asa,"
+    others = "was cancelled, but not by asa,"
     return {"failed": "failed", "timed out": "was killed at its walltime", "cancelled": others}[stage.state]
 
 

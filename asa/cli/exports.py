@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.workflow import Workflow
 
-app = typer.Typer(help="Write a workflow in the format of others.", no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(help="Convert a workflow file for other tools.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @app.callback()
 def _others() -> None:
-    """Write a workflow in the format of others."""
+    """Convert a workflow file for other tools."""
 
 
 @app.command("wfformat")
@@ -37,7 +37,8 @@ def wfformat(
     run: Annotated[
         str | None,
         typer.Option(
-            help="A run that completed, for its workflow and its run times: a beginning of its name, or its folder.",
+            help="Take the workflow and the run times of this completed run: its name, the beginning of it, or its "
+            "folder.",
             metavar="RUN",
             show_default=False,
         ),
@@ -46,9 +47,9 @@ def wfformat(
     parameters: ParamsOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write a workflow as an instance of WfFormat 1.5: with the run times of a run, or else the expected ones.
+    """Write a workflow as a WfFormat 1.5 instance, with the run times of a run, or else the expected ones.
 
-    A stage is a task; a stage with a list of tasks is as many as it lists.
+    Each stage becomes a task; a stage with a list of tasks becomes that many tasks.
     """
     from asa.importers import export_wfformat
     from asa.importers.base import Notes
@@ -87,7 +88,7 @@ def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:
         raise InputError(
             "has not completed, so not all run times are known",
             where=f"run {folder.plan.id}",
-            hint="Export its workflow file, for the expected ones.",
+            hint="Export its workflow file, with the expected ones.",
         )
     began_s = min(record.time_s for record in records if isinstance(record, RunStarted))
     ended_s = max(record.time_s for record in records if isinstance(record, RunEnded))

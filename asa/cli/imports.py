@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from asa.importers import Imported
 
 app = typer.Typer(
-    help="""Make a workflow file of what there is: batch scripts, a WfFormat instance, a graph or a trace of others.
+    help="""Make a workflow file from batch scripts, from Snakemake or Nextflow, or from a WfFormat instance.
 
-    The file is printed, or written with --out; what was left out, guessed or changed is listed on stderr. Nothing is
-    run, and what is read stays as it is.
+    The file is printed, or written with --out. What was left out, guessed or changed is listed on stderr. Nothing is
+    run, and no script is changed.
     """,
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -40,23 +40,25 @@ OutOption = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="Write it to this file. [default: stdout]", metavar="FILE", show_default=False),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 NameOption = Annotated[
-    str, typer.Option(help="Of the workflow. [default: from what is read]", metavar="NAME", show_default=False)
+    str, typer.Option(help="Name of the workflow. [default: taken from the input]", metavar="NAME", show_default=False)
 ]
 
 
 @app.command("scripts")
 def scripts(
     files: Annotated[
-        list[Path], typer.Argument(help="Batch scripts; or one shell script that submits some.", metavar="FILE...")
+        list[Path],
+        typer.Argument(help="Batch scripts, or one shell script that submits batch scripts.", metavar="FILE..."),
     ],
     out: OutOption = None,
-    parallel: Annotated[bool, typer.Option("--parallel", help="Put none of them after another.")] = False,
+    parallel: Annotated[bool, typer.Option("--parallel", help="Make no stage depend on another.")] = False,
     array_cores: Annotated[
         int | None,
         typer.Option(
-            help="Cores that elements of a job array share at most. [default: 32, or more for fewer than 100 jobs]",
+            help="The most cores that one stage made from a job array may have. [default: 32, or more, so that there "
+            "are fewer than 100 jobs]",
             min=1,
             max=MAX_CORES,
             metavar="CORES",
@@ -67,24 +69,25 @@ def scripts(
         bool,
         typer.Option(
             "--share-arrays",
-            help="Make one stage of a job array: several jobs take its elements from one list, so that who starts "
-            "late takes what is left.",
+            help="Make a job array one stage whose elements are shared by several jobs: each job takes the next "
+            "element that nobody has begun.",
         ),
     ] = False,
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
-    """Make a workflow of batch scripts for Slurm, which stay as they are: each is a stage, after the one before it.
+    """Make a workflow from Slurm batch scripts: each script is a stage that depends on the one before.
 
-    Where a script says so in a comment before its first command, the order is from there: `# asa: after=prepare,align`
-    or `# depends: prepare align`, by the names of jobs or files; those that say nothing then come after none.
+    A comment before a script's first command gives other dependencies, by job or file name: `# asa:
+    after=prepare,align` or `# depends: prepare align`. If any script has such a comment, scripts without one depend on
+    nothing.
 
-    Of one shell script that submits others, as in `j1=$(sbatch --parsable a.sh)` and then
-    `sbatch --dependency=afterok:$j1 b.sh`, the scripts, their options and their order are taken. Among others it is
-    refused, as is a script that runs others of them: they would run twice.
+    From one shell script that submits others, as in `j1=$(sbatch --parsable a.sh)` and then `sbatch
+    --dependency=afterok:$j1 b.sh`, the scripts, their options and their dependencies are taken. Give such a script
+    alone. A script that runs another of the given scripts is refused, since that one would run twice.
 
-    Options of sbatch for which a stage has no key are passed on to Slurm. Elements of a job
-    array become tasks of one stage or several, side by side, or stages of their own; each keeps its walltime.
+    Options of sbatch for which there is no key are passed on to Slurm. The elements of a job array become tasks of one
+    or several stages, or one stage each; each keeps its walltime.
     """
     from asa.importers import import_scripts
 
@@ -98,22 +101,27 @@ def wfformat(
     out: OutOption = None,
     by: Annotated[
         By,
-        typer.Option(help="Gather tasks of one name on one level of the graph, all of a level, or chains of tasks."),
+        typer.Option(
+            help="Group tasks of one name on one level of the graph, all tasks of a level, or chains of tasks."
+        ),
     ] = By.CATEGORY,
     cores: Annotated[
         int | None,
         typer.Option(
-            help="Cores of a stage at most: what does not fit takes turns.", min=1, max=MAX_CORES, show_default=False
+            help="The most cores of a stage; tasks that do not fit run one after another.",
+            min=1,
+            max=MAX_CORES,
+            show_default=False,
         ),
     ] = None,
-    model: Annotated[bool, typer.Option("--model", help="Leave the commands out.")] = False,
+    model: Annotated[bool, typer.Option("--model", help="Leave out the commands.")] = False,
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
-    """Make a workflow of a WfFormat instance, as WfCommons publishes them.
+    """Make a workflow from a WfFormat instance, as published by WfCommons.
 
-    Tasks are gathered into stages. A stage is expected to run as long as its tasks take on its cores, the longest
-    first, each core taking the next as soon as it is free.
+    Tasks are grouped into stages. The expected run time of a stage is that of its tasks on its cores, when each free
+    core takes the longest task that is left.
     """
     from asa.importers import import_wfformat
 
@@ -124,28 +132,35 @@ def wfformat(
 @app.command("snakemake")
 def snakemake(
     file: Annotated[
-        Path, typer.Argument(help="What `snakemake --rulegraph` printed, or `--dag --forceall`.", metavar="FILE")
+        Path,
+        typer.Argument(help="Output of `snakemake --rulegraph`, or of `snakemake --dag --forceall`.", metavar="FILE"),
     ],
     out: OutOption = None,
     jobs: Annotated[
         Path | None,
         typer.Option(
-            help="What `snakemake --dry-run --forceall --cores 1000` printed: jobs, threads, mem_mb, runtime.",
+            help="Output of `snakemake --dry-run --forceall --cores 1000`, from which jobs, threads, mem_mb and "
+            "runtime are taken.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     cores: Annotated[
         int | None,
-        typer.Option(help="Cores of a stage; with --jobs, at most.", min=1, max=MAX_CORES, show_default=False),
+        typer.Option(
+            help="Cores of a stage; with --jobs, the most that it may have.", min=1, max=MAX_CORES, show_default=False
+        ),
     ] = None,
     command: Annotated[
-        str, typer.Option(help="How Snakemake is called, with what it always needs, as -s FILE or --use-conda.")
+        str,
+        typer.Option(
+            help="The command that runs Snakemake, with the options that it always needs, as -s FILE or --use-conda."
+        ),
     ] = "snakemake",
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
-    """Make a workflow in which each rule of Snakemake is a stage, run by Snakemake with --until."""
+    """Make a workflow with one stage per Snakemake rule, each run by `snakemake --until`."""
     from asa.importers import import_snakemake
 
     write_out(import_snakemake(file, jobs=jobs, cores=cores, command=command, name=name), out, force=force)
@@ -153,19 +168,19 @@ def snakemake(
 
 @app.command("nextflow")
 def nextflow(
-    file: Annotated[Path, typer.Argument(help="What `nextflow run -with-trace` wrote.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="Trace file of `nextflow run -with-trace`.", metavar="FILE")],
     out: OutOption = None,
     dag: Annotated[
         Path | None,
-        typer.Option(help="What `-with-dag` wrote: .dot, .mmd or .html.", metavar="FILE", show_default=False),
+        typer.Option(help="File of `-with-dag`: .dot, .mmd or .html.", metavar="FILE", show_default=False),
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(help="Cores of a stage at most.", min=1, max=MAX_CORES, show_default=False)
+        int | None, typer.Option(help="The most cores of a stage.", min=1, max=MAX_CORES, show_default=False)
     ] = None,
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
-    """Make a model of a Nextflow workflow from its trace, for `asa compare`: it runs nothing."""
+    """Make a model of a Nextflow workflow from its trace, for `asa compare`; the model has no commands."""
     from asa.importers import import_nextflow
 
     write_out(import_nextflow(file, dag=dag, cores=cores, name=name), out, force=force)
@@ -196,7 +211,7 @@ def write_text(out: Path, text: str, *, force: bool) -> None:
         with out.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise InputError("is there already", where=str(out), hint="Give another name, or --force.") from error
+        raise InputError("exists already", where=str(out), hint="Give another name, or --force.") from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError("its folder is not there", where=str(out), hint="Make it first.") from error
+        raise InputError("its folder does not exist", where=str(out), hint="Make it first.") from error
     sys.stderr.write(f"Written to {out}.\n")

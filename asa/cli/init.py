@@ -65,9 +65,9 @@ def init(
     file: Annotated[Path, typer.Argument(help="The file to write.", metavar="[FILE]")] = Path("flow.toml"),
     force: ForceOption = False,
 ) -> None:
-    """Write a workflow file to begin with: three stages, with comments. It runs on this computer as it is.
+    """Write an example workflow file: three stages, with comments. It runs on this computer as it is.
 
-    Of what there is already a workflow file is made by `asa import`: of batch scripts, of Snakemake's or Nextflow's.
+    Batch scripts and workflows of Snakemake or Nextflow are converted by `asa import`.
 
     Exit codes: 0 it is written, 2 it is there already, or cannot be written.
     """

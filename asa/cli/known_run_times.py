@@ -48,7 +48,7 @@ def tell_all(runs: RunTimes, *, as_json: bool) -> None:
         console.print(f"No run times are known yet. {BEGIN}", markup=False, soft_wrap=not console.is_terminal)
         return
     console.print(_all_table(known))
-    console.print("\nadvice on a workflow:  asa walltimes FILE", style="dim")
+    console.print("\nfor one workflow:  asa walltimes FILE", style="dim")
 
 
 def _all_table(known: Mapping[tuple[str, str, str, int], RunForecast]) -> Any:

@@ -93,8 +93,7 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     chosen = _partitions(partitions, sorted(digest.widest))
     if max_records() < digest.count and find_spec("numba") is None:
         sys.stderr.write(
-            f"asa: numba is not installed: only the latest {max_records():,} waits are learned "
-            "(pip install 'asa-client[fast]')\n"
+            f"asa: numba is not installed: only the latest {max_records():,} waits are learned (pip install numba)\n"
         )
     known = WaitBank()
     known.adopt(learned.system, learned.estimator, learned.count)
@@ -153,7 +152,7 @@ def from_queue(
     known.follow(events)
     if not known.learned:
         raise InputError(
-            "shows no job that started, and the bank knows of none",
+            "shows no job that started, and the bank has none",
             where=f"system {capabilities.system!r}",
             hint=how_to_begin(bank),
         )
@@ -259,8 +258,8 @@ def how_to_begin(bank: Path | None) -> str:
     """Say how a bank that knows nothing is begun."""
     into = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     return (
-        f"Learn from the site's accounting, as by `asa learn --since 30d{into}` where its commands are, or from a log: "
-        f"`asa learn --from FILE{into}`. What `asa run` sees is kept there, too."
+        f"Learn from the site's accounting (`asa learn --since 30d{into}` where Slurm's commands are installed), or "
+        f"from a log (`asa learn --from FILE{into}`). `asa run` adds what it observes."
     )
 
 
@@ -312,7 +311,7 @@ def check_width(known: Known, cores: int, partition: str) -> None:
     if known.live:
         if 0 < known.max_cores < cores:
             raise InputError(
-                f"{where} has {known.max_cores} cores", where=f"--cores {cores}", hint="Ask for what it has."
+                f"{where} has {known.max_cores} cores", where=f"--cores {cores}", hint="Ask for what is available."
             )
         return
     widest = known.digest.widest[partition]
@@ -320,7 +319,7 @@ def check_width(known: Known, cores: int, partition: str) -> None:
         raise InputError(
             f"no job of more than {widest} cores is known on {where}, and how long wider ones wait cannot be told",
             where=f"--cores {cores}",
-            hint=f"Ask for at most {widest}, or learn of wider ones from the site's accounting: `asa learn`.",
+            hint=f"Ask for at most {widest}, or learn wider ones from the site's accounting: `asa learn`.",
         )
 
 

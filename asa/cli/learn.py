@@ -43,36 +43,36 @@ def learn(
     settings: OptionsOption = None,
     since: Annotated[
         str | None,
-        typer.Option(help="From a site, jobs of so long ago and later, as 30d. [default: 30d]", metavar="DURATION"),
+        typer.Option(help="From a site: jobs of the last so many days, as 30d. [default: 30d]", metavar="DURATION"),
     ] = None,
     bank: BankOption = None,
     system: Annotated[
-        str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
+        str | None,
+        typer.Option(help="Name of the system. [default: the cluster's name in the file, or the file's name]"),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1, max=MAX_JOBS)] = None,
+    limit: Annotated[int | None, typer.Option(help="Learn only the latest N jobs.", min=1, max=MAX_JOBS)] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
+    """Learn queue waits from past jobs, your own or those of all users, and keep them in the bank.
 
-    From a site: `asa learn --since 30d`, where its commands are; else with --site, or --backend and --option.
+    From a site: `asa learn --since 30d` where Slurm's commands are installed, else with --site, or --backend and
+    --option.
 
-    From a file: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days
-    -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt`
-    and then `asa learn --from jobs.txt`. Without `-a` it is one's own jobs, which is what many sites allow.
+    From a file: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days -o
+    Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt` and
+    then `asa learn --from jobs.txt`. Without `-a` these are only your own jobs, as many sites allow no more.
 
-    Learning jobs again, or some that overlap, adds only what is new. Ask with `asa predict`.
+    Jobs that were learned before are not added again. Then ask `asa predict`.
     """
     from asa.estimators.store import WaitStore, default_folder
     from asa.units import format_duration
 
     if source is not None and (backend, site, settings, since) != (None,) * 4:
-        raise InputError(
-            "jobs are learned from a file or from a site", where="--from", hint="Leave out the one or the other."
-        )
+        raise InputError("a file and a site are given", where="--from", hint="Give one of them.")
     if source is not None:
         history, origin = _from_file(source), source.name
     elif (backend, site, settings, since) == (None,) * 4:
-        raise InputError("nothing says where to learn from", where="asa learn", hint=_WHERE_FROM)
+        raise InputError("no source is given", where="asa learn", hint=_WHERE_FROM)
     else:
         history = _from_site(backend, site, settings, since or "30d")
         origin = history.source
@@ -134,7 +134,7 @@ def _from_site(backend: str | None, site: str | None, settings: Sequence[str] | 
     opened = open_facility(backend, site, given_settings(settings))
     if not isinstance(opened.facility, Examinable):
         raise InputError(
-            "tells nothing of past jobs", where=f"backend {opened.backend!r}", hint="Learn from a file: --from FILE."
+            "does not tell about past jobs", where=f"backend {opened.backend!r}", hint="Learn from a file: --from FILE."
         )
     if opened.why:
         sys.stderr.write(f"From {opened.backend}, for: {opened.why}\n")

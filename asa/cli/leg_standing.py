@@ -107,7 +107,7 @@ def leg_words(legs: LegStanding, now_s: float, *, is_over: bool = False) -> str:
         parts.append(f"leg {legs.leg + 1} is {legs.next_state}, as job {legs.next_job_id}")
     elif legs.next_submit_s is not None:
         in_s = max(legs.next_submit_s - now_s, 0.0)
-        parts.append(f"leg {legs.leg + 1} is asked for in {format_duration(in_s)}")
+        parts.append(f"leg {legs.leg + 1} is submitted in {format_duration(in_s)}")
     if legs.left_s:
-        parts.append(f"done in {format_duration(legs.left_s)} at best")
+        parts.append(f"done in {format_duration(legs.left_s)} at the earliest")
     return "; ".join(parts)

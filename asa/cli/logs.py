@@ -37,7 +37,7 @@ RunOption = Annotated[
     str,
     typer.Option(
         "--run",
-        help="A beginning of the run's name, or its folder. [default: the latest]",
+        help="The run: its name, the beginning of it, or its folder. [default: the latest]",
         show_default=False,
         autocompletion=complete_runs,
     ),
@@ -47,19 +47,21 @@ RunOption = Annotated[
 def logs(
     stage: Annotated[str, typer.Argument(help="The stage.", autocompletion=complete_stages)],
     run: RunOption = "",
-    errors: Annotated[bool, typer.Option("--err", help="What it wrote to its standard error.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until its job ends.")] = False,
+    errors: Annotated[bool, typer.Option("--err", help="Show its standard error.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing as the job writes, until it ends.")
+    ] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0, max=MAX_JOBS)
+        int, typer.Option("--lines", "-n", help="Print only the last N lines; 0 for all.", min=0, max=MAX_JOBS)
     ] = 0,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Show what a stage's latest job wrote; of a stage whose tasks several jobs share, each of them.
+    """Show the output of a stage's latest job, or of every job that shares the stage's tasks.
 
     Example: `asa logs search --follow`
 
-    With `--output json`: one object; with --follow a line for each part, in the order in which it came.
+    With `--output json`: one object; with --follow one line per part, as it arrives.
 
     Exit codes: 0 done, 1 there is nothing to show, 2 the input cannot be used, 130 interrupted.
     """
@@ -100,7 +102,9 @@ def _check_folder(folder: RunFolder) -> None:
     except FileNotFoundError:  # nothing was written yet
         return
     except OSError as error:
-        raise JournalError(f"cannot be read: {error.strerror}", where=str(path), hint="Check its rights.") from error
+        raise JournalError(
+            f"cannot be read: {error.strerror}", where=str(path), hint="Check its permissions."
+        ) from error
 
 
 def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
@@ -163,12 +167,12 @@ def _nothing(state: RunState, stage: str) -> str:
     if job is None and view.phase.value in _DOES_NOT_RUN:
         return f"it does not run: {view.reason}"
     if job is None:
-        return "no job of it has begun yet" if latest_job(state, stage) else "no job of it was submitted yet"
+        return "its job has not started yet" if latest_job(state, stage) else "its job was not submitted yet"
     if job.status.start_s is None:
         came = job.status.state
         begun = f"ended as {came.value} before it began" if came.is_final else "has not begun"
         return f"its job {job.status.job_id} {begun}"
-    return f"there is no output of its job {job.status.job_id} in the run's folder"
+    return f"there is no output file of its job {job.status.job_id} in the run's folder"
 
 
 def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> None:
@@ -193,7 +197,9 @@ def _all_of(file: Path) -> Iterator[bytes]:
             while chunk := stream.read(_BLOCK_BYTES):
                 yield chunk
     except OSError as error:
-        raise JournalError(f"cannot be read: {error.strerror}", where=str(file), hint="Check its rights.") from error
+        raise JournalError(
+            f"cannot be read: {error.strerror}", where=str(file), hint="Check its permissions."
+        ) from error
 
 
 def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[tuple[str, bytes]]:

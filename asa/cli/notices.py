@@ -95,7 +95,7 @@ class Notices:
         if not trouble:
             if self._trouble is not None:
                 lasted = format_duration(max(now_s - self._since_s, 0.0))
-                words = f"the trouble with the batch system is over, after {lasted}"
+                words = f"the batch system answers again, after {lasted}"
                 yield Notice("troubleover", now_s, words, reason=self._trouble)
             self._trouble, self._advised = None, ""
             return
@@ -104,7 +104,7 @@ class Notices:
             self._since_s = now_s
         if self._trouble is None or (advised and advised != self._advised):
             self._trouble, self._advised = trouble, advised
-            words = f"trouble with the batch system: {trouble}. It is asked again; jobs go on meanwhile."
+            words = f"problem with the batch system: {trouble}. Trying again; jobs go on."
             yield Notice("trouble", now_s, f"{words} {advised}".rstrip(), reason=trouble)
 
     def _of_left_out(self, state: RunState, now_s: float) -> Iterator[Notice]:
@@ -130,7 +130,7 @@ class Notices:
                 words = f"{whose} is on hold{self._meaning(status)}"
                 yield Notice("held", now_s, words, stages, status.job_id, status.reason)
             else:
-                yield Notice("released", now_s, f"{whose} is on hold no more", stages, status.job_id)
+                yield Notice("released", now_s, f"{whose} is not on hold any more", stages, status.job_id)
         elif not held and status.state.value == _PENDING and self._is_news(seen, status.reason):
             words = f"{whose} waits{self._meaning(status)}"
             yield Notice("reason", now_s, words, stages, status.job_id, status.reason)

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 
 CommandCoresOption = Annotated[
     str | None,
-    typer.Option(help="With --shape, of one command without a file: the cores it may have.", metavar="N,N...|N..N"),
+    typer.Option(
+        help="With --shape, for a command without a workflow file: the numbers of cores to choose from.",
+        metavar="N,N...|N..N",
+    ),
 ]
 ExpectedOption = Annotated[
-    str | None, typer.Option(help="How long it runs on some of these cores.", metavar="N=TIME,...")
+    str | None,
+    typer.Option(help="The run times of the command, for some of these numbers of cores.", metavar="N=TIME,..."),
 ]
 ScalingOption = Annotated[
     str | None,
     typer.Option(
-        help="What holds on others: amdahl, amdahl=0.95, downey, tasks. [default: nothing is claimed]",
+        help="The law by which run times on other numbers of cores follow: amdahl, amdahl=0.95, downey, tasks. "
+        "[default: none]",
         metavar="LAW",
         show_default=False,
     ),
@@ -34,17 +39,17 @@ ScalingOption = Annotated[
 CommandWalltimeOption = Annotated[
     str | None,
     typer.Option(
-        help="What it asks for on --now cores, or else on the first whose run time is known; on others in proportion; "
-        "or N=TIME,... [default: a fifth more than it runs]",
+        help="Its walltime on --now cores, or on the first number of cores with a known run time, and in proportion "
+        "on others; or N=TIME,... [default: 1.2 times the run time]",
         metavar="TIME",
         show_default=False,
     ),
 ]
-NowOption = Annotated[int | None, typer.Option(help="The cores that it asks for now.", metavar="N", min=1)]
+NowOption = Annotated[int | None, typer.Option(help="The number of cores that it asks for now.", metavar="N", min=1)]
 PlaceOption = Annotated[
     str | None,
     typer.Option(
-        help="With --shape: where jobs go that name no partition; of a command, several are compared.",
+        help="With --shape: the partition of stages that name none; for a command, several are compared.",
         metavar="NAME[,NAME...]",
     ),
 ]
@@ -112,12 +117,12 @@ class Command:
         from asa.shapes import RunAt
 
         if self.expected is None:
-            hint = "Say how long it ran on some of the cores, as in --expected 7=6h,28=95min."
+            hint = "Give its run time on some of these numbers of cores, as in --expected 7=6h,28=95min."
             raise InputError("is missing: no run time is known", where="--expected", hint=hint)
         known = _by_width(self.expected, "--expected", widths)
         if isinstance(known, float):
             if len(widths) > 1:
-                hint = "Say on how many cores, as in --expected 7=6h,28=95min."
+                hint = "Give the number of cores of each, as in --expected 7=6h,28=95min."
                 raise InputError(
                     f"names one run time for {len(widths)} numbers of cores", where="--expected", hint=hint
                 )
@@ -143,12 +148,12 @@ class Command:
         from asa.shapes import run_time_at
 
         if self.now is not None and self.now not in widths:
-            raise InputError(f"{self.now} is none of {', '.join(map(str, widths))}", where="--now",
+            raise InputError(f"{self.now} is not one of {', '.join(map(str, widths))}", where="--now",
                              hint="Name it among the --cores.")  # fmt: skip
         choice = widths if self.now is None else [self.now]
         own = next((width for width in choice if run_time_at(width, points, law) is not None), None)
         if own is None:
-            hint = f"Say it with --expected {choice[0]}=TIME, or name a law with --scaling."
+            hint = f"Give it with --expected {choice[0]}=TIME, or give a law with --scaling."
             raise InputError(f"no run time is known on {choice[0]} cores", where="--expected", hint=hint)
         return own
 
@@ -171,11 +176,11 @@ def _by_width(text: str, option: str, widths: Sequence[int]) -> float | dict[int
             width, sign, time = part.rpartition("=")
             seconds = parse_duration(time)
             if not seconds > 0:
-                raise InputError(f"{part!r} is no time at all", hint="Give more than nothing, as in 95min.")
+                raise InputError(f"{part!r} is not a duration", hint="Give a positive duration, as in 95min.")
             if not sign and len(parts) == 1:
                 return seconds
             if not sign:
-                raise InputError(f"{part!r} says not on how many cores", hint=f"Write it as {widths[0]}={time}.")
+                raise InputError(f"{part!r} does not say on how many cores", hint=f"Write it as {widths[0]}={time}.")
             if (at := _width(width.strip())) in found:
                 raise InputError(f"names {at} cores twice", hint="Name each once.")
             if at not in widths:
@@ -191,7 +196,7 @@ def _by_width(text: str, option: str, widths: Sequence[int]) -> float | dict[int
 
 def _width(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_CORES)) and 1 <= int(text) <= MAX_CORES):
-        raise InputError(f"{text!r} is no number of cores", hint=f"Give 1 to {MAX_CORES:,}.")
+        raise InputError(f"{text!r} is not a number of cores", hint=f"Give 1 to {MAX_CORES:,}.")
     return int(text)
 
 

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from asa.waits import WaitForecast
 
 _STRATEGY = "asa-plan"
-_UNKNOWN = "nothing is known of this queue's waits yet: a job a stage, each behind those that it follows"
+_UNKNOWN = "waits are not known here yet: one job per stage, with dependencies"
 _OF_WAITS = ("expected_submit_in_s", "wait_s", "ready_in_s", "start_in_s", "gap_s", "idle_s", "idle_core_hours")
 _FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
-_USUAL_WORTH = "1 % of Per-Stage's core-hours weighs as much as 0.8 % of its"
+_USUAL_WORTH = "1 % of Per-Stage's core-hours counts as much as 0.8 % of its"
 _NARROW = 40
 _FEW = 4
 _OTHER_CLOCK_S = 86_400.0
@@ -73,8 +73,8 @@ def plan(
     price: Annotated[
         str | None,
         typer.Option(
-            help="How many seconds of makespan a core-hour is worth to you: 0 for as fast as can be. [default: so many "
-            "that one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan, or 0.1 percent where "
+            help="How many seconds of makespan one core-hour is worth to you; 0 for the fastest plan. [default: 1 "
+            "percent of Per-Stage's core-hours is worth 0.8 percent of its makespan, or 0.1 percent where "
             "widths are chosen]",
             show_default=False,
             metavar="SECONDS",
@@ -83,7 +83,7 @@ def plan(
     at_most: Annotated[
         str | None,
         typer.Option(
-            help="The fastest plan that takes at most so many times Per-Stage's core-hours, as 1.1.",
+            help="Take the fastest plan with at most this many times Per-Stage's core-hours, as 1.1.",
             show_default=False,
             metavar="FACTOR",
         ),
@@ -91,8 +91,8 @@ def plan(
     deadline: Annotated[
         str | None,
         typer.Option(
-            help="The plan of fewest core-hours that has ended by then in nine cases of ten: 2026-11-30T08:00, or from "
-            "now on, as 12h.",
+            help="Take the plan with the fewest core-hours that ends by then with 90 percent probability: "
+            "2026-11-30T08:00, or 12h from now.",
             show_default=False,
             metavar="WHEN",
         ),
@@ -100,12 +100,14 @@ def plan(
     explain: Annotated[
         str | None,
         typer.Option(
-            help="Show what else was weighed for this stage, and why not.", show_default=False, metavar="STAGE"
+            help="Show the alternatives for this stage, and why they were not chosen.",
+            show_default=False,
+            metavar="STAGE",
         ),
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Draw the plans, core-hours against makespan (.png, .svg).", metavar="FILE"),
+        typer.Option(help="Draw the core-hours and makespans of the plans (.png, .svg).", metavar="FILE"),
     ] = None,
     estimator: AutoEstimatorOption = "auto",
     bank: BankOption = None,
@@ -115,14 +117,14 @@ def plan(
     width: WidthOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show which jobs the strategy asa-plan would make of a workflow, when, and why; nothing is submitted.
+    """Show which jobs the strategy asa-plan would submit for a workflow, when, and why. Nothing is submitted.
 
-    Stages that share a job wait in the queue once, but hold cores that some of them do not need; a job that is asked
-    for early waits while others run, but its cores may come too soon. asa-plan weighs this by what is known of the
-    queue's waits, and takes the plan whose expected time and core-hours together cost least.
+    Stages that share a job wait in the queue only once, but some of its cores may be idle. A job that is submitted
+    early waits while other stages run, but may start too early and idle. asa-plan weighs these costs with the predicted
+    waits, and takes the plan with the lowest expected cost of time and core-hours together.
 
-    First come the candidates, with the makespan that is expected and the range in which 8 in 10 runs lie; then the
-    jobs of the chosen one. The plan is made anew at each event of a run, so later jobs may come otherwise.
+    The first table has the candidates, each with its expected makespan and the range of 8 in 10 runs; the second has
+    the jobs of the chosen plan. During a run the plan is revised at every event, so later jobs may differ.
 
     Example: `asa plan flow.toml --at-most 1.1 --explain merge`
 
@@ -237,11 +239,11 @@ class _Line:
         if not self.after:
             return "nothing"
         if self.follows_legs:
-            return f"asked for after {_names(self.after)}"
+            return f"submitted after {_names(self.after)}"
         return {
-            "ready": f"asked for after {_names(self.after)}",
+            "ready": f"submitted after {_names(self.after)}",
             "dependency": f"dependency on {_names(self.after)}",
-            "await": "nothing: its cores may come early, and idle",
+            "await": "nothing: its cores may start early and be idle",
         }[_mode(self.job)]
 
     def reason(self) -> str:
@@ -251,9 +253,9 @@ class _Line:
         job, name = self.job, short_name(self.job.block.stages)
         behind, ends = _names(self.after), "end" if len(self.after) > 1 else "ends"
         if self.is_local:
-            return f"run {name} here, {f'when {behind} {ends}' if behind else 'at once'}: it waits in no queue"
+            return f"run {name} here, {f'when {behind} {ends}' if behind else 'at once'}: it does not wait in a queue"
         half_s, max_s = _quantiles(self.waits_s, 0.5, 0.9)
-        waits = f"half such jobs start within {format_duration(half_s)}, 9 in 10 within {format_duration(max_s)}"
+        waits = f"half of such jobs start within {format_duration(half_s)}, 9 in 10 within {format_duration(max_s)}"
         gap = f"expected gap {_expected(job.start_s - job.ready_s)}"
         if not self.after:
             return (
@@ -410,7 +412,10 @@ class _Shown:
         if aim.at_most is not None:
             words = f"Chosen: the fastest within {aim.at_most:g} times Per-Stage's core-hours"
             if hours > aim.at_most * outlook.per_stage_hours * (1 + 1e-9):
-                words = f"No plan takes only {aim.at_most:g} times Per-Stage's core-hours: the one of fewest is chosen"
+                words = (
+                    f"No plan takes at most {aim.at_most:g} times Per-Stage's core-hours: the one with the fewest "
+                    f"is chosen"
+                )
             if aim.deadline_s is None:
                 return f"{words}."
             words += "; "
@@ -421,16 +426,16 @@ class _Shown:
             by = _clock(aim.deadline_s, outlook.now_s)
             if chance < 0.9:
                 return f"{words}no plan has ended by {by} in nine cases of ten: the fastest, which has in {chance:.0%}."
-            plan = f"{words}the plan of fewest core-hours that has ended by {by}"
+            plan = f"{words}the plan with the fewest core-hours that ends by {by}"
             return f"{plan} in nine cases of ten; this one has in {chance:.0%}."
         if self.made.capabilities.charges == "used":
-            return f"{words}the fastest, since this site charges what is used, not what is held."
+            return f"{words}the fastest, since this site charges for what is used, not for what is held."
         worth = f"a core-hour is worth {format_duration(price_s)} of makespan"
         if aim.price_s is not None:
-            return f"{words}what costs least where {worth}."
+            return f"{words}the lowest cost, if {worth}."
         share = "1 % of its core-hours weighs as much as 0.1 % of its" if outlook.question.typically else _USUAL_WORTH
-        otherwise = "--price, --at-most and --deadline choose otherwise"
-        return f"{words}what costs least where {worth}, so that {share} makespan; {otherwise}."
+        otherwise = "--price, --at-most and --deadline change this"
+        return f"{words}the lowest cost, if {worth}, so that {share} makespan; {otherwise}."
 
 
 def _times(sketch: Sketch, outlook: Outlook) -> float:
@@ -486,18 +491,18 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
     else:
         _say(
             console,
-            "Nothing is known of this queue's waits yet, so that plans cannot be compared. asa-plan then makes "
-            "a job of each stage, in its own shape, behind those that it follows. Let it learn "
-            "first, by `asa learn --since 30d`, or by --history where the site shows everybody's jobs.\n",
+            "Waits are not known here yet, so plans cannot be compared. asa-plan then submits one job per stage, in "
+            "its first shape, with dependencies. Learn waits first: `asa learn --since 30d`, or --history where the "
+            "site shows all users' jobs.\n",
             "yellow",
         )
     _print_jobs(console, shown)
     print_shapes(console, [job.block.stages for job in shown.sketch.jobs], shown.choices())
     if weighed is not None:
         _print_weighed(console, weighed)
-    words = "Nothing was submitted. Run it so:"
+    words = "Nothing was submitted. Run this plan with:"
     if abs(shown.now_s - time.time()) > _OTHER_CLOCK_S:
-        words = f"Times are by the machine's own clock, which shows {clock(shown.now_s)[:-3]} now. {words}"
+        words = f"Times are those of the machine's clock, which shows {clock(shown.now_s)[:-3]} now. {words}"
     _say(console, f"\n{words}", "dim")
     console.print(f"  {run}", markup=False, soft_wrap=True)
 
@@ -537,14 +542,17 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
             style="bold green" if one.is_chosen else "",
         )
     console.print(table)
-    words = "*: chosen. Makespan: expected. Jobs: how many stages are in each, and what keeps it back: d a dependency, "
+    words = (
+        "*: chosen. Makespan: expected. Jobs: the number of stages in each job, and how early it is submitted: d "
+        "with a dependency, "
+    )
     _say(
-        console, f"\n{words}r it is asked for when ready, a nothing: it is asked for ahead, and idles if early.", "dim"
+        console, f"\n{words}r when its stage is ready, a ahead of time (its cores are idle if it starts early).", "dim"
     )
     if missing := [name for name in ("Big Job", "Chained") if name not in {one.name for one in candidates}]:
         _say(console, f"Not possible here: {', '.join(missing)}.", "dim")
     if any(one.sketch.makespan_s > interval_s(one.sketch)[1] for one in candidates):
-        _say(console, "Where it is more than most runs take, few but very long waits make it up.", "dim")
+        _say(console, "Where it is longer than the range, rare but very long waits are the reason.", "dim")
     _say(console, f"{shown.why_this()}\n")
     _say(console, "Expected makespan", "dim")
     for line in frontier_letters(candidates, min(console.width, 90)):
@@ -610,7 +618,7 @@ def _wrap(console: Console, words: str, indent: int) -> None:
 def _print_weighed(console: Console, weighed: Weighed) -> None:
     from rich.text import Text
 
-    console.print(Text.assemble("\n", (f"What was weighed for {weighed.stage}", "bold"), "\n"))
+    console.print(Text.assemble("\n", (f"Alternatives for {weighed.stage}", "bold"), "\n"))
     table = _table("Job", "Kept back", "Starts in", "Gap", "Idle core-h", "Costs s", left=("Job", "Kept back"))
     for one in (weighed.chosen, *weighed.others):
         table.add_row(
@@ -624,8 +632,8 @@ def _print_weighed(console: Console, weighed: Weighed) -> None:
         )
     console.print(table)
     price = format_duration(weighed.price_s)
-    which = "typical makespan (a geometric mean)" if weighed.typically else "expected makespan"
-    _say(console, f"\nCosts: the whole plan's {which}, and {price} for each core-hour.\n", "dim")
+    which = "typical makespan (geometric mean)" if weighed.typically else "expected makespan"
+    _say(console, f"\nCost: {which} of the whole plan, plus {price} per core-hour.\n", "dim")
     for sentence in weighed.sentences():
         _wrap(console, f"- {sentence}", indent=2)
 
@@ -634,7 +642,7 @@ def _draw(shown: _Shown, path: Path) -> None:
     from asa.report.frontier import frontier_figure
 
     if not shown.is_informed:
-        sys.stderr.write("No picture was drawn: nothing is known of this queue's waits yet.\n")
+        sys.stderr.write("No picture was drawn: waits are not known here yet.\n")
         return
     title = f"{shown.made.workflow} on {shown.made.capabilities.system}: what can be planned"
     frontier_figure(shown.candidates, path, title)

@@ -31,7 +31,7 @@ class OnPool(Chained):
 
         if not view.capabilities.system.endswith(POOLED):
             raise InputError(
-                "runs on a pool of real allocations", where=f"strategy {POOL!r}", hint="Take it with: asa run."
+                "runs on a pool of real allocations", where=f"strategy {POOL!r}", hint="Use it with: asa run."
             )
         return super().plan(view, forecast)
 

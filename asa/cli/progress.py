@@ -63,5 +63,5 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept
             if kept is not None:
                 progress.stop()
                 again = shlex.join(["asa", *sys.argv[1:]])
-                sys.stderr.write(f"asa: what is done is kept in {kept}; the same command goes on from there: {again}\n")
+                sys.stderr.write(f"asa: results so far are in {kept}; the same command continues from there: {again}\n")
             raise

@@ -37,8 +37,8 @@ PageOption = Annotated[
     typer.Option(
         "--report",
         parser=_place,
-        help="Write a page of HTML, which stands alone; or, in a folder, that and all its parts, beside the pages that "
-        "are there, linked.",
+        help="Write an HTML page to this file; or to this folder, with its details on further pages and links to the "
+        "pages already there.",
         metavar="FILE.html|FOLDER",
     ),
 ]
@@ -48,7 +48,8 @@ def report(
     run: Annotated[
         str,
         typer.Argument(
-            help="The run: a beginning of its name, or its folder; or the file of a comparison. [default: the latest]",
+            help="The run: its name, the beginning of it, or its folder; or the results file of a comparison. "
+            "[default: the latest run]",
             show_default=False,
             metavar="[RUN|FILE.json]",
         ),
@@ -56,7 +57,7 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The page, or a folder for it. [default: the run's name and .html, here]",
+            help="Where to write the page: a file or a folder. [default: NAME.html here]",
             parser=_place,
             metavar="FILE.html|FOLDER",
             show_default=False,
@@ -65,20 +66,23 @@ def report(
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Trace events, for Perfetto or a browser's tracing page, in place of a page.", metavar="FILE.json"
+            help="Write trace events, for Perfetto or chrome://tracing, in place of a page.", metavar="FILE.json"
         ),
     ] = None,
     table: Annotated[
-        Path | None, typer.Option("--csv", help="What each job did when, in place of a page.", metavar="FILE.csv")
+        Path | None,
+        typer.Option(
+            "--csv", help="Write a table of the jobs and their times, in place of a page.", metavar="FILE.csv"
+        ),
     ] = None,
     runs: RunsOption = None,
 ) -> None:
-    """Write what a run did, or what a comparison found, as one page of HTML, which needs no network and no other file.
+    """Write the report of a run, or of a comparison, as one HTML page that needs no network and no other file.
 
-    It has a chart of what each job did, what stages waited and took, and how far predictions were off. It is made from
-    the run's folder alone, of a run that goes on, too; or from the file that `asa compare --results` wrote.
+    The page shows what each job did, how long stages waited and ran, and how far off the predictions were. It is made
+    from the run's folder, also while the run goes on; or from the file that `asa compare --results` wrote.
 
-    As in: `asa report` (the latest run), `asa report montage --out montage.html --trace montage.json`
+    Examples: `asa report` (the latest run), `asa report montage --out montage.html --trace montage.json`
 
     Of a comparison: `asa compare montage --results montage.json`, `asa report montage.json`
 
@@ -123,7 +127,7 @@ def _of_run(folder: RunFolder) -> _Subject:
         run_timeline = timeline(records, state.workflow, age_accrues=state.capabilities.age_accrues)
     except ValueError:
         raise InputError(
-            "nothing happened in this run yet", where=str(folder.path), hint="Wait until its client has begun."
+            "nothing has happened in this run yet", where=str(folder.path), hint="Wait until its client has started."
         ) from None
     return _Subject(
         folder.path.name, str(folder.path), run_timeline.trace_events, run_timeline.rows, lambda: _page(folder)
@@ -145,7 +149,7 @@ def _page(folder: RunFolder) -> Page:
         "Workflow": plan.workflow,
         "Begun": datetime.fromtimestamp(plan.created_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "Strategy": plan.strategy,
-        "Estimator": f"{plan.estimator}, since {plan.estimator_why}" if plan.estimator_why else plan.estimator,
+        "Estimator": f"{plan.estimator}, because {plan.estimator_why}" if plan.estimator_why else plan.estimator,
         "Backend": plan.backend,
         "asa": __version__,
     }
@@ -180,7 +184,7 @@ def check_page(place: Path | None, name: str | None = None, *, option: str = "--
     """Refuse early, before anything takes long, a page that could not be written.
 
     `name`: the page's file in a folder, if it is known by then.
-    Raises `InputError`: the place has the name of something else, its folder is not there, or a file in it is no
+    Raises `InputError`: the place has the name of something else, its folder does not exist, or a file in it is no
     page of asa's.
     """
     if place is None:
@@ -241,7 +245,10 @@ def made(**more: str) -> dict[str, str]:
     return {"Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`", **more, "asa": __version__}
 
 
-_OF_NO_MATTER = {"--report": 1, "--results": 1, "--jobs": 1, "-j": 1, "--executor": 1, "--plot": 1, "--json": 0}
+_OF_NO_MATTER = {
+    **dict.fromkeys(("--report", "--results", "--jobs", "-j", "--executor", "--plot", "--output"), 1),
+    "--json": 0,
+}
 """Options that change nothing of what a page says, and how many words each takes."""
 
 

@@ -43,8 +43,8 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
             folder.revise(bank=str(bank) if bank is not None else "")
     elif folder.plan.bank and (trouble := bank_trouble(Path(folder.plan.bank))):
         sys.stderr.write(
-            f"Note: the bank {folder.plan.bank} {trouble}. The run goes on, and its waits are not learned; "
-            "--bank DIR names another.\n"
+            f"Note: the bank {folder.plan.bank} {trouble}. The run goes on without learning its waits; --bank DIR "
+            f"names another bank.\n"
         )
 
 
@@ -87,7 +87,7 @@ def revise(
     _check_sharing(state, revised, done | set(once_more), file)
     if kept := [name for name in sorted(done) if _differ(flow.stages[name], state.workflow.stages[name], width)]:
         whose = "stage" if len(kept) == 1 else "stages"
-        sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed, and what is new there does not count.\n")
+        sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.\n")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
     revised = learned(revised, bank, folder.plan.capabilities)
     if width is not None:
@@ -122,7 +122,7 @@ def _check_sharing(state: RunState, revised: Workflow, anew: Collection[str], fi
             raise InputError(
                 f"the tasks of stage {name!r} were begun by {were}, and are to be run by {are} now",
                 where=str(file),
-                hint=f"Leave its `jobs` as it was, or have all its tasks repeated: --from {name}.",
+                hint=f"Keep its `jobs` as it was, or repeat all its tasks: --from {name}.",
             )
 
 
@@ -133,18 +133,18 @@ def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[
         raise InputError(
             f"its stages are {', '.join(flow.stages)}; the run's are {', '.join(run.stages)}",
             where=str(file),
-            hint="A run goes on with the stages that it was begun with. For others begin a new run.",
+            hint="A run keeps its stages. For others start a new run.",
         )
     for stage in before:
         if stage.name in done and set(flow.stages[stage.name].after) != set(stage.after):
             raise InputError(
-                f"stage {stage.name!r}, which has completed, comes after others now",
+                f"stage {stage.name!r}, which has completed, now depends on other stages",
                 where=str(file),
-                hint="Leave its `after` as it was, or begin a new run.",
+                hint="Keep its `after` as it was, or start a new run.",
             )
     merged = tuple(stage if stage.name in done else flow.stages[stage.name] for stage in before)
     if Workflow(run.name, merged).order != run.order:
         raise InputError(
-            "the stages come in another order", where=str(file), hint=f"It was begun with: {', '.join(run.order)}."
+            "the stages come in another order", where=str(file), hint=f"It began with: {', '.join(run.order)}."
         )
     return merged

@@ -42,11 +42,12 @@ _OFFLINE = "slurm-cli"
 _WHY = "on recorded queues it took 3 to 4 % longer than Big Job, and 3 to 4 % more core-hours than Per-Stage"
 _OF_SHAPES = "the shapes that it chose took 15 to 17 % less time than the best single width"
 _BY_RULE = {  # whether age accrues
-    True: "jobs gain priority behind a dependency here, so that it asks for them early with one",
-    False: "jobs gain no priority behind a dependency here, so that it asks early without one where that is worth it",
+    True: "jobs gain priority while they wait for a dependency here, so it submits them early with one",
+    False: "jobs gain no priority while they wait for a dependency here, so it submits them early without one where "
+    "that pays",
 }
 
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing until the run ends.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing until the run ends.")]
 
 
 def run(
@@ -65,14 +66,17 @@ def run(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="How resources are asked for; `asa list` shows all. [default: the site file's, else asa-plan]",
+            help="When jobs are submitted, and for what; `asa list` shows all strategies. [default: the site file's, "
+            "else asa-plan]",
             show_default=False,
             autocompletion=complete_strategies,
         ),
     ] = None,
     estimator: AutoEstimatorOption = "auto",
     bank: BankOption = None,
-    name: Annotated[str | None, typer.Option(help="Of the run. [default: the workflow's]", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the run. [default: that of the workflow]", show_default=False)
+    ] = None,
     history: HistoryOption = 2000,
     seed: SeedOption = 0,
     cores: CoresOption = None,
@@ -81,25 +85,25 @@ def run(
         bool,
         typer.Option(
             "--fail-fast",
-            help="End the run as soon as a stage has failed, and cancel what runs. [default: what does not depend "
-            "on it goes on]",
+            help="When a stage fails, cancel all jobs and end the run. [default: stages that do not depend on it go "
+            "on]",
         ),
     ] = False,
     notify: Annotated[
         str | None,
         typer.Option(
-            help="Who is told of its end, of a failure, and when nothing moves for a day: an address, or a command, "
-            "which gets the message as its input. [default: the site file's, else nobody]",
+            help="Send a message when the run ends, when a stage fails, and when nothing happens for a day: to a "
+            "mail address, or to a command's standard input. [default: the site file's, else none]",
             metavar="ADDRESS|COMMAND",
             show_default=False,
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be submitted, when and why; submit nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be submitted, when and why. Nothing is submitted.")
     ] = False,
-    scripts: Annotated[bool, typer.Option("--scripts", help="With --dry-run: show the jobs' scripts, too.")] = False,
+    scripts: Annotated[bool, typer.Option("--scripts", help="With --dry-run: also show the job scripts.")] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="With --dry-run: ask no batch system; for slurm-cli, which it takes.")
+        bool, typer.Option("--offline", help="With --dry-run and slurm-cli: do not contact the batch system.")
     ] = False,
     detach: DetachOption = False,
     detach_by: DetachByOption = None,
@@ -108,18 +112,18 @@ def run(
     quiet: QuietOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Run a workflow on a batch system: each stage is asked for ahead of time, so that it need not wait.
+    """Run a workflow on a batch system, submitting each stage ahead of time so that it need not wait.
 
-    See first what would happen: `asa run flow.toml --dry-run`. Then `asa run flow.toml`, with --backend or --site
-    where more than one batch system is known.
+    First see what would be submitted: `asa run flow.toml --dry-run`. Then `asa run flow.toml`, with --backend or --site
+    if there is more than one batch system.
 
-    Ctrl-C leaves the run: its jobs go on (with --strategy pool they begin anew), and `asa resume` goes on with it, here
-    or on another computer that sees its folder. It may be killed at any moment without harm.
+    Ctrl-C stops only this client: submitted jobs go on (with --strategy pool they start again), and `asa resume`
+    continues the run, here or on another computer that sees its folder. Killing the client at any moment does no harm.
 
-    With `--output json`: a line an event or a trouble, and at the end the run's status.
+    With `--output json`: one line per event or problem, and at the end the status of the run.
 
-    Exit codes: 0 the run completed, or was left by --detach, 1 it failed or was cancelled, 2 the input cannot be used,
-    130 it was left, also where nobody reads what it prints any more.
+    Exit codes: 0 the run completed, or goes on unattended (--detach); 1 it failed or was cancelled; 2 the input cannot
+    be used; 130 the client was stopped, or its output is not read any more.
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan
@@ -173,7 +177,7 @@ def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str
     """Refuse options without what they go with."""
     for option, is_given in (("--scripts", scripts), ("--offline", offline)):
         if is_given and not dry_run:
-            raise InputError("goes with --dry-run", where=option, hint="Give both, or leave it out.")
+            raise InputError("needs --dry-run", where=option, hint="Give both, or neither.")
     if offline and backend not in {None, _OFFLINE}:
         raise InputError(f"goes with {_OFFLINE}", where="--offline", hint=f"Take --backend {_OFFLINE}.")
 
@@ -182,13 +186,13 @@ def resume(
     run: RunArgument = "",
     retry: Annotated[
         bool,
-        typer.Option("--retry", help="Of a run that failed or was cancelled: ask again for what did not complete."),
+        typer.Option("--retry", help="Of a run that failed or was cancelled: submit again what did not complete."),
     ] = False,
     from_stage: Annotated[
         list[str] | None,
         typer.Option(
             "--from",
-            help="Of a run that has ended, however: run this stage and all that follow it once more; may be repeated.",
+            help="Of a run that has ended: run this stage and all stages that depend on it again; may be repeated.",
             metavar="STAGE",
             show_default=False,
             autocompletion=complete_stages,
@@ -197,8 +201,8 @@ def resume(
     workflow: Annotated[
         Path | None,
         typer.Option(
-            help="With --retry or --from: the workflow's file, mended. Its stages are the same; what those ask for and "
-            "run that have not completed may change.",
+            help="With --retry or --from: the corrected workflow file. It must have the same stages; resources and "
+            "commands of those that have not completed may change.",
             metavar="FILE",
             show_default=False,
         ),
@@ -209,7 +213,7 @@ def resume(
     estimator: Annotated[
         str | None,
         typer.Option(
-            help="What predicts waits from now on; `asa list` shows all. [default: what did]",
+            help="What predicts waits from now on; `asa list` shows all. [default: as before]",
             show_default=False,
             autocompletion=complete_estimators,
         ),
@@ -222,13 +226,13 @@ def resume(
     quiet: QuietOption = False,
     runs: RunsOption = None,
 ) -> None:
-    """Go on with a run that was left, killed or cut off; no job is submitted twice.
+    """Continue a run whose client was stopped or killed, or run what failed again. No job is submitted twice.
 
-    --option changes what the run was begun with, as in --option url=https://new.example.org:6820. What --workflow,
-    --estimator and --bank change is kept.
+    --option changes an option of the run's backend, as in --option url=https://new.example.org:6820. What --workflow,
+    --estimator and --bank change stays changed.
 
-    Exit codes: 0 the run completed, 1 it failed, was cancelled, or another client drives it, 2 the input cannot be
-    used, 130 it was left.
+    Exit codes: 0 the run completed; 1 it failed, was cancelled, or another client is at work on it; 2 the input cannot
+    be used; 130 the client was stopped.
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
@@ -239,8 +243,8 @@ def resume(
     outcome = state.outcome
     again = _stages_again(from_stage or [], state)
     if workflow is not None and not again and (not retry or outcome not in {"failed", "cancelled"}):
-        why = "is taken with --retry or --from only" if not retry else "cannot change a run that has not failed"
-        hint = "Only what is asked for again may change, once the run has failed or was cancelled."
+        why = "needs --retry or --from" if not retry else "cannot change a run that has not failed"
+        hint = "Only stages that run again can change, once the run has failed or was cancelled."
         raise InputError(why, where="--workflow", hint=hint)
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
@@ -248,8 +252,8 @@ def resume(
     check_estimator(estimator)
     given = Given(parameters, options, either)
     if workflow is None and parameters:
-        hint = "Name the file with --workflow, and what is to run again with --retry or --from."
-        raise InputError("is said of a workflow file", where="--param", hint=hint)
+        hint = "Name the file with --workflow, and what to run again with --retry or --from."
+        raise InputError("is for a workflow file", where="--param", hint=hint)
     ours, theirs = given.split(str(workflow or ""), lambda tried: reopen(folder, dict(tried)))
     facility = reopen(folder, theirs)
     revised = revise(folder, state, workflow, again, ours) if workflow is not None else None
@@ -284,8 +288,8 @@ def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
     if texts:
         whose = "stage" if len(texts) == 1 else "stages"
         sys.stderr.write(
-            f"Note: what {whose} {', '.join(texts)} should run was changed since. The run goes on with what it was "
-            f"begun with; --workflow {folder.plan.source} takes the change up.\n"
+            f"Note: what {whose} {', '.join(texts)} runs has changed since the run began. The run goes on with the "
+            f"old commands; --workflow {folder.plan.source} takes the new ones.\n"
         )
 
 
@@ -294,12 +298,12 @@ def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
     for name in named:
         stage_of(state, name)
     if named and state.outcome is None:
-        hint = "Cancel it first: asa cancel; or let it end."
-        raise InputError("cannot be taken of a run that has not ended", where="--from", hint=hint)
+        hint = "Cancel it first (asa cancel), or wait until it ends."
+        raise InputError("needs a run that has ended", where="--from", hint=hint)
     taken_up = state.taken_up(named)
     for name in named:
         if name in taken_up.left_out:
-            hint = "Begin with a stage that it follows."
+            hint = "Name a stage that it depends on."
             raise InputError(f"would not run: {taken_up[name].reason}", where=f"--from {name}", hint=hint)
     return tuple(named)
 
@@ -335,7 +339,9 @@ def _drive(
     from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, if_heard, tell_end
 
-    greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
+    greeting = (
+        f"{folder.path.name} {words}; Ctrl-C stops only this client. Watch it with:\n  {command('status', folder)}\n"
+    )
     if quiet or output is Output.JSON:
         greeting = ""
     if not quiet:
@@ -357,8 +363,8 @@ def _say_what_it_may_use() -> None:
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit_s != resource.RLIM_INFINITY:
         sys.stderr.write(
-            f"This node ends processes after {format_duration(float(limit_s))} of CPU time. A client takes seconds "
-            "of it a day; with --detach none stays.\n"
+            f"Processes on this node are killed after {format_duration(float(limit_s))} of CPU time. The client "
+            f"uses some seconds of it a day; with --detach none stays.\n"
         )
 
 

@@ -33,7 +33,7 @@ RunsOption = Annotated[
 RunArgument = Annotated[
     str,
     typer.Argument(
-        help="The run: a beginning of its name, or its folder. [default: the latest]",
+        help="The run: its name, the beginning of it, or its folder. [default: the latest]",
         show_default=False,
         metavar="[RUN]",
         autocompletion=complete_runs,
@@ -65,8 +65,8 @@ def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:
     try:
         return folder.state()
     except (AssertionError, AttributeError, LookupError, RuntimeError, ValueError) as error:
-        hint = "Somebody has changed it. Look at the queue, and begin a new run."
-        raise JournalError("tells what cannot have been", where=str(folder.path), hint=hint) from error
+        hint = "It was changed by hand. Look at the queue, and start a new run."
+        raise JournalError("is not consistent", where=str(folder.path), hint=hint) from error
 
 
 def stage_of(state: RunState, name: str) -> str:

@@ -12,9 +12,9 @@ def schema(
     out: OutOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Print the JSON Schema of workflow files, by which editors complete and check them.
+    """Print the JSON Schema of workflow files, with which editors complete and check them.
 
-    Editors that know TOML's schemas (taplo, Even Better TOML) find it by a file's first line:
+    Editors that support schemas for TOML (taplo, Even Better TOML) find it by the first line of the workflow file:
 
     `asa schema --out workflow.schema.json`, and in the workflow file `#:schema ./workflow.schema.json`
     """

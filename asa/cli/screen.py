@@ -93,7 +93,7 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
     shown, left_out = _fitting(run.stages, height - 10)
     parts: list[RenderableType] = [_head(run), _table(_columns(run, shown, width), shown)]
     if left_out:
-        parts.append(Text(f"... and {left_out} more stages; see all with: asa status", style="dim"))
+        parts.append(Text(f"... and {left_out} more stages; list all with: asa status", style="dim"))
     if not is_wide:
         noted = [
             s
@@ -140,7 +140,7 @@ def summary(run: RunStanding) -> RenderableType:
     """Draw what a run that completed took and cost."""
     metrics = run.metrics
     if metrics is None:
-        return Text(f"{run.name} completed; its times contradict each other, so that nothing can be said of its cost.")
+        return Text(f"{run.name} completed; its times contradict each other, so its cost is not known.")
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     table.add_column("Stage", overflow="fold")
     for heading in ("Delayed", "Ran", "Cores", "Job"):  # by its wait, less what it was asked for ahead
@@ -152,7 +152,7 @@ def summary(run: RunStanding) -> RenderableType:
             table.add_row(stage.stage, "", "", "", "", f"{stage.state}: {stage.reason}", style="dim")
             continue
         waited, ran = (format_duration(value) for value in (times.perceived_wait_s, times.run_s))
-        again = "asked for again" if stage.resubmissions else ""
+        again = "submitted again" if stage.resubmissions else ""
         table.add_row(stage.stage, waited, ran, _cores(stage), stage.job_id or "", again)
     return Group(
         Text.assemble((f"{run.name} completed in {format_duration(metrics.makespan_s)}", "bold green"), "\n"),
@@ -164,13 +164,13 @@ def summary(run: RunStanding) -> RenderableType:
 def _cost(metrics: RunMetrics) -> str:
     waited, ran = format_duration(metrics.twt_s), format_duration(metrics.execution_s)
     count = metrics.resubmissions
-    again = f"; {count} {'job was' if count == 1 else 'jobs were'} asked for again" if count else ""
+    again = f"; {count} {'job was' if count == 1 else 'jobs were'} submitted again" if count else ""
     lines = [
-        f"The stages began {waited} in all after they could have (TWT), and ran {ran}.",
+        f"On the critical path, stages waited {waited} and ran {ran}.",
         f"{metrics.core_hours:,.2f} core-hours, of which {metrics.overhead_core_hours:,.2f} idle{again}.",
     ]
     if metrics.hits + metrics.misses + metrics.undecided:
-        unknown = f", {metrics.undecided} of which nobody knows" if metrics.undecided else ""
+        unknown = f", {metrics.undecided} not known" if metrics.undecided else ""
         right = metrics.hits - metrics.too_short
         verdicts = f"{right} about right, {metrics.too_short} too short, {metrics.misses} too long"
         lines.append(f"Predicted waits: {verdicts}{unknown}.")
@@ -278,18 +278,18 @@ def _about(time_s: float | None, now_s: float) -> str:
 def _why(stage: StageStanding, now_s: float) -> str:
     """Say why a stage's job is pending or not accepted, or when it is to be asked for."""
     if stage.put_off_s is not None:
-        return f"not accepted since {clock(stage.put_off_s, now_s)}: {stage.put_off}"
+        return f"refused since {clock(stage.put_off_s, now_s)}: {stage.put_off}"
     if stage.planned_s is None:
         by_asa = stage.given_up and stage.state in {"cancelled", "being cancelled"}
         return f"by asa: {stage.given_up}" if by_asa else stage.reason
     left_s = stage.planned_s - now_s
-    what = "more cores asked for" if stage.job_id is not None else "asked for"
+    what = "more cores requested" if stage.job_id is not None else "asked for"
     return f"{what} in {format_duration(left_s)}" if left_s >= 1 else f"{what} at once"
 
 
 def _note(stage: StageStanding, now_s: float) -> Text:
     starts = _about(stage.expected_start_s, now_s)
-    tried = f"tried again: an attempt ended as {stage.retried}" if stage.retried else ""
+    tried = f"tried again after an attempt that was {stage.retried}" if stage.retried else ""
     parts = [_why(stage, now_s), tried, f"the batch system expects it to start {starts}" if starts else ""]
     refused = "refused: " if stage.state == "refused" else ""
     words = f"{stage.stage}: {refused}{'; '.join(part for part in parts if part)}"
@@ -299,12 +299,12 @@ def _note(stage: StageStanding, now_s: float) -> Text:
 def _foot(run: RunStanding) -> list[RenderableType]:
     lines = [Text("")]
     if run.trouble:
-        words = f"Trouble: {run.trouble}. It is asked again; jobs go on meanwhile. {run.remedy}"
+        words = f"Problem: {run.trouble}. Trying again; jobs go on. {run.remedy}"
         lines.append(Text(words.rstrip(), style="yellow"))
     where = f"Strategy {run.plan.strategy} on {run.plan.backend}"
     if not run.is_over:
         age = run.age_s
-        where += "; nothing was heard yet" if age is None else f"; as of {format_duration(age)} ago"
+        where += "; nothing is known yet" if age is None else f"; as of {format_duration(age)} ago"
         style = "yellow" if age is not None and age > _OLD_S else "dim"
     else:
         style = "dim"
@@ -313,6 +313,6 @@ def _foot(run: RunStanding) -> list[RenderableType]:
     if run.next_s is not None:
         left = run.next_s - run.now_s
         lines.append(
-            Text(f"Acts next at {clock(run.next_s, run.now_s)}, in {format_duration(max(left, 0.0))}.", style="dim")
+            Text(f"Next action at {clock(run.next_s, run.now_s)}, in {format_duration(max(left, 0.0))}.", style="dim")
         )
     return list(lines)

@@ -50,7 +50,7 @@ def print_shapes(console: Console, jobs: Iterable[Sequence[str]], choices: Mappi
             continue
         made = [choices[name] for name in names]
         what = stages[0] if len(stages) == 1 else f"the job of {', '.join(stages)}"
-        console.print(Text(f"\nShapes weighed for {what}; times from when it may begin", style="bold"))
+        console.print(Text(f"\nShapes compared for {what}; times from when it can begin", style="bold"))
         padding = (0, 2 if len(stages) == 1 else 1, 0, 0)
         table = Table(box=None, padding=padding, pad_edge=False, header_style="bold")
         table.add_column("")
@@ -90,7 +90,7 @@ def told_of_shapes(state: RunState, name: str) -> Iterator[str]:
         stage = state.stages[name]
         widths = ", ".join(map(str, sorted({shape.width for shape in stage.stage.shapes})))
         if "," in widths and stage.job_id is None:
-            yield f"It may be asked for in widths of {widths}; `asa-plan` chooses when it submits it."
+            yield f"Possible widths: {widths}; `asa-plan` chooses when it submits the stage."
         elif "," in widths:
             yield (
                 f"Of the widths {widths} none was weighed: it was asked for in {stage.stage.width}, by --width or as "
@@ -103,7 +103,7 @@ def told_of_shapes(state: RunState, name: str) -> Iterator[str]:
     yield f"Of {len(choice.weighed)} shapes {_words(chosen)} was chosen: {_expected(chosen)}."
     for one in choice.weighed:
         if one is not chosen:
-            yield f"Weighed as well: {_words(one)}, {_expected(one)}."
+            yield f"Also compared: {_words(one)}, {_expected(one)}."
 
 
 def _words(one: Weighed) -> str:
@@ -114,6 +114,6 @@ def _words(one: Weighed) -> str:
 def _expected(one: Weighed) -> str:
     wait, (low, high) = format_duration(one.waits_s[1]), map(format_duration, (one.ends_s[0], one.ends_s[2]))
     return (
-        f"half such jobs wait {wait} and end within {format_duration(one.ends_s[1])} (8 in 10: {low} to {high}), "
+        f"half of such jobs wait {wait} and end within {format_duration(one.ends_s[1])} (8 in 10: {low} to {high}), "
         f"for {format_core_hours(one.core_hours)} core-hours"
     )

@@ -36,15 +36,18 @@ def show(
     cores_per_node: Annotated[
         int | None,
         typer.Option(
-            help="To count the cores of stages that ask for whole nodes.", min=1, max=MAX_CORES, show_default=False
+            help="Cores of a node, to count the cores of stages that ask for nodes.",
+            min=1,
+            max=MAX_CORES,
+            show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Draw a workflow: its stages, which follow which, and what they take.
+    """Draw a workflow: its stages, their dependencies, and their resources.
 
-    Boxes are as wide as their stages have cores, where there is room. Below: the widest stage, the longest way through
-    the graph, and core-hours.
+    The width of a box shows the number of cores, where there is space. Below the drawing: the widest stage, the
+    critical path, and the core-hours.
     """
     flow = _workflow(workflow, cores, dict(given_parameters(parameters)))
     facts = _facts(flow, cores_per_node)
@@ -61,15 +64,15 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Work
     if given.endswith(".toml") or "/" in given:
         if cores is not None:
             hint = "Leave --cores out; --param gives values to the file's parameters."
-            raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
+            raise InputError("the cores of each stage are in the workflow file", where="--cores", hint=hint)
         return load_workflow(given, parameters)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
+        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or give a .toml file.")
     if parameters:
         raise InputError("only a workflow file has parameters", where="--param", hint="Leave --param out.")
     if cores is None:
-        raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
+        raise InputError("is missing", where="--cores", hint="Give the cores of its widest stage, as in --cores 112.")
     flow: Workflow = plugins.load("asa.workflows", given)(cores)
     return flow
 

@@ -35,9 +35,9 @@ _UNSEEN_S = 300.0
 _OUT = {"blocked", "skipped", "not run"}
 _DOES_NOT_RUN = {Phase.BLOCKED: "blocked", Phase.SKIPPED: "skipped"}
 _CONDITIONS = {
-    "failed": "runs if a stage fails that it follows",
-    "always": "runs once the stages that it follows have ended, however they do",
-    "success": "runs if all run that it follows, which is not known yet",
+    "failed": "runs if a stage that it depends on fails",
+    "always": "runs once the stages that it depends on have ended, also if they fail",
+    "success": "runs if all stages that it depends on run, which is not known yet",
 }
 
 
@@ -95,7 +95,7 @@ class StageStanding:
     wait_s: float | None = None  # how long its job waited in the queue, or has waited so far
     run_s: float | None = None  # how long it ran, or has run so far
     is_growing: bool = False  # whether the one of these two that is the latest goes on
-    predicted_wait_s: float | None = None  # what was counted on, or what would be if it were submitted now
+    predicted_wait_s: float | None = None  # what predicted, or what would be if it were submitted now
     forecast: WaitForecast | None = None  # what was believed of the wait at its submission
     expected_start_s: float | None = None  # when the batch system expects it to start
     # why it is pending, how it failed, or why it was refused, in the batch system's words; what became of the cores
@@ -103,7 +103,7 @@ class StageStanding:
     reason: str = ""
     given_up: str = ""  # why asa itself cancelled its job; empty if it did not
     exit_code: int | None = None
-    resubmissions: int = 0  # how often it was asked for again
+    resubmissions: int = 0  # how often it was submitted again
     # when a job of it, or one for the cores that its job lacks for it, is to be submitted, as last planned, and why
     # then
     planned_s: float | None = None
@@ -111,7 +111,7 @@ class StageStanding:
     # since when the batch system has not accepted its job, and why, in the words that it said last
     put_off_s: float | None = None
     put_off: str = ""
-    retried: str = ""  # how its last attempt ended, and with what it is asked for again; empty if it did not fail
+    retried: str = ""  # how its last attempt ended, and with what it is submitted again; empty if it did not fail
     bag: BagStanding | None = None  # where several jobs share its tasks, and one was accepted
     legs: LegStanding | None = None  # where it runs in legs, and one was accepted
 
@@ -196,8 +196,8 @@ class RunStanding:
         if self.kept:
             return f"detached: {self.kept}"
         if self.plan.strategy == POOL and self.has_jobs:
-            goes_on = ", what ran ended with its pool: `asa resume` begins it again"
-        return f"detached: nobody drives it{goes_on}{f' ({self.left})' if self.left else ''}"
+            goes_on = ", what ran ended with its pool: `asa resume` starts it again"
+        return f"no client{goes_on}{f' ({self.left})' if self.left else ''}"
 
     @property
     def is_over(self) -> bool:
@@ -319,7 +319,7 @@ def _kept(folder: RunFolder, now_s: float) -> str:
     last_s = max(keeper.since_s, pulse.at_s if pulse is not None else 0.0)
     if now_s - last_s < _UNSEEN_S:
         return keeper.words
-    return f"{keeper.words}, but nobody has for {format_duration(now_s - last_s)}; see `asa resume --detach`"
+    return f"{keeper.words}, but nothing has happened for {format_duration(now_s - last_s)}; see `asa resume --detach`"
 
 
 def predictions(records: Iterable[Record]) -> dict[str, float]:
@@ -347,14 +347,14 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
         after = state.workflow.stages[one.stage].after
         legs = [name for name in after if name in state.workflow.continuing and not state.stages[name].phase.is_settled]
         if legs and one.planned_s is not None and one.job_id is None:
-            one = replace(one, planned_s=None, plan=f"asked for once {legs[0]} is done")  # noqa: PLW2901
+            one = replace(one, planned_s=None, plan=f"submitted once {legs[0]} has completed")  # noqa: PLW2901
         if one.put_off_s is not None:
             rejected_before[one.stage] = one.stage
         elif one.planned_s is not None and one.job_id is None:
             before = next((rejected_before[name] for name in after if name in rejected_before), None)
             if before is not None:
                 rejected_before[one.stage] = before
-                found.append(replace(one, planned_s=None, plan=f"asked for once {before} is accepted"))
+                found.append(replace(one, planned_s=None, plan=f"submitted once {before} is accepted"))
                 continue
         found.append(one)
     return found

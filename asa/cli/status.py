@@ -32,13 +32,13 @@ _GAP, _MIN_STATE = 2, 20
 
 def status(
     run: RunArgument = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Renew it until the run ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update the display until the run ends.")] = False,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Show how a run stands: each stage, what it waits for, and how old this information is.
+    """Show the state of a run: each stage, what it waits for, and how old this information is.
 
-    It reads the run's folder, and disturbs neither the client that drives the run nor the batch system.
+    It only reads the run's folder: neither the client nor the batch system is asked.
 
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used, 130 interrupted.
     """
@@ -111,9 +111,9 @@ def runs(
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """List the runs: what each is, whether somebody drives it, and how far it has come.
+    """List the runs: their state, whether a client is at work on them, and how far they are.
 
-    A run that cannot be read has a row that says why.
+    A run that cannot be read is listed with the reason.
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
@@ -125,7 +125,7 @@ def runs(
     if output is Output.JSON:
         print_document({"runs": [row.as_dict() for row in shown]})
     elif not rows:
-        sys.stdout.write(f"There are no runs in {place}. Begin one with: asa run FILE.toml\n")
+        sys.stdout.write(f"There are no runs in {place}. Start one with: asa run FILE.toml\n")
     else:
         _print_table(shown)
         if len(shown) < len(rows):

@@ -26,19 +26,19 @@ _ENDED_BADLY = 1
 
 def tick(
     run: RunArgument = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     runs: RunsOption = None,
     kept: Annotated[str, typer.Option(hidden=True)] = "",  # by whom it is called, and what the run is marked with
     keeper: Annotated[int, typer.Option(hidden=True)] = 0,
     lasts: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
-    """Look at a run once: hear of its jobs, submit what is due, and leave, within seconds.
+    """Take one look at a run: read the state of its jobs, submit what is due, and return within seconds.
 
-    It may be called as often as you like, by cron, a timer, a job or by hand: one client at a time has its way, others
-    leave at once. A run that is looked at once a minute needs no `asa run` that goes on; see docs/how-to/unattended.md.
+    Call it as often as you like, from cron, a timer, a job or by hand: only one client works on a run at a time, others
+    return at once. With one call a minute a run needs no `asa run` that stays; see docs/how-to/unattended.md.
 
-    Exit codes: 0 the run goes on, or has completed, 1 it has failed or was cancelled, or the batch system cannot be
-    asked, 2 the input cannot be used.
+    Exit codes: 0 the run goes on, or has completed; 1 it failed or was cancelled, or the batch system does not answer;
+    2 the input cannot be used.
     """
     from asa.cli.driving import reopen
     from asa.cli.live import Lines, Silent
@@ -61,8 +61,10 @@ def tick(
             now.take_over()
     state, _ = read_state(folder)
     if folder.plan.strategy == POOL:
-        hint = f"A pool ends with its client. Let one stay: {command('resume', folder)}"
-        raise InputError(f"cannot be looked at once in a while: it runs by {POOL}", where=folder.path.name, hint=hint)
+        hint = f"A pool ends with its client. Keep a client running: {command('resume', folder)}"
+        raise InputError(
+            f"cannot be continued by single looks: its strategy is {POOL}", where=folder.path.name, hint=hint
+        )
     facility = reopen(folder, {})
     if has_ended(state):
         _end(folder, facility, state, "has ended already", kept=kept, quiet=quiet)
@@ -82,7 +84,7 @@ def tick(
     phases = [view.phase.value for view in state.stages.values()]
     counted = ", ".join(f"{phases.count(phase)} {phase}" for phase in dict.fromkeys(phases))
     wake_s = looked.wake_s
-    then = f"; something is planned for {time.strftime('%H:%M:%S', time.localtime(wake_s))}" if wake_s else ""
+    then = f"; next action at {time.strftime('%H:%M:%S', time.localtime(wake_s))}" if wake_s else ""
     _tell(f"{folder.path.name}: {counted}{then}", quiet=quiet)
 
 

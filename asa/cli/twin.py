@@ -27,13 +27,13 @@ AgeOption = Annotated[
     bool | None,
     typer.Option(
         "--age-accrues/--no-age-accrues",
-        help="Whether jobs gain priority while a dependency keeps them back, where the site does not tell.",
+        help="Whether jobs gain priority while they wait for a dependency, if the site does not tell.",
         show_default=False,
     ),
 ]
 YouOption = Annotated[
     str | None,
-    typer.Option(help="Your name among the users of the jobs. [default: the one that you have here]", metavar="NAME"),
+    typer.Option(help="Your user name in the job records. [default: your user name here]", metavar="NAME"),
 ]
 
 
@@ -41,27 +41,31 @@ def twin(
     source: Annotated[
         Path | None,
         typer.Argument(
-            help="A file of jobs (sacct -P, or SWF), or the folder that --script makes. [default: ask the batch "
-            "system here]",
+            help="Job records (output of `sacct -P`, or SWF), or the folder made by --script's script. [default: ask "
+            "the batch system here]",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write it; it can be handed on.", metavar="FOLDER", show_default=False)
+        Path | None,
+        typer.Option(help="Where to write it. It can be given to others.", metavar="FOLDER", show_default=False),
     ] = None,
-    script: Annotated[bool, typer.Option("--script", help="Print the commands that tell of a site, and stop.")] = False,
+    script: Annotated[
+        bool, typer.Option("--script", help="Print a script that gathers what is needed of a site, and stop.")
+    ] = False,
     you: YouOption = None,
     age_accrues: AgeOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a twin of a site: its machine, its scheduler's rules, and everybody's jobs of the last months.
+    """Make a twin of a site, to simulate it: its nodes, its scheduler's settings, and all jobs of the last months.
 
-    In it `asa worth` tries a workflow, and `asa compare --backend twin --option twin=FOLDER` compares strategies. It
-    holds no names: users are random numbers, and no list says which number is whose.
+    It is used by `asa worth`, and by `asa compare --backend twin --option twin=FOLDER`. It contains no names: users are
+    random numbers, and no list tells which number is whose.
 
     On a cluster: `asa twin --out site.twin`
 
-    Elsewhere: `asa twin --script > gather.sh`; run that there, bring its folder here, `asa twin site --out site.twin`
+    Elsewhere: `asa twin --script > gather.sh`; run this script there, copy its folder here, then `asa twin site --out
+    site.twin`
 
     Exit codes: 0 made, 1 the batch system does not answer, 2 the input cannot be used.
     """
@@ -72,7 +76,7 @@ def twin(
         sys.stdout.write(make.script() + "\n")
         return
     if out is None:
-        raise InputError("has no place to go to", where="--out", hint="Name a folder: --out site.twin")
+        raise InputError("is missing", where="--out", hint="Name a folder: --out site.twin")
     _check_place(out)
     made = new_twin(source, you, age_accrues)
     made.twin.write(out)
@@ -92,7 +96,7 @@ def _check_place(out: Path) -> None:
         raise InputError("holds other files", where=where, hint="Name a new folder, or one of a twin.")
     near = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     if not os.access(near, os.W_OK):
-        raise InputError(f"cannot be made: {near} must not be written to", where=where, hint="Name another folder.")
+        raise InputError(f"cannot be made: {near} is not writable", where=where, hint="Name another folder.")
 
 
 def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> Any:
@@ -106,7 +110,9 @@ def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> 
         lambda on_progress: make.made(source, you=name, age_accrues=age_accrues, on_progress=on_progress)
     )
     if you is not None and made.twin.about.you is None:
-        raise InputError(f"{you!r} has no jobs in it", where="--you", hint="Check the name, or leave it out.")
+        raise InputError(
+            f"{you!r} has no jobs in these records", where="--you", hint="Check the name, or leave it out."
+        )
     return made
 
 
@@ -144,7 +150,7 @@ def agreement_table(about: Any) -> Table:
             yield Row((one.of, f"{one.jobs:,}", *cells), begins_section=number == 1)
 
     headings = ("", "Jobs", "Log p50", "p75", "p90", "Twin p50", "p75", "p90", "2x %", "KS")
-    return Table(headings, rows(), title="Waits in the twin beside those recorded")
+    return Table(headings, rows(), title="Waits in the twin and recorded waits")
 
 
 def _waits(points: tuple[float, ...]) -> Iterator[str]:
@@ -156,13 +162,13 @@ def _waits(points: tuple[float, ...]) -> Iterator[str]:
 def trust(about: Any) -> str:
     """Say what the twin's waits are worth."""
     if not about.agreement:
-        return "No wait was recorded, so nobody can tell how well the twin's agree."
+        return "No waits were recorded, so it is not known how well those in the twin agree."
     first = about.agreement[0]
     words = (
-        f"The twin's median wait is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of single "
-        "jobs wait for half to twice as long as they did."
+        f"The median wait in the twin is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of "
+        f"the jobs wait between half and twice as long as recorded."
     )
-    return words + (" That is far off: take what is tried out in it as a guess." if is_rough(about) else "")
+    return words + (" That is far off: take results in it as rough estimates." if is_rough(about) else "")
 
 
 def is_rough(about: Any) -> bool:

@@ -15,9 +15,9 @@ from asa.units import format_duration
 
 _KEPT = {
     "nothing": "asked for now",
-    "ready": "asked for in its turn",
-    "dependency": "held back by a dependency",
-    "await": "asked for ahead and idle if early",
+    "ready": "submitted when ready",
+    "dependency": "submitted early with a dependency",
+    "await": "submitted early, idle if it starts too early",
 }
 
 
@@ -72,11 +72,11 @@ class Weighed:
         chosen, block = self.chosen, self.chosen.job.block
         mates = [name for name in block.stages if name != self.stage]
         with_whom = f"shares a job with {', '.join(mates)}" if mates else "has a job of its own"
-        shrinks = ", which gives cores back as it goes" if block.shrinks else ""
+        shrinks = ", which gives cores back as stages end" if block.shrinks else ""
         gap = f"{format_duration(chosen.gap_s)} after" if chosen.gap_s >= 1 else "as soon as"
         yield (
-            f"Chosen: {self.stage} {with_whom}, on {cores(block.cores)}{shrinks}, {_KEPT[chosen.kept]}. It is expected "
-            f"to begin in {format_duration(chosen.start_s)}, {gap} what it follows has ended."
+            f"Chosen: {self.stage} {with_whom}, on {cores(block.cores)}{shrinks}, {_KEPT[chosen.kept]}. Expected to "
+            f"begin in {format_duration(chosen.start_s)}, {gap} the stages it depends on have ended."
         )
         seen = set()
         for other in self.others:
@@ -98,11 +98,11 @@ class Weighed:
             worth = format_duration(abs(hours) * self.price_s)
             takes = f"for {abs(hours):,.2f} core-hours {'more' if hours > 0 else 'less'}, which are worth {worth}"
         worse_s = other.cost_s - self.chosen.cost_s
-        verdict = f"{format_duration(worse_s)} worse in all"
+        verdict = f"{format_duration(worse_s)} worse in total"
         if abs(worse_s) < 0.5:
             verdict = "no better and no worse"
         elif worse_s < 0:
-            why = "not within what was asked for" if self.is_bound else "not tried: the search keeps few ways"
+            why = "not allowed by the options" if self.is_bound else "not tried: the search is limited"
             verdict = f"{format_duration(-worse_s)} better, but {why}"
         return f"{ends}, {takes}: {verdict}."
 
@@ -132,7 +132,8 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> Weighed:
     for way, groups in _groupings(question, list(modes), stage):
         if bad := next((group for group in groups if question.parts.block(group) is None), None):
             impossible.append(
-                f"{_upper(way)}: {short_name(bad)} cannot share a job, by their queues, options or walltimes in all."
+                f"{_upper(way)}: {short_name(bad)} cannot share a job: their queues, options or total walltime do "
+                f"not allow it."
             )
             continue
         found += _in_all_modes(question, way, groups, modes, stage)

@@ -43,49 +43,56 @@ def worth(
     history: Annotated[
         Path | None,
         typer.Option(
-            help="Jobs of the site in place of a twin: what sacct -P printed, an SWF log, or the folder of `asa twin "
-            "--script`.",
+            help="Past jobs of the site, in place of a twin: output of `sacct -P`, an SWF log, or the folder made by "
+            "`asa twin --script`.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     parameters: ParamsOption = None,
     cores: Annotated[
-        str | None, typer.Option(help="Peak cores of montage, blast or statistics. [default: 112]", show_default=False)
+        str | None,
+        typer.Option(
+            help="Cores of the widest stage of montage, blast or statistics. [default: 112]", show_default=False
+        ),
     ] = None,
     moments: Annotated[
-        int, typer.Option(help="Moments of the last months at which it is begun.", min=2, max=MAX_RUNS)
+        int,
+        typer.Option(
+            help="Number of times, spread over the last months, at which the workflow is started.", min=2, max=MAX_RUNS
+        ),
     ] = _MOST_MOMENTS,
     strategies: Annotated[
         str | None,
-        typer.Option(help="Which ways of asking, comma-separated. [default: all that make sense]", show_default=False),
+        typer.Option(help="Strategies to compare, comma-separated. [default: all that make sense]", show_default=False),
     ] = None,
-    estimator: Annotated[str, typer.Option(help="Who predicts waits.")] = "asa-queue",
-    partition: Annotated[str, typer.Option(help="Where jobs go that name none. [default: the site's]")] = "",
+    estimator: Annotated[str, typer.Option(help="What predicts waits.")] = "asa-queue",
+    partition: Annotated[str, typer.Option(help="Partition of stages that name none. [default: the site's]")] = "",
     user: Annotated[
         str,
-        typer.Option(help="As whom, which decides the fair share: a number of the twin, typical, or new."),
+        typer.Option(help="Whose fair share the jobs have: a user's number in the twin, `typical`, or `new`."),
     ] = "",
     you: YouOption = None,
     age_accrues: AgeOption = None,
-    seed: Annotated[int, typer.Option(help="Of the moments.", min=0, max=MAX_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.", min=0, max=MAX_SEED)] = 0,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)
+        int | None,
+        typer.Option(help="Number of processes. [default: the number of cores here]", min=1, max=MAX_PROCESSES),
     ] = None,
     executor: ExecutorOption = "local",
     output: OutputOption = Output.TABLE,
     page: PageOption = None,
 ) -> None:
-    """Say whether it is worth it here to ask ahead of time, for this workflow: a verdict, and the figures behind it.
+    """Find out whether asa would help this workflow here: a verdict, and the figures behind it.
 
-    Ways of asking are tried out in a twin of the site, at many moments of its last months: one job for all stages, a
-    job a stage when the last one ends, all at once behind each other, and asa's.
+    Strategies are simulated in a twin of the site, from many times of its last months: one job for all stages; a job
+    per stage, submitted when the last one ends; all jobs at once, chained by dependencies; and those of asa.
 
     On a cluster: `asa worth flow.toml`
 
     Elsewhere: `asa worth flow.toml --twin site.twin`, or on a public log: `asa worth montage --history CTC-SP2.swf.gz`
 
-    Exit codes: 0 also where it is not worth it, 1 nothing completed, or the batch system does not answer, 2 the input
+    Exit codes: 0 a verdict, whichever it is; 1 nothing completed, or the batch system does not answer; 2 the input
     cannot be used.
     """
     from asa.cli.progress import with_progress
@@ -103,7 +110,7 @@ def worth(
     site: Any = make(twin=known, partition=partition, user=user, **rule)
     make_workflow, counts = workflow_of(workflow, cores, None, dict(given_parameters(parameters)), site)
     if len(counts) > 1:
-        raise InputError("a verdict is on one width", where="--cores", hint="Give one number.")
+        raise InputError("a verdict is for one number of cores", where="--cores", hint="Give one number.")
     flow = make_workflow(counts[0])
     _refuse_impossible(flow, site)
     site.arrive_evenly(moments, seed)
@@ -136,12 +143,14 @@ def _check(twin: Path | None, history: Path | None, you: str | None, named: Sequ
     from asa.studies.worth import OURS, SIMPLE
 
     if twin is not None and history is not None:
-        raise InputError("is made of jobs already", where="--twin", hint="Give --twin or --history.")
+        raise InputError("is made of past jobs already", where="--twin", hint="Give --twin or --history.")
     if twin is not None and you is not None:
-        raise InputError("a twin has no names", where="--you", hint="Give --user and a number of the twin.")
-    for names, words in ((OURS, "way of asa's"), (SIMPLE, "way without asa")):
+        raise InputError("a twin has no user names", where="--you", hint="Give --user and a number of the twin.")
+    for names, words in ((OURS, "strategy of asa"), (SIMPLE, "strategy without asa")):
         if named is not None and not {name.partition(":")[0] for name in named} & set(names):
-            raise InputError(f"name no {words}", where="--strategies", hint=f"Add one of {', '.join(names)}.")
+            raise InputError(
+                f"there is no {words} among them", where="--strategies", hint=f"Add one of {', '.join(names)}."
+            )
 
 
 def _refuse_impossible(flow: Workflow, site: Any) -> None:
@@ -152,7 +161,7 @@ def _refuse_impossible(flow: Workflow, site: Any) -> None:
         cores = stage.cores_on(site.capabilities.cores_per_node)
         job = JobSpec(stage.name, cores, stage.walltime_s, partition=stage.partition, local=stage.local)
         if not stage.moldable and (lack := site.capabilities.impossible(job)):
-            raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site gives.")
+            raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site has.")
 
 
 def _ways(flow: Workflow) -> tuple[str, ...]:

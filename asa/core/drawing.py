@@ -17,7 +17,7 @@ def new_figure(width_in: float, height_in: float) -> Figure:
         from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
     except ImportError as error:
         raise MissingExtraError(
-            "a figure needs matplotlib, which is not installed", hint="pip install 'asa-client[plot]'"
+            "a figure needs matplotlib, which is not installed", hint="pip install 'asa-client[report]'"
         ) from error
     return Figure(figsize=(width_in, height_in), layout="constrained")
 

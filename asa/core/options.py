@@ -15,4 +15,4 @@ class Output(StrEnum):
     JSON = "json"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", help="Print for people, or as JSON for programs.")]
+OutputOption = Annotated[Output, typer.Option("--output", help="Print tables, or JSON for programs.")]

@@ -33,5 +33,5 @@ def choose(events: Iterable[QueueEvent], own: str) -> Choice:
     if not any(user_in_store(event.job.user) != user_in_store(own) for event in events if event.job is not None):
         return Choice(BLIND, "the site shows no job of others")
     if find_spec("numba") is None:
-        return Choice(BLIND, "numba is not installed, without which it takes long to simulate the visible queue")
-    return Choice(SEEING, "the site shows the jobs of others, so that the queue can be simulated")
+        return Choice(BLIND, "numba is not installed, without which simulating the visible queue takes long")
+    return Choice(SEEING, "the site shows the jobs of others, so the queue can be simulated")

@@ -175,9 +175,9 @@ class WaitStore:
         if not self.folder.is_dir() and (not create or self.folder.exists()):
             is_file = self.folder.exists()
             raise StateError(
-                "is a file, and no folder of a bank" if is_file else "there is no bank",
+                "is a file, not the folder of a bank" if is_file else "there is no bank",
                 where=str(self.folder),
-                hint="Name its folder, or begin one.",
+                hint="Name its folder, or fill one with `asa learn`.",
             )
         self._took: dict[str, dict[str, int]] = {}  # by the token of each segment whose header is known to be right
         self._done: dict[str, int] = {}  # bytes of each segment that were handed out
@@ -242,7 +242,7 @@ class WaitStore:
                 self._seen.add(name)
                 return name
             self.close()  # somebody has deleted the segment: to another
-        raise StateError("its files vanish", where=str(self.folder), hint="Does something clean up there?")
+        raise StateError("its files disappear", where=str(self.folder), hint="Does something clean up there?")
 
     def extend(self, records: Iterable[WaitRecord]) -> int:
         """Add many records; all of them or, if it fails or is killed, none.
@@ -785,7 +785,7 @@ def _row(record: WaitRecord, name: str) -> _Row:
         )
     if not _ID.fullmatch(name):
         raise InputError(
-            f"{name!r} is no id of a record", hint="Use at most 64 letters, digits, dots, dashes, underscores."
+            f"{name!r} is not an id of a record", hint="Use at most 64 letters, digits, dots, dashes, underscores."
         )
     user, system, partition, estimator, source = texts
     if record.word_s is not None:
@@ -842,7 +842,7 @@ def _exported(path: Path) -> list[WaitRecord]:
     del content
     header = decode(first)
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise StateError("is no bank of waits", where=str(path), hint="Name a file that `asa bank export` wrote.")
+        raise StateError("is not a bank of waits", where=str(path), hint="Name a file that `asa bank export` wrote.")
     refuse_later_version(header, path, _VERSION)
     if header.get("fields") != list(_FIELDS):
         raise StateError("has other fields than an exported bank", where=f"{path}:1", hint=_HINT_DAMAGED)

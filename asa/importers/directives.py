@@ -75,7 +75,9 @@ def read_directives(text: str, file: str) -> list[Directive]:
             options, rest = take_options(_words(line.removeprefix("#SBATCH"), where), where)
             if rest and rest[0] in {"hetjob", "packjob"}:
                 raise InputError(
-                    "is a job of unlike parts", where=where, hint="Give each part a script of its own, or run it alone."
+                    "is a heterogeneous job",
+                    where=where,
+                    hint="Put each part into a script of its own, or run it outside the workflow.",
                 )
             if rest:
                 raise InputError(f"{rest[0]!r} is no option", where=where, hint="sbatch would refuse this line, too.")
@@ -162,7 +164,9 @@ def _short(word: str, rest: list[str], where: str) -> Iterator[Directive]:
         letter, letters = letters[0], letters[1:]
         name = _SHORT.get(letter)
         if name is None:
-            raise InputError(f"-{letter} is no option of sbatch", where=where, hint="Write the option's long name.")
+            raise InputError(
+                f"-{letter} is not an option of sbatch", where=where, hint="Use the long name of the option."
+            )
         if name in _FLAGS:
             yield Directive(name, None, where)
         elif name in _OPTIONAL:

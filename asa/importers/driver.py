@@ -33,7 +33,7 @@ _DONE = re.compile(r"(?:^|;|\s)done\b")
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _NO_KINDS = frozenset({"singleton", "expand"})
-_PLAIN_HINT = "Nothing is run to find out: write it plainly, or import the batch scripts themselves."
+_PLAIN_HINT = "Scripts are not run to find out: write it without variables, or import the batch scripts themselves."
 
 
 When = Literal["success", "failed", "always"]

@@ -75,7 +75,7 @@ def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = 
         comments[stage_name] = _comments(process)
     if dag is None:
         notes.add("the order is a guess from the times: what -with-dag writes, given as --dag, knows better")
-    notes.add("walltimes are half as long again as the expected run times: mend them")
+    notes.add("walltimes are 1.5 times the expected run times: check them")
     notes.add("Nextflow lets tasks of one process begin before those of another ended; a stage waits for all of them")
     notes.add("it is a model, which runs nothing: `asa compare` shows what the strategies make of it")
     return Imported(

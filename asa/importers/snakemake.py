@@ -98,7 +98,7 @@ def import_snakemake(
         stages.append(stage)
         comments[stage_name] = _comments(known, stage, is_counted=jobs is not None)
     if jobs is None:
-        notes.add("cores and walltimes are placeholders: mend them, or give --jobs what the dry run printed")
+        notes.add("cores and walltimes are placeholders: correct them, or give the output of the dry run with --jobs")
     elif any(not rule.minutes for rule in rules.values()):
         notes.add("some rules have no resource `runtime`: their walltime of an hour is a placeholder")
     notes.add("rules behind a checkpoint are in no graph before it ran: add stages for them")

@@ -99,7 +99,7 @@ def import_wfformat(
     }
     befores = direct(edges)
     runs = {called: len(group) for called, group in groups.items()}
-    notes.add("walltimes are half as long again as the expected run times: mend them")
+    notes.add("walltimes are 1.5 times the expected run times: check them")
     if any(stage.memory_bytes for stage in stages):
         notes.add("memory is what tasks were seen to use: ask for more where that may vary")
     if with_commands:

@@ -2,7 +2,7 @@
 
 The resources of several jobs look like one pool to the application (Section 3.1 of the paper). `AsaCluster` is a
 cluster of dask's whose workers are jobs of a batch system, or processes of this machine; `Client(cluster)` and all
-collections work as with any other. It needs ``pip install 'asa-client[dask]'``; what it decides with does not.
+collections work as with any other. It needs ``pip install 'asa-client[pool]'``; what it decides with does not.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
         if (error.name or "").partition(".")[0] not in {"dask", "distributed"}:
             raise
         raise MissingExtraError(
-            "a pool needs dask.distributed, which is not installed", hint="pip install 'asa-client[dask]'"
+            "a pool needs dask.distributed, which is not installed", hint="pip install 'asa-client[pool]'"
         ) from error

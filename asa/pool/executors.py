@@ -165,7 +165,7 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
         from .cluster import AsaCluster  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "such an executor needs dask.distributed, which is not installed", hint="pip install 'asa-client[dask]'"
+            "such an executor needs dask.distributed, which is not installed", hint="pip install 'asa-client[pool]'"
         ) from error
     if address:
         try:

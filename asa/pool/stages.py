@@ -368,7 +368,7 @@ class StagesBackend:
             from .cluster import AsaCluster  # noqa: PLC0415 - as above
         except ModuleNotFoundError as error:
             raise MissingExtraError(
-                "a pool needs dask.distributed, which is not installed", hint="pip install 'asa-client[dask]'"
+                "a pool needs dask.distributed, which is not installed", hint="pip install 'asa-client[pool]'"
             ) from error
         node = self._cores
         expected = {key_split((name,)): stage.expected_s for name, stage in self._workflow.stages.items()}

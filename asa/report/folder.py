@@ -48,7 +48,7 @@ def check_ours(file: Path) -> None:
     """Refuse to write over what is none of these pages."""
     if (file.exists() or file.is_symlink()) and _metadata(file) is None:
         raise InputError(
-            "is there already, and no page of asa's",
+            "exists already, and is not a page of asa",
             where=str(file),
             hint="Name another folder, or move that file out of the way.",
         )

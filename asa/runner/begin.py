@@ -46,7 +46,7 @@ def choose_estimator(wanted: str, strategy: str, world: Backend, history: int) -
     if check_strategy(strategy).forecast is not ForecastKind.LEARNED:
         return Chosen(BLIND)
     if not history:
-        return Chosen(BLIND, "with --history 0 nobody looks at the queue")
+        return Chosen(BLIND, "with --history 0 the queue is not looked at")
     events = world.queue_events(history, ends=True)
     choice = choose(events, login_name())
     return Chosen(choice.name, choice.why, events)
@@ -123,11 +123,11 @@ def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = Fals
     idle = [stage.name for stage in stages if stage.is_idle or (is_model and stage.command.strip() == stage.name)]
     if idle:
         raise InputError(
-            f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
+            f"there is no command in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
             where=where,
-            hint=f"It is a model, for `asa compare {where} --cores 112`; what is to run is written in a workflow file."
+            hint=f"It is a model for `asa compare {where} --cores 112`; commands are in workflow files."
             if is_model
-            else "Write `command` in a workflow file; or look with --dry-run.",
+            else "Write `command` in a workflow file; or use --dry-run.",
         )
 
 
@@ -147,7 +147,7 @@ def bank_trouble(folder: Path) -> str:
 def check_bank(folder: Path | None) -> None:
     """Refuse a bank in which nothing can be kept."""
     if folder is not None and (trouble := bank_trouble(folder)):
-        hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or do without: --bank none."
+        hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or use none: --bank none."
         raise InputError(trouble, where=f"the bank {folder}", hint=hint)
 
 

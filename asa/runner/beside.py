@@ -238,7 +238,7 @@ class BesideBackend:
     def _adjustable(self, job_id: str) -> tuple[Adjustable, str]:
         backend, own = self._of(job_id)
         if not isinstance(backend, Adjustable):
-            raise BackendError("cannot be changed once it was submitted", where=f"job {job_id}", hint="Cancel it.")
+            raise BackendError("cannot be changed after submission", where=f"job {job_id}", hint="Cancel it.")
         return backend, own
 
     def _take_news(self) -> bool:

@@ -136,7 +136,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it."""
+    """The run is to end: the job of the token `refused` was refused for good, or you asked for it."""
 
     outcome: Literal["failed", "cancelled"]
     reason: str

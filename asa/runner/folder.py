@@ -42,7 +42,7 @@ _BEAT_S = 60.0
 _LOG_LINE_BYTES = 4096
 _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
 _NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` does it
-_UNREADABLE = "Check whose it is, its rights, and its file system."
+_UNREADABLE = "Check its owner, its permissions, and its file system."
 
 
 def _renamed(capabilities: Any) -> Any:
@@ -196,7 +196,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError) as error:
             if (self.path / _JOURNAL).exists():
                 hint = "Restore it; the jobs' files and the journal are still there."
-                raise InputError("is missing, which describes the run", where=str(file), hint=hint) from error
+                raise InputError("is missing; it describes the run", where=str(file), hint=hint) from error
             raise InputError(
                 f"there is no run here: {error.strerror}", where=str(self.path), hint="See them all with: asa runs"
             ) from error
@@ -206,9 +206,9 @@ class RunFolder:
             self.plan = _plan.validate_json(text)
         except ValidationError as error:
             hint = "It was written by another version of asa, or damaged."
-            raise InputError("is no description of a run", where=str(file), hint=hint) from error
+            raise InputError("is not a description of a run", where=str(file), hint=hint) from error
         if self.plan.schema > _SCHEMA:
-            raise InputError("is of a later version of asa", where=str(file), hint="Take that version.")
+            raise InputError("is of a later version of asa", where=str(file), hint="Use that version.")
 
     @classmethod
     def create(cls, runs: Path, plan: RunPlan) -> RunFolder:
@@ -249,8 +249,8 @@ class RunFolder:
                 held.enter_context(self._lease)
             except LeaseError as error:
                 hint = (
-                    "Watch it with: asa status --watch. One on another host that has given no sign of life for ten "
-                    "minutes is taken over from."
+                    "Watch it with: asa status --watch. A client on another host that has been silent for ten "
+                    "minutes is replaced."
                 )
                 raise LeaseError(error.message, where=str(self.path), hint=hint) from error
             except OSError as error:
@@ -436,9 +436,9 @@ class RunFolder:
 
     def _refuse_journal(self, what: str) -> NoReturn:
         raise JournalError(
-            f"does not know {what}: it was lost or cut",
+            f"does not know {what}: it was lost or cut off",
             where=str(self.path / _JOURNAL),
-            hint="Restore it, or begin a new run.",
+            hint="Restore it, or start a new run.",
         )
 
     def _wish_files(self) -> list[Path]:

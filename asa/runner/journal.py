@@ -39,7 +39,7 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
         lines, rest = read_lines(path)
     except OSError as error:
         raise JournalError(
-            f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its rights."
+            f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its permissions."
         ) from error
     entries: list[Entry] = []
     sound = 0
@@ -53,7 +53,7 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
         raise JournalError(
             "is damaged",
             where=f"{path}:{len(entries) + 1}",
-            hint="What was done since is not known. Restore it; or look at the queue, and begin a new run.",
+            hint="What was done since is not known. Restore it; or look at the queue, and start a new run.",
         )
     return entries, sound
 
@@ -118,7 +118,7 @@ class Journal:
             self._guard()
             if self._file.has_changed():
                 raise LeaseError(
-                    "another client has written to it", where=str(self.path), hint="See who drives it: asa status."
+                    "another client has written to it", where=str(self.path), hint="See which: asa status."
                 )
             self._file.append(line)
         except OSError as error:

@@ -152,9 +152,9 @@ def run_all(
         is_idle = not changed and not wake and not wanted
         if is_idle and was_idle:  # once may be a nudge that came to nothing
             raise RunError(
-                "nothing can happen any more, yet not all stages have ended",
+                "nothing can happen any more, although not all stages have ended",
                 where=f"run {unfinished[0].state.name!r}",
-                hint="A job is held, or waits for one that will not end.",
+                hint="A job is held, or depends on one that will not end.",
             )
         was_idle = is_idle
         _deliver(active, changed)
@@ -238,7 +238,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
     elif run.strategy.forecast is ForecastKind.PLANNED:
         if not capabilities.plans:
             raise InputError(
-                "this strategy asks a batch system that plans, which this one does not",
+                "this strategy needs a batch system that plans ahead, which this one does not",
                 where=f"run {state.name!r}",
                 hint="Take `asa-plan`.",
             )
@@ -279,7 +279,7 @@ def _wind_up(one: Active) -> None:
             return
         if one.backend.now() >= until:
             raise UnavailableError(
-                "jobs of its last attempt have not ended, or cannot be asked for",
+                "jobs of its last attempt have not ended, or their state is not known",
                 where=f"run {one.state.name!r}",
                 hint="Try again later: asa resume --retry.",
             )
@@ -370,10 +370,10 @@ def _carry_out(active: Sequence[Active], request: CancelRequest) -> None:
         if one.state.name != request.run or one.state.outcome is not None:
             continue
         if not request.stage:
-            one.commit(Stopped("cancelled", "somebody asked for it", one.backend.now()))
+            one.commit(Stopped("cancelled", "you asked for it", one.backend.now()))
             clean_up(one)
         elif (view := one.state.stages.get(request.stage)) is not None and view.phase is not Phase.DONE:
-            one.commit(Stopped("cancelled", f"somebody cancelled stage {request.stage!r}", one.backend.now()))
+            one.commit(Stopped("cancelled", f"you cancelled stage {request.stage!r}", one.backend.now()))
             clean_up(one)
 
 

@@ -54,7 +54,7 @@ class Notifier:
             moved_s = self._folder.moved_s()
             if time.time() - moved_s > STUCK_S:
                 since = time.strftime("%Y-%m-%d %H:%M", time.localtime(moved_s))
-                words = f"{self._name}: nothing was heard of its jobs since {since}. See: asa explain"
+                words = f"{self._name}: no news of its jobs since {since}. See: asa explain"
                 self._tell(f"stuck-{moved_s:.0f}", "stuck", words)
 
     def ended(self, records: Iterable[Record]) -> None:

@@ -151,7 +151,7 @@ _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 def _conflict(stages: Sequence[Stage]) -> str | None:
     """Say what keeps stages from sharing a job."""
     if len(stages) > 1 and (legs := [stage.name for stage in stages if stage.continues]):
-        return f"{legs[0]} continues in legs, each a job of its own, and shares none: take another strategy"
+        return f"{legs[0]} continues in legs, each a job of its own, so it cannot share a job: use another strategy"
     for what, asked in (
         ("partitions", {stage.partition for stage in stages if stage.partition}),
         ("accounts", {stage.account for stage in stages if stage.account}),
@@ -305,6 +305,6 @@ def _later(
 ) -> PlannedSpec:
     """Plan a job whose turn comes when stages before it have ended."""
     after = dict.fromkeys(p for name in stages for p in state.stages[name].stage.after if p not in stages)
-    reason = f"when it is its turn: after {', '.join(after)}"
+    reason = f"when it is due: after {', '.join(after)}"
     job = PlannedJob(stages, now_s, Keep.NOTHING, reason, shrinks=shrinks, widths=widths)
     return PlannedSpec(job, spec_of(state, job), None)

@@ -152,7 +152,7 @@ class Stages(Mapping[str, StageView]):
         elif n_open:
             return False
         elif view.stage.when == "failed" and not n_bad:
-            return self._put(name, replace(view, phase=Phase.SKIPPED, reason="no stage failed that it follows"))
+            return self._put(name, replace(view, phase=Phase.SKIPPED, reason="no stage that it depends on failed"))
         else:
             takes_turn = True
         if takes_turn and view.phase is Phase.CONDITIONAL:

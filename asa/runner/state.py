@@ -176,7 +176,7 @@ class RunState:
                     yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
             case Surplus(token=token, job_id=job_id, at_s=at_s):
                 ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
-                reason = f"a duplicate of job {ours}" if ours else "it turned up when it was wanted no more"
+                reason = f"a duplicate of job {ours}" if ours else "it turned up when it was not needed any more"
                 yield self._cancelled_record(self.intents[token].planned, job_id, reason, at_s)
             case Reported(status=status):
                 yield from self._update(status)
@@ -425,7 +425,7 @@ class RunState:
         if job.spec.leg and self._is_of_its_round(job) and job.spec.leg < self.stages[job.planned.stages[0]].leg:
             why = "a later leg goes on"
         elif is_shared and (self.sharing.is_useless(job) or not self._is_of_its_round(job)):
-            why = "nothing is left for it to do" if job.spec.leg else "nothing is left for it to take"
+            why = "nothing is left to do" if job.spec.leg else "no tasks are left"
         elif not own and job.status.reason != TWIN and not is_shared:
             why = "its stages have another job"
         else:
@@ -433,7 +433,7 @@ class RunState:
         if why:
             return why
         if (void := next((one for one in self._needed(job) if self._is_void_for(job, one)), None)) is not None:
-            return f"job {void.status.job_id}, which it depends on, is no more"
+            return f"job {void.status.job_id}, which it depends on, is gone"
         needed = (one.status for one in self._needed(job))
         if job.status.reason == _HOPELESS and all(one.state.is_final and one.reason != TWIN for one in needed):
             return "the batch system says that it can never start"
@@ -659,7 +659,7 @@ class RunState:
         self.stages.put(name, replace(self.stages[name], job_id=last.status.job_id))
         if may_go_on(last, self.stages[name]):
             self._ask_again(last)
-            reason = "none of its jobs is left, and some of its tasks are"
+            reason = "no job is left, but some tasks are"
             yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=status.job_id, reason=reason)
         else:
             yield from self._cut_short(last, [name], end)
@@ -685,7 +685,7 @@ class RunState:
         self.stages.put(name, view)
         legs = view.stage.continues
         if legs is not None and view.earlier_legs + view.leg >= legs.max_legs:
-            yield from self._fail([name], f"stage {name!r} is not done after its {legs.max_legs} legs", end)
+            yield from self._fail([name], f"stage {name!r} has not completed after its {legs.max_legs} legs", end)
         elif not self._hand_over(job):
             self._ask_for_leg(view, view.leg + 1)
 

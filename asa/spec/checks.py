@@ -33,7 +33,7 @@ _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
 ))  # fmt: skip
 _LAUNCH_S = 20.0
-_TO_BASH = "bash knows it: make it a script that begins with #!/bin/bash, or write it for any shell."
+_TO_BASH = "It is bash syntax: make it a script that begins with #!/bin/bash, or write it in POSIX shell."
 _SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-=+]))")
 _SLURM_GIVEN = re.compile(r"\b(SLURM_[A-Z0-9_]+):?=")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{\w+[^}]*\}?|\([^)]*\)?)|`[^`]*`?")
@@ -80,7 +80,7 @@ def _hint_at_schema(reading: Reading) -> None:
     if any(problem.line is None for problem in reading.problems):
         return  # it is no workflow file
     if not reading.places.lines_of_text[0].startswith(SCHEMA_LINE):
-        hint = "`asa schema --out workflow.schema.json`, and write first: #:schema ./workflow.schema.json"
+        hint = "`asa schema --out workflow.schema.json`, and make this the first line: #:schema ./workflow.schema.json"
         reading.add_at(1, "an editor can complete and check this file by its schema", hint, "note")
 
 
@@ -176,18 +176,18 @@ class _Checks:
     def _check_idle(self, texts: Iterable[_Text]) -> None:
         for text in texts:
             if all(row.lstrip().startswith("#") or not row.strip() for row in text.text.split("\n")):
-                message = f"stage {text.stage.name!r}: there is nothing to run here"
-                hint = "Comments run nothing: write down what is to run."
+                message = f"stage {text.stage.name!r}: there is nothing to run"
+                hint = "There are only comments: add a command."
                 self._reading.problems.append(Problem(text.file, text.first_line, "warning", message, hint))
         stages = self._flow.stages.values()
         if all(stage.is_idle for stage in stages):
-            hint = "`asa compare` takes it so. To run it, give each stage command, script, tasks or tasks_file."
-            self._reading.add(("stage", 0), "no stage has anything to run: this is a model", hint, "note")
+            hint = "`asa compare` can use it. To run it, give each stage a command, script, tasks or tasks_file."
+            self._reading.add(("stage", 0), "no stage has a command: this is a model", hint, "note")
             return
         for stage in stages:
             if stage.is_idle:
                 hint = "Give it command, script, tasks or tasks_file."
-                self._add(stage, "", "there is nothing to run in it", hint, "error")
+                self._add(stage, "", "it has nothing to run", hint, "error")
 
     # ---------------------------------------------------------------------- programs
 
@@ -213,17 +213,17 @@ class _Checks:
             ways = ", ".join(dict.fromkeys(hidden.values()))
             whose = f"stage {next(iter(hidden))}" if len(hidden) == 1 else f"stages {', '.join(hidden)}"
             stage = self._flow.stages[next(iter(hidden))]
-            message = f"what is found in PATH is not checked in {whose}, which may change it ({ways})"
+            message = f"programs in PATH are not checked in {whose}, which may change it ({ways})"
             place = self._reading.place_of(stage.name, "")
-            self._reading.add(place, message, "Try those commands by hand where they are to run.", "note")
+            self._reading.add(place, message, "Try these commands where the stage runs.", "note")
 
     def _check_launchers(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         for text, found in read:
             said = text.stage.preparation
             own = next((p.name for p in found.programs if Path(p.name).name in LAUNCHERS), "")
             if said is not None and said.launcher and own:
-                message = f"{said.launcher.split()[0]} starts {own} once for each task, which starts them once more"
-                self._add(text.stage, "launcher", message, "Leave `launcher` out, or that in the command.", "error")
+                message = f"{said.launcher.split()[0]} starts {own} once per task, which starts processes again"
+                self._add(text.stage, "launcher", message, "Leave out `launcher`, or the one in the command.", "error")
 
     def _check_program(self, text: _Text, program: Program, found: ShellText, *, is_hidden: bool) -> None:
         name, line = program.name, text.first_line + (program.line if text.is_on_lines else 0)
@@ -245,7 +245,7 @@ class _Checks:
         else:
             message = f"{name}: not found in PATH here"
             guess = near(name, self._in_path, likeness=_LIKENESS)
-            hint = f"{guess}Where jobs run it may be another PATH; what is there only is no mistake."
+            hint = f"{guess}Jobs may have another PATH: if it is there on the compute nodes, ignore this."
         stage = text.stage.name
         self._reading.problems.append(Problem(text.file, line, "warning", f"stage {stage!r}: {message}", hint))
 
@@ -271,14 +271,14 @@ class _Checks:
         hint = self._beside(name)
         if not hint:
             guess = near(path.name, names_in(path.parent), likeness=_LIKENESS)
-            hint = f"{guess}Mend the path; if a stage before makes it, write it in that stage's `outputs`."
+            hint = f"{guess}Correct the path; if an earlier stage makes the file, list it in that stage's `outputs`."
         return f"{name}: no such file{where}", hint
 
     def _beside(self, name: str) -> str:
         """Say what to do about a file that lies beside the workflow file; empty if it does not."""
         if not (self._reading.file.parent / name).is_file():
             return ""
-        return f"It lies beside {self._reading.file.name}, but commands run where asa is started: start it there."
+        return f"It is beside {self._reading.file.name}, but commands run where asa is started: start asa there."
 
     @cached_property
     def _in_path(self) -> list[str]:
@@ -311,7 +311,7 @@ class _Checks:
                 at = min(at, text.first_line + text.text.rstrip("\n").count("\n"))
                 message = f"stage {text.stage.name!r}: {text.shell} does not understand this: {words}"
                 is_bash = shutil.which("bash") and _complaint("bash", text.text) is None
-                hint = _TO_BASH if is_bash else "Mend the shell's syntax."
+                hint = _TO_BASH if is_bash else "Correct the shell syntax."
                 self._reading.problems.append(Problem(text.file, at, "error", message, hint))
 
     # ---------------------------------------------------------------------- several widths
@@ -337,8 +337,8 @@ class _Checks:
                     message = f"{program.name} starts {program.ranks} processes, whichever of its widths it gets"
                     self._add_in(text, program, message, f"Write {processes} in place of {program.ranks}.")
             if not launches and not any(_TELLS_CORES.search(text.text) for text in texts if text.stage is stage):
-                message = "it has several widths, and nothing here says which of them it got"
-                hint = "$ASA_CORES is the number of its cores; a program that finds out by itself needs no more."
+                message = "it has several widths, but its command does not use the one that it gets"
+                hint = "$ASA_CORES is its number of cores; ignore this if the program finds out by itself."
                 self._add(stage, "", message, hint, "note")
 
     def _check_launches_of_tasks(self, stage: Stage, launches: Sequence[tuple[_Text, Program]]) -> None:
@@ -379,11 +379,11 @@ class _Checks:
                 s.name for s in self._flow.stages.values() if any(_meets(path, o) for o in s.outputs) and s != stage
             ]
             if makers:
-                message = f"{path} is made by stage {makers[0]!r}, which does not come before"
+                message = f"{path} is made by stage {makers[0]!r}, which it does not depend on"
                 hint = f'Write it in `after`, as in after = ["{makers[0]}"].'
             else:
-                message = f"{path} is not there, and no stage before makes it"
-                hint = self._beside(path) or "Mend the path, or write it in `outputs` of the stage that makes it."
+                message = f"{path} does not exist, and no earlier stage makes it"
+                hint = self._beside(path) or "Correct the path, or list it in `outputs` of the stage that makes it."
             message = f"stage {stage.name!r}: input {message}"
             self._reading.add((*location, number), message, hint, "warning")
 
@@ -393,12 +393,12 @@ class _Checks:
             return
         if (self._folder / path).is_file():
             if not any(_tasks_in(self._folder / path)):
-                self._add(stage, "tasks_file", f"there is no task in {path}", "Write a command on each line.")
+                self._add(stage, "tasks_file", f"there are no tasks in {path}", "Write a command on each line.")
             return
         if _EXPANDED_IN_PATHS.search(path):
             return
-        hint = self._beside(path) or "Write it in `outputs` of the stage that makes it, or make it before the run."
-        self._add(stage, "tasks_file", f"{path} is not there, and no stage before says that it makes it", hint)
+        hint = self._beside(path) or "List it in `outputs` of the stage that makes it, or create it before the run."
+        self._add(stage, "tasks_file", f"{path} does not exist, and no earlier stage lists it in `outputs`", hint)
 
     def _check_outputs(self) -> None:
         stages = list(self._flow.stages.values())
@@ -408,7 +408,7 @@ class _Checks:
                 if others:
                     location = (*self._reading.place_of(stage.name, "outputs"), number)
                     message = f"stage {stage.name!r}: output {path} is made by stage {others[0]!r}, too"
-                    hint = "Name different files, lest one stage's result hides that another has failed."
+                    hint = "Use different files, so that one stage's result does not hide the failure of another."
                     self._reading.add(location, message, hint, "warning")
 
     def _check_scripts(self) -> None:
@@ -418,7 +418,7 @@ class _Checks:
             others = {other: where for other, where in self._reading.scripts.items() if where != path}
             for other in run_by(stage.script, [self._folder, path.parent], others)[:1]:
                 message = f"{path.name} itself runs {others[other].name}, the script of stage {other!r}, too"
-                hint = "It would run twice: take one of the stages out, or what runs it there."
+                hint = "It would run twice: remove one of the stages, or the call."
                 self._add(stage, "script", message, hint)
 
     def _check_literal(self, stage: Stage) -> None:
@@ -428,15 +428,15 @@ class _Checks:
                 match = _EXPANDED_IN_PATHS.search(path)
                 if match and not self._is_there(path):
                     location = self._reading.place_of(stage.name, key)
-                    hint = "Write the path itself, or make of it a parameter: {{name}}, under [parameters]."
+                    hint = "Write the path itself, or use a parameter: {{name}}, under [parameters]."
                     if "{" in match[0] and "$" not in match[0]:
                         hint = "Write a path for each, or a pattern with * ? []."
-                    message = f"{key}: {path} is taken as it stands, {match[0]}, too"
+                    message = f"{key}: {path} is used literally, {match[0]}, too"
                     self._add_at((*location, number), stage, message, hint)
         for name, value in stage.environment:
             if match := _VARIABLE.search(value):
-                message = f"environment: the value of {name} is taken as it stands, {match[0][0]}, too"
-                hint = f"Write the value itself, or set it where a shell runs: export {name}=... in the command."
+                message = f"environment: the value of {name} is used literally, {match[0][0]}, too"
+                hint = f"Write the value itself, or set it in the command: export {name}=... in the command."
                 self._add_at(self._place_of_variable(stage, name), stage, message, hint)
 
     def _place_of_variable(self, stage: Stage, name: str) -> Location:
@@ -462,7 +462,7 @@ class _Checks:
             file, line = found[names[0]]
             are = "is" if len(names) == 1 else "are"
             message = f"stage {stage.name!r}: {', '.join(names)} {are} set under Slurm only"
-            hint = f"To run elsewhere, too, give a value for want of it, as in ${{{names[0]}:-1}}."
+            hint = f"To run it elsewhere, too, give a default, as in ${{{names[0]}:-1}}."
             self._reading.problems.append(Problem(file, line, "note", message, hint))
         for text in texts:
             if text.text == stage.script:
@@ -473,8 +473,8 @@ class _Checks:
             if row.strip() and not row.startswith("#"):
                 return
             if (match := _SBATCH.match(row)) and (said := _contradicted(text.stage, match[1], match[2])):
-                message = f"stage {text.stage.name!r}: {row.split(' #')[0].strip()} does not count here"
-                hint = f"The stage has {said}. Take the line out, or mend the stage."
+                message = f"stage {text.stage.name!r}: {row.split(' #')[0].strip()} has no effect here"
+                hint = f"The stage has {said}. Remove the line, or change the stage."
                 self._reading.problems.append(Problem(text.file, text.first_line + number, "note", message, hint))
 
 

@@ -104,7 +104,7 @@ def _truth(value: object) -> object:
 
 def _positive(seconds: float) -> float:
     if not seconds > 0:
-        raise ValueError("must be longer than nothing")
+        raise ValueError("must be longer than 0")
     return seconds
 
 
@@ -349,9 +349,9 @@ class _Model(BaseModel):
 class _Expectation(_Model):
     """How long a stage usually runs, learned from how long it ran."""
 
-    learn: Flag = Field(default=True, description="Whether it is learned from how long the stage ran.")
+    learn: Flag = Field(default=True, description="Whether to learn it from the run times of the stage.")
     until: Durations | None = Field(
-        default=None, description="What holds until something is known.", examples=["22min"]
+        default=None, description="The expected run time until one is known.", examples=["22min"]
     )
 
 
@@ -360,16 +360,16 @@ class _Retries(_Model):
 
     times: Times = Field(description="How often.", examples=[2])
     walltime_factor: Factor = Field(
-        default=2.0, description="How much longer a walltime it gets each time that it ran out of it.", examples=[1.5]
+        default=2.0, description="Factor for the walltime after each attempt that reached its walltime.", examples=[1.5]
     )
     memory_factor: Factor = Field(
         default=2.0,
-        description="How much more memory it gets each time that it used more than it had asked for.",
+        description="Factor for the memory after each attempt that ran out of memory.",
         examples=[1.5],
     )
     max_memory: Memory | None = Field(
         default=None,
-        description="How much memory at most; what the nodes of its partition have, if not given.",
+        description="Upper limit of the memory; by default what the nodes of its partition have.",
         examples=["512G"],
     )
 
@@ -447,23 +447,26 @@ Retries = Annotated[
 class StageSettings(_Model):
     """What a stage may say, and what `[defaults]` may say for all that do not."""
 
-    command: str | None = Field(default=None, description="What to run: text for sh.", examples=["srun ./project raw"])
+    command: str | None = Field(
+        default=None, description="What to run: shell commands for sh.", examples=["srun ./project raw"]
+    )
     script: PathText | None = Field(
         default=None,
-        description="What to run: the path of a script, relative to this file, read when this file is; run by the "
-        "interpreter that its first line names. A value of several lines, or with #! first, is the script itself.",
+        description="What to run: the path of a script, relative to this file. It is read together with this file, "
+        "and run by the interpreter in its first line. A value of several lines, or one that begins with "
+        "#!, is the script itself.",
         examples=["project.sh"],
     )
     tasks: list[Task] | None = Field(
         default=None,
         min_length=1,
-        description="What to run: shell commands, side by side on all cores of the stage.",
+        description="What to run: a list of shell commands, run in parallel on the cores of the stage.",
         examples=[["./part 1", "./part 2"]],
     )
     tasks_file: PathText | None = Field(
         default=None,
-        description="What to run: a file with a shell command on each line, relative to where commands run, read when "
-        "the stage begins; a stage before it may write it.",
+        description="What to run: a file with one shell command per line, relative to where commands run. It is read "
+        "when the stage starts, so an earlier stage may write it.",
         examples=["project.tasks"],
     )
     jobs: Jobs | None = Field(
@@ -481,160 +484,167 @@ class StageSettings(_Model):
     )
     ntasks: Widths | None = Field(
         default=None,
-        description="In place of cores, as batch scripts say it: cores are ntasks times cpus_per_task.",
+        description="In place of cores, as in batch scripts: the stage has ntasks times cpus_per_task cores.",
         examples=[28],
     )
     nodes: Widths | None = Field(
-        default=None, description="Whole nodes that it needs; several as of cores.", examples=[2, [2, 1, 4], "1..8"]
+        default=None,
+        description="Whole nodes that it needs; a list or a range as for cores.",
+        examples=[2, [2, 1, 4], "1..8"],
     )
     cpus_per_task: Cores | None = Field(
-        default=None, description="Cores that belong together, for one task each; cores are a multiple.", examples=[4]
+        default=None, description="Cores per task; the number of cores is a multiple of it.", examples=[4]
     )
     memory: Memory | None = Field(
         default=None,
-        description="For the whole stage; a bare number is MiB, and units are powers of 1024.",
+        description="Memory of the whole stage; a number without a unit is MiB, units are powers of 1024.",
         examples=["4G", "512M"],
     )
-    gpus: Gpus | None = Field(default=None, description="GPUs that it needs, in all.", examples=[4])
+    gpus: Gpus | None = Field(default=None, description="GPUs of the whole stage.", examples=[4])
     burst_buffer: Storage | None = Field(
         default=None,
-        description="Fast storage that all its nodes share while it runs, where the machine has a burst buffer; "
-        "written as memory is, with a unit.",
+        description="Burst buffer that it needs, where the machine has one; as memory, with a unit.",
         examples=["500G", "20T"],
     )
     exclusive: Flag | None = Field(
         default=None,
-        description="Its nodes are its own: no other job is on them, and all their cores count as used, of which its "
-        "tasks are on those that it asks for.",
+        description="No other job runs on its nodes. All cores of the nodes are charged; its tasks use those that it "
+        "asks for.",
         examples=[True],
     )
     partition: Partitions | None = Field(
         default=None,
-        description="Where its job is sent; the site's own choice if not given. Of several the first is what it gets "
-        "from strategies that choose none.",
+        description="Partition of its job; by default the site's. Of several, strategies that do not choose take the "
+        "first.",
         examples=["batch", ["short", "batch"]],
     )
     account: str | None = Field(
-        default=None, description="Who is charged; the site's own choice if not given.", examples=["proj-42"]
+        default=None, description="Account that is charged; by default the site's.", examples=["proj-42"]
     )
     options: list[Option] | None = Field(
         default=None,
-        description="Further options of the batch system, each beginning with two dashes.",
+        description="Further options of sbatch, each beginning with two dashes.",
         examples=[["--constraint=haswell"]],
     )
     walltime: Durations | None = Field(
         default=None,
-        description="After how long it is killed, in any spelling of Slurm's (90 means 90 minutes) or with units; or "
-        "by width. At others it is in proportion to the run times.",
+        description="After how long it is killed, as in Slurm (90 means 90 minutes) or with units; or a table by "
+        "width. At other widths it is in proportion to the run times.",
         examples=["40min", "1h30m", "2:00:00", "1-12", {"7": "8h", "112": "1h"}],
     )
     expected: Expected | None = Field(
         default=None,
-        description='How long it usually runs; "learn" to learn it from how long it ran; or both, as in '
-        '{ learn = true, until = "22min" }; or by width, as in { 7 = "6h", 28 = "95min" }, in the unit of cores, nodes '
+        description='Its usual run time; "learn" to learn it from past runs; or both, as in { learn = true, until '
+        '= "22min" }; or by width, as in { 7 = "6h", 28 = "95min" }, where widths are cores, nodes '
         "or ntasks.",
         examples=["22min", "learn", {"7": "6h", "28": "95min"}],
     )
     scaling: ScalingLaw | None = Field(
         default=None,
-        description="By which law run times at other widths follow from those that are known: only between them "
-        "(measured), Amdahl's, Downey's model, or as a bag of equal tasks, as what has tasks does by itself.",
+        description="The law that gives run times at other widths: by interpolation only (measured), Amdahl's, "
+        "Downey's model, or equal tasks (the default of a stage with tasks).",
         examples=["amdahl", {"amdahl": 0.95}, {"downey": {"parallelism": 60, "variance": 0.5}}],
     )
     continues: Flag | None = Field(
         default=None,
-        description="It is one long computation, and runs in legs: jobs of its walltime that go on where the one "
-        "before stopped, until it exits with 0. It saves its state itself, and begins from what it saved.",
+        description="It is one long computation that runs in legs: a chain of jobs, each of which continues where "
+        "the one before stopped, until it exits with 0. It saves its own state and starts from what it "
+        "saved.",
         examples=[True],
     )
     total: Expected | None = Field(
         default=None,
-        description="Of a stage that continues, how long all its legs together usually run, as `expected` has it for "
-        "others.",
+        description="For a stage that continues: the usual run time of all its legs together, as `expected` for "
+        "other stages.",
         examples=["200h", "learn"],
     )
     max_legs: Legs | None = Field(
-        default=None, description=f"After so many legs it has failed; {USUAL_LEGS} if not given.", examples=[20]
+        default=None,
+        description=f"The number of legs after which it has failed; by default {USUAL_LEGS}.",
+        examples=[20],
     )
     warn: Warned | None = Field(
         default=None,
         description="The signal that tells a leg to save its state and end, and how long before the end of its "
-        "walltime it is sent; it is sent, too, when the next leg has begun and takes over. The file $ASA_LEG_END is "
-        "there from then on.",
+        "walltime it is sent. It is also sent when the next leg has started and takes over. From then on "
+        "the file $ASA_LEG_END exists.",
         examples=["USR1@10min"],
     )
     unfinished: ExitCode | None = Field(
         default=None,
-        description="The exit code by which a leg says that another is to go on; 85 if not given.",
+        description="The exit code by which a leg asks for another leg; by default 85.",
         examples=[85],
     )
     progress: Paths | None = Field(
         default=None,
-        description="What changes in each leg: a path, or several, relative to where commands run, with * ? []. Two "
-        "legs in a row in which nothing did are a failure.",
+        description="Files that change in each leg: one or more paths, relative to where commands run, with * ? []. "
+        "Two legs in a row without a change are a failure.",
         examples=["ckpt/step", ["ckpt/*.npz"]],
     )
     environment: Environment | None = Field(
-        default=None, description="Variables for what it runs, by name.", examples=[{"OMP_NUM_THREADS": "4"}]
+        default=None, description="Environment variables of its commands.", examples=[{"OMP_NUM_THREADS": "4"}]
     )
     modules: Words | None = Field(
         default=None,
-        description="Environment modules that are loaded before, in this order: one, or several.",
+        description="Environment modules to load first, in this order.",
         examples=["gcc/12.2", ["gcc/12.2", "openmpi/4.1"]],
     )
     conda: str | None = Field(
         default=None,
-        description="The conda environment that is activated before: its name; its folder, with a slash; or the file "
-        "(.yml) that it was made of in .asa/conda, for which `asa check --site` tells the command.",
+        description="The conda environment to activate: its name; its folder, with a slash; or a .yml file from "
+        "which it was made in .asa/conda (`asa check --site` prints the command).",
         examples=["astro", "./env", "environment.yml"],
     )
     container: str | None = Field(
         default=None,
-        description="The image that it runs in, by Apptainer or Singularity: a path, or a URI. The folder in which "
-        "commands run is seen there under its own path; with gpus, --nv is given.",
+        description="The container image that it runs in (Apptainer or Singularity): a path or a URI. The folder in "
+        "which commands run has the same path inside; with gpus, --nv is added.",
         examples=["montage.sif", "docker://debian:12"],
     )
     binds: Words | None = Field(
         default=None,
-        description="What else is seen in the container: /path, or /path:/inside, or /path:/inside:ro.",
+        description="Further paths to bind into the container: /path, /path:/inside, or /path:/inside:ro.",
         examples=["/scratch", ["/scratch", "/data/2mass:/data:ro"]],
     )
     setup: str | None = Field(
         default=None,
-        description="Shell lines that come before, once in each job, after modules and conda: what they export is "
-        "there for what runs. It does not begin if the last of them fails.",
+        description="Shell lines to run first, once per job, after modules and conda; what they export is available "
+        "to the commands. If the last line fails, the stage fails.",
         examples=["source env.sh", "export OMP_PLACES=cores\nulimit -s unlimited"],
     )
     launcher: str | None = Field(
         default=None,
-        description="What starts the command or script once for each task, of which there are cores / cpus_per_task: "
-        "srun, mpirun or mpiexec, with options of its own. Left out, the command does that itself, or is one process.",
+        description="The MPI launcher that starts the command or script once per task (cores / cpus_per_task times): "
+        "srun, mpirun or mpiexec, with options. Leave it out if the command starts its processes itself, "
+        "or is one process.",
         examples=["srun", "mpirun --map-by socket"],
     )
     inputs: list[PathText] | None = Field(
         default=None,
-        description="Paths, relative to where commands run, with * ? []: what must be there, and not empty, before it "
-        "begins.",
+        description="Input files: paths relative to where commands run, with * ? [], which must exist and not be "
+        "empty when it starts.",
         examples=[["raw/*.fits"]],
     )
     outputs: list[PathText] | None = Field(
-        default=None, description="Likewise: what must be there after it has ended.", examples=[["mosaic.fits"]]
+        default=None,
+        description="Output files, likewise, which must exist and not be empty when it has ended.",
+        examples=[["mosaic.fits"]],
     )
     retries: Retries | None = Field(
         default=None,
-        description="How often it is asked for again after it has failed; with the factors by which its walltime, "
-        "or its memory, grows when it ran out of it, as in { times = 2, walltime_factor = 1.5, memory_factor = 2 }.",
+        description="How often it is submitted again after a failure; and factors for its walltime or memory after "
+        "it ran out of them, as in { times = 2, walltime_factor = 1.5, memory_factor = 2 }.",
         examples=[2],
     )
     local: Flag | None = Field(
         default=None,
-        description="It is tiny: it runs where the client is, and waits in no queue. It may leave out cores and "
-        "walltime.",
+        description="Run it on the client's computer instead of in the queue; for small steps. Cores and walltime "
+        "may be left out.",
         examples=[True],
     )
     input_size: Amount | None = Field(
         default=None,
-        description="How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.",
+        description="The size of its input, in any unit; run times learned at other sizes are scaled or kept apart.",
         examples=[2075259],
     )
 
@@ -650,13 +660,13 @@ class StageSpec(StageSettings):
     )
     after: list[str] = Field(
         default_factory=list,
-        description="Names of the stages that must have completed before, unless `when` says otherwise.",
+        description="Stages that it depends on: they must have completed first, unless `when` says otherwise.",
         examples=[["fetch"]],
     )
     when: Literal["success", "failed", "always"] = Field(
         default="success",
-        description="When it runs: once all stages in `after` have completed (success); once they have all ended, if "
-        "one of them failed or could not run (failed); or once they have all ended, however (always).",
+        description="When it runs: when all stages in `after` have completed (success); when all have ended and at "
+        "least one failed or did not run (failed); or when all have ended (always).",
         examples=["failed"],
     )
 
@@ -756,19 +766,18 @@ Parameters = Annotated[
 class WorkflowSpec(_Model):
     """A workflow for asa: stages that run on a batch system, each after others."""
 
-    name: str = Field(min_length=1, description="What the workflow is called.", examples=["mosaic"])
+    name: str = Field(min_length=1, description="Name of the workflow.", examples=["mosaic"])
     walltime: Duration | None = Field(
         default=None,
-        description="For the whole, where all stages share one job; the sum of the stages' if not given.",
+        description="Walltime of the whole workflow if all stages share one job; by default the sum of the stages' "
+        "walltimes.",
         examples=["1h30m"],
     )
     parameters: Parameters = Field(
         default_factory=dict,
-        description="Names with their usual values. {{name}} in any text of this file stands for the value, which "
-        "--param name=value changes.",
+        description="Parameters with their default values. {{name}} in any text of this file is replaced by the "
+        "value, which --param name=value changes.",
         examples=[{"width": 112, "degree": 2.5, "survey": "2mass"}],
     )
-    defaults: StageSettings = Field(
-        default_factory=StageSettings, description="For every stage that does not say otherwise."
-    )
-    stage: list[StageSpec] = Field(min_length=1, description="One [[stage]] each.")
+    defaults: StageSettings = Field(default_factory=StageSettings, description="Default keys for all stages.")
+    stage: list[StageSpec] = Field(min_length=1, description="The stages, one [[stage]] each.")

@@ -51,12 +51,12 @@ def several(given: object) -> list[Any]:
         return [given]
     match = _RANGE.fullmatch(given)
     if match is None:
-        raise InputError(f"{str(given)!r} is no range", hint='Write it as in "7..112": doubled from the first on.')
+        raise InputError(f"{str(given)!r} is not a range", hint='Write it as in "7..112": doubled from the first on.')
     first, last = int(match[1]), int(match[2])
     if last < first:
         raise InputError(f"{str(given)!r} ends before it begins", hint=f'Write "{last}..{first}".')
     if last > MAX_CORES:
-        raise InputError(f"must be {MAX_CORES} or less, not {last}", hint="Mend this number.")
+        raise InputError(f"must be {MAX_CORES} or less, not {last}", hint="Correct this number.")
     widths = [first]
     while first > 0 and 2 * widths[-1] < last:
         widths.append(2 * widths[-1])
@@ -79,7 +79,7 @@ def job_range(given: object) -> tuple[int, int]:
     if match is None:
         if isinstance(given, Filled) and given.isdecimal():
             return int(given), int(given)
-        raise InputError(f"{str(given)!r} is no number of jobs", hint='Write 8, or a range as in "1..32".')
+        raise InputError(f"{str(given)!r} is not a number of jobs", hint='Write 8, or a range as in "1..32".')
     return int(match[1]), int(match[2])
 
 
@@ -87,7 +87,7 @@ def distinct(values: Sequence[T]) -> Sequence[T]:
     """Refuse what stands in a list twice, with `InputError`."""
     twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
     if twice is not None:
-        raise InputError(f"{twice!r} stands there twice", hint="Name each once.")
+        raise InputError(f"{twice!r} is there twice", hint="Name each once.")
     return values
 
 
@@ -112,13 +112,13 @@ def width_of(key: object) -> int:
     is_number = is_digits or (type(key) is not bool and isinstance(key, Integral))
     if is_number and int(str(key)) > 0:
         return int(str(key))
-    raise InputError(f"{str(key)!r} is no width", hint="Give cores, or nodes, by their number alone, as 28.")
+    raise InputError(f"{str(key)!r} is not a width", hint="Give cores, or nodes, by their number alone, as 28.")
 
 
 def at_widths(table: Mapping[Any, Any], read: Callable[[Any], float]) -> dict[int, float]:
     """Read what is said at some widths, each value as `read` does.
 
-    Raises `InputError`: a key is no width, or one stands there twice.
+    Raises `InputError`: a key is not a width, or one is there twice.
     """
     distinct([width_of(key) for key in table])
     return {width_of(key): read(value) for key, value in table.items()}
@@ -155,7 +155,7 @@ def read_scaling(given: object) -> Scaling:
         law, value = given, None
     if not isinstance(law, str) or law not in _LAWS:
         guess = near(law, _LAWS) if isinstance(law, str) else ""
-        raise InputError(f"{law!r} is no law of scaling", hint=f"{guess}Give one of {', '.join(_LAWS)}.")
+        raise InputError(f"{law!r} is not a scaling law", hint=f"{guess}Give one of {', '.join(_LAWS)}.")
     law = cast("Law", str(law))
     if value is None:
         return Scaling(law)
@@ -242,22 +242,22 @@ class Asked:
         points, offered = self._run_at, sorted(self._sizes)
         unused = [one.width for one in points if one.width not in offered]
         if unused:
-            message = f"a run time is known on {self._of(unused)}, which it never asks for"
-            yield Remark("expected", message, f"Name the width in `{self._what}`, if it may ask for that, too.")
+            message = f"there is a run time on {self._of(unused)}, which is not one of its widths"
+            yield Remark("expected", message, f"Add the width to `{self._what}`, if it may have that, too.")
         for narrow, wide in pairwise(points):
             if wide.run_s > narrow.run_s:
                 took = ", ".join(f"{format_duration(one.run_s)} on {one.width}" for one in (wide, narrow))
-                hint = "Nothing forbids that, and the wider shape is worth it only where it waits less."
+                hint = "That is allowed, but the wider shape pays only if it waits less."
                 yield Remark("expected", f"it is expected to run longer on more {self._what}: {took}", hint)
         if len(offered) < 2:
             return
         known = points or (RunAt(self._sizes[0], 1.0),)
         mute = [width for width in offered if run_time_at(width, known, self._law) is None]
         if mute:
-            message = f"it is never asked for on {self._of(mute)}, for no run time is known there"
+            message = f"it is never submitted on {self._of(mute)}, because no run time is known there"
             yield Remark("expected" if points else self._what, message, self._remedy(len(known)))
         if self.scaling is not None and self.scaling.law == "tasks" and self.tasks is None:
-            message = "scaling as a bag of tasks, it must be one: work that is shared out over all of $ASA_CORES"
+            message = 'scaling = "tasks" is for work that is shared evenly among $ASA_CORES'
             yield Remark("scaling", message, "Write it as `tasks`, if it is a list of commands.")
 
     @property
@@ -303,14 +303,14 @@ class Asked:
             return self.walltime_s
         found = run_time_at(own, [RunAt(*one) for one in self._walltime_at])
         if found is None:
-            message = f"no walltime is said for {self._of([own])}, its own width"
+            message = f"there is no walltime for {self._of([own])}, its own width"
             raise self._error(message, "Write it in `walltime`: others may be left out.")
         return found.run_s
 
     def _remedy(self, known: int) -> str:
         law = self._law
         if law.law == "measured":
-            return 'Have it run there once and write down how long, or name a law, as in scaling = "amdahl".'
+            return 'Measure it there once, or give a law, as in scaling = "amdahl".'
         count = f"{known} {'is' if known == 1 else 'are'} known"
         more = f"{law.law} needs the run times of {law.min_points} widths, and {count}"
         return f"{more}; or its parameters, as in scaling = {_WRITTEN[law.law]}."

@@ -105,10 +105,10 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
         must = words.format(format(error["ctx"][bound], ".10g"))
         given = error["input"]
         shown = "so large a number" if isinstance(given, int) and given.bit_length() > 63 else given
-        return f"{whose}{'retries' if key == 'times' else key}: {must}, not {shown}", "Mend this number."
+        return f"{whose}{'retries' if key == 'times' else key}: {must}, not {shown}", "Correct this number."
     if kind == "value_error":
         cause = error["ctx"]["error"].__cause__
-        hint = (cause.hint if isinstance(cause, InputError) else None) or "Mend this value."
+        hint = (cause.hint if isinstance(cause, InputError) else None) or "Correct this value."
         return f"{whose}{key}: {str(error['msg']).removeprefix('Value error, ')}", hint
     which = f", not {json.dumps(error['input'], default=str)[:_SHOWN]}" if isinstance(location[-1], int) else ""
     return f"{whose}{key}: {_SAID.get(kind, error['msg'])}{which}", _example(location, error["input"])
@@ -124,10 +124,10 @@ def _key_at(location: Sequence[str | int]) -> str:
 
 _ADD = {
     "name": 'Give it one, as in name = "project".',
-    "stage": "Begin each stage with a line [[stage]].",
-    "walltime": 'Say after how long it is to be killed, as in walltime = "30min", here or under [defaults].',
-    "cores": "Say what it needs, as in cores = 28 or nodes = 2, here or under [defaults].",
-    "times": "Say how often, as in { times = 2, walltime_factor = 1.5 }.",
+    "stage": "Start each stage with a line [[stage]].",
+    "walltime": 'Give the time after which it is killed, as in walltime = "30min", here or under [defaults].',
+    "cores": "Give what it needs, as in cores = 28 or nodes = 2, here or under [defaults].",
+    "times": "Give how often, as in { times = 2, walltime_factor = 1.5 }.",
 }
 
 
@@ -184,8 +184,8 @@ def _example(location: Sequence[str | int], given: object) -> str:
     key = next((part for part in reversed(location) if isinstance(part, str)), "")
     fields: dict[str, Any] = {**WorkflowSpec.model_fields, **StageSpec.model_fields}
     if key not in fields or not fields[key].examples:
-        return "Mend this value."
+        return "Correct this value."
     if isinstance(given, str) and given and isinstance(fields[key].examples[0], list) and location[-1] == key:
         return f"Write it as {key} = {json.dumps([given])}."
     example = fields[key].examples[0]
-    return "Mend this value." if isinstance(example, dict) else f"Write it as in {key} = {json.dumps(example)}."
+    return "Correct this value." if isinstance(example, dict) else f"Write it as in {key} = {json.dumps(example)}."

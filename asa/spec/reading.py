@@ -200,9 +200,9 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
         match = re.search(r"line (\d+)", str(error))
         line = int(match[1]) if match else max(len(text.splitlines()), 1)
         if text.startswith("#!") or file.suffix == ".py":
-            reading.add_at(None, "is a script, and no workflow file", _hint_at_script(file, text))
+            reading.add_at(None, "is a script, not a workflow file", _hint_at_script(file, text))
         else:
-            reading.add_at(line, f"is no TOML: {error}", _hint_at_quotes(reading.places.lines_of_text[line - 1]))
+            reading.add_at(line, f"is not valid TOML: {error}", _hint_at_quotes(reading.places.lines_of_text[line - 1]))
         return reading, None
     except ValueError as error:  # Python's own limits
         what = "brackets are too deep" if isinstance(error, TooDeepError) else "a number has too many digits"
@@ -223,14 +223,14 @@ def _hint_at_quotes(row: str) -> str:
     pair = _PAIR.fullmatch(row)
     value = pair[2].split(" #")[0].rstrip() if pair else ""
     if not pair or not value:
-        return "Mend the syntax there."
+        return "Correct the syntax there."
     if value in {"True", "False"}:
         return f"It is written so: {pair[1].strip()} {value.lower()}"
     listed = _LIST.fullmatch(value)
     quoted = json.dumps([part.strip() for part in listed[1].split(",")] if listed else value, ensure_ascii=False)
     meant = f"{pair[1].strip()} {quoted}"
     is_bare = not (_is_toml(row) or value[0] in "\"'{" or (listed and re.search("[\"'{]", value)))
-    return f"Text stands in quotes: {meant}" if is_bare and _is_toml(meant) else "Mend the syntax there."
+    return f"Text stands in quotes: {meant}" if is_bare and _is_toml(meant) else "Correct the syntax there."
 
 
 def _is_toml(text: str) -> bool:
@@ -265,7 +265,7 @@ def _has_tables(reading: Reading, document: Mapping[str, Any]) -> bool:
     """Whether stages, defaults and parameters are tables, so that one can look into them."""
     stages = document.get("stage", [])
     if not (isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)):
-        reading.add(("stage",), "a stage is no table of its own", "Begin each stage with a line [[stage]].")
+        reading.add(("stage",), "a stage is not a table of its own", "Start each stage with a line [[stage]].")
     for name in ("defaults", "parameters"):
         if not isinstance(document.get(name, {}), dict):
             reading.add((name,), f"{name!r} is no table", f"Begin it with a line [{name}].")
@@ -280,7 +280,7 @@ def _defaults_of_parameters(reading: Reading, document: Mapping[str, Any]) -> di
     for name, value in document.get("parameters", {}).items():
         if not isinstance(value, str | int | float) or value != value or value in {float("inf"), -float("inf")}:  # noqa: PLR0124 - that is NaN
             reading.add(
-                ("parameters", name), f"{name}: a parameter is text, a number, true or false", "Mend this value."
+                ("parameters", name), f"{name}: a parameter is text, a number, true or false", "Correct this value."
             )
         elif isinstance(value, str) and PLACEHOLDER.search(value):
             reading.add(
@@ -316,8 +316,8 @@ def _fill(reading: Reading, document: dict[str, Any], given: Mapping[str, Parame
     }
     for name in parameters:
         if name not in used:
-            hint = f"Write {{{{{name}}}}} where it belongs, or take it out."
-            reading.add(("parameters", name), f"parameter {name!r} is used nowhere", hint, "warning")
+            hint = f"Use it as {{{{{name}}}}}, or remove it."
+            reading.add(("parameters", name), f"parameter {name!r} is not used", hint, "warning")
     return filled
 
 
@@ -443,7 +443,7 @@ _OF_KEY = (
     ("cores in tasks of", "cpus_per_task"),
     ("bytes of memory", "memory"),
     ("no run time is known", "expected"),
-    ("no walltime is said", "walltime"),
+    ("there is no walltime", "walltime"),
     ("says 'expected'", "expected"),
     *((f"says '{key}'", key) for key in LEG_KEYS),
     ("is to be warned", "warn"),
@@ -494,7 +494,7 @@ def _script_in_file(given: str, file: Path) -> tuple[Path, str]:
     if "\0" in text:
         raise InputError(f"the script {given} is not text", hint="Run a program with `command`.")
     if not text.strip():
-        raise InputError(f"the script {given} is empty", hint="Write into it what is to run, or name another.")
+        raise InputError(f"the script {given} is empty", hint="Write commands into it, or name another.")
     return path, text
 
 
@@ -508,7 +508,7 @@ def _check_graph(reading: Reading, document: dict[str, Any]) -> None:
         if isinstance(name, str) and name in names:
             first = reading.places.line(("stage", names[name], "name"))
             message = f"stage {name!r}: there are two stages of this name"
-            reading.add(("stage", number, "name"), message, f"Rename one; the other stands on line {first}.")
+            reading.add(("stage", number, "name"), message, f"Rename one; the other is on line {first}.")
             is_clear = False
         elif isinstance(name, str):
             names[name] = number
@@ -530,7 +530,7 @@ def _edges(reading: Reading, stages: list[Any], names: Mapping[str, int]) -> Ite
                 yield before, name
             else:
                 hint = f"{near(before, names)}Stages are: {', '.join(names)}."
-                message = f"stage {name!r}: comes after {before!r}, which is no stage"
+                message = f"stage {name!r}: depends on {before!r}, which is not a stage"
                 reading.add(("stage", number, "after", index), message, hint)
 
 
@@ -554,8 +554,8 @@ def _tell_cycles(reading: Reading, names: Mapping[str, int], edges: list[tuple[s
         if len(ring) > 1 or graph.has_edge(first, first):
             cycle = nx.find_cycle(graph.subgraph(ring), first)
             path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
-            message = f"stage {first!r}: waits for itself: {path}"
-            reading.add(("stage", names[first], "after"), message, "Take one of these `after` out.")
+            message = f"stage {first!r}: depends on itself: {path}"
+            reading.add(("stage", names[first], "after"), message, "Remove one of these dependencies.")
 
 
 def _complete(reading: Reading, document: dict[str, Any], stages: list[Stage]) -> None:

@@ -200,7 +200,7 @@ def _too_early(now_s: float, needed_s: float, hold_until_s: float) -> str:
     if needed_s > now_s:
         idles = "has idled for as long as it may" if now_s >= hold_until_s else "would idle for longer than it may"
         return f"it {idles}: the stage can begin in {format_duration(needed_s - now_s)} at the earliest"
-    return "it idled so long that the rest of its walltime would no longer hold the stage"
+    return "it was idle for so long that the rest of its walltime is too short for the stage"
 
 
 class _Walk:
@@ -243,7 +243,7 @@ def _ahead(
     lead = times * (prediction.wait_s if prediction.alternative >= 0 else prediction.at(level))
     submit = max(view.now_s, needed_s - lead)
     needed_in = format_duration(needed_s - view.now_s)
-    reason = f"resources needed in {needed_in}, {wait_in_words(forecast, prediction.wait_s)}"
+    reason = f"its stage can begin in {needed_in}, {wait_in_words(forecast, prediction.wait_s)}"
     if times == 1.0 and lead != prediction.wait_s and forecast.is_informed:
         reason += f", at most {format_duration(lead)} with {level:.0%} probability"
     return PlannedJob((name,), submit, keep, reason, prediction, needed_s)

@@ -298,7 +298,7 @@ def wait_in_words(forecast: Forecast, wait_s: float) -> str:
     """Say what wait is counted on; where next to nothing is known, that it is an assumption."""
     wait = format_duration(wait_s)
     is_known = forecast.is_informed or not wait_s  # a stage that runs where the client is waits for nothing
-    return f"predicted wait {wait}" if is_known else f"assumed wait {wait}: hardly any is known here yet"
+    return f"predicted wait {wait}" if is_known else f"assumed wait {wait}, since few waits are known here yet"
 
 
 @runtime_checkable
@@ -511,13 +511,13 @@ def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
     Examples
     --------
     >>> lacking(load_strategy("chained"), Capabilities("x", 8, 8, age_accrues=True, dependency_types=frozenset()))
-    "needs dependencies of the kind 'afterok', which the site does not know"
+    "needs dependencies of the kind 'afterok', which the site does not have"
     """
     if strategy.forecast is ForecastKind.PLANNED and not capabilities.plans:
-        return "asks a batch system that plans, which this one does not"
+        return "needs a batch system that plans ahead, which this one does not"
     needs: Iterable[DependencyType] = getattr(strategy, "needs", ())
     if missing := sorted(set(needs) - capabilities.dependency_types):
-        return f"needs dependencies of the kind {missing[0].value!r}, which the site does not know"
+        return f"needs dependencies of the kind {missing[0].value!r}, which the site does not have"
     return ""
 
 

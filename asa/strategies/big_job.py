@@ -16,5 +16,5 @@ class BigJob:
         if not left or any(view.stages[name].phase is not Phase.WAITING for name in left):
             return Plan()
         what = "the whole workflow" if len(left) == len(view.workflow.order) else "what is left"
-        reason = f"one job for {what}, as wide as its widest stage"
+        reason = f"one job for {what}, with the cores of its widest stage"
         return Plan.of([PlannedJob(left, view.now_s, Keep.NOTHING, reason)])

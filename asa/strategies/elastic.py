@@ -152,7 +152,7 @@ def _reason(names: Sequence[str], widths: Sequence[int], spare_s: float) -> str:
     if any(to < of for of, to in pairwise(widths)):
         words.append("gives cores back as it goes")
     if any(to > of for of, to in pairwise(widths)):
-        words.append(f"gets more as it needs them, and may stand still for {format_duration(spare_s)}")
+        words.append(f"gets more as it needs them, and may be idle for {format_duration(spare_s)}")
     return f"{len(names)} stages in one job{', which ' if words else ''}{' and '.join(words)}"
 
 

@@ -69,7 +69,7 @@ class Growth:
         for names in _jobs(view):
             if (late_s := _late_s(view, names)) is not None and view.now_s >= late_s:
                 job_id = view.stages[names[0]].job_id or ""
-                cancelled.append(Cancellation(job_id, "it has stood still for as long as it may"))
+                cancelled.append(Cancellation(job_id, "it has been idle for as long as it may"))
             elif late_s is not None:
                 wakes.append(late_s)
             elif (ended_s := _doomed_s(view, names)) is not None:
@@ -79,7 +79,9 @@ class Growth:
                     growths.append(rise.planned)
                 elif rise.growth is not None and self._is_too_early(view, rise):
                     early = format_duration(rise.needed_s - view.now_s)
-                    cancelled.append(Cancellation(rise.growth.job_id, f"its cores came {early} before they are needed"))
+                    cancelled.append(
+                        Cancellation(rise.growth.job_id, f"its cores came {early} before they were needed")
+                    )
         return Watched(tuple(growths), tuple(cancelled), min(wakes, default=None), ends)
 
     def _rises(

@@ -162,14 +162,14 @@ Follows = Callable[[Running], PlannedJob | None]
 def ahead(leg: Running) -> PlannedJob | None:
     """Ask for it so early that it takes over in time; behind the one that runs where that is not told to end."""
     if not leg.terms.hands_over:
-        return behind(leg, ", which is not told to end: say `warn`, and the next one can take over")
+        return behind(leg, ", which is not told to end: with `warn` the next one can take over")
     stage, warn_s = leg.stage, leg.terms.warn_s
     found = leg.forecast.predict((stage.stage.name,), leg.ends_s)
     saves_s = warn_s if leg.saves_s is None else min(leg.saves_s, warn_s)
     waits_s = np.array([found.at(float(level)) for level in _LEVELS])
     lead = best_lead(waits_s, stage.stage.walltime_s - warn_s + saves_s, saves_s, leg.price)
     words = (
-        f"{format_duration(lead.lead_s)} before leg {leg.number} has to save its state: it takes over when it starts, "
+        f"{format_duration(lead.lead_s)} before leg {leg.number} has to save its state; it takes over when it starts, "
         f"{lead.in_time:.0%} in time, {wait_in_words(leg.forecast, found.wait_s)}"
     )
     at_s = max(leg.ends_s - lead.lead_s, leg.ready_s)

@@ -13,6 +13,6 @@ class PerStage:
     def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing
         """Submit the stages whose predecessors have ended."""
         return Plan.of(
-            PlannedJob((name,), view.now_s, Keep.NOTHING, "all stages that it follows have ended")
+            PlannedJob((name,), view.now_s, Keep.NOTHING, "all stages that it depends on have ended")
             for name in view.to_run_now()
         )

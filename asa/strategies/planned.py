@@ -26,7 +26,7 @@ from .planning import Aim, Job, Outlook, look_ahead, read_aim
 from .replacing import Replacement
 
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
-_UNKNOWN = "nothing is known of this queue's waits yet: a job a stage"
+_UNKNOWN = "waits are not known here yet: one job per stage"
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _SHORT_HOLD_S, _LONGEST_HOLD_S = 60.0, 4 * 3600.0
 
@@ -124,7 +124,7 @@ class Planned:
                 waiting.add(name)
                 continue
             free -= 1
-            keep, words = (Keep.NOTHING, "") if is_ready else (Keep.DEPENDENCY, ", behind those that it follows")
+            keep, words = (Keep.NOTHING, "") if is_ready else (Keep.DEPENDENCY, ", with a dependency")
             yield PlannedJob((name,), view.now_s, keep, f"{_UNKNOWN}{words}")
 
     def _free(self, view: RunView, under_way: int) -> int:
@@ -216,18 +216,18 @@ def reason(job: Job, keep: Keep, in_s: float) -> str:
     words = [] if alone else [f"{len(job.block.stages)} stages in one job"]
     turns = ["gives cores back as it goes"] if job.block.shrinks else []
     if job.block.widths:
-        turns.append(f"gets more as it needs them, and may stand still for {format_duration(job.block.spare_s)}")
+        turns.append(f"gets more as it needs them, and may be idle for {format_duration(job.block.spare_s)}")
     if turns:
         words.append(f"which {' and '.join(turns)}")
     ready_s = float(job.ready_s.mean())
     gap_s = float((job.start_s - job.ready_s).mean())
     if keep is Keep.NOTHING:
-        words.append("all that it follows has ended" if in_s <= 0 else "")
+        words.append("all stages that it depends on have ended" if in_s <= 0 else "")
     else:
         words.append(f"needed in {format_duration(max(ready_s, 0.0))}")
     if keep is Keep.AWAIT:
         in_time = float((job.start_s <= job.ready_s).mean())
-        words.append(f"there in time with {in_time:.0%} probability")
+        words.append(f"in time with {in_time:.0%} probability")
         words.append(f"expected idle {format_duration(job.idle_s)}")
     is_first = keep is Keep.NOTHING and float(job.ready_s.max()) <= 0
     words.append(f"expected {'wait' if is_first else 'gap'} {format_duration(max(gap_s, 0.0))}")

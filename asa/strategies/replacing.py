@@ -99,7 +99,7 @@ def _reason(view: RunView, block: Block, outlook: Outlook, sampled: Sampled) -> 
     return (
         f"{asked.cores} cores for {format_duration(asked.walltime_s)} in place of {queued.cores} for "
         f"{format_duration(queued.walltime_s)} are better by {format_duration(gain_s)} in half of the sampled futures, "
-        f"and better in {share:.0%} of them, although they come last in the queue"
+        f"and better in {share:.0%} of them, although they are at the end of the queue"
     )
 
 

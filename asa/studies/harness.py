@@ -148,7 +148,7 @@ def digest(files: Iterable[Path]) -> str:
         try:
             hasher.update(file.read_bytes())
         except OSError as error:
-            hint = "Check the path, whose it is, and its rights."
+            hint = "Check the path, its owner, and its permissions."
             raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=hint) from error
     return hasher.hexdigest()[:16]
 
@@ -220,8 +220,8 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
     for number, line in enumerate(lines, start=1):
         where = f"{path}:{number}"
         if (text := unsealed(line)) is None:
-            hint = "Delete this line, and its cell is run again; or name another file."
-            raise StateError("is damaged, or no experiment that this version kept", where=where, hint=hint)
+            hint = "Delete this line to run its cell again, or name another file."
+            raise StateError("is damaged, or not an experiment of this version", where=where, hint=hint)
         try:
             record = read_json(text)
             known[kind.cell(**record["cell"])] = [kind.trial(**trial) for trial in record["trials"]]

@@ -40,7 +40,7 @@ def of_paper(results: PaperResults) -> RenderableType:
     """Draw Tables 1 and 2 with every figure beside the paper's, Figs 5 to 9 as tables, and the verdicts."""
     campaign = results.campaign
     parts: list[RenderableType] = [
-        Text.assemble(("The ASA paper's evaluation, done anew", "bold"),
+        Text.assemble(("The ASA paper's evaluation, repeated", "bold"),
                       f": {_counted(campaign.seeds, 'seed')}; {campaign.estimator} predicts.\n"
                       "Sequential: each workflow by itself; concurrent: the three of a size in one queue.\n"),
     ]  # fmt: skip
@@ -125,8 +125,8 @@ def _of_convergences(results: PaperResults) -> Table:
 
 def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) -> Table:
     title = (
-        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: where a makespan goes, in s; core-hours, of "
-        "which OH idle; jobs asked for anew"
+        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: makespans by part; core-hours, of which idle (OH); "
+        f"jobs submitted again"
     )
     rows = []
     for one in sorted(breakdowns, key=lambda one: one.cores):
@@ -154,7 +154,7 @@ def _of_claims(claims: Sequence[Claim]) -> Table:
         ours = number(claim.ours.mean, 1), written(claim.ours, 1)
         rows.append((claim.where, words, claim.unit, *ours, published, Text(*_MARKS[claim.verdict])))
     headings = ["Section", "What", "Unit", "Ours", "95 %", "The paper's", ""]
-    return Table(headings, rows, "What the text claims", left=(0, 1), wraps=(1,))
+    return Table(headings, rows, "Claims in the text", left=(0, 1), wraps=(1,))
 
 
 def _of_verdicts(results: PaperResults) -> Table:
@@ -170,7 +170,7 @@ def of_schedulers(results: SchedulerResults) -> RenderableType:
     campaign = results.campaign
     worlds = ", ".join((*campaign.systems, *(trace.name for trace in campaign.traces)))
     parts: list[RenderableType] = [
-        Text.assemble(("Every way of asking under every scheduler", "bold"),
+        Text.assemble(("Every strategy under every scheduler", "bold"),
                       f": {', '.join(campaign.workflows)} on {worlds}; {_counted(campaign.seeds, 'seed')}; "
                       f"{campaign.estimator} predicts.\n"),
     ]  # fmt: skip
@@ -202,7 +202,7 @@ def _legend(window_h: float) -> str:
 def _of_scheduler(scheduler: str, standings: Sequence[SchedulerStanding]) -> Table:
     first = standings[0]
     title = (
-        f"{scheduler}: without the client others wait {first.others_wait_s:,.0f} s on average, "
+        f"{scheduler}: without this workflow others wait {first.others_wait_s:,.0f} s on average, "
         f"slowdown {first.others_slowdown:.1f}\n"
         "Makespan over Big Job's; core-hours, and the sum of waits, over Per-Stage's"
     )

@@ -79,7 +79,7 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
     ours, simple = ([cell for cell in cells if _base(cell) in names] for names in (OURS, SIMPLE))
     if not ours or not simple:
         first = next((run.reason for run in runs if run.reason), "nothing was run")
-        raise RunError(f"nothing can be compared: {first}", where=workflow.name, hint="Mend the workflow's stages.")
+        raise RunError(f"nothing can be compared: {first}", where=workflow.name, hint="Correct the workflow's stages.")
     best = min(simple, key=lambda cell: _weight(cell, simple[0]))
     beside = _beside(ours, simple)
     answer, name = _answer(beside)
@@ -87,9 +87,9 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
     way = hero if answer == "yes" else best
     waits, accrues = _share_of_waits(workflow, cells), runs[0].age_accrues
     first = _first(answer, hero, best, next(o for o in beside if (o.way, o.rival) == (name, best.strategy)))
-    rough = " The twin's waits are far from those of the site, so take this as a guess." if is_rough else ""
+    rough = " Waits in the twin are far from those of the site: take this as a rough estimate." if is_rough else ""
     second = _second(way, [cell for cell in (*simple, hero) if cell is not way])
-    out = "".join(f" By {one} it failed at {count} moments, and is left out." for one, count in failed.items())
+    out = "".join(f" {one} is left out: it failed from {count} starting times." for one, count in failed.items())
     why = _why(answer, way, best, waits, accrues=accrues) if not workflow.continuing else _WHY_LEGS
     return Verdict(
         answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), beside, failed, waits,
@@ -167,7 +167,7 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
         beyond_chance([*times, *hours]),
     )
     took, cost = format_duration(way.intervals["makespan_s"].mean), way.intervals["core_hours"].mean
-    return f"By {way.strategy} it takes {took} and {cost:,.0f} core-hours in the mean, and mostly finishes {told}"
+    return f"With {way.strategy} it takes {took} and {cost:,.0f} core-hours on average, and finishes {told}"
 
 
 def _answer(beside: Sequence[Beside]) -> tuple[Literal["yes", "no", "unclear"], str]:
@@ -190,12 +190,12 @@ def _answer(beside: Sequence[Beside]) -> tuple[Literal["yes", "no", "unclear"], 
 
 def _first(answer: str, hero: Cell, best: Cell, last: Beside) -> str:
     if answer == "yes":
-        return f"It is worth it here: ask by {hero.strategy}."
+        return f"It is worth it here: use {hero.strategy}."
     if answer == "unclear":
         moments = len(hero.runs)
         return (
-            f"Whether it is worth it here cannot be told from {moments} moments: {hero.strategy} may be better than "
-            f"{best.strategy}, or not."
+            f"Whether it is worth it here cannot be decided from {moments} starting times: {hero.strategy} may or may "
+            f"not be better than {best.strategy}."
         )
     does = "is better" if last.is_clear and last.weighed.mean > _MATTERS else "does as well"
     return f"It is not worth it here: {best.strategy} {does}."
@@ -216,17 +216,17 @@ def _share_of_waits(workflow: Workflow, cells: Sequence[Cell]) -> float:
 def _why(answer: str, way: Cell, best: Cell, waits: float, *, accrues: bool) -> str:
     """Say what decides it."""
     if math.isnan(waits):
-        return "How much of the time stages wait is not known: no run by per-stage completed."
+        return "How long stages wait is not known: no run with per-stage completed."
     share = f"{100 * waits:.0f} %"
     if waits < _HARDLY:
-        return f"Stages hardly wait for each other's end here: by per-stage {share} of the time."
-    rule = f"Jobs gain {'' if accrues else 'no '}priority while a dependency keeps them back"
+        return f"Stages hardly wait between each other here: {share} of the time with per-stage."
+    rule = f"Jobs gain {'' if accrues else 'no '}priority while they wait for a dependency"
     tail = "."
     if accrues:
-        tail = ", so that stages submitted at once, behind each other, wait while others run."
+        tail = ", so stages that are submitted at once, chained by dependencies, wait while others run."
     elif answer == "yes" and way.strategy.startswith("asa-plan"):
-        tail = "; the plan puts stages into one job where a wait would cost more than idle cores."
-    lead = f"By per-stage stages wait for {share} of the time after they could begin."
+        tail = "; the plan puts stages into one job where another wait would cost more than idle cores."
+    lead = f"With per-stage, {share} of the makespan is waiting between stages."
     if best.strategy == "big-job" and answer != "yes":
-        return f"{lead} One job for all waits once, and its idle cores cost less than that."
+        return f"{lead} One job for all stages waits only once, and its idle cores cost less than those waits."
     return f"{lead} {rule}{tail}"

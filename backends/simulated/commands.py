@@ -34,7 +34,7 @@ _Days = Annotated[int, typer.Option(help="Length of a period, after a week of wa
 
 @app.command()
 def check(system: _System, seeds: _Seeds = 8, days: _Days = 28) -> None:
-    """Print how near a centre's simulated waits come to those that the paper met there."""
+    """Compare the waits of a simulated centre with those in the paper."""
     from .calibrate import measure
     from .presets import TARGETS, preset
 
@@ -52,7 +52,7 @@ def calibrate(
     days: _Days = 28,
     seed: Annotated[int, typer.Option(help="Of the search.", min=0, max=MAX_SEED)] = 0,
 ) -> None:
-    """Search for the workload whose waits come nearest to the paper's, beginning from the present one.
+    """Search for the workload whose waits are nearest to the paper's, starting from the present one.
 
     Takes some seconds a trial. What it finds is checked on periods that it was not fitted to.
     """
@@ -101,7 +101,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Of the sample that the log is compared with.", min=0, max=MAX_SEED)] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Fit a workload model to a log, and say how near a sample of it comes.
+    """Fit a workload model to a log, and compare a sample of it with the log.
 
     Jobs that ran for longer than they had requested count as killed at their request.
 

@@ -1,4 +1,4 @@
-"""Fit a workload model to a log, and say how near a sample of it comes."""
+"""Fit a workload model to a log, and compare a sample of it with the log."""
 
 from __future__ import annotations
 

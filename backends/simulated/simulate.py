@@ -40,12 +40,12 @@ def simulate(
         list[str] | None,
         typer.Option(
             "--option",
-            help="A setting of the scheduler (see `asa list`), such as backfill=none.",
+            help="An option of the scheduler (see `asa list`), as in backfill=none; may be repeated.",
             metavar="NAME=VALUE",
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="Whose conventions easy and fcfs follow: default, pyss or cqsim.")
+        str, typer.Option(help="Conventions of easy and fcfs: default, or those of pyss or cqsim.")
     ] = "default",
     trace_cores: Annotated[
         int | None,
@@ -53,20 +53,25 @@ def simulate(
     ] = None,
     exceed: Annotated[
         str,
-        typer.Option(help="When a job ran for longer than requested: raise the request, kill the job, or keep both."),
+        typer.Option(
+            help="What to do with jobs that ran longer than requested: raise the request, kill the job, or keep both."
+        ),
     ] = "raise",
     outages: Annotated[
-        Path | None, typer.Option(help="What is away when: begin_s,end_s,cores,drain a line.", metavar="FILE.csv")
+        Path | None, typer.Option(help="Outages: a line begin_s,end_s,cores,drain for each.", metavar="FILE.csv")
     ] = None,
     starts: Annotated[
-        Path | None, typer.Option(help="Write job_id,start of each job here; -1 if it never started.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Write the start of each job to this file, as job_id,start; -1 if it never started.", metavar="FILE"
+        ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw utilisation and queue over time (.png, .svg).", metavar="FILE")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Schedule a whole log and print waits, slowdowns and utilisation.
+    """Schedule a whole log, and print waits, slowdowns and utilisation.
 
     Example: `asa simulate CTC-SP2.swf.gz --starts starts.csv --plot ctc.png`
 

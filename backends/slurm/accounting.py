@@ -153,7 +153,7 @@ read_history.how_to_make = (  # type: ignore[attr-defined]  # what `asa.history`
 def _refuse_a_table_for_people(file: Path, header: str) -> None:
     if len(_TELLING.intersection(header.lower().split())) > 1:
         raise TraceError(
-            "is what sacct prints for people, with columns cut to a width",
+            "is sacct's default output, whose columns are cut off",
             where=str(file),
             hint=f"Make it with: {SACCT_COMMAND}",
         )

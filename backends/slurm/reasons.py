@@ -57,9 +57,9 @@ _KNOWN: dict[str, _Reason] = {
     "Cleaning": _Reason(
         "transient", "It was put back into the queue, and its former nodes are being cleaned up.", _WAIT
     ),
-    "Prolog": _Reason("transient", "What the site runs before a job is still running.", _WAIT),
+    "Prolog": _Reason("transient", "The site's prolog is still running.", _WAIT),
     "Configuring": _Reason("transient", "Its nodes are being started.", _WAIT),
-    "SchedDefer": _Reason("transient", "Slurm has put off looking at it, as it was asked to.", _WAIT),
+    "SchedDefer": _Reason("transient", "Slurm has deferred scheduling it, as requested.", _WAIT),
     "FedJobLock": _Reason("transient", "The clusters of a federation agree on which of them starts it.", _WAIT),
     "PartitionTimeLimit": _Reason(
         "impossible",
@@ -101,7 +101,7 @@ _KNOWN: dict[str, _Reason] = {
     "ReservationInvalid": _Reason(
         "impossible", "The reservation of nodes that it asks for is not valid.", "Submit it without that reservation."
     ),
-    "JobArrayTaskLimit": _Reason("limit", "As many elements of its job array run as it allows itself.", _WAIT),
+    "JobArrayTaskLimit": _Reason("limit", "The job array's own limit of running elements is reached.", _WAIT),
     "MaxMemPerLimit": _Reason("impossible", "It asks for more memory per core or node than is allowed.", _LESS),
     "JobHeldUser": _Reason("held", "It is on hold, as its user wished.", _RELEASE),
     "JobHeldAdmin": _Reason("held", "The site's staff, or Slurm itself, has put it on hold.", _STAFF),
@@ -110,8 +110,8 @@ _KNOWN: dict[str, _Reason] = {
         "It was put back into the queue so often that Slurm has put it on hold.",
         f"Find out why its starts fail, then: {_RELEASE[0].lower()}{_RELEASE[1:]}",
     ),
-    "SpecialExit": _Reason("held", "Its exit code is one with which jobs are put back and held.", _RELEASE),
-    "RequeueExitHold": _Reason("held", "Its exit code is one with which jobs are put back and held.", _RELEASE),
+    "SpecialExit": _Reason("held", "Jobs with its exit code are put back into the queue and held.", _RELEASE),
+    "RequeueExitHold": _Reason("held", "Jobs with its exit code are put back into the queue and held.", _RELEASE),
     "RequeueHold": _Reason("held", "It was put back into the queue, on hold.", _RELEASE),
     "launch failed requeued held": _Reason(
         "held", "It could not be started on its nodes; it was put back into the queue, on hold.", _RELEASE
@@ -122,24 +122,22 @@ _KNOWN: dict[str, _Reason] = {
         "The user's environment could not be read on its node; it was put back into the queue, on hold.",
         _RELEASE,
     ),
-    "RequeueExit": _Reason("transient", "Its exit code is one with which jobs are put back into the queue.", _WAIT),
+    "RequeueExit": _Reason("transient", "Jobs with its exit code are put back into the queue.", _WAIT),
     "Requeued": _Reason("transient", "It was put back into the queue.", _WAIT),
     "Dependency": _Reason("dependency", "It waits for another job, as it was asked to.", _WAIT),
     "DependencyNeverSatisfied": _Reason(
         "dependency",
         "It can never start: a job that it depends on has failed or was cancelled.",
-        "Cancel it, mend the other job, and submit both again.",
+        "Cancel it, correct the other job, and submit both again.",
     ),
     "NonZeroExitCode": _Reason("failed", "Its program ended with an error.", _LOOK),
     "Failed": _Reason("failed", "Its program ended with an error.", _LOOK),
-    "RaisedSignal": _Reason("failed", "A signal ended its program: a crash, or somebody killed it.", _LOOK),
+    "RaisedSignal": _Reason("failed", "A signal ended its program: it crashed or was killed.", _LOOK),
     "OutOfMemory": _Reason("failed", "It used more memory than it had asked for.", "Ask for more memory."),
     "TimeLimit": _Reason(
-        "failed", "It was stopped: its walltime had passed.", "Ask for a longer walltime, or give it less to do."
+        "failed", "It was killed at its walltime.", "Ask for a longer walltime, or give it less to do."
     ),
-    "Timeout": _Reason(
-        "failed", "It was stopped: its walltime had passed.", "Ask for a longer walltime, or give it less to do."
-    ),
+    "Timeout": _Reason("failed", "It was killed at its walltime.", "Ask for a longer walltime, or give it less to do."),
     "InactiveLimit": _Reason("failed", "It was stopped: it had been idle for too long.", _LOOK),
     "NodeFail": _Reason("failed", "A node on which it ran has failed.", _RESUBMIT),
     "SystemFailure": _Reason("failed", "Something failed in Slurm, the network or a file system.", _RESUBMIT),
@@ -187,7 +185,9 @@ _FAMILIES: tuple[tuple[re.Pattern[str], _Reason], ...] = (
     ),
     (
         re.compile(r"submit"),
-        _Reason("limit", "As many jobs of {whose} are in the queue as may be.", "Wait until some of them have ended."),
+        _Reason(
+            "limit", "The limit of jobs in the queue is reached for {whose}.", "Wait until some of them have ended."
+        ),
     ),
     (
         re.compile(r"qosmin"),
@@ -199,22 +199,25 @@ _FAMILIES: tuple[tuple[re.Pattern[str], _Reason], ...] = (
     ),
     (
         re.compile(r"minutesperjob"),
-        _Reason("impossible", "It asks for more {what} times walltime than is allowed one job of {whose}.", _LESS),
+        _Reason("impossible", "It asks for more {what} times walltime than one job of {whose} may have.", _LESS),
     ),
     (
         re.compile(r"perjob|pernode|wallduration"),
-        _Reason("impossible", "It asks for more {what} than is allowed one job of {whose}.", _LESS),
+        _Reason("impossible", "It asks for more {what} than one job of {whose} may have.", _LESS),
     ),
     (
         re.compile(r"grp.*runmin|runmins?per"),
-        _Reason("limit", "What running jobs of {whose} may still use, in {what} times time, is used up.", _FEWER),
+        _Reason("limit", "The limit of {what} times remaining time of running jobs is reached for {whose}.", _FEWER),
     ),
     (re.compile(r"grpwall|^(assoc|association|qos)timelimit"), _Reason("limit", f"The run time{_BUDGET}", _REFILL)),
     (re.compile(r"grp.*min"), _Reason("limit", f"The budget of {{what}} times time{_BUDGET}", _REFILL)),
-    (re.compile(r"jobs?(per|limit|accrue|$)"), _Reason("limit", "As many jobs of {whose} run as may.", _FEWER)),
+    (
+        re.compile(r"jobs?(per|limit|accrue|$)"),
+        _Reason("limit", "The limit of running jobs is reached for {whose}.", _FEWER),
+    ),
     (
         re.compile(r"^(assoc|qos)grp|^(qos)?max.*per|^(assoc|association|qos)\w*limit$|^assocmax|^qosmax"),
-        _Reason("limit", "Jobs of {whose} use all that they may: {what}.", _FEWER),
+        _Reason("limit", "The limit of {what} in use is reached for {whose}.", _FEWER),
     ),
 )
 _DETAIL = re.compile(r"[,:(;]")
@@ -229,7 +232,7 @@ def advice(reason: str) -> Advice:
     Examples
     --------
     >>> advice("QOSMaxCpuPerUserLimit").meaning
-    'Jobs of its user in this quality of service (QOS) use all that they may: cores.'
+    'The limit of cores in use is reached for its user in this quality of service (QOS).'
     >>> advice("ReqNodeNotAvail, UnavailableNodes:n[1-4]").remedy
     'Wait; a shorter walltime may let it start before a planned maintenance.'
     >>> advice("PlanetaryAlignment")

@@ -362,7 +362,7 @@ def test_fit_and_generate_on_the_command_line(made, tmp_path):
     text = run("fit", made.path, "--out", model).stdout
     for words in (*MARGINALS, "Log's odd to even weeks", "what was fitted", "serial", "load 0.", "numbers"):
         assert words in text
-    told = json.loads(run("fit", made.path, "--json", "--seed", 3).stdout)
+    told = json.loads(run("fit", made.path, "--output", "json", "--seed", 3).stdout)
     assert set(told["distances"]) == set(MARGINALS)
     assert told["jobs"]["log"] == len(made.table)
     assert told["load"]["sample"] == pytest.approx(told["load"]["log"], rel=0.15)

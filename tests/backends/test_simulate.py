@@ -34,7 +34,7 @@ def run(*arguments, code=0):
 
 def test_a_schedule_by_hand(log):
     """7 runs 0-100; 5 wants all and waits 90 s; 9 fits beside 7 until 100 and starts at once."""
-    told = json.loads(run(log, "--json").stdout)
+    told = json.loads(run(log, "--output", "json").stdout)
     assert (told["jobs"], told["cores"]) == (3, 4)
     assert told["mean_wait_s"] == 30
     assert told["median_wait_s"] == 0
@@ -100,10 +100,10 @@ def test_a_figure_is_drawn(log, tmp_path, suffix):
         (["conservative"], [0, 100, 20]),
         (["sjf"], [0, 100, 20]),
         (["wfp"], [0, 100, 20]),
-        (["f1", "--set", "number=3"], [0, 100, 20]),
-        (["sjf", "--set", "backfill=none"], [0, 100, 150]),
-        (["multifactor", "--set", "interval_s=25"], [0, 100, 25]),
-        (["multifactor", "--set", "interval-s=7m"], [0, 100, 150]),
+        (["f1", "--option", "number=3"], [0, 100, 20]),
+        (["sjf", "--option", "backfill=none"], [0, 100, 150]),
+        (["multifactor", "--option", "interval_s=25"], [0, 100, 25]),
+        (["multifactor", "--option", "interval-s=7m"], [0, 100, 150]),
     ],
 )
 def test_schedulers_go_by_name_and_take_settings(log, tmp_path, arguments, expected):
@@ -117,12 +117,12 @@ def test_outages_take_cores_away(log, tmp_path):
     """Three of four cores are away from 50 to 300: 7 runs again after that; 5 for ever more."""
     path = tmp_path / "away.csv"
     path.write_text("begin_s,end_s,cores,drain\n50,300,3,no\n420,,1,yes\n")
-    told = json.loads(run(log, "--outages", path, "--starts", tmp_path / "starts.csv", "--json").stdout)
+    told = json.loads(run(log, "--outages", path, "--starts", tmp_path / "starts.csv", "--output", "json").stdout)
     rows = csv.DictReader((tmp_path / "starts.csv").read_text().splitlines())
     assert [int(row["start"]) for row in rows] == [300, 400, 20]
     assert told["oddities"] == {"ended by an outage and requeued": 1}
     path.write_text("begin_s,end_s,cores,drain\n15,,1,yes\n")
-    told = json.loads(run(log, "--outages", path, "--json").stdout)
+    told = json.loads(run(log, "--outages", path, "--output", "json").stdout)
     assert told["oddities"] == {"never started": 1}
     assert told["jobs"] == 3
 
@@ -132,19 +132,19 @@ def test_outages_take_cores_away(log, tmp_path):
     [
         (["none.swf"], "none.swf: cannot be read"),
         (["LOG", "--scheduler", "sjif"], "no scheduler 'sjif'\nDid you mean 'sjf'"),
-        (["LOG", "--scheduler", "sjf", "--set", "depth=3"], "no setting 'depth'"),
-        (["LOG", "--scheduler", "sjf", "--set", "depth"], "'depth' is no setting"),
-        (["LOG", "--scheduler", "sjf", "--set", "backfill=some"], "no backfilling 'some'"),
-        (["LOG", "--scheduler", "multifactor", "--set", "depth=many"], "'many' cannot be read"),
-        (["LOG", "--scheduler", "multifactor", "--set", "depth=0"], "a number below 1"),
-        (["LOG", "--scheduler", "easy", "--set", "depth=1"], "It has none"),
-        (["LOG", "--scheduler", "f1", "--set", "number=5"], "no F5"),
+        (["LOG", "--scheduler", "sjf", "--option", "depth=3"], "no setting 'depth'"),
+        (["LOG", "--scheduler", "sjf", "--option", "depth"], "'depth' is no setting"),
+        (["LOG", "--scheduler", "sjf", "--option", "backfill=some"], "no backfilling 'some'"),
+        (["LOG", "--scheduler", "multifactor", "--option", "depth=many"], "'many' cannot be read"),
+        (["LOG", "--scheduler", "multifactor", "--option", "depth=0"], "a number below 1"),
+        (["LOG", "--scheduler", "easy", "--option", "depth=1"], "It has none"),
+        (["LOG", "--scheduler", "f1", "--option", "number=5"], "no F5"),
         (["LOG", "--scheduler", "sjf", "--preset", "pyss"], "Leave it out"),
         (["LOG", "--exceed", "ignore"], "'ignore' is no rule"),
         (["LOG", "--outages", "none.csv"], "cannot be read"),
         (["LOG", "--outages", "LOG"], "has no header"),
-        (["LOG", "--scheduler", "multifactor", "--set", f"depth={10**20}"], "no number to count with"),
-        (["LOG", "--scheduler", "multifactor", "--set", "age=nan"], "no number to count with"),
+        (["LOG", "--scheduler", "multifactor", "--option", f"depth={10**20}"], "no number to count with"),
+        (["LOG", "--scheduler", "multifactor", "--option", "age=nan"], "no number to count with"),
         (["LOG", "--plot", "x.gif5"], "no kind of figure"),
         (["LOG", "--preset", "pyss", "--exceed", "keep"], "more than there are"),
         (["LOG", "--preset", "alea"], "no preset 'alea'"),
@@ -165,14 +165,14 @@ def test_without_numba_it_works_and_says_that_it_is_slow(log):
     )
     for scheduler in ("easy", "conservative"):
         done = subprocess.run(
-            [sys.executable, "-c", code, "simulate", str(log), "--json", "--scheduler", scheduler],
+            [sys.executable, "-c", code, "simulate", str(log), "--output", "json", "--scheduler", scheduler],
             capture_output=True,
             text=True,
             check=True,
         )
         assert json.loads(done.stdout)["mean_wait_s"] == 30
-        assert "pip install 'asa-client[fast]'" in done.stderr
-    assert not run(log, "--json").stderr
+        assert "pip install numba" in done.stderr
+    assert not run(log, "--output", "json").stderr
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_scheduler_that_knows_no_overruns_says_so(tmp_path):
     path = tmp_path / "over.swf"
     path.write_text("; MaxProcs: 4\n1 0 -1 100 3 -1 -1 3 50 -1 1 1 1 1 1 1 -1 -1\n")
     assert "--exceed keep" in run(path, "--scheduler", "sjf", "--exceed", "keep", code=2).stderr
-    assert json.loads(run(path, "--exceed", "keep", "--json").stdout)["jobs"] == 1
+    assert json.loads(run(path, "--exceed", "keep", "--output", "json").stdout)["jobs"] == 1
 
 
 def test_wide_jobs_have_classes_of_their_own(tmp_path):
@@ -205,7 +205,11 @@ def test_wide_jobs_have_classes_of_their_own(tmp_path):
     path = tmp_path / "wide.swf"
     jobs = "".join(f"{i} {i} -1 9 {w} -1 -1 {w} 9 -1 1 1 1 1 1 1 -1 -1\n" for i, w in enumerate([1, 200, 70_000]))
     path.write_text(f"; MaxProcs: 100000\n{jobs}")
-    assert [size["most_cores"] for size in json.loads(run(path, "--json").stdout)["sizes"]] == [1, 256, 131072]
+    assert [size["most_cores"] for size in json.loads(run(path, "--output", "json").stdout)["sizes"]] == [
+        1,
+        256,
+        131072,
+    ]
     assert "65537-131072" in run(path).stdout
 
 
@@ -213,7 +217,7 @@ def test_outages_as_spreadsheets_write_them(log, tmp_path):
     """With a byte-order mark, spaces, and words in capitals."""
     path = tmp_path / "away.csv"
     path.write_text("\ufeffbegin_s, end_s, cores, drain\n5, 9, 1, YES\n")
-    assert json.loads(run(log, "--outages", path, "--json").stdout)["started"] == 3
+    assert json.loads(run(log, "--outages", path, "--output", "json").stdout)["started"] == 3
 
 
 @pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
@@ -223,7 +227,15 @@ def test_the_first_use_says_why_it_takes_long(log, tmp_path, monkeypatch):
 
     def simulate(patience_s):
         impatient = f"from asa.backends.simulated import simulate; simulate._PATIENCE_S = {patience_s}; "
-        command = [sys.executable, "-c", f"{impatient}from asa.cli import main; main()", "simulate", log, "--json"]
+        command = [
+            sys.executable,
+            "-c",
+            f"{impatient}from asa.cli import main; main()",
+            "simulate",
+            log,
+            "--output",
+            "json",
+        ]
         command += ["--preset", "pyss"]  # whose loop is always the compiled one
         begin = time.monotonic()
         told = subprocess.run(command, capture_output=True, text=True, check=True).stderr

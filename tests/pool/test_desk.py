@@ -382,7 +382,7 @@ def test_without_dask_the_extra_is_named():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.startswith("MissingExtraError")
-    assert "pip install 'asa-client[dask]'" in out
+    assert "pip install 'asa-client[pool]'" in out
 
 
 def test_the_pool_is_loaded_when_it_is_named():

@@ -508,7 +508,7 @@ def test_the_commands_take_an_executor(workers, log, tmp_path):
     """And an experiment goes on from what it kept, wherever that was done; paths hold from the folder of who asks."""
     (tmp_path / "log.swf").symlink_to(log)
     command = ("experiment", "strategies", "--trace", "log.swf", "--workflows", "blast", "--strategies", "asa")
-    command = (*command, "--cores", 28, "--starts", 2, "--age", "accrues", "--estimator", "asa", "--json")
+    command = (*command, "--cores", 28, "--starts", 2, "--age", "accrues", "--estimator", "asa", "--output", "json")
     address = f"dask:{workers.scheduler_address}"
     there = asa(*command, "--results", "kept.jsonl", "--executor", address, cwd=tmp_path).stdout
     kept = (tmp_path / "kept.jsonl").read_text()

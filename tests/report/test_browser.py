@@ -114,7 +114,7 @@ def test_a_chart_tells_what_is_chosen(browser):
         f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({believed}.getBoundingClientRect())"
     )
     browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
-    assert browser.ask(told) == "a to b: believed to start at 30s"
+    assert browser.ask(told) == "a to b: predicted to start at 30s"
 
 
 def test_what_is_folded_opens_by_the_keyboard_and_in_print(browser):

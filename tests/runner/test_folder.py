@@ -58,7 +58,7 @@ def test_what_went_wrong_can_be_tried_again(tmp_path):
     folder.request(CancelRequest("first"))
     assert drive(folder, lambda _: world).outcome == "cancelled"
     assert not world.find(["0123456789ab-1-0"])["0123456789ab-1-0"], "requests are heard before anything is submitted"
-    assert folder.state()[0].reason == "somebody asked for it"
+    assert folder.state()[0].reason == "you asked for it"
     again = drive(folder, lambda _: world, retry=True)
     assert again.outcome == "completed"
     assert drive(folder, lambda _: world, retry=True).outcome == "completed"

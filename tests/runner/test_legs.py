@@ -88,7 +88,7 @@ def test_behind_the_leg_that_runs_it_keeps_its_place():
 
 def test_so_many_legs_and_no_more():
     result = run(stage=replace(TRAIN, continues=replace(WARNED, max_legs=2)))
-    assert (result.outcome, result.reason) == ("failed", "stage 'a' is not done after its 2 legs")
+    assert (result.outcome, result.reason) == ("failed", "stage 'a' has not completed after its 2 legs")
 
 
 def test_what_is_learned_is_what_all_legs_together_take():

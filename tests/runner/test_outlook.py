@@ -97,7 +97,10 @@ def possible(widths, *partitions, account="", memory=0, nodes=False, strategy="a
             "asks for 56 cores in partition 'small', which gives at most 28",
         ),
         ({"widths": (28, 7), "partitions": ["short"]}, "on 7 cores it asks for 1h00m in partition 'short'"),
-        ({"widths": (28, 7), "partitions": ["normal", "gone"]}, "partition 'gone', which is not there; known: normal"),
+        (
+            {"widths": (28, 7), "partitions": ["normal", "gone"]},
+            "partition 'gone', which does not exist; known: normal",
+        ),
         ({"widths": (28, 7), "partitions": ["normal,gone", "short"]}, "partition 'gone', which is not there"),
         ({"widths": (28, 7), "partitions": ["normal", "closed"]}, "takes no jobs of account poor, but those of rich"),
         ({"widths": (28, 7), "partitions": ["normal", "shut"]}, "'shut', which takes no jobs of account poor"),

@@ -234,7 +234,7 @@ def test_who_finds_nothing_left_does_not_end_the_stage_and_others_are_withdrawn(
     told.begin("1", 10.0)
     told.tell("1", JobState.COMPLETED, 20.0, 10.0, reason=NOTHING_LEFT)
     assert told.view.phase is Phase.RUNNING
-    assert told.state.lost_jobs() == [("2", "nothing is left for it to take")]
+    assert told.state.lost_jobs() == [("2", "no tasks are left")]
     told.tell("0", JobState.COMPLETED, 30.0, 10.0)
     assert told.view.phase is Phase.DONE
 

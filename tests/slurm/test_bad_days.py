@@ -109,7 +109,7 @@ def test_a_job_that_an_administrator_holds_is_waited_for(slurm):
     slurm.run_as_root("scontrol", "hold", held)
     until(lambda: run.jobs()["a"][0]["JobState"] == "COMPLETED")
     until(lambda: client.run.folder.state()[0].stages["a"].phase == "done")
-    time.sleep(1.0)  # on hold after all that it follows has ended
+    time.sleep(1.0)  # on hold after all stages that it depends on have ended
     assert not outcomes(client.records, Observed) & {"b"}
     slurm.run_as_root("scontrol", "release", held)
     result = client.result()

@@ -106,11 +106,11 @@ def test_a_controller_that_was_named_and_is_down_is_an_error(slurm):
 def test_slurm_is_asked_for_its_own_word(full):
     """Where its commands are; the REST API knows no such question. Nothing is submitted."""
     asked = ("--cores", 112, "--walltime", "30m")
-    told = json.loads(asa(*asked, "--json", *commands(full)).stdout)
+    told = json.loads(asa(*asked, "--output", "json", *commands(full)).stdout)
     assert 3000 < told["site_word"]["wait_s"] <= 2 * 3600
     assert told["site_word"]["outcomes"] == 0
-    assert "site_word" not in json.loads(asa(*asked, "--json", *rest(full)).stdout)
-    assert "site_word" not in json.loads(asa(*asked, "--json", "--no-ask-site", *commands(full)).stdout)
+    assert "site_word" not in json.loads(asa(*asked, "--output", "json", *rest(full)).stdout)
+    assert "site_word" not in json.loads(asa(*asked, "--output", "json", "--no-ask-site", *commands(full)).stdout)
     words = " ".join(asa(*asked, *commands(full)).stdout.split())
     assert re.search("Slurm itself says (1h|59m)", words)
     assert "how far off such words are here is not known yet" in words

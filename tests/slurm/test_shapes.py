@@ -381,10 +381,10 @@ KNOWN = 'expected = { 7 = "6min", 28 = "2min" }\n'
 BAD = {
     "cores = [28, 0]\n" + W + KNOWN: "cores: must be 1 or more, not 0",
     "cores = [28, -7]\n" + W + KNOWN: "cores: must be 1 or more, not -7",
-    "cores = [28, 7, 28]\n" + W + KNOWN: "cores: 28 stands there twice",
+    "cores = [28, 7, 28]\n" + W + KNOWN: "cores: 28 is there twice",
     'cores = "112..7"\n' + W + KNOWN: "cores: '112..7' ends before it begins",
     "cores = [28, 7]\ncpus_per_task = 4\n" + W + KNOWN: "asks for 7 cores in tasks of 4",
-    "cores = [28, 7]\nexpected = { 0 = '6min', 28 = '2min' }\n" + W: "expected: '0' is no width",
+    "cores = [28, 7]\nexpected = { 0 = '6min', 28 = '2min' }\n" + W: "expected: '0' is not a width",
     "cores = [28, 7, 224]\n" + W + KNOWN: "a: asks for 224 cores, and the largest possible job has 112",
     "nodes = [1, 8]\nexpected = { 1 = '4min', 8 = '1min' }\n" + W: "a: on 8 nodes it asks for 224 cores",
     'cores = [28, 56]\npartition = "narrow"\n'

@@ -77,8 +77,8 @@ def test_it_asks_once_for_the_first_stages_cores():
     [job] = Elastic().plan(view(), Fixed()).submissions
     assert (job.stages, job.widths, job.submit_s, job.keep) == (ALL, WIDTHS, 0.0, Keep.NOTHING)
     assert job.reason == (
-        "4 stages in one job, which gives cores back as it goes and gets more as it needs them, and may stand still "
-        "for 2m00s"
+        "4 stages in one job, which gives cores back as it goes and gets more as it needs them, and may be idle for "
+        "2m00s"
     )
 
 

@@ -182,7 +182,7 @@ def test_a_stage_that_came_too_early_too_often_is_asked_for_in_its_turn():
     ("name", "told"),
     [("asa-plan:cost=1", "nothing called 'cost'"), ("asa-plan:price=cheap", "'cheap' is no number"),
      ("asa-plan:deadline=soon", "'soon' is no time"),
-     ("asa-plan:grow=1", "'1' is neither yes nor no"),
+     ("asa-plan:grow=1", "'1' is not yes or no"),
      ("asa-plan:shapes=wide", "no way to take shapes"), ("chained:price=1", "takes no settings")],
 )  # fmt: skip
 def test_settings_that_mean_nothing_are_refused(name, told):
@@ -272,7 +272,7 @@ def test_a_job_grows_where_more_cores_come_sooner_than_another_job():
     [job] = GROWING.plan(view(grow_by=1), forecast).submissions
     assert (job.stages, job.widths, job.shrinks) == (tuple(CHAIN.order), (64, 1, 64, 1), True)
     assert 300.0 < job.spare_walltime_s < 600.0, "more than for a short one"
-    assert "which gives cores back as it goes and gets more as it needs them, and may stand still for " in job.reason
+    assert "which gives cores back as it goes and gets more as it needs them, and may be idle for " in job.reason
     asked = (tuple(CHAIN.order), 64, CHAIN.walltime_s + job.spare_walltime_s)
     assert asked in forecast.asked, "what is predicted is the job that is asked for"
 

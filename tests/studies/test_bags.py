@@ -86,7 +86,7 @@ def test_the_command_prints_a_table_and_json(log):
     assert done.exit_code == 0, done.output
     assert "Bags over several jobs" in done.stdout
     assert "1 h x 56" in done.stdout
-    document = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    document = json.loads(CliRunner().invoke(app, [*words, "--output", "json"]).stdout)
     assert len(document["runs"]) == 12
     wrong = CliRunner().invoke(app, [*words[:-6], "--hours", "one"])
     assert "no list of numbers" in str(wrong.exception)

@@ -70,8 +70,8 @@ def test_the_command_prints_a_table_and_json(tmp_path):
     asked += ["--rivals", "reactive,asa", "--jobs", "1", "--results", str(tmp_path / "kept.jsonl")]
     shown = CliRunner().invoke(app, asked)
     assert shown.exit_code == 0, shown.output
-    assert "Going on in the next leg" in shown.output
-    found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    assert "Continuing in the next leg" in shown.output
+    found = json.loads(CliRunner().invoke(app, [*asked, "--output", "json"]).stdout)
     assert {one["way"] for one in found["standings"]} == {"reactive", "asa"}
     assert asdict(made("asa", 0, 1.0)).keys() == found["hand_overs"][0].keys()
 

@@ -260,13 +260,13 @@ def test_the_command_prints_its_runs(log, tmp_path):
     command = ["strategies", "--trace", str(log), "--cores", "28", "--workflows", "statistics"]
     command += ["--strategies", "asa-plan", "--estimator", "median", "--starts", "2", "--age", "not", "--jobs", "1"]
     command += ["--results", str(tmp_path / "kept.jsonl"), "--plot", str(tmp_path / "plot.png")]
-    rows = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    rows = json.loads(CliRunner().invoke(app, [*command, "--output", "json"]).stdout)
     assert len(rows) == 6
     assert {"trace", "workflow", "cores", "age_accrues", "strategy", "start", "makespan_s", "core_hours",
             "overhead_core_hours", "perceived_wait_s"} <= rows[0].keys()  # fmt: skip
     assert rows == [asdict(LogRun(**row)) for row in rows]
     table = CliRunner().invoke(app, command).stdout
-    assert "does not accrue" in table
+    assert "gain no priority" in table
     assert "asa-plan" in table
     assert (tmp_path / "plot.png").stat().st_size > 10_000
 

@@ -279,13 +279,13 @@ def test_the_command_prints_tables_and_json(log, outcome, tmp_path):
     command = ["schedulers", "--trace", str(log), "--schedulers", "easy,openccs", "--strategies", "chained,asa-asks",
                "--workflows", "graph", "--seeds", "3", "--estimator", "median", "--jobs", "1",
                "--results", str(tmp_path / "kept.jsonl")]  # fmt: skip
-    told = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    told = json.loads(CliRunner().invoke(app, [*command, "--output", "json"]).stdout)
     results = conclude(small(log), *outcome)
     assert told == json.loads(json.dumps(results.as_dict(), allow_nan=False))
     assert {(row["scheduler"], row["strategy"]) for row in told["standings"]} == {
         (t.scheduler, t.strategy) for t in outcome[0]
     }
     tables = " ".join(CliRunner().invoke(app, command).stdout.split())
-    assert "openccs: without the client others wait" in tables
+    assert "openccs: without this workflow others wait" in tables
     assert "Left out: asa-asks under easy" in tables
     assert isinstance(results.left_out[0], LeftOut)

@@ -254,7 +254,7 @@ def test_a_scheduler_has_a_page_with_the_charts_of_all_its_cells():
     page = pages["second"]
     assert len(numbers(page)) == 1
     folded = [part for section in page.sections for part in section.parts if isinstance(part, Folded)]
-    assert [one.title for one in folded] == ["What jobs did: w on 8 cores of log", "What jobs did: v on 8 cores of log"]
+    assert [one.title for one in folded] == ["Jobs: w on 8 cores of log", "Jobs: v on 8 cores of log"]
     assert [len(one.parts) for one in folded] == [4, 4]
     text = render(page)
     assert "first" not in text.partition("<main")[2]

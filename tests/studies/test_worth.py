@@ -183,7 +183,7 @@ def test_a_verdict_is_three_sentences_and_the_figures(twin, tmp_path):
 
 
 def test_it_is_the_same_of_a_history_and_as_json(twin):
-    words = ("worth", "blast", "--cores", 8, "--moments", 4, "--jobs", 1, "--json")
+    words = ("worth", "blast", "--cores", 8, "--moments", 4, "--jobs", 1, "--output", "json")
     told = [json.loads(asa(*words, *of).stdout) for of in (("--twin", twin), ("--history", LOG))]
     assert told[0]["verdict"]["answer"] in {"yes", "no", "unclear"}
     assert len(told[0]["runs"]) == 4 * 5

@@ -80,9 +80,7 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
     """
     known = ("price", "at-most", "deadline", "grow", "shapes")
     if unknown := next((name for name in settings if name not in known), None):
-        raise InputError(
-            f"there is nothing called {unknown!r} to set", where="asa-plan", hint=f"Known: {', '.join(known)}."
-        )
+        raise InputError(f"there is no setting {unknown!r}", where="asa-plan", hint=f"Known: {', '.join(known)}.")
     return Aim(
         _number("price", settings.get("price")),
         _number("at-most", settings.get("at-most")),
@@ -95,13 +93,13 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
 def _chooses_shapes(text: str) -> bool:
     if text not in {_OWN, _CHOSEN}:
         hint = f"{_OWN}: each stage's first; or {_CHOSEN}."
-        raise InputError(f"{text!r} is no way to take shapes", where="asa-plan: shapes", hint=hint)
+        raise InputError(f"{text!r} is not a choice of shapes", where="asa-plan: shapes", hint=hint)
     return text == _CHOSEN
 
 
 def _truth(text: str) -> bool:
     if text not in {"yes", "no"}:
-        raise InputError(f"{text!r} is neither yes nor no", where="asa-plan: grow", hint="As in grow=yes.")
+        raise InputError(f"{text!r} is not yes or no", where="asa-plan: grow", hint="As in grow=yes.")
     return text == "yes"
 
 

@@ -37,8 +37,8 @@ def _within(level: float) -> Callable[[Score], float]:
 
 
 _HOW = (
-    "Each job of a log is predicted when it is submitted, from what was known at that moment and no more; its wait is "
-    "learned when it starts. So these are the figures that a user would have met."
+    "Each job of a log is predicted when it is submitted, only from what was known then; its wait is learned when "
+    "it starts. So these are the results that a user would have had."
 )
 _STATED = (
     "An estimator states nine quantiles of each wait. Of those that say the truth, p90 holds nine waits of ten, and "
@@ -67,10 +67,10 @@ def accuracy_page(
         sections += [
             Section(
                 "best",
-                "Who comes closest" if len(ranked) > 1 else "How far it is off",
+                "Which estimator is closest" if len(ranked) > 1 else "Error of the best",
                 [*_errors(whole, ranked, names), Text((_HOW,), is_small=True)],
             ),
-            Section("stated", "Whether stated quantiles hold", _coverage(whole, ranked, names)),
+            Section("stated", "Are the predicted quantiles right?", _coverage(whole, ranked, names)),
         ]
         reading = Text((ACCURACY_NOTE, STATED_NOTE, COST_NOTE, "Oracle: the truth as prediction, for reference."))
         sections.append(Section("columns", "What the columns below mean", [reading]))
@@ -130,7 +130,7 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     first = sum(_is_closest(one, whole) for one in of[best])
     on = f" on {'all' if first == len(traces) else first} of them" if len(traces) > 1 else ""
     off = f"off by a factor of {_span(of[best], _factor, 1)}"
-    yield f"`{best}` comes closest{on}: in the mean it is {off}." if others else f"`{best}` is {off} in the mean."
+    yield f"`{best}` is closest{on}: on average it is {off}." if others else f"`{best}` is {off} in the mean."
     if others:
         second, last = others[0], others[-1]
         after = f", last `{last}` ({_span(of[last], _factor, 0)})" if len(others) > 1 else ""
@@ -197,7 +197,7 @@ def _errors(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, s
     words = "Mean distance between predicted and real wait, in powers of ten; the nearer to 0 the better."
     if len(logs) == 1:
         rows, columns = [row[:-1] for row in rows], columns[:-1]
-    return [Figure(drawn, words), Table(columns, rows, "The same in figures.", marks)]
+    return [Figure(drawn, words), Table(columns, rows, "The same as a table.", marks)]
 
 
 def _mean(row: Mapping[str, float]) -> float:
@@ -241,8 +241,8 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
     drawn = [one for name in ranked for one in whole if one.estimator == name and one.course][:_DRAWN]
     yield from (
         _measured(whole, ACCURACY, f"{max(one.jobs for one in whole):,} waits."),
-        _measured(whole, STATED, "Whether stated quantiles hold."),
-        _measured(whole, COST, "What relying on it costs."),
+        _measured(whole, STATED, "Are the predicted quantiles right?."),
+        _measured(whole, COST, "What errors cost."),
     )
     if drawn:
         lines = {

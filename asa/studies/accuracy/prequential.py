@@ -93,7 +93,7 @@ def _refuse_what_cannot_be(history: JobHistory) -> None:
             raise InputError(
                 f"job {int(np.argmax(wrong)) + 1} has {words}",
                 where=history.source or None,
-                hint="Mend the history, or leave the job out.",
+                hint="Correct the history, or leave out the job.",
             )
 
 

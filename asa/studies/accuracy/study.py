@@ -112,7 +112,7 @@ def _blaming(name: str) -> Iterator[None]:
         raise RunError(
             f"failed: {type(error).__name__}: {error}",
             where=f"estimator {name!r}",
-            hint="Mend it, or leave it out with --estimators.",
+            hint="Correct it, or leave it out with --estimators.",
         ) from error
 
 

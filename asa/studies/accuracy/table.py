@@ -111,7 +111,7 @@ SECONDS_NOTE = (
 
 
 def render(scores: Sequence[Score]) -> RenderableType:
-    """Draw three tables a trace: how well waits were predicted, whether stated quantiles hold, what relying costs.
+    """Draw three tables a trace: how well waits were predicted, predicted quantiles, what relying costs.
 
     `scores`: as `asa.studies.accuracy.study.evaluate` returns them. Of geometries the 20 with most jobs are shown.
     """
@@ -129,8 +129,8 @@ def render(scores: Sequence[Score]) -> RenderableType:
         jobs = max(score.jobs for score in here)
         parts += [
             *_tables(f"{names[trace]}: {jobs:,} waits", sections, ACCURACY),
-            *_tables(f"{names[trace]}: whether stated quantiles hold", sections, STATED),
-            *_tables(f"{names[trace]}: what relying on it costs", sections, COST),
+            *_tables(f"{names[trace]}: predicted quantiles", sections, STATED),
+            *_tables(f"{names[trace]}: what errors cost", sections, COST),
         ]
     if ranked:
         parts.append(Text(f"{ACCURACY_NOTE} {STATED_NOTE} {COST_NOTE} {BEST_NOTE}", style="dim"))

@@ -25,7 +25,7 @@ _BUFFER_TB = 500
 _THETA_NODES = (4360, 4392)  # of the log of 2022, and of the paper
 
 app = typer.Typer(
-    help="""Pick jobs from a window at the front of the queue, so that several resources are used well at once.
+    help="""Schedule by BBSched: choose jobs from the front of the queue that use several resources well together.
 
     After Fan et al., "Scheduling Beyond CPUs for HPC" (BBSched).
     """,

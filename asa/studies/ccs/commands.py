@@ -24,7 +24,7 @@ _NARROW = 100
 _OCULUS = "oculus"
 
 app = typer.Typer(
-    help="""Plan jobs as OpenCCS does: each has a planned start as soon as it is asked for.
+    help="""Plan jobs as OpenCCS does: each gets a planned start when it is submitted.
 
     Most batch systems queue: what starts next is decided when something ends. A planning system gives each request its
     place in a plan of the future at once. OpenCCS, of the computing centre in Paderborn, is one.

@@ -19,19 +19,19 @@ _MEASURES = (
     ("hit_ratio", "Hits, %", 0),
 )
 _CAPTION = (
-    "Means over replications, with their 95 % intervals. Hits: predictions that were not too long, "
-    "of those that could be judged."
+    "Means over replications, with their 95 % intervals. Hits: share of predicted waits that were not too long, of "
+    "those that could be checked."
 )
 _METHODS = (
     (
-        "In each replication, one a seed, every strategy meets the same queue, in a copy of its own. What the "
-        "estimator had learned is told at the foot."
+        "In each replication every strategy meets the same queue. What the estimator had learned before is at the end "
+        "of this page."
     ),
-    "Intervals of means are Student's, of 95 %, over the replications.",
+    "Intervals of means are 95 % intervals over the replications (Student's t).",
     (
-        "Sooner, later, fewer and more are said of what differs significantly, paired by replication, with intervals "
-        "of the means' ratio (by the jackknife). All that is said of one size is right at once with 95 % (Holm's "
-        "rule); over several sizes it is not corrected."
+        "Sooner, later, fewer and more are significant differences, paired by replication, with 95 % intervals of the "
+        "ratio of means (jackknife). The claims about one size are corrected together (Holm); those about several "
+        "sizes are not."
     ),
 )
 
@@ -43,7 +43,7 @@ def comparison_page(
     cells = cells_of(runs)
     counts = list(dict.fromkeys(cell.cores for cell in cells))
     first = runs[0]
-    rule = "accrues" if first.age_accrues else "does not accrue"
+    rule = f"Jobs gain {'' if first.age_accrues else 'no '}priority while they wait for a dependency."
     said = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
     made_of = [Text((*(f"{note[0].upper()}{note[1:]}." for note in notes),), is_small=True)] if notes else []
     if shapes := told_of_shapes(cells):
@@ -54,10 +54,10 @@ def comparison_page(
         Section("figures", "All figures", [_table(cells), *made_of]),
     ]
     if drawn := _timelines(runs):
-        sections.append(Section("jobs", "What jobs did", drawn))
+        sections.append(Section("jobs", "Jobs", drawn))
     sections.append(Section("methods", "Methods", [Text(_METHODS)]))
-    title = f"{first.workflow} on {first.system}: ways of asking"
-    return Page(title, [*said, f"The age of jobs that depend on others {rule}."], sections, made or {})
+    title = f"{first.workflow} on {first.system}: strategies compared"
+    return Page(title, [*said, rule], sections, made or {})
 
 
 def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
@@ -73,11 +73,11 @@ def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
         }
         for cores in counts
     }
-    return Figure(bars(groups, title="Makespan"), "Makespans with 95 % intervals of the mean.")
+    return Figure(bars(groups, title="Makespan"), "Mean makespans, with 95 % intervals.")
 
 
 def _by_stage(runs: Sequence[CompareRun]) -> Figure:
-    words = "What a makespan consists of on average, from below: before each stage its wait, then the stage."
+    words = "Mean makespan by stage, from the bottom up: before each stage the time that it waited."
     return Figure(bars(makespans_by_stage(runs), title="Waits and stages"), words)
 
 
@@ -96,7 +96,7 @@ def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
     ]
     drawn = dots(points, title="Time and cost", x_words="makespan", y_words="core-hours", in_time=True)
     return Figure(
-        drawn, "Time against cost, in the colours above: what is nearer the lower left corner is better in both."
+        drawn, "Makespan and core-hours, in the colours above. Nearer to the lower left corner is better in both."
     )
 
 
@@ -108,7 +108,7 @@ def _averages(cells: Sequence[Cell]) -> list[Part]:
     rows: list[list[str | float | None]] = [
         [name, *(100 * of[key] for key in ("twt_s", "makespan_s", "core_hours"))] for name, of in averages.items()
     ]
-    return [Table(columns, rows, "Above the best strategy, averaged over core counts.")]
+    return [Table(columns, rows, "Above the best strategy, averaged over numbers of cores.")]
 
 
 def _table(cells: Sequence[Cell]) -> Table:
@@ -138,9 +138,7 @@ def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
         seen.add((run.cores, run.strategy))
         name = f"{run.strategy}, {run.cores} cores"
         parts.append(
-            Figure(
-                gantt(run.timeline, f"What jobs did: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}."
-            )
+            Figure(gantt(run.timeline, f"Jobs: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}.")
         )
     if parts:
         parts.insert(0, Text((GANTT,)))

@@ -16,6 +16,7 @@ from asa.metrics import RunMetrics
 from asa.studies.compare.study import CompareRun, group
 from asa.studies.paper.verdicts import average_above_best
 from asa.studies.present import Row, Table
+from asa.units import format_duration
 
 CHOOSES, IN_OWN_SHAPES = "asa-plan", "asa-plan:shapes=own"
 """Where stages have several shapes: who chooses among them, and the same plans without."""
@@ -24,12 +25,12 @@ _HEROES = (CHOOSES, "asa")  # of whom the sentence is
 _RIVALS = ("big-job", "per-stage", "asa", "chained", IN_OWN_SHAPES)
 _SAME_TIME, _SAME_COST = 0.0005, 0.005
 
-_COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
-    # key: heading, value, smaller is better, decimals
-    "twt_s": ("TWT s", lambda m: m.twt_s, True, 0),
-    "makespan_s": ("Makespan s", lambda m: m.makespan_s, True, 0),
+_COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int | None]] = {
+    # key: heading, value, smaller is better, decimals; None for seconds, which are written as durations
+    "twt_s": ("Waiting", lambda m: m.twt_s, True, None),
+    "makespan_s": ("Makespan", lambda m: m.makespan_s, True, None),
     "core_hours": ("Core-h", lambda m: m.core_hours, True, 1),
-    "overhead_core_hours": ("OH", lambda m: m.overhead_core_hours, True, 2),
+    "overhead_core_hours": ("Idle", lambda m: m.overhead_core_hours, True, 2),
     "hit_ratio": ("Hits %", lambda m: 100 * m.hit_ratio, False, 0),
 }
 
@@ -84,7 +85,7 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
     """Draw one table a core count, each with its sentence, and the normalised averages."""
     cells = cells_of(runs)
     first = runs[0]
-    rule = "age accrues for dependent jobs" if first.age_accrues else "no age accrues for dependent jobs"
+    rule = f"jobs gain {'' if first.age_accrues else 'no '}priority while they wait for a dependency"
     parts: list[RenderableType] = [
         Text.assemble(
             (f"{first.workflow} on {first.system}", "bold"),
@@ -100,8 +101,8 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
     parts += [Text(line, style="yellow") for line in _failures(cells)]
     parts.append(
         Text(
-            "TWT total waiting time; OH core-hours allocated but unused; Hits: predictions not too long, of those that "
-            "could be judged; * best of its column.",
+            "Waiting: time in which stages waited that could have run; Idle: core-hours allocated but not used; Hits: "
+            "share of predicted waits that were not too long, of those that could be checked; *: best of its column.",
             style="dim",
         )
     )
@@ -112,8 +113,8 @@ def _caption(seeds: int) -> str:
     if seeds == 1:
         return "One run."
     return (
-        f"Mean of {seeds} runs, its 95 % interval (Student's t) below it. What a sentence calls sooner, later, "
-        "fewer or more is so significantly, paired by replication; all of it at once with 95 % (Holm)."
+        f"Means of {seeds} runs, each with its 95 % interval below. Sooner, later, fewer and more are significant "
+        "differences, with 95 % intervals in parentheses (paired by replication; Holm's correction in each sentence)."
     )
 
 
@@ -132,9 +133,10 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
     for cell in cells:
         row = [Text(cell.strategy)]
         for key, (_, _, smaller, decimals) in _COLUMNS.items():
-            shown = [round(c.intervals[key].mean, decimals) for c in cells if not math.isnan(c.intervals[key].mean)]
+            digits = decimals or 0
+            shown = [round(c.intervals[key].mean, digits) for c in cells if not math.isnan(c.intervals[key].mean)]
             mean = cell.intervals[key].mean
-            best = bool(shown) and not math.isnan(mean) and round(mean, decimals) == (min if smaller else max)(shown)
+            best = bool(shown) and not math.isnan(mean) and round(mean, digits) == (min if smaller else max)(shown)
             row.append(_value(cell.intervals[key], decimals, best=best and len(cells) > 1))
         rows.append(Row(row))
         if any(interval.is_spread for interval in cell.intervals.values()):
@@ -145,22 +147,24 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
     return Table(headings, rows, f"{cores} cores", wraps=(), widths=widths)
 
 
-def _bounds(interval: Interval, decimals: int) -> str:
+def _bounds(interval: Interval, decimals: int | None) -> str:
     if not interval.is_spread:
         return ""
     return "-".join(_short(bound, decimals) for bound in (interval.low, interval.high)) + " "
 
 
-def _short(value: float, decimals: int) -> str:
+def _short(value: float, decimals: int | None) -> str:
+    if decimals is None:
+        return format_duration(value)
     if value >= 100_000:
         return f"{value / 1000:,.0f}k"
     return f"{value / 1000:.1f}k" if value >= 10_000 else f"{value:,.{decimals}f}"
 
 
-def _value(interval: Interval, decimals: int, *, best: bool) -> Text:
+def _value(interval: Interval, decimals: int | None, *, best: bool) -> Text:
     if math.isnan(interval.mean):
         return Text("-", style="dim")
-    mean = f"{interval.mean:,.{decimals}f}"
+    mean = format_duration(interval.mean) if decimals is None else f"{interval.mean:,.{decimals}f}"
     return Text(f"{mean}*" if best else f"{mean} ", style="bold green" if best else "")
 
 
@@ -169,8 +173,10 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
     for strategy, excess in averages.items():
         values = (excess[key] for key in ("twt_s", "makespan_s", "core_hours"))
         rows.append((strategy, *("-" if math.isnan(value) else f"+{100 * value:.0f} %" for value in values)))
-    title = "Above the best strategy, averaged over core counts"
-    return Table(["Strategy", "TWT", "Makespan", "Core-hours"], rows, title, wraps=(1, 2, 3), is_wide=True, width=50)
+    title = "Above the best strategy, averaged over numbers of cores"
+    return Table(
+        ["Strategy", "Waiting", "Makespan", "Core-hours"], rows, title, wraps=(1, 2, 3), is_wide=True, width=50
+    )
 
 
 def told_of_shapes(cells: Sequence[Cell]) -> str:
@@ -178,11 +184,11 @@ def told_of_shapes(cells: Sequence[Cell]) -> str:
     names = {cell.strategy for cell in cells}
     if not {CHOOSES, IN_OWN_SHAPES} <= names:
         return ""
-    return f"Of each stage {CHOOSES} chooses the shape; all others ask for its first."
+    return f"{CHOOSES} chooses a shape for each stage; all others take the first."
 
 
 def sentence(cells: Sequence[Cell]) -> str:
-    """Say what one core count's table means: against Big Job first; differences within the noise are called that.
+    """Say what one core count's table means: against Big Job first; what is not significant is called that.
 
     All that is claimed of pairs of runs, of time and of core-hours, is right at once with 95 % (Holm).
     """
@@ -194,7 +200,7 @@ def sentence(cells: Sequence[Cell]) -> str:
     rivals = [by_name[name] for name in _RIVALS if name in by_name and name != hero.strategy]
     if not rivals:
         took_s, hours = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
-        return f"{hero.strategy} takes {took_s:,.0f} s and {hours:,.1f} core-hours."
+        return f"{hero.strategy} takes {format_duration(took_s)} and {hours:,.1f} core-hours."
     return f"{hero.strategy} finishes {against(hero, rivals)}"
 
 
@@ -208,7 +214,7 @@ def claimed(rivals: Sequence[str], times: Sequence[Interval], costs: Sequence[In
     """Say when something finishes beside each rival, and for how many core-hours.
 
     `times`, `costs`: by how much it is above each rival's, as a share of that.
-    `clear`: whether that is beyond chance, of the times and then of the costs.
+    `clear`: whether that is significant, of the times and then of the costs.
     """
     claims: dict[tuple[str, str], list[str]] = {}  # what is said of several alike is said once
     for place, rival in enumerate(rivals):
@@ -231,7 +237,7 @@ def _when(time: Interval, *, is_clear: bool) -> str:
     if abs(time.mean) < _SAME_TIME:
         return "as soon as {}"
     if not is_clear:
-        return "with {} (the difference is within the noise)"
+        return "as soon as {} (no significant difference)"
     return f"{_percent(time)} {way} than {{}}"
 
 
@@ -240,7 +246,7 @@ def _for(cost: Interval, *, is_clear: bool) -> str:
     if abs(cost.mean) < _SAME_COST:
         return "for the same core-hours"
     if not is_clear and not math.isnan(cost.low):
-        return "for as many core-hours (the difference is within the noise)"
+        return "for as many core-hours (no significant difference)"
     return f"for {_percent(cost)} {'more' if cost.mean > 0 else 'fewer'} core-hours"
 
 

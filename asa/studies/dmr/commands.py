@@ -37,7 +37,7 @@ _ACTIONS = {
 _FIGURES = ("figures-4-5", "figure-6", "figure-7", "figure-8")
 
 app = typer.Typer(
-    help="""Jobs that shrink and grow while they run, as the resource manager bids them.
+    help="""Jobs that shrink and grow while they run, when the resource manager asks them to.
 
     After Iserte et al., "DMR API: Improving the Cluster Productivity by Turning Applications into Malleable".
     """,

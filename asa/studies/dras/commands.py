@@ -36,7 +36,7 @@ _ORDERS: Final[tuple[tuple[Phase, ...], ...]] = (
 )
 
 app = typer.Typer(
-    help="""An agent that learns by reinforcement which job to start, to reserve for, and to backfill.
+    help="""Schedule by an agent that learned, by reinforcement, which jobs to start, reserve for, and backfill.
 
     After Fan et al., "Deep Reinforcement Agent for Scheduling in HPC" (DRAS). Learning needs PyTorch.
     """,

@@ -107,7 +107,7 @@ class Verdicts:
             judged(self.found), lambda one: (one.trace, one.cores, one.age_accrues, one.load)
         ).items():
             log = Path(trace).name.removesuffix(".gz").removesuffix(".swf")
-            rule = "age accrues" if age else "age does not accrue"
+            rule = f"{'' if age else 'no '}priority behind a dependency"
             title = f"{log}, {cores} cores, {rule}" if load == "all" else f"  load: {load}"
             rows.append(Row((title, *[""] * len(headings)), style="bold", begins_section=bool(rows) and load == "all"))
             rows += [Row((f"  {one.way}", *_cells(one))) for one in of]
@@ -118,7 +118,7 @@ class Verdicts:
             "hold cores. Hand-overs: a run; each is a state saved. Makespan: from the first leg's start, over the "
             f"reactive user's. Load by the mean interruption of the reactive user: up to 2 h, up to 12 h, more. {told}."
         )
-        return Group(Table(("", *headings), rows, title="Going on in the next leg"), Text(words, style="dim"))
+        return Group(Table(("", *headings), rows, title="Continuing in the next leg"), Text(words, style="dim"))
 
 
 def _cells(one: Standing) -> tuple[str, ...]:

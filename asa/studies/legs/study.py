@@ -64,7 +64,7 @@ def _by_mean(leg: Running) -> PlannedJob:
 
 def _by_median(leg: Running) -> PlannedJob:
     found = leg.forecast.predict((leg.stage.stage.name,), leg.ends_s)
-    return _early(leg, found.at(0.5), "as soon as that is predicted to be its wait")
+    return _early(leg, found.at(0.5), "as soon as the predicted wait is that long")
 
 
 def _weighed(leg: Running) -> PlannedJob:

@@ -26,7 +26,7 @@ def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> 
                 )
                 for one in group
             ],
-            f"age {'accrues' if age else 'does not accrue'}",
+            f"{'' if age else 'no '}priority while waiting for a dependency",
             "core-hours over Per-Stage's",
             "makespan over Big Job's",
             level=1.0,

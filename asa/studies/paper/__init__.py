@@ -1,1 +1,1 @@
-"""The ASA paper's evaluation, done anew: `asa campaign paper`."""
+"""The ASA paper's evaluation, repeated: `asa campaign paper`."""

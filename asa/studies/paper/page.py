@@ -17,8 +17,8 @@ from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
 
 _MARKS: Mapping[Verdict, str] = {"as the paper": "good", "differs": "bad"}
 _FOUND: Mapping[Verdict, str] = {
-    "as the paper": "are as the paper has them",
-    "same order": "in the same order",
+    "as the paper": "agree with the paper",
+    "same order": "have the paper's order",
     "differs": "differ",
 }
 _SPELLED = {"blast": "BLAST"}
@@ -39,12 +39,13 @@ _MET = (
 _METHODS = (
     (
         "Sequential: each workflow runs by itself, in a copy of its own of the queue. Concurrent: the three workflows "
-        "of a size are handed over in one queue, one a minute, and run side by side."
+        "of a size are submitted to one queue, one per minute, and run side by side."
     ),
     (
-        "Perceived wait: how long a stage's start comes after what it follows has ended; of the first stage, "
-        "after the workflow was handed over. Waiting (the paper's TWT) is the sum of a run's, makespan the time "
-        "from handing it over to its end."
+        "Perceived wait: the time from the end of the stages that it depends on to the start of a stage; for the "
+        "first stage, "
+        "after the workflow was submitted. Waiting (the paper's TWT) is the sum of a run's, makespan is the time "
+        "from the submission of the workflow to its end."
     ),
     (
         "In Table 2 a job is taken to be needed its predicted wait after its submission. Perceived wait: what the "
@@ -87,15 +88,15 @@ def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) 
     rule = Text((results.rule,), is_small=True)
     sections = [
         _numbers(results),
-        Section("claims", "What the text says", [_claims(results)]),
-        Section("verdicts", "How much is as the paper has it", [_tallies(results), rule]),
+        Section("claims", "Claims in the text", [_claims(results)]),
+        Section("verdicts", "Agreement with the paper", [_tallies(results), rule]),
         *_tables(results, first),
         Section("figure-5", "Figure 5: how predictions follow a wait that changes",
                 convergence_figures(results.convergences)),
         *_figures(results, first, largest),
         _methods(),
     ]  # fmt: skip
-    return Page("The paper's evaluation, done anew", list(_plainly(results)), sections, made or {})
+    return Page("The paper's evaluation, repeated", list(_plainly(results)), sections, made or {})
 
 
 def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
@@ -132,7 +133,7 @@ def _figures(results: PaperResults, modes: Sequence[Mode], sizes: Sequence[int])
     jobs = [folded for mode in modes for folded in _jobs(results, mode, sizes)]
     sections = [Section("figures-6-9", "Figures 6 to 9: where makespans and core-hours go", drawn)]
     if jobs:
-        sections.append(Section("jobs", "What jobs did, in a typical replication", [Text((GANTT,)), *jobs]))
+        sections.append(Section("jobs", "Jobs, in a typical replication", [Text((GANTT,)), *jobs]))
     return sections
 
 
@@ -156,27 +157,27 @@ def _plainly(results: PaperResults) -> Iterator[str]:
     for mode in results.campaign.modes:
         first, *others = _above_best(results, mode, "makespan_s")
         yield (
-            f"In {mode} runs `{first[0]}` comes out quickest: on average {plain(first[1], 0):.0f} % above the best of "
+            f"In {mode} runs `{first[0]}` is the fastest: on average {plain(first[1], 0):.0f} % above the best of "
             f"each size, {_behind(others)}."
         )
     first, *others = _above_best(results, results.campaign.modes[0], "core_hours")
     yield (
         f"`{first[0]}` costs least: its core-hours are {plain(first[1], 0):.0f} % above the least of each size, "
-        f"{_behind(others)}. What others suffer the paper does not ask: see `asa campaign schedulers`."
+        f"{_behind(others)}. The paper does not look at the waits of other users: see `asa campaign schedulers`."
     )
     counted = [tally for tally in results.tallies() if tally.table != BY_CONSTRUCTION]
     total = sum(sum(one.verdicts.values()) for one in counted)
     same = sum(one.verdicts[VERDICTS[0]] for one in counted)
     alike = sum(one.alike[VERDICTS[0]] for one in counted)
     yield (
-        f"Of {total} figures {same} are as the paper has them, {'more' if same > alike else 'no more'} than the "
-        f"{alike} that would be in a world in which all strategies and sizes were alike."
+        f"Of {total} figures, {same} agree with the paper: {'more' if same > alike else 'no more'} than the "
+        f"{alike} that would agree if all strategies and sizes were equal."
     )
     seeds = results.campaign.seeds
     if seeds == 1:
-        yield "This rests on a single replication, which proves nothing: take more seeds."
+        yield "There is only one replication, which proves nothing: use more seeds."
     else:
-        yield f"This rests on {seeds} replications, which share an estimator: intervals are rather too narrow."
+        yield f"There are {seeds} replications, which share an estimator, so intervals are somewhat too narrow."
 
 
 def _above_best(results: PaperResults, mode: Mode, metric: str) -> list[tuple[str, float]]:
@@ -202,19 +203,22 @@ def _found(results: PaperResults) -> Iterator[str]:
     for claim in results.claims:
         ours = f"{plain(claim.ours.mean, 1):.1f} {claim.unit}"
         mode = f" ({claim.mode})" if claim.mode else ""
-        yield f"{_title(claim.words)}{mode}: {ours}; the paper has {_published(claim)}."
+        yield f"{_title(claim.words)}{mode}: {ours}; in the paper: {_published(claim)}."
 
 
 def _counted(tally: Tally) -> str:
     total = sum(tally.verdicts.values())
     if tally.table == BY_CONSTRUCTION:
         return (
-            "Core-hours are counted apart, as the workflows are fitted to them: by construction "
-            f"{tally.verdicts[VERDICTS[0]]} of {total} figures are as the paper has them."
+            "Core-hours are counted apart, since the workflows are fitted to them: "
+            f"{tally.verdicts[VERDICTS[0]]} of {total} figures agree with the paper."
         )
     words = ", ".join(f"{tally.verdicts[verdict]} {phrase}" for verdict, phrase in _FOUND.items())
     alike = ", ".join(str(tally.alike[verdict]) for verdict in _FOUND)
-    return f"{_title(tally.table)}: of {total} figures {words}; if all were alike: {alike}."
+    return (
+        f"{_title(tally.table)}: of {total} figures {words}. (If all strategies were equal, these counts would be "
+        f"{alike}.)"
+    )
 
 
 def _published(claim: Claim) -> str:
@@ -227,13 +231,13 @@ def _methods() -> Section:
 
 def _tallies(results: PaperResults) -> Table:
     columns = [Column("Table"), *(Column(_title(verdict), 0) for verdict in VERDICTS),
-               *(Column(f"{_title(verdict)}, if all were alike", 0) for verdict in VERDICTS)]  # fmt: skip
+               *(Column(f"{_title(verdict)}, if all were equal", 0) for verdict in VERDICTS)]  # fmt: skip
     rows = [
         (one.table, *(one.verdicts[verdict] for verdict in VERDICTS),
          *(math.nan if one.table == BY_CONSTRUCTION else one.alike[verdict] for verdict in VERDICTS))
         for one in results.tallies()
     ]  # fmt: skip
-    return Table(columns, rows, "Verdicts, and those of the same rule on a world without differences.")
+    return Table(columns, rows, "Verdicts, and the counts of the same rule if there were no differences.")
 
 
 def _title(words: str) -> str:

@@ -1,1 +1,1 @@
-"""Every way of asking under every scheduler, and what it does to others: `asa campaign schedulers`."""
+"""Every strategy under every scheduler, and what it does to others: `asa campaign schedulers`."""

@@ -65,7 +65,7 @@ def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None
     sections = [
         Section("overview", "At a glance", list(_overview(results))),
         Section("numbers", "In numbers", [Text((*_over_all(results), *said))]),
-        Section("others", "What that does to everybody else", _others(results.standings)),
+        Section("others", "What it costs other users", _others(results.standings)),
         *(Section(f"under-{_key(name)}", f"Under {name}", list(_under(_of(results, name), most=1))) for name in names),
         Section("standings", "All figures", [_standings(results.standings), Text((_MEASURED,), is_small=True)]),
         Section("cells", "Every cell", [_places(results.places)]),
@@ -75,7 +75,7 @@ def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None
         rows = [(one.world, one.scheduler, one.strategy, one.reason) for one in results.left_out]
         sections.append(Section("left-out", "What was left out", [Table(columns, rows)]))
     sections.append(_methods())
-    title = "Which way of asking pays under which scheduler"
+    title = "Which strategy is best under which scheduler"
     return Page(title, list(_plainly(results)), sections, made or {})
 
 
@@ -94,13 +94,13 @@ def scheduler_pages(results: SchedulerResults, *, made: Mapping[str, str] | None
             Section("figures", "Time, cost and others", [*figures, Text((_OTHERS,), is_small=True)]),
             Section("numbers", "In numbers", [Text((_sentence(mine.standings),))]),
             Section("standings", "All figures", [_standings(mine.standings), Text((_MEASURED,), is_small=True)]),
-            Section("harm", "What that does to everybody else", [_harm(mine.standings)]),
+            Section("harm", "What it costs other users", [_harm(mine.standings)]),
             Section("cells", "Every cell", [_places(mine.places)]),
         ]
         if jobs := [part for part in drawn if isinstance(part, Folded)]:
-            sections.append(Section("jobs", "What jobs did, in a typical replication", [Text((GANTT,)), *jobs]))
+            sections.append(Section("jobs", "Jobs, in a typical replication", [Text((GANTT,)), *jobs]))
         sections.append(_methods())
-        pages[_key(name)] = Page(f"Ways of asking under {name}", list(_plainly(mine)), sections, made or {})
+        pages[_key(name)] = Page(f"Strategies under {name}", list(_plainly(mine)), sections, made or {})
     return pages
 
 
@@ -143,7 +143,7 @@ def _plainly(results: SchedulerResults) -> Iterator[str]:
         yield f"In time no strategy differs significantly from the others; `{quick.strategy}` comes first, with {gain}."
     else:
         sure = f"not significantly slower: {', '.join(near)}" if near else "it is clearly ahead of all others"
-        yield f"To be done soonest take `{quick.strategy}`, with {gain}; {sure}."
+        yield f"The fastest is `{quick.strategy}`, with {gain}; {sure}."
     yield from _costs(quick, candidates)
     yield _suffering(quick, candidates)
     yield _rests_on(results, candidates)
@@ -244,7 +244,7 @@ def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
     yield f"What the others wait longer: {words}; without the client they wait {averages[0].others_wait_s:,.0f} s."
     ahead = [one for one in averages if one.strategy != THRIFTY_BASE]
     words = ", ".join(_seconds(one.strategy, one.beyond_per_stage_s, one.longer_than_per_stage) for one in ahead)
-    yield f"Longer than with Per-Stage, which asks for nothing ahead, they wait: {words}."
+    yield f"Longer than with Per-Stage, which submits nothing ahead, they wait: {words}."
 
 
 def _seconds(strategy: str, found: Interval, side: Side) -> str:
@@ -366,7 +366,7 @@ def _overview(results: SchedulerResults) -> Iterator[Part]:
     for caption, digits, value, marks in (
         ("Makespan, over Big Job's. Marked: the quickest, and what is not significantly slower.", 2, _makespan, quick),
         (f"Core-hours, over Per-Stage's. Marked: within {100 * THRIFTY:.0f} % of the least.", 2, _core_hours, thrifty),
-        ("By how many seconds the others wait longer. Marked: significant.", 0, _longer_wait_s, longer),
+        ("How much longer the others wait. Marked: significant.", 0, _longer_wait_s, longer),
     ):
         rows = {name: {one.strategy: value(one) for one in mine} for name, mine in _by_scheduler(standings).items()}
         yield _matrix("Scheduler", rows, caption, digits, marks)
@@ -428,7 +428,7 @@ def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
 def _harm(standings: Sequence[SchedulerStanding]) -> Table:
     columns = [
         Column("Scheduler"), Column("Strategy"), Column("Wait without, s", 0), Column("Longer by, s", 1),
-        Column("95 %"), Column("Beyond Per-Stage, s", 1, "Longer than with Per-Stage, which asks for nothing ahead"),
+        Column("95 %"), Column("Beyond Per-Stage, s", 1, "Longer than with Per-Stage, which submits nothing ahead"),
         Column("95 %"), Column("Slowdown without", 2), Column("More by", 3), Column("95 %"),
         Column("Hours waited more a core-hour", 2, "Of the others together, for each core-hour that the client got"),
     ]  # fmt: skip
@@ -497,7 +497,7 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
     ]
     yield Figure(
         dots(points, title=f"Under {name}", x_words="makespan over Big Job's", y_words="core-hours over Per-Stage's"),
-        "Time against cost, with 95 % intervals: what is nearer the lower left corner is better in both.",
+        "Time and cost, with 95 % intervals. Nearer to the lower left corner is better in both.",
     )
     axes = _axes(standings)
     shares = {one.strategy: [column[place] for column in axes.values()] for place, one in enumerate(standings)}
@@ -506,7 +506,7 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
     for place in results.places:
         cells.setdefault((place.world, place.workflow, place.cores), []).append(place)
     for (world, workflow, cores), places in list(cells.items())[:most]:
-        yield Folded(f"What jobs did: {workflow} on {cores} cores of {world}", [_jobs(place) for place in places])
+        yield Folded(f"Jobs: {workflow} on {cores} cores of {world}", [_jobs(place) for place in places])
 
 
 def _jobs(place: Place) -> Figure:

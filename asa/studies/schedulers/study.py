@@ -1,4 +1,4 @@
-"""Every way of asking under every scheduler: what it takes, what it costs, and what it does to everybody else.
+"""Every strategy under every scheduler: what it takes, what it costs, and what it does to everybody else.
 
 Each strategy meets, under one scheduler, the same worlds in each replication, one a seed; over the seeds it shares an
 estimator. The others are the jobs that waited when the client came, or came in a window after it; they are followed for

@@ -165,8 +165,10 @@ def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a
             )
         )
     headings = ("", "Best width", "Over fixed", "Possible", "Over each", "Core-h", "Over Big Job", "Core-h", "Others")
-    rule = "accrues" if age else "does not accrue"
-    return Table(headings, rows, title=f"Shapes that are chosen, where the age of dependent jobs {rule}")
+    rule = "" if age else "no "
+    return Table(
+        headings, rows, title=f"Chosen shapes, where jobs gain {rule}priority while they wait for a dependency"
+    )
 
 
 def _ratio(found: Interval) -> str:

@@ -11,4 +11,4 @@ def slow() -> str:
     """Say why simulating takes long here; nothing if it does not."""
     if find_spec("numba") is not None:
         return ""
-    return "numba is not installed: simulating takes some 40 times as long (pip install 'asa-client[fast]')"
+    return "numba is not installed: simulating takes some 40 times as long (pip install numba)"

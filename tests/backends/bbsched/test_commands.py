@@ -70,7 +70,7 @@ def test_json_is_a_list_of_all_cases_and_seeds(log):
     """And nothing else is printed."""
     done = bbsched(
         "compare", "--theta", log, "--workloads", "theta-s4,theta-s5", "--methods", "baseline,weighted-cpu,bbsched",
-        "--windows", "5,20", "--seeds", 2, "--processes", 1, "--json",
+        "--windows", "5,20", "--seeds", 2, "--processes", 1, "--output", "json",
     )  # fmt: skip
     told = json.loads(done.stdout)
     keys = [(one["workload"], one["method"], one["window"], one["seed"]) for one in told]
@@ -121,7 +121,7 @@ def test_numbers_in_the_tables_are_those_of_json(log):
         "compare", "--theta", log, "--workloads", "theta-s3,theta-s4", "--methods", "baseline,bbsched", "--seeds", 1,
         "--processes", 1,
     )  # fmt: skip
-    outcomes = json.loads(bbsched(*arguments, "--json").stdout)
+    outcomes = json.loads(bbsched(*arguments, "--output", "json").stdout)
     told = bbsched(*arguments).stdout
     by_key = {(one["workload"], one["method"]): one for one in outcomes}
     wait_table = told.split("Theta: average wait, h")[1].split("Theta:")[0]
@@ -159,7 +159,7 @@ def test_only_cori_without_a_log(monkeypatch):
         return compare(workloads, cases[:1], **options)
 
     monkeypatch.setattr(comparison, "compare", compare_first)
-    done = bbsched("compare", "--days", 31, "--methods", "baseline", "--seeds", 1, "--processes", 1, "--json")
+    done = bbsched("compare", "--days", 31, "--methods", "baseline", "--seeds", 1, "--processes", 1, "--output", "json")
     assert "Only Cori's workloads" in done.stderr
     assert [case.workload for case in asked] == [f"cori-{kind}" for kind in KINDS]
     assert [one["workload"] for one in json.loads(done.stdout)] == ["cori-original"]
@@ -178,7 +178,7 @@ def test_a_log_of_another_machine_is_told_apart(log):
 def test_figures_are_drawn(log, tmp_path):
     done = bbsched(
         "compare", "--theta", log, "--workloads", "theta-s3,theta-s4,theta-s6", "--seeds", 1, "--processes", 1,
-        "--plot", tmp_path / "new", "--json",
+        "--plot", tmp_path / "new", "--output", "json",
     )  # fmt: skip
     names = ["figure-13-theta.png", "figure-14-theta.png", "figure-8-theta.png", "figures-9-11-theta.png"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == names
@@ -233,7 +233,7 @@ def test_the_exit_code_is_2():
 def test_the_curve_is_printed_and_drawn(log, tmp_path):
     """By generations and populations; more of both come nearer."""
     arguments = ("gd", "--theta", log, "--jobs", 60, "--window", 12)
-    told = json.loads(bbsched(*arguments, "--json", "--plot", tmp_path / "gd.png").stdout)
+    told = json.loads(bbsched(*arguments, "--output", "json", "--plot", tmp_path / "gd.png").stdout)
     assert (tmp_path / "gd.png").stat().st_size > 10_000
     assert (told["workload"], told["window"]) == ("theta-s4", 12)
     assert 0 < told["measured"] == max(told["windows"] // 4, 1)
@@ -248,7 +248,7 @@ def test_the_curve_is_printed_and_drawn(log, tmp_path):
 
 def test_decisions_are_timed_beside_their_limits(log):
     arguments = ("bench", "--theta", log, "--jobs", 60)
-    told = json.loads(bbsched(*arguments, "--json").stdout)
+    told = json.loads(bbsched(*arguments, "--output", "json").stdout)
     assert [(one["solver"], one["window"], one["which"]) for one in told][:2] == [
         ("exact", 20, "all"),
         ("exact", 20, "fullest"),

@@ -156,7 +156,7 @@ def test_scheduling_a_log_says_what_was_used_of_the_burst_buffer(tmp_path):
     hours = np.full(4, 3600)
     write_swf(path, JobTable(np.zeros(4, dtype=np.int64), hours, hours, np.full(4, CORES)), cores=CORES)
     arguments = ("simulate", path, "--scheduler", "bbsched")
-    told = json.loads(asa(*arguments, "--set", "share=1", "--json").stdout)
+    told = json.loads(asa(*arguments, "--set", "share=1", "--output", "json").stdout)
     held = bbsched(share=1).core(CORES, JobTable(0 * hours, hours, hours, np.full(4, CORES)), now=0).load.demand[:4, 1]
     assert told["usages"] == {"burst buffer": pytest.approx(held.sum() / 4 / (4 * CORES))}
     assert 0 < told["usages"]["burst buffer"] <= 1
@@ -164,4 +164,4 @@ def test_scheduling_a_log_says_what_was_used_of_the_burst_buffer(tmp_path):
     assert (
         f"burst buffer: {100 * told['usages']['burst buffer']:.1f} % used" in asa(*arguments, "--set", "share=1").stdout
     )
-    assert json.loads(asa("simulate", path, "--json").stdout)["usages"] == {}
+    assert json.loads(asa("simulate", path, "--output", "json").stdout)["usages"] == {}

@@ -34,7 +34,7 @@ def test_a_simulated_log_s_runs_are_those_of_the_resized_jobs(log, tmp_path):
     rules = {"malleable": 0.5, "preferred_share": 0.25}
     given = [part for name, value in rules.items() for part in ("--set", f"{name}={value}")]
     figure = tmp_path / "used.png"
-    told = json.loads(asa("simulate", log, "--scheduler", "dmr", *given, "--json", "--plot", figure).stdout)
+    told = json.loads(asa("simulate", log, "--scheduler", "dmr", *given, "--output", "json", "--plot", figure).stdout)
     core, table = lived(read_swf(log), **rules), read_swf(log).table
     rows, since, until, cores = core.spans
     held, span = (until - since) * cores, core.end.max() - table.submit.min()
@@ -43,7 +43,7 @@ def test_a_simulated_log_s_runs_are_those_of_the_resized_jobs(log, tmp_path):
     assert wide["utilisation"] == pytest.approx(held[table.cores[rows] == 32].sum() / (64 * span))
     wait, run = core.start - table.submit, core.end - core.start
     assert told["bounded_slowdown"] == pytest.approx(np.maximum(1, (wait + run) / np.maximum(run, 10)).mean())
-    assert told["utilisation"] < json.loads(asa("simulate", log, "--json").stdout)["utilisation"]
+    assert told["utilisation"] < json.loads(asa("simulate", log, "--output", "json").stdout)["utilisation"]
     assert figure.stat().st_size > 1000
 
 

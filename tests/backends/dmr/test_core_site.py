@@ -94,10 +94,12 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 
 def test_logs_are_simulated_by_its_name(busy):
     told = [
-        json.loads(asa("simulate", busy, "--scheduler", "dmr", "--set", f"malleable={share}", "--json").stdout)
+        json.loads(
+            asa("simulate", busy, "--scheduler", "dmr", "--set", f"malleable={share}", "--output", "json").stdout
+        )
         for share in (0, 0.3)
     ]
-    assert told[0]["mean_wait_s"] == json.loads(asa("simulate", busy, "--json").stdout)["mean_wait_s"]
+    assert told[0]["mean_wait_s"] == json.loads(asa("simulate", busy, "--output", "json").stdout)["mean_wait_s"]
     assert told[1]["mean_wait_s"] < told[0]["mean_wait_s"]
     assert "no way to resize" in asa("simulate", busy, "--scheduler", "dmr", "--set", "resizing=x", code=2).stderr
     table = asa("compare", "blast", "--trace", busy, "--scheduler", "dmr", "--cores", 16, "--seeds", 1).stdout

@@ -160,7 +160,7 @@ def test_a_manager_that_hangs_is_waited_for_no_longer_than_a_time_out(serving):
 
 def test_a_program_runs_beside_its_manager_inside_a_job(tmp_path):
     """Of a site that can take nothing back; what it ends with is what the job ends with."""
-    settings = ["--backend", "local", "--set", f"spool={tmp_path / 'spool'}"]
+    settings = ["--backend", "local", "--option", f"spool={tmp_path / 'spool'}"]
     code = (
         "import os, signal; from asa import dmr; answer = dmr.check_status(1, 4)\n"
         "print(dmr.processes(), os.environ['ASA_DMR_JOB'], answer.why, flush=True)\n"
@@ -185,7 +185,7 @@ def test_a_program_hears_what_its_job_is_told(tmp_path):
     code = (
         "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(6)); print(1, flush=True); time.sleep(60)"
     )
-    settings = ["--backend", "local", "--set", f"spool={tmp_path / 'spool'}", "--job", "9"]
+    settings = ["--backend", "local", "--option", f"spool={tmp_path / 'spool'}", "--job", "9"]
     words = command("beside", "--processes", 3, *settings, "--", sys.executable, "-c", code)
     with subprocess.Popen(words, stdout=subprocess.PIPE) as job:
         assert job.stdout.readline() == b"1\n"

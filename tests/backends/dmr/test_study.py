@@ -214,7 +214,7 @@ def test_the_command_prints_tables_and_draws(tmp_path):
 
 def test_intervals_end_where_a_measure_does():
     """Two seeds tell little: without these ends some would go on below nothing, and above all."""
-    told = json.loads(run("--jobs", 10, "--seeds", 2, "--json").stdout)
+    told = json.loads(run("--jobs", 10, "--seeds", 2, "--output", "json").stdout)
     rows = [row for table in ("table_2", "table_3", "table_4") for row in told[table] if row["ours"]["low"] is not None]
     measures = [row for row in rows if row["version"] != "change" and not row["what"].endswith("gain")]
     shares = [row for row in measures if row["what"] == "utilisation"]
@@ -224,7 +224,7 @@ def test_intervals_end_where_a_measure_does():
 
 
 def test_the_command_prints_json():
-    done = run("--jobs", 10, "--seeds", 1, "--json", "--checkpoints")
+    done = run("--jobs", 10, "--seeds", 1, "--output", "json", "--checkpoints")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert {row["what"] for row in told["table_4"]} == {"utilisation", "waiting", "execution", "completion"}

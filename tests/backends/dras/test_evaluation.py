@@ -332,7 +332,7 @@ def executor_at(where):
 def test_an_agent_is_evaluated_and_drawn(trained, short_log, tmp_path):
     """Beside rivals, on days that it has not seen."""
     arguments = ("evaluate", short_log, "--weights", trained[0], "--rivals")
-    given = (*SHORT_DAYS, "--seeds", 2, "--json", "--plot", tmp_path / "figures")
+    given = (*SHORT_DAYS, "--seeds", 2, "--output", "json", "--plot", tmp_path / "figures")
     told = json.loads(here(*arguments, "fcfs-easy,random", *given).stdout)
     assert list(told["methods"]) == ["fcfs-easy", "random", "dras-ppo"]
     assert [run["run"] for run in told["runs"]] == [0, 0, 1, 0]
@@ -371,7 +371,7 @@ def test_an_agent_that_cannot_be_used_is_refused_before_anything_runs(short_log,
 def test_orders_of_phases_are_compared(short_log, tmp_path):
     """Four of them, in a figure."""
     arguments = ("orders", short_log, "--agent", "ppo", *SHORT_DAYS, "--sets", 1, "--jobs", 10)
-    told = json.loads(here(*arguments, "--json", "--plot", tmp_path / "figure-4.png").stdout)
+    told = json.loads(here(*arguments, "--output", "json", "--plot", tmp_path / "figure-4.png").stdout)
     assert list(told["orders"]) == [
         "sampled, real, synthetic", "real, sampled, synthetic", "synthetic, sampled, real", "real"
     ]  # fmt: skip
@@ -381,7 +381,7 @@ def test_orders_of_phases_are_compared(short_log, tmp_path):
 def test_what_an_agent_is_made_of_is_left_out(short_log):
     """What is asked for, and the whole agent to compare with; as numbers, and as a table."""
     arguments = ("ablation", short_log, *SHORT_DAYS, "--sets", 0, "--jobs", 10, "--seeds", 2, "--only")
-    told = json.loads(here(*arguments, "kept,no-level-2,fcfs-easy,full-unbounded", "--json").stdout)
+    told = json.loads(here(*arguments, "kept,no-level-2,fcfs-easy,full-unbounded", "--output", "json").stdout)
     assert list(told["methods"]) == ["full", "full-unbounded", "kept", "no-level-2", "fcfs-easy"]
     assert [run["run"] for run in told["runs"]] == [0, 0, 1, 1, 0, 1, 0, 1, 0]
     assert told["methods"]["kept"]["mean_wait_s"] != told["methods"]["full"]["mean_wait_s"]
@@ -402,7 +402,7 @@ def test_the_oracle_knows_what_a_request_does_not_say():
 
 
 def test_evaluating_takes_the_package_s_agent_and_needs_no_training(short_log):
-    told = json.loads(asa("dras", "evaluate", short_log, *SHORT_DAYS, "--rivals", "sjf", "--json").stdout)
+    told = json.loads(asa("dras", "evaluate", short_log, *SHORT_DAYS, "--rivals", "sjf", "--output", "json").stdout)
     assert list(told["methods"]) == ["sjf", "dras-ppo (shipped)"]
 
 
@@ -435,5 +435,7 @@ def test_a_saved_judge_is_evaluated_beside_the_paper_s_kind(short_log, tmp_path)
     for name in ("a", "b"):
         save_agent(RANKED, tmp_path / f"{name}.npz")
     weights = [word for name in ("a", "b") for word in ("--weights", tmp_path / f"{name}.npz")]
-    told = json.loads(asa("dras", "evaluate", short_log, *SHORT_DAYS, *weights, "--rivals", "wfp", "--json").stdout)
+    told = json.loads(
+        asa("dras", "evaluate", short_log, *SHORT_DAYS, *weights, "--rivals", "wfp", "--output", "json").stdout
+    )
     assert [(run["method"], run["run"]) for run in told["runs"]] == [("wfp", 0), ("dras-ppo", 0), ("dras-ppo", 1)]

@@ -254,7 +254,7 @@ def log(tmp_path):
 
 def test_how_far_starts_drift_is_measured(log, tmp_path):
     out = tmp_path / "out.swf"
-    told = json.loads(asa("ccs", "drift", log, "--json", "--out", out).stdout)
+    told = json.loads(asa("ccs", "drift", log, "--output", "json", "--out", out).stdout)
     whole = told["classes"][0]
     assert told["later"] == 0
     assert whole["jobs"] == 3000 == sum(one["jobs"] for one in told["classes"][1:]) + _at_once(log)
@@ -279,7 +279,7 @@ def _at_once(log):
 
 
 def test_logs_are_simulated_by_it(log):
-    told = json.loads(asa("simulate", log, "--scheduler", "openccs", "--json").stdout)
+    told = json.loads(asa("simulate", log, "--scheduler", "openccs", "--output", "json").stdout)
     assert told["started"] == 3000
-    few = json.loads(asa("simulate", log, "--scheduler", "openccs", "--set", "most=1", "--json").stdout)
+    few = json.loads(asa("simulate", log, "--scheduler", "openccs", "--set", "most=1", "--output", "json").stdout)
     assert few["mean_wait_s"] > told["mean_wait_s"]
