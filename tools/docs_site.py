@@ -26,6 +26,8 @@ from urllib.parse import unquote
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 CONFIG = ROOT / "zensical.toml"
+_UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
+"""Before pages whose many names would hide what the search finds on others."""
 ALSO = {"CHANGELOG.md": "project/changelog.md", "CONTRIBUTING.md": "project/contributing.md"}
 """Pages of the project that lie elsewhere, and where they are in the site."""
 _KINDS = {".py": "python", ".toml": "toml", ".sh": "sh", ".sbatch": "sh", ".svg": "xml"}
@@ -199,7 +201,10 @@ def python_page() -> str:
     asa = importlib.import_module("asa")
     listed = (DOCS / "reference" / "python.md").read_text(encoding="utf-8").split("|---|---|")[2]
     modules = re.findall(r"`(asa[\w.]+)`", "".join(re.findall(r"^\|([^|]+)\|", listed, re.MULTILINE)))
-    lines = ["# Python API\n", "Made of the docstrings. [What may be relied on](python.md) lists the same by name.\n"]
+    lines = [
+        _UNSEARCHED + "# Python API\n",
+        "Made of the docstrings. [What may be relied on](python.md) lists the same by name.\n",
+    ]
     seen = set()
     lines.append("## asa\n")
     for name in asa.__all__:
@@ -286,7 +291,7 @@ class Pages:
             self.text[place] = self._linked(target, place, path.read_text(encoding="utf-8"))
             return
         files = [path] if path.is_file() else sorted(one for one in path.iterdir() if one.is_file())
-        lines = [f"# {target}\n"]
+        lines = [f"{_UNSEARCHED}# {target}\n"]
         for file in files:
             lines += [f"## {file.name}\n"] if path.is_dir() else []
             text = file.read_text(encoding="utf-8").rstrip("\n")
@@ -325,11 +330,14 @@ _OUTSIDE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=["']
 
 
 def _without_network(out: Path) -> list[str]:
-    """Take out what a page would fetch from elsewhere; list what is left of it."""
+    """Put the site's own in the place of what a page would fetch from elsewhere; list what is left of that."""
     left = []
     for page in out.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        made = re.sub(r"<script[^>]*src=[\"']?https://unpkg\.com/[^>]*></script>", "", text)
+        own = os.path.relpath(out / "offline-search.js", page.parent)
+        made = re.sub(
+            r"<script[^>]*src=[\"']?https://unpkg\.com/[^>]*></script>", f'<script src="{own}"></script>', text
+        )
         made = re.sub(r"<link[^>]*rel=[\"']?canonical[^>]*>", "", made)
         if made != text:
             page.write_text(made, encoding="utf-8")
