@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo quick test full lint types examples bench growth clean help
+.PHONY: demo quick test full lint types examples site release bench growth clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made.
@@ -76,6 +76,17 @@ examples: $(VENV)/.dev  ## Run every example.
 	@mkdir -p out
 	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
 	$(BIN)/python docs/picture.py out/picture.svg
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing what builds the documentation into $(VENV) (once)"
+	@$(PIP) install -c constraints.txt -e '.[docs]' >$(VENV)/docs.log 2>&1 || { cat $(VENV)/docs.log; exit 1; }
+	@touch $@
+
+site: $(VENV)/.docs  ## Build the documentation as pages that need no network, in build/site.
+	$(BIN)/python tools/docs_site.py --out build/site
+
+release: $(VENV)/bin/python  ## Build the packages into dist, and try them in empty environments.
+	tools/release.sh
 
 bench: $(VENV)/.dev  ## Time the hot paths, as ratios to a plain reference.
 	$(BIN)/python tools/bench.py

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asa.waits import QueuedJob, WaitForecast, WaitObservation, at_least, at_most, exactly
     from asa.workflow import Stage, Workflow
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Asa",
     "AsaError",

@@ -4,8 +4,11 @@ import ast
 import importlib
 import importlib.util
 import io
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tokenize
 import tomllib
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import docs_site
 import forked
 import pytest
 import typer
@@ -24,7 +28,7 @@ from asa.backends.openccs.system import load_system
 from asa.spec import load_workflow
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = ROOT / "examples"
 OWN = ["own_estimator", "own_scheduler", "own_strategy", "own_workflow", "small_backend"]
 QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # days, days, replications
@@ -35,21 +39,28 @@ OF_OTHERS = {
     "--gpus-per-task",
     "--gres",
     "--mem",
+    "--nv",
     "--signal",
     "--test-only",
-}  # options of Slurm's that are named
+}  # options of Slurm and of containers that are named
+MADE = {ROOT / "docs" / place for place in docs_site.MADE}  # with the site: tests/test_docs_site.py
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of code on a page; `not_run` if the line before says why it is not complete."""
+    """A piece of code on a page; `said` is the comment before it."""
 
     page: Path
     line: int
     language: str
     text: str
-    not_run: bool
+    said: str
+
+    @property
+    def not_run(self):
+        """Whether the page says that it is not complete, and why."""
+        return self.said.startswith("not run")
 
 
 def _read(page):
@@ -60,10 +71,9 @@ def _read(page):
             if code is None:
                 code = [number, line[3:].strip(), []]
             else:
-                blocks.append(
-                    Block(page, code[0], code[1], "\n".join(code[2]) + "\n", before.startswith("<!-- not run"))
-                )
-                code = None
+                said = before.removeprefix("<!-- ").removesuffix(" -->") if before.startswith("<!--") else ""
+                blocks.append(Block(page, code[0], code[1], "\n".join(code[2]) + "\n", said))
+                code, before = None, ""
         elif code is not None:
             code[2].append(line)
         else:
@@ -110,8 +120,8 @@ def test_links_lead_somewhere(page):
     for link in links:
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        assert target.exists(), link
-        if anchor:
+        assert target in MADE or target.exists(), link
+        if anchor and target not in MADE:
             assert anchor in _anchors(target), link
 
 
@@ -123,9 +133,8 @@ def test_paths_that_are_named_are_there():
     assert not [(page, path) for page, path in named if not (ROOT / path).exists()]
 
 
-def test_guides_and_examples_can_be_found():
-    """The README links each guide; each example is named on some page."""
-    assert all(f"({page.relative_to(ROOT)})" in PAGES[0].read_text() for page in PAGES[1:])
+def test_examples_can_be_found():
+    """Each example is named on some page. That pages can be found is a matter of the site: tests/test_docs_site.py."""
     whole = "".join(page.read_text() for page in PAGES)
     assert not [example.name for example in EXAMPLES.glob("*.py") if example.name not in whole]
 
@@ -223,16 +232,69 @@ def test_commands_exist_and_have_these_options():
     assert not told
 
 
+def _block_of_readme(text):
+    [block] = [block for block in BLOCKS if block.page.name == "README.md" and text in block.text]
+    return [words for line in block.text.splitlines() for words in _commands_in(line)]
+
+
 def test_the_first_look_works_for_a_new_user(tmp_path, monkeypatch):
     """Nothing was learned, nothing is kept in the home; comparisons are cut down to a run or two."""
-    [block] = [block for block in BLOCKS if block.page.name == "README.md" and "asa list" in block.text]
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "COLUMNS": "120"}
     monkeypatch.chdir(tmp_path)
-    for line in block.text.splitlines():
-        [words] = _commands_in(line)
+    for words in _block_of_readme("asa list"):
         brief = ["--cores", "28", "--seeds", "1", "--jobs", "1"] if words[1] == "compare" else []
         assert forked.asa(*words[1:], *brief, env=env).stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_five_commands_wrap_the_scripts_of_the_readme(tmp_path, monkeypatch):
+    """In a copy of the folder that it names; the computer has as many slots as the scripts want."""
+    folder = tmp_path / "reads"
+    shutil.copytree(EXAMPLES / "reads", folder)
+    subprocess.run([sys.executable, "make_reads.py", "--bases", "5000"], cwd=folder, check=True)
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "COLUMNS": "120"}
+    commands = _block_of_readme("asa import scripts")
+    assert [words[1] for words in commands] == ["import", "check", "show", "compare", "run"]
+    monkeypatch.chdir(folder)
+    for words in commands:
+        more = {"compare": ["--seeds", "1", "--jobs", "1"], "run": ["--option", "cores=8"]}.get(words[1], [])
+        forked.asa(*words[1:], *more, env=env)
+    assert "reads kept" in (folder / "report.txt").read_text()
+
+
+# ---------------------------------------------------------------------- the tutorial
+
+
+TUTORIAL = [block for block in BLOCKS if block.page.name == "tutorial.md" and block.language == "sh"]
+ON_A_CLUSTER = "on a cluster"  # what comes there is run by tests/slurm/test_tutorial.py
+
+
+def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path):
+    """In the order of the page, in one shell, with nothing in the home; its sentences have the figures that come out."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    blocks = [block for block in TUTORIAL if block.said != ON_A_CLUSTER]
+    assert len(blocks) > 10
+    shell = "set -eu\n"
+    for block in blocks:
+        code = int(block.said.removeprefix("ends with ") or 0)
+        shell += block.text if code == 0 else f"set +e\n{block.text}[ $? = {code} ] || exit 99\nset -e\n"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"HOME": str(tmp_path), "PATH": path, "COLUMNS": "100"}
+    done = subprocess.run(["sh", "-c", shell], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "reads kept" in (tmp_path / "reads" / "report.txt").read_text()
+    runs = list((tmp_path / "reads" / "asa-runs").iterdir())
+    assert len(runs) == 2  # the second was gone on with
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    found = re.search(r"asa-plan finishes (\d+) %.*? for (\d+) %.*?finishes (\d+) %", done.stdout, re.DOTALL)
+    told = re.search(r"ends (\d+) % sooner.*?for (\d+) % fewer core-hours, and (\d+) % sooner", page, re.DOTALL)
+    assert told.groups() == found.groups()
+
+
+def test_what_the_tutorial_does_on_a_cluster_is_marked():
+    """Lest a command is run by no test."""
+    kinds = {block.said for block in TUTORIAL}
+    assert kinds == {"", "ends with 1", ON_A_CLUSTER}
 
 
 def test_options_that_are_named_alone_are_somebodys():
@@ -306,7 +368,10 @@ def test_examples_say_how_they_are_made_known(name):
 
 def test_the_public_interface_is_what_the_guide_lists():
     """Each name that `asa` exports, and each module whose names may be relied on."""
-    names, modules = (table.split("\n\n")[0] for table in (ROOT / "docs" / "api.md").read_text().split("|---|---|")[1:])
+    names, modules = (
+        table.split("\n\n")[0]
+        for table in (ROOT / "docs" / "reference" / "python.md").read_text().split("|---|---|")[1:]
+    )
     cells = [[row.split("|")[1] for row in table.splitlines() if row.startswith("|")] for table in (names, modules)]
     listed = [[name for cell in column for name in re.findall(r"`([\w.]+)`", cell)] for column in cells]
     assert sorted(listed[0]) == sorted(importlib.import_module("asa").__all__)

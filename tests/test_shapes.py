@@ -77,7 +77,7 @@ def test_benchmarks_of_which_one_width_is_left_out_are_predicted():
     assert "asa, measured" not in found["beyond two"]
     inside, total = within()
     assert inside / total >= 0.7
-    docs = Path(__file__).parents[1] / "docs" / "workflows.md"
+    docs = Path(__file__).parents[1] / "docs" / "explanation" / "shapes.md"
     assert table() in docs.read_text(encoding="utf-8"), "write it anew: python tools/left_out_widths.py"
 
 

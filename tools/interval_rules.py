@@ -1,4 +1,4 @@
-"""How often 95 % intervals of a mean hold in truth, by several rules: the table of docs/evaluations.md, in two minutes.
+"""How often 95 % intervals of a mean hold in truth, by several rules: a table of docs/research/evaluations.md.
 
 As in: python tools/interval_rules.py
 """

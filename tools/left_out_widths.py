@@ -1,4 +1,4 @@
-"""How well run times at a width follow from those at others, one left out at a time: a table of docs/workflows.md.
+"""How well run times at a width follow from those at others, one left out: a table of docs/explanation/shapes.md.
 
 As in: python tools/left_out_widths.py
 """

@@ -1,4 +1,4 @@
-"""How often new runs of programs fall into the range that is said to hold for 8 in 10: a table of docs/workflows.md.
+"""How often new runs of programs fall into the range for 8 in 10: a table of docs/explanation/shapes.md.
 
 As in: python tools/run_time_ranges.py
 

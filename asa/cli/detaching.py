@@ -73,7 +73,7 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
     able = next((way for way in Way if not troubles[way]), None)
     if able is None:
         why = "; ".join(f"{way}: {trouble}" for way, trouble in troubles.items())
-        hint = "Leave --detach out, and keep the client alive: see docs/unattended.md."
+        hint = "Leave --detach out, and keep the client alive: see docs/how-to/unattended.md."
         raise InputError(f"nothing here can continue the run ({why})", where="--detach", hint=hint)
     return able
 

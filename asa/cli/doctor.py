@@ -112,11 +112,11 @@ def _of_this_computer(backend: str) -> Iterator[Finding]:
         )
     else:
         told = "; ".join(f"no {way}: {trouble}" for way, trouble in troubles.items())
-        then = "The client must keep running: see docs/unattended.md."
+        then = "The client must keep running: see docs/how-to/unattended.md."
         if backend != "local":
             then = (
                 "`asa run --detach` uses a chain of one-core jobs; else the client must keep running: see "
-                "docs/unattended.md."
+                "docs/how-to/unattended.md."
             )
     yield Finding("unattended", told, "good" if able else "note", then)
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)

@@ -37,7 +37,7 @@ def tick(
     """Take one look at a run: read the state of its jobs, submit what is due, and return within seconds.
 
     Call it as often as you like, from cron, a timer, a job or by hand: only one client works on a run at a time, others
-    return at once. With one call a minute a run needs no `asa run` that stays; see docs/unattended.md.
+    return at once. With one call a minute a run needs no `asa run` that stays; see docs/how-to/unattended.md.
 
     Exit codes: 0 the run goes on, or has completed; 1 it failed or was cancelled, or the batch system does not answer;
     2 the input cannot be used.

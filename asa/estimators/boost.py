@@ -3,7 +3,7 @@
 Within the mixture of `asa.estimators.contextual` one more opinion is lost among fifty. Beside it, trees that are given
 what it saw and what it states are about as near as it is, and err otherwise: what both say, averaged in the logarithm,
 is nearer than either. Constants were chosen on some logs and confirmed on others; see "Trees as a second opinion" in
-docs/waits.md.
+docs/research/forecasts.md.
 """
 
 from __future__ import annotations

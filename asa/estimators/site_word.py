@@ -6,7 +6,7 @@ little was learned, and in the way later. So it stands outside of them, and the 
 earlier words. Where the queue is visible and simulated, the word adds nothing, and counts for nothing.
 
 Constants were chosen on two logs (HPC2N, CTC) and a stretch of one on real daemons (CTC), and confirmed on others; see
-"The site's own word" in docs/waits.md.
+"The site's own word" in docs/research/forecasts.md.
 """
 
 from __future__ import annotations
