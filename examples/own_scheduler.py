@@ -2,7 +2,7 @@
 
 The first ranks jobs by their area, smallest first. The second fills the machine with the largest jobs that fit, and
 lets anybody be overtaken for ever. A package of yours makes functions that return such known by entry points; their
-keyword-only arguments are what `--set` sets. Then `asa simulate LOG --scheduler largest-first` and
+keyword-only arguments are what `--option` sets. Then `asa simulate LOG --scheduler largest-first` and
 `asa compare montage --scheduler smallest-area` take them:
 
     [project.entry-points."asa.schedulers"]

@@ -35,19 +35,19 @@ class Pipeline(NamedTuple):
 PIPELINES = {
     "montage": Pipeline(
         maker="make_sky.py . --tiles=6 --size=100",
-        flow="mosaic.toml --set tiles=6 --set project=mProjectPP",
+        flow="mosaic.toml --param tiles=6 --param project=mProjectPP",
         checker="check_mosaic.py sky.json mosaic.fits",
         program="mProjectPP",
     ),
     "blast": Pipeline(
         maker="make_sequences.py . --megabases=1 --queries=200",
-        flow="search.toml --set parts=4",
+        flow="search.toml --param parts=4",
         checker="check_hits.py planted.tsv best.tsv",
         program="blastn",
     ),
     "statistics": Pipeline(
         maker="make_power.py . --rows=20000",
-        flow="power.toml --set parts=4",
+        flow="power.toml --param parts=4",
         checker="check_summary.py truth.json summary.json",
         program="python3",
         beside=("power.py",),
@@ -68,7 +68,7 @@ def run(name: str, pipeline: Pipeline, data: Path) -> None:
     call(sys.executable, pipeline.maker)
     for file in pipeline.beside:
         shutil.copy(HERE / name / file, data)
-    call(ASA, f"{pipeline.flow} --backend local --bank bank --set width=2 --set cores=2", "run")
+    call(ASA, f"{pipeline.flow} --backend local --bank bank --param width=2 --option cores=2", "run")
     call(sys.executable, pipeline.checker)
 
 
