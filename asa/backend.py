@@ -599,7 +599,7 @@ def check_backend(backend: object) -> None:
         raise InputError(
             f"is not a backend: it has no {', '.join(lacking)}",
             where=f"{type(backend).__module__}.{type(backend).__qualname__}",
-            hint="Mend the package it is from; `asa.testing.check_backend` tells all that a backend does.",
+            hint="Correct the package it is from; `asa.testing.check_backend` tells all that a backend does.",
         )
 
 

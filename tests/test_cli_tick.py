@@ -358,5 +358,5 @@ def test_what_is_tried_again_is_told(place):
     client.kill()
     client.wait()
     assert place.status()["stages"][0]["retried"].startswith("failed")
-    assert "tried again after an attempt that was failed" in place.asa("status").stdout
-    assert "It is tried again after an attempt that was failed" in place.asa("explain", "a").stdout
+    assert "tried again; last attempt: failed" in place.asa("status").stdout
+    assert "It is tried again; last attempt: failed" in place.asa("explain", "a").stdout

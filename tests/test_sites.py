@@ -26,7 +26,7 @@ class Club:
 
     def __init__(self, url, *, members="few", poll="2s"):
         if poll == "never":
-            raise InputError("is no duration", where="poll", hint="Mend it.")
+            raise InputError("is no duration", where="poll", hint="Correct it.")
         self.url, self.members, self.poll = url, members, poll
 
     def connect(self, folder):

@@ -93,7 +93,7 @@ _Widths = Annotated[
 _Strategies = Annotated[
     str | None,
     typer.Option(
-        help="Which ways of asking, comma-separated; `asa list` shows all. [default: "
+        help="Strategies to compare, comma-separated; `asa list` shows all. [default: "
         f"{','.join(_DEFAULT_STRATEGIES)}; where stages have several shapes also {_OWN_SHAPES}]",
         show_default=False,
         autocompletion=complete_strategies,

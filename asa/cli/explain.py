@@ -180,7 +180,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 def _tried_before(stage: StageStanding) -> Iterator[str]:
     if stage.retried:
         verb = "was" if stage.has_failed else "is"
-        yield f"It {verb} tried again after an attempt that was {stage.retried}."
+        yield f"It {verb} tried again; last attempt: {stage.retried}."
 
 
 def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:

@@ -576,7 +576,7 @@ def _sizes(lines: Iterable[_Line]) -> str:
 
 
 def _print_jobs(console: Console, shown: _Shown) -> None:
-    table = _table("", "Stages", "Cores", "Walltime", "Submit", "Kept back by", left=("Stages", "Kept back by"))
+    table = _table("", "Stages", "Cores", "Walltime", "Submit", "Held by", left=("Stages", "Held by"))
     lines = list(shown.lines(shown.sketch))
     for number, line in enumerate(lines, start=1):
         block = line.job.block

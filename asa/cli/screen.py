@@ -289,7 +289,7 @@ def _why(stage: StageStanding, now_s: float) -> str:
 
 def _note(stage: StageStanding, now_s: float) -> Text:
     starts = _about(stage.expected_start_s, now_s)
-    tried = f"tried again after an attempt that was {stage.retried}" if stage.retried else ""
+    tried = f"tried again; last attempt: {stage.retried}" if stage.retried else ""
     parts = [_why(stage, now_s), tried, f"the batch system expects it to start {starts}" if starts else ""]
     refused = "refused: " if stage.state == "refused" else ""
     words = f"{stage.stage}: {refused}{'; '.join(part for part in parts if part)}"

@@ -64,7 +64,7 @@ def load(group: str, name: str) -> Any:
         raise InputError(
             f"cannot be loaded: {type(error).__name__}: {error}",
             where=f"{singular} {name!r}",
-            hint="Mend or remove the package it is from.",
+            hint="Correct or remove the package it is from.",
         ) from error
 
 

@@ -229,7 +229,7 @@ class _Translator:
             return parsed(parse_duration, directive)
         guess = format_duration(_DEFAULT_WALLTIME_S)
         self.comments.setdefault(name, []).append(f"walltime: {guess} is a guess, for the script asks for none")
-        self._notes.add(f"no --time: a walltime of {guess} is put in; mend it", script.where)
+        self._notes.add(f"no --time: a walltime of {guess} is put in; correct it", script.where)
         return _DEFAULT_WALLTIME_S
 
     def _environment(self, given: Mapping[str, Directive]) -> tuple[tuple[str, str], ...]:

@@ -241,7 +241,7 @@ def _comments(known: Sequence[_Rule], stage: Stage, *, is_counted: bool) -> list
     threads = max(rule.threads for rule in known)
     lines = [f"jobs: {jobs}" + (f", threads: {threads}" if threads else "")] if jobs > 1 or threads else []
     if not is_counted and not stage.local:
-        lines.append("cores: a placeholder; mend it")
+        lines.append("cores: a placeholder; correct it")
     if not any(rule.minutes for rule in known):
-        lines.append("walltime: a placeholder; mend it")
+        lines.append("walltime: a placeholder; correct it")
     return lines

@@ -172,7 +172,9 @@ def _document(path: Path) -> _Node:
     try:
         document = read_json(read_text(path))
     except json.JSONDecodeError as error:
-        raise InputError(f"is no JSON: {error.msg}", where=f"{path}:{error.lineno}", hint="Mend it there.") from error
+        raise InputError(
+            f"is no JSON: {error.msg}", where=f"{path}:{error.lineno}", hint="Correct it there."
+        ) from error
     except ValueError as error:
         hint = "Is it the file of an instance in WfFormat?"
         raise InputError(f"cannot be understood: {error}", where=str(path), hint=hint) from error
@@ -200,7 +202,7 @@ def _tasks(document: _Node, notes: Notes) -> dict[str, _Task]:
         raise InputError("there are no tasks", where=where, hint=_SCHEMA_HINT)
     for called, run in executed.items():
         if called not in entries:
-            raise InputError(f"{called!r} is no task of the specification", where=run.at("id"), hint="Mend the id.")
+            raise InputError(f"{called!r} is no task of the specification", where=run.at("id"), hint="Correct the id.")
     parents = _parents(entries)
     return {called: _task(entry, executed.get(called), parents[called], notes) for called, entry in entries.items()}
 
@@ -219,7 +221,7 @@ def _parents(entries: Mapping[str, _Node]) -> dict[str, frozenset[str]]:
             for i, relative in enumerate(entry.texts(key)):
                 if relative not in entries:
                     where = f"{entry.at(key)}[{i}]"
-                    raise InputError(f"{relative!r} is the id of no task", where=where, hint="Mend the id.")
+                    raise InputError(f"{relative!r} is the id of no task", where=where, hint="Correct the id.")
                 before, after = (relative, called) if key == "parents" else (called, relative)
                 parents[after].add(before)
     return {called: frozenset(before) for called, before in parents.items()}

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from asa.backend import Capabilities, Condition, Setting
 from asa.core.files import open_file, put, read_file
 from asa.core.locks import FileLock, Holder
-from asa.errors import InputError, JournalError, LeaseError
+from asa.errors import InputError, JournalError, LeaseError, near
 from asa.records import Record, RunEnded
 from asa.runner.entries import Again, Entry, Intended
 from asa.runner.journal import Journal, read_journal
@@ -565,7 +565,9 @@ def find_run(runs: Path, named: str) -> RunFolder:
         return latest
     known = ", ".join(run.path.name for run in every[-5:]) or "none"
     if not found:
-        raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=f"The latest: {known}.")
+        guess = near(named, [*(run.plan.name for run in every), *(run.path.name for run in every)]) if named else ""
+        hint = f"{guess}The latest: {known}."
+        raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=hint)
     names = ", ".join(run.path.name for run in found)
     raise InputError(f"several runs begin with {named!r}", where=str(runs), hint=f"Name one of: {names}.")
 

@@ -301,7 +301,9 @@ def _fill(reading: Reading, document: dict[str, Any], given: Mapping[str, Parame
         try:
             parameters[name] = read_as(value, parameters[name])
         except ValueError as error:
-            reading.add(("parameters", name), f"{name}: {value!r} is not {error}", "Give another, or mend its default.")
+            reading.add(
+                ("parameters", name), f"{name}: {value!r} is not {error}", "Give another, or correct its default."
+            )
 
     def unknown(location: Location, text: str) -> None:
         name = text.strip("{} \t")

@@ -74,7 +74,7 @@ class System:
         if not names or len(set(names)) != len(names):
             raise InputError("nodes need names that differ", where=f"system {self.name!r}", hint="Name each, once.")
         if why := self._wrong():
-            raise InputError(why, where=f"system {self.name!r}", hint="Mend its description.")
+            raise InputError(why, where=f"system {self.name!r}", hint="Correct its description.")
 
     def _wrong(self) -> str:
         """Say what of it means nothing."""

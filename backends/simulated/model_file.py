@@ -201,7 +201,7 @@ def _explain(error: ValidationError, file: str) -> InputError:
     first = min(error.errors(), key=lambda e: (e["loc"] != ("version",), e["type"] != "extra_forbidden"))
     location, context = first["loc"], first.get("ctx", {})
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).removeprefix(".")
-    hint = "Mend it, or fit the model again."
+    hint = "Correct it, or fit the model again."
     match first["type"]:
         case "extra_forbidden":
             parent = next((step for step in reversed(location[:-1]) if isinstance(step, str)), None)

@@ -51,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.plugins import load, unknown_name
-from asa.errors import InputError
+from asa.errors import InputError, near
 from asa.units import parse_duration
 
 from .cores.base import Core
@@ -508,7 +508,7 @@ def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | 
     values: dict[str, Any] = {}
     for key, text in (settings or {}).items():
         if key not in known:
-            hint = f"Known: {', '.join(known)}." if known else "It has none."
+            hint = f"{near(key, known)}Known: {', '.join(known)}." if known else "It has none."
             raise InputError(f"the scheduler has no setting {key!r}", where=name, hint=hint)
         values[key] = _value(text, known[key], key, f"{name}: {key}")
     made: Policy | PassScheduler | CoreMaker = make(**values)

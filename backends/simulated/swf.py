@@ -404,7 +404,7 @@ def _first_broken_line(file: Path, needed: Iterable[int]) -> TraceError:
                 return TraceError(
                     f"has {len(fields)} fields where a job needs at least {_FIELDS_NEEDED}",
                     where=where,
-                    hint="An SWF line has 18 numbers; mend or delete this one.",
+                    hint="An SWF line has 18 numbers; correct or delete this one.",
                 )
             for column in needed:
                 if _number(fields[column]) is None:
@@ -644,7 +644,7 @@ def _refuse_what_would_not_return(file: Path, table: JobTable, cores: int) -> No
         (table.submit[0] < 0, "a job is submitted before second 0"),
     ):
         if odd:
-            raise InputError(words, where=str(file), hint="`read_swf` would leave it out; mend the table.")
+            raise InputError(words, where=str(file), hint="`read_swf` would leave it out; correct the table.")
 
 
 def _optional_column(

@@ -218,7 +218,7 @@ def _explained(model: type[SlurmSettings], error: ValidationError) -> InputError
     message = str(first["msg"]).removeprefix("Value error, ")
     if not key and (named := re.match(r"(\w+): (.*)", message)):
         key, message = named[1], named[2]
-    return InputError(message, where=key or None, hint="Mend this setting.")
+    return InputError(message, where=key or None, hint="Correct this setting.")
 
 
 def _unknown(key: str, known: list[str]) -> InputError:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import Capabilities, DependencyType
-from asa.errors import InputError
+from asa.errors import InputError, near
 from asa.strategies.base import Choice, Comparing, Forecast, Keep, Phase, Request, RunView, StageView, Weighed
 from asa.strategies.growth import Growth, predicted, width_of
 from asa.units import core_hours
@@ -80,7 +80,8 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
     """
     known = ("price", "at-most", "deadline", "grow", "shapes")
     if unknown := next((name for name in settings if name not in known), None):
-        raise InputError(f"there is no setting {unknown!r}", where="asa-plan", hint=f"Known: {', '.join(known)}.")
+        hint = f"{near(unknown, known)}Known: {', '.join(known)}."
+        raise InputError(f"there is no setting {unknown!r}", where="asa-plan", hint=hint)
     return Aim(
         _number("price", settings.get("price")),
         _number("at-most", settings.get("at-most")),

@@ -21,7 +21,7 @@ import numpy as np
 from asa.backend import Foresight, JobSpec, JobState, Site
 from asa.continuation import Continuation
 from asa.core import plugins
-from asa.errors import InputError, RunError
+from asa.errors import InputError, RunError, near
 from asa.estimators import WaitBank
 from asa.records import Ended
 from asa.runner import Run, RunResult, run_all
@@ -170,7 +170,7 @@ class Question:
             hint = "Give a log, cores, at least two legs and two starts."
             raise InputError("there is nothing to compare", hint=hint)
         if unknown := next((way for way in self.ways if way not in WAYS), ""):
-            raise InputError(f"{unknown!r} is no rival", hint=f"Give some of {', '.join(WAYS)}.")
+            raise InputError(f"{unknown!r} is no rival", hint=f"{near(unknown, WAYS)}Known: {', '.join(WAYS)}.")
         if self.leg_s < 10 * SAVES_S:
             raise InputError(f"legs of {self.leg_s:g} s are too short", hint=f"Give {10 * SAVES_S:g} or more.")
         code = code_digest([("asa.strategies", "per-stage"), ("asa.estimators", "asa-queue-boost")])

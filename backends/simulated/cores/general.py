@@ -482,7 +482,7 @@ class _View:
         if not waits or np.any(taken > np.maximum(core._arrays["free"], 0)):
             why = "does not fit into what is idle" if waits else "is not in the queue"
             raise BackendError(
-                f"cannot start now: it {why}", where=f"job {job} at {self.now} s", hint="Mend the scheduler."
+                f"cannot start now: it {why}", where=f"job {job} at {self.now} s", hint="Correct the scheduler."
             )
         if amounts is not None:
             if core._shared:

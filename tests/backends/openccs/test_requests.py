@@ -397,4 +397,4 @@ def test_times_that_cannot_be_read_are_written_as_numbers():
 
 def test_an_error_without_a_text_is_like_any_other():
     """Nothing to point at."""
-    assert str(PointedError("is odd", where="here", hint="Mend it.")) == "here:\nis odd\nMend it."
+    assert str(PointedError("is odd", where="here", hint="Correct it.")) == "here:\nis odd\nCorrect it."
