@@ -91,7 +91,7 @@ def test_stages_of_several_shapes_are_compared_with_and_without_a_choice(log, fl
     blast = ("compare", "blast", "--cores", 16, *options)
     assert strategies_of(asa(*blast, "--output", "json")) == usual
     assert strategies_of(asa(*blast, "--widths", "4,16", "--output", "json")) == several
-    assert "Of each stage asa-plan chooses the shape" in asa(*blast, "--widths", "4,16").stdout
+    assert "asa-plan chooses a shape for each stage" in asa(*blast, "--widths", "4,16").stdout
     assert "--widths" in asa("compare", path, "--widths", 4, code=2).stderr
 
 
@@ -159,9 +159,9 @@ BAD = [
     (["compare", "montage", "--strategies", "asa,perstage"], "no strategy 'perstage'", "Did you mean 'per-stage'"),
     (["compare", "montage", "--strategies", ","], "names nothing", "--strategies"),
     (["compare", "montage", "--seeds", "0"], "--seeds", "1"),
-    (["compare", "montage", "--cores", "28,many"], "no core counts", "--cores"),
-    (["compare", "montage", "--cores", "0"], "no core counts", "--cores"),
-    (["compare", "montage", "--widths", "wide"], "no core counts", "--widths"),
+    (["compare", "montage", "--cores", "28,many"], "not numbers of cores", "--cores"),
+    (["compare", "montage", "--cores", "0"], "not numbers of cores", "--cores"),
+    (["compare", "montage", "--widths", "wide"], "not numbers of cores", "--widths"),
     (
         ["compare", "montage", "--cores", "20000"],
         "a job of 20000 cores is larger than 'hpc2n', which has 16856",
@@ -170,13 +170,17 @@ BAD = [
     (["compare", "montage", "--estimator", "asa-tunde"], "no estimator 'asa-tunde'", "Did you mean 'asa-tuned'"),
     (["compare", "montage", "--spread", "7"], "spread", "0 to 1"),
     (["compare", "montage", "--trace", "none.swf"], "none.swf: cannot be read", "Check the path"),
-    (["compare", "montage", "--trace", "none.swf", "--system", "hpc2n"], "on a centre or on a log", "one of them"),
-    (["compare", "montage", "--trace-cores", "5"], "no log for it", "--trace"),
+    (
+        ["compare", "montage", "--trace", "none.swf", "--system", "hpc2n"],
+        "on a simulated centre or on a log",
+        "one of them",
+    ),
+    (["compare", "montage", "--trace-cores", "5"], "needs a log", "--trace"),
     (["compare", "none.toml"], "none.toml: cannot be read", "Check the path"),
     (["compare", "montage", "--plot", "x.tiff2"], "no kind of figure", ".png"),
     (["compare", "montage", "--plot", "no/such/folder/x.png"], "does not exist", "Make the folder"),
     (["compare", "montage", "--plot", "."], "no kind of figure", ".png"),
-    (["compare", "montage", "--output", "json", "--csv"], "either JSON or CSV", "one of them"),
+    (["compare", "montage", "--json", "--csv"], "one format of the output", "one of them"),
     (["compare", "montage", "--seeds", "some"], "Invalid value for '--seeds'", ""),
     (["workload", "check", "hpc3"], "no system 'hpc3'", "hpc2n"),
     (["workload", "calibrate", "hpc3"], "no system 'hpc3'", "hpc2n"),

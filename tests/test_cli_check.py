@@ -485,7 +485,7 @@ def test_installed_workflows_and_whole_nodes_are_shown_too(place):
         (["show", "montag"], "Did you mean 'montage'"),
         (["show", "montage"], "--cores: is missing"),
         (["show", "montage", "--cores", "4", "--param", "a=1"], "only a workflow file has parameters"),
-        (["show", "flow.toml", "--cores", "4"], "says itself how many cores"),
+        (["show", "flow.toml", "--cores", "4"], "cores of each stage are in the workflow file"),
         (["show", "none.toml"], "none.toml: cannot be read"),
     ],
 )

@@ -188,7 +188,7 @@ def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):
         worth = explained["price_s_per_core_hour"] * other["core_hours"]
         assert other["cost_s"] == pytest.approx(other["makespan_s"] + worth)
     words = " ".join(place("--explain", stage).stdout.split())
-    assert f"What was weighed for {stage}" in words
+    assert f"Alternatives for {stage}" in words
     assert f"Chosen: {stage}" in words
     assert "worse in total" in words
 

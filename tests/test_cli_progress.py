@@ -40,7 +40,9 @@ def test_who_interrupts_it_is_told_how_it_goes_on(capsys, monkeypatch, kept):
     with pytest.raises(KeyboardInterrupt):
         with_progress(work, kept=kept)
     told = capsys.readouterr().err
-    assert ("the same command goes on from there: asa campaign paper --results 'a file'" in told) == (kept is not None)
+    assert ("the same command continues from there: asa campaign paper --results 'a file'" in told) == (
+        kept is not None
+    )
 
 
 def test_an_interrupted_campaign_says_so_and_goes_on(tmp_path):
@@ -53,4 +55,4 @@ def test_an_interrupted_campaign_says_so_and_goes_on(tmp_path):
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=60)
     assert started.returncode == 130
-    assert f"kept in {kept}; the same command goes on from there: asa campaign paper" in err
+    assert f"are in {kept}; the same command continues from there: asa campaign paper" in err

@@ -68,7 +68,7 @@ def test_without_a_strategy_it_is_asa_plan_and_a_sentence_says_why_by_the_site_s
 
     told = shown("several.toml").stderr
     assert told.startswith("Strategy `asa-plan`: ") or "\nStrategy `asa-plan`: " in told
-    assert ("gain no priority behind a dependency" in told) == (accrues == "no")
+    assert ("gain no priority while they wait for a dependency" in told) == (accrues == "no")
     assert "the shapes that it chose" in told
     fixed = shown("several.toml", "--width", 28, "--output", "json")
     assert [job["cores"] for job in json.loads(fixed.stdout)["jobs"]] == [28]
@@ -177,7 +177,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(place, strategy):
     client.kill()
     client.communicate()
     assert place.status()["state"] == "detached"
-    assert "detached" in place.asa("runs").stdout
+    assert "no client" in place.asa("runs").stdout
     done = place.asa("resume")
     assert "completed in" in done.stdout
     assert place.lines() == ["a", "b", "c"]
@@ -254,7 +254,7 @@ def test_who_leaves_as_something_is_compiled_finds_the_run_as_it_was(place, tmp_
     _, errors = client.communicate(timeout=60)
     assert time.monotonic() - asked_s < 5
     assert client.returncode == 130, errors
-    assert "Left. Submitted jobs go on" in errors
+    assert "Stopped. Submitted jobs go on" in errors
     assert "Traceback" not in errors
     assert place.status()["state"] == "detached"
     place.asa("resume")
@@ -332,7 +332,7 @@ def test_a_cancellation_is_noted_where_the_batch_system_cannot_be_reached(place)
     moved = (place.root / "spool").rename(place.root / "moved")
     (place.root / "spool").touch()
     told = place.asa("cancel", code=1).stderr
-    for words in ("is not cancelled yet", "It is noted", "asa cancel"):
+    for words in ("is not cancelled yet", "The next client that reaches the batch system does it", "asa cancel"):
         assert words in told
     [run] = place.runs()
     assert list((run / "wishes").iterdir())
@@ -407,7 +407,7 @@ def test_all_that_can_never_start_is_told_at_once(place):
         (["run", "flow.toml", "--strategy", "az"], "there is no strategy 'az'"),
         (["run", "flow.toml", "--estimator", "az"], "there is no estimator 'az'"),
         (["run", "flow.toml", "--cores", "3"], "Leave --cores out"),
-        (["run", "empty.toml"], "no command to run in stage a"),
+        (["run", "empty.toml"], "no command in stage a"),
         (["resume", "zz"], "there is no run 'zz'"),
         (["status"], "there is no run"),
         (["cancel", "zz"], "there is no run 'zz'"),

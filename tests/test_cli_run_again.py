@@ -52,7 +52,7 @@ def test_a_run_goes_on_without_its_bank(place):
     (place.root / "one").rename(place.root / "other")
     (place.root / "one").touch()
     done = place.asa("resume")
-    assert "waits are not learned" in done.stderr
+    assert "without learning its waits" in done.stderr
     assert place.lines() == ["a", "b", "c"]
 
 
@@ -63,7 +63,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
     assert "once it is fixed:   asa resume --retry --workflow flow.toml" in told
     place.flow(("a", "", "echo changed >>did"), ("b", "a", "echo b >>did", 2), CHAIN[2])
     for given, words in (
-        (["--workflow", "flow.toml"], "with --retry or --from only"),
+        (["--workflow", "flow.toml"], "needs --retry or --from"),
         (["--retry", "--workflow", "nowhere.toml"], "No such file"),
         (["--retry", "--workflow", place.flow(*CHAIN[:2], name="short")], "its stages are a, b"),
         (["--retry", "--workflow", place.flow(("a", "", ""), ("b", "a", ""), CHAIN[2], name="idle")], "no command"),
@@ -74,7 +74,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
         ),
         (
             ["--retry", "--workflow", place.flow(("a", "b", "x"), ("b", "", "x"), CHAIN[2], name="after")],
-            "comes after others",
+            "depends on other stages",
         ),
     ):
         assert words in place.asa("resume", *given, code=2).stderr

@@ -147,7 +147,7 @@ def test_the_table_fits(folder, width):
     text = shown(folder, state, width, trouble="it does not answer")
     assert max(map(len, text.splitlines())) <= width
     told = " ".join(text.split())
-    for said in ("Resources", "in 15m00s", "as of 12s ago", "it does not answer", "Acts next", "10m00s+", "5m00s"):
+    for said in ("Resources", "in 15m00s", "as of 12s ago", "it does not answer", "Next action", "10m00s+", "5m00s"):
         assert said in told
     assert ("Submitted" in text) == (width >= 110)
 
@@ -202,7 +202,7 @@ def test_the_summary_tells_the_metrics_and_events_are_lines(folder):
     file = io.StringIO()
     standing = replace(stand(folder, state, result.records, NOW_S), metrics=metrics_of(state, result.records))
     Console(file=file, width=80).print(summary(standing))
-    assert "TWT" in file.getvalue()
+    assert "critical path" in file.getvalue()
 
 
 def test_the_longer_nothing_happens_the_less_is_drawn(monkeypatch):

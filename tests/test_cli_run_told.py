@@ -152,7 +152,7 @@ def test_nobody_is_told_to_wait_for_a_job_of_which_nobody_has_heard(case):
     status = case.submit("fetch")
     case.tell(Reported(replace(status, reason="Priority")))
     told = " ".join(case.explained("fetch").split())
-    assert "it may have started since, or be cancelled" in told
+    assert "it may have started or been cancelled since" in told
     assert "Reason given: Priority" in told
     assert "starts by itself" not in told
 
@@ -256,7 +256,7 @@ def test_what_asa_cancelled_is_told_apart_from_what_others_did(case):
         GivenUp(second.job_id, "the workflow failed", NOW_S + 10),
         Reported(replace(second, state=JobState.CANCELLED, end_s=NOW_S + 11, reason="DependencyNeverSatisfied")),
     )
-    assert "cancelled by somebody else, not by asa" in case.explained("fetch")
+    assert "cancelled, but not by asa" in case.explained("fetch")
     text = case.explained("project-the-images")
     assert "Job 101 was cancelled by asa, since the workflow failed." in text
     assert "DependencyNeverSatisfied" not in text
@@ -373,7 +373,7 @@ def test_a_run_that_cannot_be_read_is_told_with_its_path(several):
     place, _ = several
     with pytest.raises(InputError, match=r"run\.json: cannot be read") as caught:
         find_run(place, "lost-1")
-    assert "rights" in caught.value.hint
+    assert "permissions" in caught.value.hint
     (place.parent / "file").touch()
     with pytest.raises(InputError, match=r"file: cannot be read"):
         find_run(place.parent / "file", "flow")
@@ -416,15 +416,15 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
         file = io.StringIO()
         Console(file=file, width=width, highlight=False).print(draw(told, width))
         shown = " ".join(file.getvalue().split())
-        assert "not accepted since" in shown
+        assert "refused since" in shown
         assert "AssocMaxSubmitJobLimit" in "".join(shown.split())
         assert "at once" not in shown
     behind = [PlannedJob((one.name,), NOW_S, Keep.NOTHING, "now") for one in STAGES if one.after]
     told = stand(case.folder, state, records, NOW_S + 600, driver=HOLDER, planned=behind)
-    assert {one.plan for one in told.stages if one.stage != "fetch"} == {"asked for once fetch is accepted"}
+    assert {one.plan for one in told.stages if one.stage != "fetch"} == {"submitted once fetch is accepted"}
     assert all(one.planned_s is None for one in told.stages)
     explained = " ".join(case.explained("fetch").split())
-    assert "The batch system has not accepted it since" in explained
+    assert "The batch system has refused it since" in explained
     assert "As many jobs of its user or account are in the queue as may be." in explained
     case.submit("fetch")
     state, records = case.folder.state()

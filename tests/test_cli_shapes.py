@@ -45,7 +45,7 @@ def test_every_stage_is_asked_for_in_the_width_that_is_wanted(place, strategy):
     [
         (4, 4, ""),
         (3, 2, ""),
-        (1, 1, "how long a runs on 1 core is not known: it asks for 10m00s"),
+        (1, 1, "the run time of a on 1 core is not known; it asks for 10m00s"),
         (100, 4, ""),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_plan_is_shown_for_one_width(place):
     assert [job["cores"] for job in shown["jobs"]] == [2]
     assert "--width 2" in " ".join(place.asa("plan", flow, *place.on, "--width", 2).stdout.split())
     assert (
-        "the fewest that it may have"
+        "the fewest that it allows"
         in place.asa("plan", write(place, TELLS + CORES.replace("1, ", "")), *place.on, "--width", 1).stderr
     )
 

@@ -203,7 +203,7 @@ def test_a_job_of_a_script_in_the_background_heeds_no_interrupt(place):
     os.kill(driver, signal.SIGTERM)
     until(lambda: not is_alive(driver), what="the end of the client")
     shell.wait(30)
-    assert "told to end (SIGTERM)" in place.status()["left"]
+    assert "asked to end (SIGTERM)" in place.status()["left"]
 
 
 class SlowPlace(OwnPlace):
@@ -259,7 +259,7 @@ def test_an_interrupt_is_heeded_while_a_plan_takes_long(slow, number):
     _, errors = client.communicate(timeout=30)
     assert time.monotonic() - began_s < 3
     assert client.returncode == 130, errors
-    assert "Left." in errors
+    assert "Stopped." in errors
     assert "Traceback" not in errors
     [run] = slow.runs()
     assert not (run / "lease").exists()

@@ -119,9 +119,11 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         former, own = former_options(self), args.index("--") if "--" in args else len(args)
         words: list[str] = []
-        formats = [word for word in args[:own] if word in former and former[word][0] == "--output"]
-        if len(set(formats)) > 1:
-            raise InputError("there is one format of the output", where=" ".join(formats), hint="Give one of them.")
+        formats = {word for word in args[:own] if former.get(word, (word,))[0] == "--output"}
+        if len(formats) > 1:
+            raise InputError(
+                "there is one format of the output", where=" ".join(sorted(formats)), hint="Give one of them."
+            )
         for word in args[:own]:
             name, sign, value = word.partition("=")
             words += [*former[name], *([value] if sign else [])] if name in former else [word]

@@ -202,7 +202,7 @@ def _say_why(folder: RunFolder, why: str) -> None:
     if folder.plan.strategy == POOL:
         happens = "The pool ended with its client; its unfinished stages run again, but not"
     _say(
-        f"Client stopped. {happens} until you continue.\n  continue: {command('resume', folder)}\n  cancel:   "
+        f"Stopped. {happens} until you continue.\n  continue: {command('resume', folder)}\n  cancel:   "
         f"{command('cancel', folder)}\n"
     )
 

@@ -339,9 +339,7 @@ def _drive(
     from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, if_heard, tell_end
 
-    greeting = (
-        f"{folder.path.name} {words}; Ctrl-C stops only this client. Watch it with:\n  {command('status', folder)}\n"
-    )
+    greeting = f"{folder.path.name} {words}; Ctrl-C stops this client. Watch it:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
         greeting = ""
     if not quiet:

@@ -18,6 +18,7 @@ from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
 from asa.studies.present import Row, Table, number
 from asa.studies.schedulers.study import SchedulerResults, SchedulerStanding
 from asa.studies.standings import MARGIN
+from asa.units import format_duration
 
 _HEADINGS = {"twt_s": ("TWT, s", 0), "makespan_s": ("Makespan, s", 0), "core_hours": ("Core-hours", 0)}
 _ACCURACY = {
@@ -134,10 +135,10 @@ def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) ->
             first, *others = one.stages
             longest = max(others, key=lambda stage: stage.wait_s)
             numbers = (
-                number(first.wait_s, 0),
-                number(sum(stage.wait_s for stage in others), 0),
-                f"{number(longest.wait_s, 0)} {longest.stage}" if longest.wait_s >= 1 else "-",
-                number(sum(stage.run_s for stage in one.stages), 0),
+                format_duration(first.wait_s),
+                format_duration(sum(stage.wait_s for stage in others)),
+                f"{format_duration(longest.wait_s)} {longest.stage}" if longest.wait_s >= 1 else "-",
+                format_duration(sum(stage.run_s for stage in one.stages)),
                 number(one.core_hours.mean, 0),
                 number(one.overhead_core_hours, 1),
                 number(one.resubmissions, 1),
@@ -202,7 +203,7 @@ def _legend(window_h: float) -> str:
 def _of_scheduler(scheduler: str, standings: Sequence[SchedulerStanding]) -> Table:
     first = standings[0]
     title = (
-        f"{scheduler}: without this workflow others wait {first.others_wait_s:,.0f} s on average, "
+        f"{scheduler}: without this workflow others wait {format_duration(first.others_wait_s)} on average, "
         f"slowdown {first.others_slowdown:.1f}\n"
         "Makespan over Big Job's; core-hours, and the sum of waits, over Per-Stage's"
     )

@@ -92,7 +92,7 @@ def test_what_one_job_began_is_not_shared_by_several_afterwards(place):
         place.asa("run", first.name, *place.on, "--strategy", "per-stage", code=1)
         (place.root / "ok").touch()
         told = place.asa("resume", "--retry", "--workflow", second.name, code=2).stderr
-        assert "have all its tasks repeated: --from a" in told
+        assert "repeat all its tasks: --from a" in told
         place.asa("resume", "--retry", "--workflow", first.name)
         assert did(place, "e") == once(4) | {"3": 2}
         place.asa("resume", "--from", "a", "--workflow", second.name)

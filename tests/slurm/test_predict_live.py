@@ -73,7 +73,7 @@ def test_requests_are_compared_as_of_now(full, means):
 
 
 def test_nobody_is_asked_if_the_user_does_not_want_it(full, tmp_path):
-    with pytest.raises(InputError, match="with --bank-only nobody is"):
+    with pytest.raises(InputError, match="does not go with --bank-only"):
         asa("--cores", 1, "--walltime", "1h", "--bank-only", *commands(full))
     with pytest.raises(InputError, match="knows nothing yet"):
         asa("--cores", 1, "--walltime", "1h", "--bank-only")

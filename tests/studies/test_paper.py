@@ -105,7 +105,7 @@ def test_what_is_learned_of_one_workflow_is_known_for_the_next(monkeypatch):
     assert banks[0].own >= stages
     [shown] = paper_cells.run_cell(replace(*naive, seeds=1))
     assert (shown.workflow, shown.cores, shown.mode) == ("montage", 112, "concurrent")
-    assert banks[1].own >= stages, "the one that is shown comes after others, and beside two"
+    assert banks[1].own >= stages, "the one that is shown depends on other stages, and beside two"
 
 
 def test_it_goes_on_where_it_was(outcomes, kept, tmp_path, monkeypatch):

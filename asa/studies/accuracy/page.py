@@ -25,6 +25,7 @@ from asa.studies.accuracy.table import (
     by_geometry,
     short_names,
 )
+from asa.units import format_duration
 from asa.waits import LEVELS
 
 _DRAWN = 4
@@ -151,8 +152,9 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     if loose := [name for name in ranked if not all(_holds(one, 0.9) for one in of[name])]:
         shares = ", ".join(f"`{name}` ({_span(of[name], _within(0.9), 0)} %)" for name in loose)
         yield f"A p90 that does not hold nine of ten, by more than 5 points on some log: {shares}."
-    half = _span(of[best], lambda one: one.abs_error_p50_s, 0)
-    yield f"Half of `{best}`'s predictions are off by less than {half} s."
+    halves_s = [one.abs_error_p50_s for one in of[best]]
+    half = " to ".join(dict.fromkeys(format_duration(edge(halves_s)) for edge in (min, max)))
+    yield f"Half of `{best}`'s predictions are off by less than {half}."
 
 
 def _holds(one: Score, level: float) -> bool:

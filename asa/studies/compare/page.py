@@ -108,7 +108,7 @@ def _averages(cells: Sequence[Cell]) -> list[Part]:
     rows: list[list[str | float | None]] = [
         [name, *(100 * of[key] for key in ("twt_s", "makespan_s", "core_hours"))] for name, of in averages.items()
     ]
-    return [Table(columns, rows, "Above the best strategy, averaged over numbers of cores.")]
+    return [Table(columns, rows, "Above the best strategy, averaged over core counts.")]
 
 
 def _table(cells: Sequence[Cell]) -> Table:

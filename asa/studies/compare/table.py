@@ -173,7 +173,7 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
     for strategy, excess in averages.items():
         values = (excess[key] for key in ("twt_s", "makespan_s", "core_hours"))
         rows.append((strategy, *("-" if math.isnan(value) else f"+{100 * value:.0f} %" for value in values)))
-    title = "Above the best strategy, averaged over numbers of cores"
+    title = "Above the best strategy, averaged over core counts"
     return Table(
         ["Strategy", "Waiting", "Makespan", "Core-hours"], rows, title, wraps=(1, 2, 3), is_wide=True, width=50
     )

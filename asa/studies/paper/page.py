@@ -304,7 +304,7 @@ def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
             ours = one.makespan_s.ours
             groups.setdefault(group, {})[one.strategy] = Bar((("", ours.mean),), ours.low, ours.high)
             published[group, one.strategy] = one.makespan_s.published
-        drawn = bars(groups, title=f"Makespans of {workflow} on {system}", unit="seconds", published=published)
+        drawn = bars(groups, title=f"Makespans of {workflow} on {system}", published=published)
         yield Figure(drawn, f"Makespans of {workflow} on {system}, {mode}; dashed: the paper's.")
 
 
@@ -320,7 +320,7 @@ def _breakdowns(results: PaperResults, mode: Mode) -> Iterator[Part]:
             if (one.workflow, one.system) == (workflow, system):
                 groups.setdefault(f"{one.cores} cores", {})[one.strategy] = _stacked(one)
         name = next(one.figure for one in shown if (one.workflow, one.system) == (workflow, system))
-        drawn = bars(groups, title=f"Figure {name}: {workflow} on {system}", unit="seconds")
+        drawn = bars(groups, title=f"Figure {name}: {workflow} on {system}")
         yield Figure(drawn, f"Figure {name}: {workflow} on {system}, {mode}; each stage on top of its wait.")
     costs: dict[str, dict[str, Bar]] = {}
     for one in shown:

@@ -13,6 +13,7 @@ from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, 
 from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips
 from asa.studies.schedulers.study import Place, SchedulerResults, SchedulerStanding, Side
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
+from asa.units import format_duration
 
 _MEASURED = (
     "Makespans are over Big Job's, core-hours over Per-Stage's: geometric means of ratios, paired by replication. "
@@ -168,12 +169,12 @@ def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]
     else:
         words = (
             f"Everybody else waits clearly {quick.longer} for `{quick.strategy}`, by "
-            f"{abs(_longer_wait_s(quick)):,.0f} s of {quick.others_wait_s:,.0f} s"
+            f"{format_duration(abs(_longer_wait_s(quick)))} of {format_duration(quick.others_wait_s)}"
         )
     worst = max(candidates, key=_longer_wait_s)
     if worst.longer != "longer" or worst.strategy == quick.strategy:
         return f"{words}."
-    return f"{words}; most for `{worst.strategy}`, by {_longer_wait_s(worst):,.0f} s."
+    return f"{words}; most for `{worst.strategy}`, by {format_duration(_longer_wait_s(worst))}."
 
 
 def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]) -> str:
@@ -241,15 +242,17 @@ def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
     yield f"Cells in which another takes {less} of one, time or core-hours, and no more of the other: {words}."
     harm = sorted(averages, key=_longer_wait_s)
     words = ", ".join(_seconds(one.strategy, one.longer_wait_s, one.longer) for one in harm)
-    yield f"What the others wait longer: {words}; without the client they wait {averages[0].others_wait_s:,.0f} s."
+    alone = format_duration(averages[0].others_wait_s)
+    yield f"How much longer the others wait: {words}; without this workflow they wait {alone}."
     ahead = [one for one in averages if one.strategy != THRIFTY_BASE]
     words = ", ".join(_seconds(one.strategy, one.beyond_per_stage_s, one.longer_than_per_stage) for one in ahead)
     yield f"Longer than with Per-Stage, which submits nothing ahead, they wait: {words}."
 
 
 def _seconds(strategy: str, found: Interval, side: Side) -> str:
-    beside = ", ".join(words for words in (written(found, 0), f"clearly {side}" if side else "") if words)
-    return f"{strategy} {round(found.mean):+,} s{f' ({beside})' if beside else ''}"
+    beside = ", ".join(words for words in (written(found, None), f"clearly {side}" if side else "") if words)
+    longer = f"{'+' if found.mean >= 0 else ''}{format_duration(found.mean)}"
+    return f"{strategy} {longer}{f' ({beside})' if beside else ''}"
 
 
 def _geometric(ratios: Iterable[float]) -> float:
@@ -348,7 +351,7 @@ def _sentence(standings: Sequence[SchedulerStanding]) -> str:
     words = f"Under `{standings[0].scheduler}` quickest: {_quickest(standings)}"
     worst = max(standings, key=_longer_wait_s)
     if worst.longer == "longer":
-        words += f"; {worst.strategy} makes the others wait {worst.longer_wait_s.mean:,.0f} s longer"
+        words += f"; {worst.strategy} makes the others wait {format_duration(worst.longer_wait_s.mean)} longer"
     return f"{words}."
 
 
@@ -417,25 +420,25 @@ def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
     drawn = strips(
         rows,
         title="How much longer others wait",
-        x_words="mean wait of the others, s longer",
+        x_words="how much longer the others wait on average, s",
         goal=0.0,
         intervals=intervals,
     )
-    words = "Mean wait of the others, above that without the client, under each scheduler; with 95 % intervals."
+    words = "Mean wait of the others, above that without this workflow, under each scheduler; with 95 % intervals."
     return [Text((_OTHERS,)), Figure(drawn, words), _harm(standings)]
 
 
 def _harm(standings: Sequence[SchedulerStanding]) -> Table:
     columns = [
-        Column("Scheduler"), Column("Strategy"), Column("Wait without, s", 0), Column("Longer by, s", 1),
-        Column("95 %"), Column("Beyond Per-Stage, s", 1, "Longer than with Per-Stage, which submits nothing ahead"),
+        Column("Scheduler"), Column("Strategy"), Column.of_time("Wait without"), Column.of_time("Longer by"),
+        Column("95 %"), Column.of_time("Beyond Per-Stage", "Longer than with Per-Stage, which submits nothing ahead"),
         Column("95 %"), Column("Slowdown without", 2), Column("More by", 3), Column("95 %"),
         Column("Hours waited more a core-hour", 2, "Of the others together, for each core-hour that the client got"),
     ]  # fmt: skip
     rows = [
         (
-            one.scheduler, one.strategy, one.others_wait_s, one.longer_wait_s.mean, written(one.longer_wait_s, 1),
-            one.beyond_per_stage_s.mean, written(one.beyond_per_stage_s, 1),
+            one.scheduler, one.strategy, one.others_wait_s, one.longer_wait_s.mean, written(one.longer_wait_s, None),
+            one.beyond_per_stage_s.mean, written(one.beyond_per_stage_s, None),
             one.others_slowdown, one.more_slowdown.mean, written(one.more_slowdown, 3), one.waited_more_per_core_hour,
         )
         for one in standings
@@ -471,8 +474,9 @@ def _standings(standings: Sequence[SchedulerStanding]) -> Table:
 def _places(places: Sequence[Place]) -> Table:
     columns = [
         Column("World"), Column("Scheduler"), Column("Workflow"), Column("Cores", 0), Column("Strategy"),
-        Column("Makespan, s", 0), Column("Core-hours", 1), Column("Perceived wait, s", 0), Column("All waits, s", 0),
-        Column("Others longer, s", 1),
+        Column.of_time("Makespan"), Column("Core-hours", 1), Column.of_time("Perceived wait"),
+        Column.of_time("All waits"),
+        Column.of_time("Others longer"),
     ]  # fmt: skip
     rows = [
         (
