@@ -283,7 +283,7 @@ ON_A_CLUSTER = "on a cluster"  # what comes there is run by tests/slurm/test_tut
 
 
 def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path):
-    """In the order of the page, in one shell, with nothing in the home; its sentences have the figures that come out."""
+    """In the order of the page, in one shell, with nothing in the home; its figures are those that come out."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     blocks = [block for block in TUTORIAL if block.said != ON_A_CLUSTER]
     assert len(blocks) > 10
