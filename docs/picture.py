@@ -115,7 +115,7 @@ def draw(flow: Workflow, shown: Sequence[CompareRun]) -> str:
         at = LEFT + scale * 60 * minutes
         grid.append(f'<line x1="{at:.1f}" y1="30" x2="{at:.1f}" y2="{y + 4}" class="rule"/>')
         grid.append(f'<text x="{at:.1f}" y="{y + 18}" text-anchor="middle" class="faint">{minutes}</text>')
-    where = "minutes since the workflow was handed over, on a simulated centre; beside each name its cores"
+    where = "minutes since submission, on a simulated centre; beside each name: its cores"
     grid.append(f'<text x="{LEFT}" y="{y + 36}" class="faint">{where}</text>')
     legend = [("pending", 12, "waits in the queue"), ("held", 162, "holds idle cores"), ("running", 300, "runs")]
     for kind, at, words in legend:

@@ -133,6 +133,19 @@ def test_paths_that_are_named_are_there():
     assert not [(page, path) for page, path in named if not (ROOT / path).exists()]
 
 
+def test_pages_that_help_and_messages_name_are_there():
+    """Wherever the program sends its user to."""
+    sources = [path for room in ("asa", "backends", "tools", "examples") for path in (ROOT / room).rglob("*.py")]
+    named = {(path.name, page) for path in sources for page in re.findall(r"docs/[\w/-]+\.md", path.read_text())}
+    assert len(named) > 5
+    assert not [(name, page) for name, page in named if not (ROOT / page).exists()]
+
+
+def test_the_readme_is_short():
+    """It is read before anything else: what is longer belongs into the guides."""
+    assert len(PAGES[0].read_text().splitlines()) <= 120
+
+
 def test_examples_can_be_found():
     """Each example is named on some page. That pages can be found is a matter of the site: tests/test_docs_site.py."""
     whole = "".join(page.read_text() for page in PAGES)
@@ -270,7 +283,7 @@ ON_A_CLUSTER = "on a cluster"  # what comes there is run by tests/slurm/test_tut
 
 
 def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path):
-    """In the order of the page, in one shell, with nothing in the home; its sentences have the figures that come out."""
+    """In the order of the page, in one shell, with nothing in the home; its figures are those that come out."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     blocks = [block for block in TUTORIAL if block.said != ON_A_CLUSTER]
     assert len(blocks) > 10

@@ -57,10 +57,11 @@ def _value(parameter: Any) -> str:
     """Say what an option takes: the name of its value, or its choices."""
     if getattr(parameter, "is_flag", False):
         return ""
-    choices = getattr(parameter.type, "choices", None)
+    kind = getattr(parameter, "type", None)  # which typer has no more from 0.29 on
+    choices = getattr(kind, "choices", None)
     if choices:
         return "|".join(str(getattr(choice, "value", choice)) for choice in choices)
-    return str(parameter.metavar or parameter.type.name.upper())
+    return str(parameter.metavar or (kind.name.upper() if kind else "VALUE"))
 
 
 def _default(parameter: Any) -> str:

@@ -2,7 +2,7 @@
 # release.sh - build the packages that are published, into dist, and try them:
 #   metadata by `twine check --strict`; the wheel and the source package each in an empty environment of this Python, of
 #   `python3.13`, `python3.14` and $NEWER_PYTHON where there is one, and of the Python of a Debian tree (tests/slurm/newer.sh
-#   makes one; needs root), with the first minute of the README in each.
+#   makes one; needs root), with the first minute of the README in each; and once with nothing pinned, as users get it.
 # It ends with 75 where packages cannot be fetched, which says nothing of these.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -69,6 +69,13 @@ for package in "$wheel" "$source"; do
     ! "$newer" -c "" 2>/dev/null || try "$newer" "$package" "a newer Python"
   done
 done
+
+# What a user gets today: the newest versions of all that it needs.
+echo "== this Python, nothing pinned"
+rm -rf "$place/venv" && "$root/.venv/bin/python" -m venv "$place/venv"
+# shellcheck disable=SC2086 # several words
+"$place/venv/bin/python" $pip install "$wheel" || unfetched "nothing pinned"
+sh "$place/minute.sh" "$place/venv/bin" "$version"
 
 if [ -x "$tree/usr/bin/python3" ] && [ "$(id -u)" = 0 ]; then
   # nothing is fetched from within the tree, which knows neither this machine's mirrors nor its proxies

@@ -12,8 +12,9 @@ import traceback
 from collections import UserDict
 from collections.abc import Callable
 from copy import copy
+from enum import Enum
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -91,9 +92,19 @@ _FORMER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 """How options were spelled once, and what may stand for each now; where it is not clear which, the command takes it."""
 
 
+def _choices(parameter: Any) -> tuple[str, ...]:
+    """Give the words among which an option chooses: of its type, or with typer 0.29 and later of its annotation."""
+    if hasattr(parameter, "type"):
+        return tuple(getattr(parameter.type, "choices", ()))
+    annotation = parameter.type_descriptor.annotation
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return tuple(one.value for one in annotation)
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
 def former_options(command: Any) -> dict[str, tuple[str, ...]]:
     """Give the old spellings that a command takes, with the words that stand for each now."""
-    choices = {name: getattr(one.type, "choices", ()) for one in command.params for name in one.opts}
+    choices = {name: _choices(one) for one in command.params for name in one.opts}
 
     def fits(words: tuple[str, ...]) -> bool:
         return words[0] in choices and all(value in choices[words[0]] for value in words[1:])
