@@ -220,7 +220,8 @@ class Active(Submitter):
     def heard(self, status: JobStatus) -> None:
         """Note what was heard of a job, if it is new."""
         job = self.state.jobs[status.job_id]
-        if job.spec.bag and status.state is JobState.COMPLETED and self._left_some(job):
+        is_shared = bool(job.spec.bag) and job.spec.array is None
+        if is_shared and status.state is JobState.COMPLETED and self._left_some(job):
             status = replace(status, reason=NOTHING_LEFT)
         if status != replace(job.status, expected_start_s=status.expected_start_s):
             self.commit(Reported(status))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from asa.backend import Growing, JobSpec, JobState, site_word_s
 from asa.bags import Bag
+from asa.core.files import put
+from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
-from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
+from asa.runner.arrays import is_too_many
+from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.specs import legs_of, round_of_legs, spec_of, tasks_of, token_of
@@ -100,7 +105,12 @@ def submit(one: Active, planned: PlannedJob) -> None:
     else:
         word_s = None if planned.joins else _word_s(one, spec)
         one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
+    narrowed = one.state.arrays.sizes.get(planned.stages[0])
     refusal = one.send(spec.token, one.attempt, partial(_send, one, planned, spec))
+    if spec.array is not None and one.state.open_intent is None:
+        now_narrower = one.state.arrays.sizes.get(planned.stages[0])
+        if now_narrower != narrowed and not one.state.has_sent(spec.token):
+            one.attempt.again_s = one.backend.now()  # fewer are asked for at once
     if refusal is None:
         return
     if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
@@ -132,6 +142,11 @@ def missing_mate(one: Active) -> PlannedJob | None:
     now_s = one.backend.now()
     for name, lead in _shared(one):
         is_ready = name in one.state.stages.ready
+        if lead.spec.array is not None:
+            view = one.state.stages[name]
+            if part := one.state.arrays.missing(lead, view, is_ready=is_ready, now_s=now_s):
+                return part
+            continue
         number, place = one.state.stages[name].resubmissions, tasks_of(one.state, name)
 
         def did(job: Job, number: int = number, place: str = place) -> bool:
@@ -170,8 +185,9 @@ def _close_legs(one: Active) -> float | None:
 def give_back(one: Active) -> float | None:
     """Have others take what jobs that are no more had taken of a bag; return when to try what cannot be written now."""
     again = _close_legs(one) if one.state.outcome is None else None
+    _post_arrays(one)
     for name, lead in _shared(one) if one.state.outcome is None else ():
-        if not (place := tasks_of(one.state, name)):
+        if lead.spec.array is not None or not (place := tasks_of(one.state, name)):
             continue
         number = one.state.stages[name].resubmissions
         for token in {job.spec.token for job in one.state.sharing.gone(lead)} - one.given_back:
@@ -180,6 +196,21 @@ def give_back(one: Active) -> float | None:
             else:
                 again = one.backend.now() + AGAIN_S[0]
     return again
+
+
+def _post_arrays(one: Active) -> None:
+    """Post what arrays have completed whose last elements did not see each other's end."""
+    if not one.run.place or not one.state.capabilities.arrays:
+        return
+    for name in one.state.workflow.arrays:
+        post = one.state.post(name)
+        if one.state.stages[name].phase is not Phase.DONE or post in one.given_back:
+            continue
+        path = Path(one.run.place) / "posts" / quote(post, safe="")
+        with suppress(OSError):
+            if path.parent.is_dir() and not path.exists():
+                put(path, b"")
+            one.given_back.add(post)
 
 
 def _word_s(one: Active, spec: JobSpec) -> float | None:
@@ -194,6 +225,8 @@ def _word_s(one: Active, spec: JobSpec) -> float | None:
 
 
 def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
+    if spec.array is not None:
+        return _send_array(one, planned.stages[0], spec, spec.array)
     if not planned.joins:
         return one.backend.submit(spec)
     if not isinstance(one.backend, Growing):
@@ -205,6 +238,18 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
     except BackendError as error:
         one.ask([planned.joins])  # it has ended, perhaps
         raise SubmitDeferredError(str(error)) from error
+
+
+def _send_array(one: Active, stage: str, spec: JobSpec, array: Array) -> str:
+    """Send a part of an array; where it is too large, note that, so that the next time fewer are asked for."""
+    try:
+        return one.backend.submit(spec)
+    except (SubmitRejectedError, SubmitDeferredError) as error:
+        count = len(array.elements)
+        if count == 1 or not is_too_many(error):
+            raise
+        one.commit(Narrowed(stage, count // 2, error.message, one.backend.now()))
+        raise SubmitDeferredError(f"{error.message}: {count} elements are too many at a time") from error
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:
