@@ -119,6 +119,8 @@ class Array:
         As Slurm tells it to them: the first that was written; 1 where none was.
     whole
         All that the stage has, where `elements` are those that are left of it; None for the same.
+    is_compact
+        Whether the batch system is to number the elements from 0 on, since it does not take numbers as large as theirs.
 
     Examples
     --------
@@ -130,6 +132,7 @@ class Array:
     at_once: int = 0
     step: int = 1
     whole: Elements | None = None
+    is_compact: bool = False
 
     def __str__(self) -> str:
         return f"{self.elements}{f'%{self.at_once}' if self.at_once else ''}"

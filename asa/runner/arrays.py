@@ -30,6 +30,7 @@ class Arrays:
     completed: dict[str, Elements] = field(default_factory=dict)
     failures: dict[str, dict[int, ElementEnd]] = field(default_factory=dict)  # how elements ended last that did not
     sizes: dict[str, int] = field(default_factory=dict)  # elements that the batch system takes at a time, by stage
+    _compact: set[str] = field(default_factory=set)  # stages whose elements are to be numbered from 0 on
     _parts: dict[str, list[Job]] = field(default_factory=dict)  # by round
 
     def accepted(self, job: Job, stage: str) -> None:
@@ -38,11 +39,13 @@ class Arrays:
             return
         self._parts.setdefault(job.round, []).append(job)
         if stage in self.sizes:
-            self.sizes[stage] = 2 * max(self.sizes[stage], len(job.spec.array.elements))
+            self.sizes[stage] = 2 * len(job.spec.array.elements)
 
-    def narrowed(self, stage: str, size: int) -> None:
-        """Note how many elements to ask for at a time, as more were refused."""
+    def narrowed(self, stage: str, size: int, *, is_compact: bool) -> None:
+        """Note how many elements to ask for at a time, as more were refused, or ones of such numbers."""
         self.sizes[stage] = size
+        if is_compact:
+            self._compact.add(stage)
 
     def heard(self, job: Job) -> None:
         """Take in what a part's elements did."""
@@ -61,6 +64,10 @@ class Arrays:
         """Forget how elements failed, as they are all to be tried again."""
         self.failures.pop(bag, None)
 
+    def is_compact(self, planned: PlannedJob) -> bool:
+        """Whether a stage's elements are to be numbered from 0 on."""
+        return planned.stages[0] in self._compact
+
     # ------------------------------------------------------------------ parts
 
     def parts(self, number: str) -> list[Job]:
@@ -76,13 +83,16 @@ class Arrays:
         """Give what the next part of a round asks for."""
         left = self.left(number, array)
         limits = [self.sizes.get(stage), site.max_array_size, site.max_queued]
-        return array.only(left.take(max(min((size for size in limits if size is not None), default=len(left)), 1)))
+        part = array.only(left.take(max(min((size for size in limits if size is not None), default=len(left)), 1)))
+        return replace(part, is_compact=True) if stage in self._compact else part
 
     def before(self, number: str, array: Array) -> list[str]:
         """Name the parts of a round that are to have ended before the next one begins, where few may run at once."""
-        if not array.at_once:
-            return []
-        return [one.status.job_id for one in self.parts(number) if not (one.status.state.is_final or one.given_up)]
+        return [one.status.job_id for one in self.live(number)] if array.at_once else []
+
+    def live(self, number: str) -> list[Job]:
+        """Give the parts of a round that have not ended."""
+        return [one for one in self.parts(number) if not (one.status.state.is_final or one.given_up)]
 
     def missing(self, lead: Job, view: StageView, *, is_ready: bool, now_s: float) -> PlannedJob | None:
         """Plan the next part of a round; None if all its elements are asked for."""
@@ -175,11 +185,9 @@ def _words(end: ElementEnd) -> str:
     return f"{words} ({why})" if why else words
 
 
-def is_too_many(error: BackendError) -> bool:
-    """Whether an array was not accepted for how many elements it has."""
-    if isinstance(error, SubmitRejectedError):
-        return "array" in error.message.lower()
-    return True  # later: fewer may be accepted now
+def is_no_array(error: BackendError) -> bool:
+    """Whether an array is refused for good for the numbers of its elements, or how many they are."""
+    return isinstance(error, SubmitRejectedError) and "array" in error.message.lower()
 
 
 def ends_of(job: Job) -> Iterator[ElementEnd]:

@@ -104,6 +104,7 @@ class Narrowed:
     size: int
     reason: str
     at_s: float
+    is_compact: bool = False  # whether the numbers were too large, too, perhaps
     kind: Literal["narrowed"] = "narrowed"
 
 

@@ -183,8 +183,8 @@ class RunState:
             case Again(token=token):
                 self.open_intent = self.intents[token]
                 self.sought_s = None
-            case Narrowed(stage=name, size=size):
-                self.arrays.narrowed(name, size)
+            case Narrowed(stage=name, size=size, is_compact=is_compact):
+                self.arrays.narrowed(name, size, is_compact=is_compact)
             case Sought(at_s=at_s):
                 self.sought_s = at_s
             case Accepted(token=token, status=status):

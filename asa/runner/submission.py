@@ -15,10 +15,10 @@ from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
-from asa.runner.arrays import is_too_many
+from asa.runner.arrays import is_no_array
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.jobs import Job
+from asa.runner.jobs import Job, round_of
 from asa.runner.specs import legs_of, round_of_legs, spec_of, tasks_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
@@ -105,13 +105,10 @@ def submit(one: Active, planned: PlannedJob) -> None:
     else:
         word_s = None if planned.joins else _word_s(one, spec)
         one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
-    narrowed = one.state.arrays.sizes.get(planned.stages[0])
     refusal = one.send(spec.token, one.attempt, partial(_send, one, planned, spec))
-    if spec.array is not None and one.state.open_intent is None:
-        now_narrower = one.state.arrays.sizes.get(planned.stages[0])
-        if now_narrower != narrowed and not one.state.has_sent(spec.token):
-            one.attempt.again_s = one.backend.now()  # fewer are asked for at once
     if refusal is None:
+        if spec.array is not None and _may_ask_for_fewer(one, planned, spec, spec.array):
+            one.attempt.again_s = one.backend.now()
         return
     if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
         one.put_off(spec.token, one.attempt, str(refusal))
@@ -245,11 +242,25 @@ def _send_array(one: Active, stage: str, spec: JobSpec, array: Array) -> str:
     try:
         return one.backend.submit(spec)
     except (SubmitRejectedError, SubmitDeferredError) as error:
-        count = len(array.elements)
-        if count == 1 or not is_too_many(error):
+        count, is_refused = len(array.elements), is_no_array(error)
+        if isinstance(error, SubmitRejectedError) and not is_refused:
             raise
-        one.commit(Narrowed(stage, count // 2, error.message, one.backend.now()))
+        if count == 1 and (array.is_compact or not is_refused):
+            raise
+        one.commit(Narrowed(stage, max(count // 2, 1), error.message, one.backend.now(), is_compact=is_refused))
         raise SubmitDeferredError(f"{error.message}: {count} elements are too many at a time") from error
+
+
+def _may_ask_for_fewer(one: Active, planned: PlannedJob, spec: JobSpec, array: Array) -> bool:
+    """Whether fewer elements are asked for at once, as so many were not accepted.
+
+    Not while others of the array are there, for these may be what is too many: they are waited for.
+    """
+    if one.state.has_sent(spec.token) or one.state.open_intent is not None:
+        return False
+    size = one.state.arrays.sizes.get(planned.stages[0], len(array.elements))
+    is_first = not one.state.arrays.live(round_of(planned, spec))
+    return size < len(array.elements) and (is_first or (not array.is_compact and one.state.arrays.is_compact(planned)))
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:

@@ -218,7 +218,9 @@ class SlurmBackend:
     def _is_renumbered(self, spec: JobSpec) -> bool:
         """Say whether an array has an element of a number that Slurm does not take, which are below its limit."""
         most = self._capabilities.max_array_size
-        return spec.array is not None and most is not None and spec.array.elements.last >= most
+        if spec.array is None or spec.array.is_compact:
+            return spec.array is not None
+        return most is not None and spec.array.elements.last >= most
 
     def _array(self, spec: JobSpec) -> str:
         """Write the numbers of an array's elements for Slurm."""
