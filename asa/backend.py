@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from asa.demands import Demands
-from asa.elements import Array, Elements
+from asa.elements import NONE, Array, Elements
 from asa.errors import InputError
 from asa.units import format_duration
 from asa.waits import QueueEvent
@@ -283,15 +283,15 @@ class ElementsStatus:
         Seconds that all elements have held their cores together, those that run not counted.
     """
 
-    running: Elements = Elements()
-    completed: Elements = Elements()
+    running: Elements = NONE
+    completed: Elements = NONE
     ended: tuple[ElementEnd, ...] = ()
     ran_s: float = 0.0
 
     @property
     def failed(self) -> Elements:
         """Those that ended without completing."""
-        found = Elements()
+        found = NONE
         for one in self.ended:
             found |= one.elements
         return found

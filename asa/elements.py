@@ -10,7 +10,16 @@ from typing import Final
 
 from asa.errors import InputError
 
-__all__ = ["MAX_ELEMENT", "MAX_ELEMENTS", "Array", "Elements", "parse_array", "parse_array_of", "parse_elements"]
+__all__ = [
+    "MAX_ELEMENT",
+    "MAX_ELEMENTS",
+    "NONE",
+    "Array",
+    "Elements",
+    "parse_array",
+    "parse_array_of",
+    "parse_elements",
+]
 
 MAX_ELEMENT: Final = 4_000_000
 """The largest number that an element may have: Slurm's ``MaxArraySize`` may be 4,000,001 at most."""
@@ -105,6 +114,10 @@ class Elements:
         return self if count >= len(self) else Elements.of(self._sorted[:count])
 
 
+NONE: Final = Elements()
+"""No elements."""
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """What of a job array is asked for.
@@ -115,8 +128,6 @@ class Array:
         Those that are to run.
     at_once
         How many of them may run at the same time; 0 for all.
-    step
-        As Slurm tells it to them: the first that was written; 1 where none was.
     whole
         All that the stage has, where `elements` are those that are left of it; None for the same.
     is_compact
@@ -130,7 +141,6 @@ class Array:
 
     elements: Elements
     at_once: int = 0
-    step: int = 1
     whole: Elements | None = None
     is_compact: bool = False
 
@@ -146,6 +156,11 @@ class Array:
     def most_at_once(self) -> int:
         """How many of its elements run at the same time at most."""
         return min(self.at_once or len(self.elements), len(self.elements))
+
+    @property
+    def step(self) -> int:
+        """By how much their numbers grow, where they do so by more than 1."""
+        return next((step for _, _, step in self.all.ranges if step > 1), 1)
 
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
@@ -230,8 +245,7 @@ def parse_array(text: str) -> Array:
         raise InputError(
             f"{text!r} lets none of its elements run at once", hint="Give % a number above 0, or leave it out for all."
         )
-    step = re.search(r":(\d+)", listed)
-    return Array(elements, int(at_once or 0), int(step[1]) if step else 1)
+    return Array(elements, int(at_once or 0))
 
 
 def parse_array_of(given: object) -> Array:
@@ -264,7 +278,7 @@ def parse_array_of(given: object) -> Array:
             "has too many elements, or one of too large a number or below 0",
             hint=f"At most {MAX_ELEMENTS} elements, of numbers from 0 to {MAX_ELEMENT}.",
         )
-    return Array(Elements.of(numbers), step=numbers.step if isinstance(numbers, range) and numbers.step > 0 else 1)
+    return Array(Elements.of(numbers))
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[Range]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from asa.backend import Capabilities, ElementEnd, JobState
-from asa.elements import Array, Elements
+from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, SubmitRejectedError
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, meaning
@@ -52,7 +52,7 @@ class Arrays:
         if job.spec.array is None or (told := job.status.elements) is None:
             return
         bag = job.spec.bag
-        done = self.completed[bag] = self.completed.get(bag, Elements()) | told.completed
+        done = self.completed[bag] = self.completed.get(bag, NONE) | told.completed
         failures = self.failures.setdefault(bag, {})
         for end in told.ended:
             if not job.giving_up and not _ran_nothing(end):
@@ -112,11 +112,11 @@ class Arrays:
 
     def open(self, bag: str, array: Array) -> Elements:
         """Give all elements of a stage that have not completed."""
-        return array.all - self.completed.get(bag, Elements())
+        return array.all - self.completed.get(bag, NONE)
 
     def again(self, bag: str, array: Array, *, may_retry: bool) -> tuple[Elements, list[ElementEnd]]:
         """Say which elements of a round are asked for again, and how those of them ended that failed."""
-        failures, left = self.failures.get(bag, {}), array.elements - self.completed.get(bag, Elements())
+        failures, left = self.failures.get(bag, {}), array.elements - self.completed.get(bag, NONE)
         retried = {n: end for n in left if may_retry and (end := failures.get(n)) is not None and _may_retry(end)}
         unrun = [n for n in left if n not in failures]
         return Elements.of((*unrun, *retried)), _grouped(retried)
@@ -144,7 +144,7 @@ def _grouped(ends: Mapping[int, ElementEnd]) -> list[ElementEnd]:
     """Put elements together that ended alike."""
     found: dict[ElementEnd, list[int]] = {}
     for number, end in ends.items():
-        found.setdefault(replace(end, elements=Elements()), []).append(number)
+        found.setdefault(replace(end, elements=NONE), []).append(number)
     return [replace(end, elements=Elements.of(numbers)) for end, numbers in found.items()]
 
 

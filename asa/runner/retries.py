@@ -34,7 +34,7 @@ def may_retry(job: Job, view: StageView) -> bool:
 
 
 def has_run_out_of_memory(status: JobStatus | ElementEnd) -> bool:
-    """Whether a job, or an element, was ended since it used more memory than it had, as far as the batch system or its end tells."""
+    """Whether a job or an element used more memory than it had, as far as the batch system or its end tells."""
     if status.state is not JobState.FAILED:
         return False
     return status.reason.replace("_", "").lower() == "outofmemory" or status.exit_code == _KILLED

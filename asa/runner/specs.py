@@ -259,7 +259,8 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
     """Write what a job runs of a stage, as it asks for it; `sharing`: how many jobs do."""
     view = state.stages[stage.name]
     share = None
-    if view.stage.jobs[1] > 1 or view.stage.takes_turns:  # in a job with other stages, too: what it did there another job is not to do again
+    # in a job with other stages, too: what it did there another job is not to do again
+    if view.stage.jobs[1] > 1 or view.stage.takes_turns:
         share = Share(view.resubmissions, token_of(state, planned), sharing)
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     legs, leg = legs_of(state, stage.name), leg_of(state, planned)

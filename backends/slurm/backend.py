@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -398,15 +398,12 @@ class SlurmBackend:
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
         """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
         wanted = list(dict.fromkeys(tokens))
-        found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
         records, arrays = by_array(self._records_of(wanted))
+        found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
+        for token, array in self._found_arrays(arrays):
+            found[token].append(array)
         present = self._present(records)
-        for array_id, elements in arrays.items():
-            if self._is_mine(replace(elements[0], job_id=array_id)):
-                found[_token_of(elements[0].name)].append(self._found_array(array_id, elements))
-        for record in records:
-            if not self._is_mine(record):
-                continue
+        for record in filter(self._is_mine, records):
             job = self._jobs.get(record.job_id)
             if job is None or not job.is_ours(record):
                 job = self._track(record.job_id, self._kept_of(record))
@@ -415,14 +412,17 @@ class SlurmBackend:
             elif job.is_live or record.restarts > job.status.restarts or job.status.state is JobState.CANCELLED:
                 self._hear(job, record)
             found[_token_of(record.name)].append(job)
-        for job in self._jobs.values():
-            if job.kept.token in found and job not in found[job.kept.token]:
-                found[job.kept.token].append(job)
         for token, jobs in found.items():
+            jobs += [job for job in self._jobs.values() if job.kept.token == token and job not in jobs]
             holder = self._folder.holder(token)
             if holder is not None and holder not in self._jobs:
                 jobs.extend(self._forgotten(token, holder))
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
+
+    def _found_arrays(self, arrays: Mapping[str, Sequence[SlurmRecord]]) -> Iterator[tuple[str, TrackedJob]]:
+        for array_id, elements in arrays.items():
+            if self._is_mine(replace(elements[0], job_id=array_id)):
+                yield _token_of(elements[0].name), self._found_array(array_id, elements)
 
     def _found_array(self, array_id: str, elements: Sequence[SlurmRecord]) -> TrackedJob:
         """Take up an array, some elements of which were found."""
@@ -571,9 +571,13 @@ class SlurmBackend:
             raise
         self._pacer.looked(self._clock(), heard=True)
         self._heard_s, self._trouble = self.now(), ""
+        self._hear_arrays(arrays, elements)
+        return records
+
+    def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
+        """Take in what Slurm tells of some arrays."""
         for job in arrays:
             self._hear_array(job, [one for one in elements.get(job.job_id, ()) if job.is_ours(one)])
-        return records
 
     def _hear_array(self, job: TrackedJob, records: Sequence[SlurmRecord]) -> None:
         """Take in what Slurm tells of an array's elements; what it does not know any more accounting may."""
@@ -759,9 +763,7 @@ class SlurmBackend:
         """Ask for some jobs; those that Slurm does not show may have ended already, however lately they came."""
         live = [self._jobs[job_id] for job_id in job_ids if self._jobs[job_id].is_live]
         arrays = [job for job in live if isinstance(job, TrackedArray)]
-        elements = self._link.arrays([job.job_id for job in arrays]) if arrays else {}
-        for job in arrays:
-            self._hear_array(job, [one for one in elements.get(job.job_id, ()) if job.is_ours(one)])
+        self._hear_arrays(arrays, self._link.arrays([job.job_id for job in arrays]) if arrays else {})
         live = [job for job in live if not isinstance(job, TrackedArray)]
         records = self._link.jobs([job.job_id for job in live]) if live or not arrays else {}
         for job in live:

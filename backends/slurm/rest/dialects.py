@@ -270,4 +270,3 @@ def number_of(name: str) -> int:
             hint=f"Known are {', '.join(f'v0.0.{number}' for number in reversed(KNOWN))}.",
         )
     return int(match[1])
-
