@@ -208,13 +208,13 @@ def parse_elements(text: str) -> Elements:
             raise InputError(f"{text!r} has a step of 0", hint="Give 1 or more.")
         if last < first:
             raise InputError(f"{text!r} ends before it begins: {part.strip()}", hint="Write the least first.")
+        if (last - first) // step >= MAX_ELEMENTS:
+            raise InputError(f"{text!r} is too many elements", hint=f"At most {MAX_ELEMENTS}.")
         if last > MAX_ELEMENT:
             raise InputError(f"{text!r} has an element of the number {last}", hint=f"At most {MAX_ELEMENT}.")
-        if (last - first) // step >= MAX_ELEMENTS:
-            raise InputError(f"{text!r} has too many elements", hint=f"At most {MAX_ELEMENTS}.")
         numbers.update(range(first, last + 1, step))
     if len(numbers) > MAX_ELEMENTS:
-        raise InputError(f"{text!r} has too many elements", hint=f"At most {MAX_ELEMENTS}.")
+        raise InputError(f"{text!r} is too many elements", hint=f"At most {MAX_ELEMENTS}.")
     return Elements.of(numbers)
 
 

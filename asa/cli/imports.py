@@ -56,7 +56,7 @@ def scripts(
     array_cores: Annotated[
         int | None,
         typer.Option(
-            help="Cores that elements of a job array share at most. [default: 32, or more for fewer than 100 jobs]",
+            help="Pack job arrays into jobs of so many cores at most. [default: 32, or more for fewer than 100 jobs]",
             min=1,
             max=MAX_CORES,
             metavar="CORES",
@@ -71,6 +71,12 @@ def scripts(
             "late takes what is left.",
         ),
     ] = False,
+    pack_arrays: Annotated[
+        bool,
+        typer.Option(
+            "--pack-arrays", help="Have elements of a job array share jobs where they can. [default: it stays an array]"
+        ),
+    ] = False,
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
@@ -83,12 +89,20 @@ def scripts(
     `sbatch --dependency=afterok:$j1 b.sh`, the scripts, their options and their order are taken. Among others it is
     refused, as is a script that runs others of them: they would run twice.
 
-    Options of sbatch for which a stage has no key are passed on to Slurm. Elements of a job
-    array become tasks of one stage or several, side by side, or stages of their own; each keeps its walltime.
+    Options of sbatch for which a stage has no key are passed on to Slurm. A job array becomes a stage that is one; with
+    --pack-arrays its elements become tasks of one stage or several, side by side, or stages of their own. Each keeps
+    its walltime.
     """
     from asa.importers import import_scripts
 
-    made = import_scripts(files, parallel=parallel, array_cores=array_cores, share_arrays=share_arrays, name=name)
+    made = import_scripts(
+        files,
+        parallel=parallel,
+        array_cores=array_cores,
+        share_arrays=share_arrays,
+        pack_arrays=pack_arrays,
+        name=name,
+    )
     write_out(made, out, force=force)
 
 

@@ -121,6 +121,10 @@ class Arrays:
         unrun = [n for n in left if n not in failures]
         return Elements.of((*unrun, *retried)), _grouped(retried)
 
+    def failed(self, bag: str) -> list[ElementEnd]:
+        """Give how elements ended last that have not completed, put together by how."""
+        return _grouped(self.failures.get(bag, {}))
+
     def why(self, bag: str, array: Array) -> str:
         """Say how those ended that have not completed."""
         left = self.open(bag, array)

@@ -338,6 +338,7 @@ class RunState:
             reason=f"leg {spec.leg + first.earlier_legs}, in its turn" if is_in_turn else planned.reason,
             joins=planned.joins,
             shares=bool(spec.bag),
+            array=str(spec.array) if spec.array is not None else "",
         )
 
     def _is_to_lead(self, job: Job, former: Job | None) -> bool:
@@ -426,6 +427,7 @@ class RunState:
                 start_s=status.start_s,
                 payload_start_s=status.payload_start_s if not job.planned.joins else None,
                 reason=status.reason,
+                ran_s=status.elements.ran_s if status.elements is not None else None,
             )
             yield from self._ended(job)
 
