@@ -185,6 +185,7 @@ class RunState:
                 self.sought_s = None
             case Narrowed(stage=name, size=size, is_compact=is_compact):
                 self.arrays.narrowed(name, size, is_compact=is_compact)
+                self.asked_again += 1
             case Sought(at_s=at_s):
                 self.sought_s = at_s
             case Accepted(token=token, status=status):
