@@ -16,7 +16,7 @@ def place(tmp_path):
 def flow(place, command, *, array="1-9:2%2", more=""):
     (place.root / "flow.toml").write_text(
         f'name = "flow"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\narray = "{array}"\n'
-        f"command = \'\'\'\n{command}\n\'\'\'\n{more}\n"
+        f"command = '''\n{command}\n'''\n{more}\n"
         '[[stage]]\nname = "b"\ncores = 1\nwalltime = "1min"\nafter = ["a"]\ncommand = "echo after >>did"\n'
     )
     return "flow.toml"
@@ -65,7 +65,9 @@ def test_inputs_and_outputs_are_those_of_the_element(place):
     for number in (1, 3):
         (place.root / f"in{number}").write_text("x")
     made = f"{TELL}; mkdir -p out; [ $ASA_ELEMENT -eq 3 ] || echo x >out/$ASA_ELEMENT.txt"
-    place.asa("run", flow(place, made, array="1-5:2", more='inputs = ["in%a"]\noutputs = ["out/%a.txt"]'), *place.on, code=1)
+    place.asa(
+        "run", flow(place, made, array="1-5:2", more='inputs = ["in%a"]\noutputs = ["out/%a.txt"]'), *place.on, code=1
+    )
     assert Counter(place.lines()) == Counter(["e1:1:3", "e3:3:3"]), "the third has no input"
     told = " ".join(place.asa("status").stdout.split())
     assert "3 failed (its command exited with 0, but an output is missing or empty)" in told
