@@ -16,7 +16,7 @@ from asa.bags.taking import CLOSING, OPENING, READING, TAKING
 from asa.continuation import Continuation
 from asa.legs.running import END, HEED, WATCH, Exits, Turn, turn_text
 from asa.preparation import preparing, within
-from asa.workflow import Stage
+from asa.workflow import BETWEEN_TURNS_S, Stage
 
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
@@ -52,6 +52,9 @@ UNYIELDING_EXIT = 92
 """Exit code of a leg that began early, and the one before did not end when it was told to."""
 
 _EXITS = Exits(LEFT_EXIT, STALLED_EXIT, UNYIELDING_EXIT, TASK_EXIT)
+
+OVERTIME_EXIT = 124
+"""Exit code of an element of an array that had its turn, and ran out of the time that each has; as of `timeout`."""
 
 HOPELESS_EXITS = frozenset({UNPREPARED_EXIT, INPUT_EXIT, STALLED_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
@@ -240,7 +243,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
     element = replace(stage, tasks=(), jobs=(1, 1))
     text = payload_text(element, cores)
     jobs = share.jobs if share else stage.jobs[1]
-    limit_s = max(math.ceil(stage.walltime_s / math.ceil(len(stage.tasks) / jobs)), 1)
+    limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     run = [
         f"export ASA_STAGE={shlex.quote(stage.name)}",
         _number_of_array(stage.name, place),

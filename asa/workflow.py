@@ -59,6 +59,9 @@ MAX_JOBS = 1000
 
 _MAX_SPREAD = 3.0
 
+BETWEEN_TURNS_S = 30.0
+"""What a job whose elements take turns has beyond their walltimes, so that these end before it does."""
+
 MAX_RETRY_FACTOR = 10
 """By how much its walltime, or its memory, may grow each time."""
 
@@ -401,7 +404,7 @@ class Stage(Demands):
             cores=None if self.cores is None else self.cores * jobs,
             nodes=None if self.nodes is None else self.nodes * jobs,
             **multiplied(self, jobs),
-            walltime_s=min(self.walltime_s * turns, LONGEST_WALLTIME_S),
+            walltime_s=min(self.walltime_s * turns + BETWEEN_TURNS_S, LONGEST_WALLTIME_S),
             expected_run_s=None if self.expected_run_s is None else self.expected_run_s * turns,
             tasks=tuple(map(str, self.array.elements)),
             jobs=(jobs, jobs),
@@ -660,7 +663,7 @@ class Workflow:
         if not self.arrays:
             return self
         stages = [stage.in_turn(max_cores, cores_per_node) for stage in self.stages.values()]
-        return Workflow(self.name, stages, walltime_s=self._walltime_s)
+        return Workflow(self.name, stages)  # of the whole in one job, which arrays share with none
 
     @cached_property
     def continuing(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.backend import ElementEnd, JobState
+from asa.backend import ElementEnd
 from asa.bags import Bag
 from asa.elements import NONE, Elements
 
@@ -81,15 +81,11 @@ def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[Elemen
 
 def _in_turn(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
     """Tell of elements by what the stage's jobs wrote down."""
+    from asa.runner.arrays import in_turn
     from asa.runner.specs import tasks_of
 
-    codes = Bag(Path(tasks_of(state, name))).codes() if tasks_of(state, name) else {}
-    by_code: dict[int, list[int]] = {}
-    for text, code in codes.items():
-        by_code.setdefault(code, []).append(int(text))
-    completed = Elements.of(by_code.pop(0, ()))
-    ends = [ElementEnd(Elements.of(numbers), JobState.FAILED, code) for code, numbers in by_code.items()]
-    return completed, NONE, ends
+    known = in_turn(Bag(Path(tasks_of(state, name))).codes() if tasks_of(state, name) else {})
+    return known.completed, NONE, list(known.ended)
 
 
 def element_words(elements: ElementStanding) -> str:

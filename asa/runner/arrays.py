@@ -7,14 +7,14 @@ those are asked for again that did not complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from asa.backend import Capabilities, ElementEnd, JobState
+from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, SubmitRejectedError
 from asa.exactly_once import NUMBER_LOST, TWIN
-from asa.payload import HELD_EXIT, HOPELESS_EXITS, meaning
+from asa.payload import HELD_EXIT, HOPELESS_EXITS, OVERTIME_EXIT, meaning
 from asa.runner.jobs import Job
 from asa.strategies.base import Keep, PlannedJob, StageView
 
@@ -84,7 +84,8 @@ class Arrays:
         left = self.left(number, array)
         limits = [self.sizes.get(stage), site.max_array_size, site.max_queued]
         part = array.only(left.take(max(min((size for size in limits if size is not None), default=len(left)), 1)))
-        return replace(part, is_compact=True) if stage in self._compact else part
+        is_beyond = site.max_array_size is not None and part.elements.last >= site.max_array_size
+        return replace(part, is_compact=True) if is_beyond or stage in self._compact else part
 
     def before(self, number: str, array: Array) -> list[str]:
         """Name the parts of a round that are to have ended before the next one begins, where few may run at once."""
@@ -130,6 +131,19 @@ class Arrays:
         left = self.open(bag, array)
         known = {n: end for n, end in self.failures.get(bag, {}).items() if n in left}
         return f"{len(left)} of {len(array.all)} elements did not complete: {told(_grouped(known)) or short(left)}"
+
+
+def in_turn(codes: Mapping[str, int]) -> ElementsStatus:
+    """Say how elements that take turns ended, by their exit codes; who ran out of time ended with that of `timeout`."""
+    by_code: dict[int, list[int]] = {}
+    for number, code in codes.items():
+        by_code.setdefault(code, []).append(int(number))
+    completed = Elements.of(by_code.pop(0, ()))
+    ends = []
+    for code, numbers in sorted(by_code.items()):
+        state = JobState.TIMEOUT if code == OVERTIME_EXIT else JobState.FAILED
+        ends.append(ElementEnd(Elements.of(numbers), state, code))
+    return ElementsStatus(completed=completed, ended=tuple(ends))
 
 
 def _ran_nothing(end: ElementEnd) -> bool:
@@ -194,7 +208,7 @@ def is_no_array(error: BackendError) -> bool:
     return isinstance(error, SubmitRejectedError) and "array" in error.message.lower()
 
 
-def ends_of(job: Job) -> Iterator[ElementEnd]:
-    """Give how the elements of a job ended that did not complete."""
-    if job.status.elements is not None:
-        yield from job.status.elements.ended
+def ends_of(job: Job) -> Sequence[JobStatus | ElementEnd]:
+    """Give how a job ended, and how the elements did that had their turn in it and did not complete."""
+    told = job.status.elements
+    return [job.status, *(told.ended if told is not None else ())]

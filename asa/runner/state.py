@@ -28,7 +28,7 @@ from asa.records import (
     Submitted,
 )
 from asa.runner.accounts import Accounts, growth_view
-from asa.runner.arrays import Arrays, told
+from asa.runner.arrays import Arrays, ends_of, told
 from asa.runner.entries import (
     Accepted,
     Again,
@@ -428,7 +428,7 @@ class RunState:
                 start_s=status.start_s,
                 payload_start_s=status.payload_start_s if not job.planned.joins else None,
                 reason=status.reason,
-                ran_s=status.elements.ran_s if status.elements is not None else None,
+                ran_s=status.elements.ran_s if status.elements and job.spec.array else None,
             )
             yield from self._ended(job)
 
@@ -629,7 +629,7 @@ class RunState:
         elif may_retry(job, self.stages[left[0]]):
             self._ask_again(job)
             before = self.stages[left[0]].stage
-            self._count_attempt(left[0], [status], end)
+            self._count_attempt(left[0], ends_of(job), end)
             reason = why(status) + learned(before, self.stages[left[0]].stage)
             yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=reason)
         else:
@@ -734,7 +734,9 @@ class RunState:
                 self._count_attempt(name, failed, end)
             after = self.stages[name]
             self.stages.put(name, replace(after, stage=replace(after.stage, array=array.only(again))))
-            why = f"elements {told(failed)}" if failed else f"{len(again)} elements were not run"
+            count = sum(len(one.elements) for one in failed)
+            why = f"{'element' if count == 1 else 'elements'} {told(failed)}" if failed else ""
+            why = why or f"{len(again)} {'element was' if len(again) == 1 else 'elements were'} not run"
             reason = why + learned(view.stage, after.stage)
             yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=job.status.job_id, reason=reason)
         else:

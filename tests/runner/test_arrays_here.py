@@ -1,5 +1,6 @@
 """Job arrays on this machine's queue, which has none: jobs take the elements in turn, each runs once."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -72,3 +73,17 @@ def test_inputs_and_outputs_are_those_of_the_element(place):
     told = " ".join(place.asa("status").stdout.split())
     assert "3 failed (its command exited with 0, but an output is missing or empty)" in told
     assert "5 failed (an input is missing or empty)" in told
+
+
+def test_one_that_runs_out_of_time_gets_more_and_one_that_is_killed_more_memory(place):
+    """The second hangs the first time, and none but it; the third is killed once, as for want of memory."""
+    hangs = "[ $ASA_ELEMENT -ne 2 ] || [ -e two ] || { touch two; exec sleep 600; }"
+    killed = "[ $ASA_ELEMENT -ne 3 ] || [ -e three ] || { touch three; exit 137; }"
+    path = place.root / flow(place, f"{TELL}; {hangs}; {killed}", array="1-4", more='retries = 1\nmemory = "64M"')
+    path.write_text(path.read_text().replace('walltime = "1min"', 'walltime = "5s"', 1))
+    place.asa("run", path.name, *place.on)
+    assert Counter(place.lines()) == once(1, 2, 3, 4) + Counter(["e2:2:4", "e3:3:4"])
+    lines = [json.loads(line) for line in (place.runs()[0] / "journal.jsonl").read_text().splitlines()]
+    asked = [one["spec"] for one in lines if one["kind"] == "intended" and one["planned"]["stages"] == ["a"]]
+    assert {spec["memory_bytes"] for spec in asked} == {64 << 20, 128 << 20}
+    assert len({spec["walltime_s"] for spec in asked}) == 2
