@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from asa.demands import Demands
+from asa.elements import NONE, Array, Elements
 from asa.errors import InputError
 from asa.units import format_duration
 from asa.waits import QueueEvent
@@ -32,6 +33,8 @@ __all__ = [
     "Condition",
     "Dependency",
     "DependencyType",
+    "ElementEnd",
+    "ElementsStatus",
     "EstimatesStarts",
     "Examinable",
     "Examination",
@@ -197,6 +200,10 @@ class JobSpec(Demands):
         by real sites.
     exit_code
         How the payload really ends; likewise.
+    array
+        It is a job array: one submission, of which each element is a job of what is asked for here, and runs the
+        payload with its number in ``SLURM_ARRAY_TASK_ID``. What the job posts is posted once all of `Array.all` have
+        completed, in this job or in others that post the same. None for one job.
     """
 
     name: str
@@ -226,6 +233,7 @@ class JobSpec(Demands):
     sharing: int = 1
     leg: int = 0
     saves_s: float | None = None
+    array: Array | None = None
 
 
 class JobState(StrEnum):
@@ -242,6 +250,54 @@ class JobState(StrEnum):
     def is_final(self) -> bool:
         """The job has ended and will not change again."""
         return self not in (JobState.PENDING, JobState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class ElementEnd:
+    """How some elements of a job array ended that did not complete.
+
+    Parameters
+    ----------
+    elements
+        Which.
+    state
+        As of a job.
+    exit_code, reason
+        Likewise.
+    """
+
+    elements: Elements
+    state: JobState
+    exit_code: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementsStatus:
+    """How the elements of a job array stand; those that are not named are pending.
+
+    Parameters
+    ----------
+    running, completed
+        Which.
+    ended
+        Those that ended otherwise, put together by how.
+    ran_s
+        Seconds that all elements have held their cores together, those that run not counted.
+    """
+
+    running: Elements = NONE
+    completed: Elements = NONE
+    ended: tuple[ElementEnd, ...] = ()
+    ran_s: float = 0.0
+
+    @property
+    def failed(self) -> Elements:
+        """Those that ended without completing."""
+        found = NONE
+        for one in self.ended:
+            found |= one.elements
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +337,9 @@ class JobStatus:
         Those of the job's steps that have begun, where that is reported.
     bad_nodes
         Names of nodes whose fault ended the job, where that is reported.
+    elements
+        Of a job array: it starts with its first element, and ends with its last, completed if all have. Its exit code
+        and reason are those of one that did not. None of one job.
     """
 
     job_id: str
@@ -297,6 +356,7 @@ class JobStatus:
     held: bool = False
     steps: tuple[StepTimes, ...] = ()
     bad_nodes: tuple[str, ...] = ()
+    elements: ElementsStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +441,10 @@ class Capabilities:
     accepts_late
         A submission whose answer never came may be accepted later on. If not, a job that `Backend.find` does not show
         will not turn up.
+    arrays
+        Whether it has job arrays (`JobSpec.array`).
+    max_array_size
+        Elements that one may have; None where there is no limit or none is known.
     """
 
     system: str
@@ -400,6 +464,8 @@ class Capabilities:
     plans: bool = False
     burst_buffer_bytes: int | None = None
     accepts_late: bool = True
+    arrays: bool = False
+    max_array_size: int | None = None
 
     def impossible(self, spec: JobSpec) -> str | None:
         """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.

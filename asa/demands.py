@@ -110,6 +110,17 @@ def divided(one: Demands, count: int) -> dict[str, Any]:
     return {name: value if isinstance(value, bool) else -(-value // count) for name, value in demands_of(one).items()}
 
 
+def multiplied(one: Demands, count: int) -> dict[str, Any]:
+    """Give what so many of something need together, by field.
+
+    Examples
+    --------
+    >>> multiplied(Demands(memory_bytes=10, exclusive=True), 3)
+    {'memory_bytes': 30, 'gpus': 0, 'burst_buffer_bytes': 0, 'exclusive': True}
+    """
+    return {name: value if isinstance(value, bool) else value * count for name, value in demands_of(one).items()}
+
+
 def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
     """Give what one job needs for all of some stages, which run in it one after the other: of each the most.
 

@@ -26,6 +26,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack,
 from asa.backend import Backend, Facility
 from asa.continuation import KEYS, Continuation, continuation_of
 from asa.demands import resources
+from asa.elements import parse_array_of
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
 from asa.preparation import KEYS as OF_PREPARATION
@@ -76,6 +77,7 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **{one.key: _AMOUNTS[one.kind] for one in resources()},
     **dict.fromkeys(("walltime", "expected", "total"), _TIMES),
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
+    "array": ((Integral, str, list, tuple, range), 'numbers of elements, as in "1-200%20"'),
     "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
     **dict.fromkeys(("account", "conda", "container", "setup", "launcher"), (str, "text")),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
@@ -103,6 +105,8 @@ class Resources(TypedDict, total=False):
         An hour if not given; `expected` may be ``"learn"``; both may be said by width, as in ``{7: "6h", 28: 5700}``.
     scaling
         ``"measured"``, ``"amdahl"``, ``"downey"`` or ``"tasks"``: how run times at other widths follow.
+    array
+        Of a job array, the numbers of its elements: as sbatch takes them, as in ``"1-200%20"``, or several numbers.
     jobs
         How many jobs share its tasks, or a range such as ``"1..32"``.
     continues, total, max_legs, warn, unfinished, progress
@@ -132,6 +136,7 @@ class Resources(TypedDict, total=False):
     walltime: Duration | Mapping[int, Duration]
     expected: Duration | Mapping[int, Duration] | Mapping[str, object]
     scaling: str | Mapping[str, object]
+    array: int | str | Sequence[int]
     jobs: int | str
     continues: bool
     total: Duration | Mapping[int, Duration] | Mapping[str, object]
@@ -601,6 +606,9 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
     if "jobs" in fields:
         asked_jobs = fields["jobs"]
         fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))
+    if "array" in fields:
+        asked_array = fields["array"]
+        fields["array"] = _named("array", where, lambda: parse_array_of(asked_array))
     said = {key: fields.pop(key) for key in OF_PREPARATION if key in fields}
     fields["preparation"] = preparation_of(said, where=where)
     if "environment" in fields:

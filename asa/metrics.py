@@ -316,6 +316,8 @@ def _held(job: Ended, records: Sequence[Record]) -> float:
 
     One that was put back into the queue held cores before, too, from each start to the next requeue.
     """
+    if job.ran_s is not None:  # of a job array, each element of which held its own
+        return core_hours(job.cores, job.ran_s)
     starts = [record.time_s for record in records if isinstance(record, Started)]
     times = [
         (max(before), record.time_s)

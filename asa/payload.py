@@ -5,17 +5,18 @@ It is plain text for any POSIX shell, so it is the same under every backend, alo
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import signal
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from asa.bags.taking import CLOSING, OPENING, READING, TAKING
 from asa.continuation import Continuation
 from asa.legs.running import END, HEED, WATCH, Exits, Turn, turn_text
 from asa.preparation import preparing, within
-from asa.workflow import Stage
+from asa.workflow import BETWEEN_TURNS_S, Stage
 
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
@@ -52,6 +53,9 @@ UNYIELDING_EXIT = 92
 """Exit code of a leg that began early, and the one before did not end when it was told to."""
 
 _EXITS = Exits(LEFT_EXIT, STALLED_EXIT, UNYIELDING_EXIT, TASK_EXIT)
+
+OVERTIME_EXIT = 124
+"""Exit code of an element of an array that had its turn, and ran out of the time that each has; as of `timeout`."""
 
 HOPELESS_EXITS = frozenset({UNPREPARED_EXIT, INPUT_EXIT, STALLED_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
@@ -146,10 +150,15 @@ def payload_text(
     """
     if stage.is_idle:
         return ""
+    if stage.takes_turns:
+        return _in_turn(stage, cores, place, share)
     parts = [f"export ASA_STAGE={shlex.quote(stage.name)} ASA_CORES={cores}"]
+    if stage.array is not None:
+        parts += [f"export {name}={value}" for name, value in stage.array.variables]
+        parts.append(_ELEMENT)
     legs = stage.continues if turn is not None else None
     if stage.command and not (stage.environment or stage.inputs or stage.outputs or legs or stage.preparation):
-        return f"{parts[0]}\n{stage.command}"
+        return "\n".join([*parts, stage.command])
     parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
     if array := dict(stage.environment).get(ARRAY):
         parts.append(_number_of_array(array, place))
@@ -163,7 +172,7 @@ def payload_text(
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
         done = ': >"$asa_dir/forgotten"' if share else 'rm -f "$asa_done"/[0-9]*'
         forget = f' || {{ code=$?; {done}; exit "$code"; }}' if place and _has_tasks(stage) else ""
-        parts.append(f"asa_need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
+        parts.append(f"asa_need {OUTPUT_EXIT} output {_patterns(stage.outputs, stage)}{forget}")
     if legs is not None:
         parts.append('code=$?\n[ "$code" -ne 0 ] || asa_over done || :\nexit "$code"')
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
@@ -176,7 +185,7 @@ def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
     if stage.inputs:
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
-        yield f"{begun}asa_need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit"
+        yield f"{begun}asa_need {INPUT_EXIT} input {_patterns(stage.inputs, stage)} || exit"
     if stage.preparation is not None:
         yield preparing(stage.preparation, UNPREPARED_EXIT)
         if stage.preparation.launcher and stage.cpus_per_task > 1:
@@ -193,6 +202,8 @@ def _runs(stage: Stage, cores: int, place: str, share: Share | None, legs: Conti
     if legs is not None:
         run += [HEED, WATCH] if legs.warn else [WATCH]
     inside = within(stage.preparation, cores=cores, cpus_per_task=stage.cpus_per_task, gpus=stage.gpus)
+    if stage.array is not None:  # what starts it inside may not pass variables on
+        inside += "env $asa_element "
     if stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
         is_launched = stage.preparation is not None and bool(stage.preparation.launcher)
         return [*run, _script(stage.script or stage.command, inside, for_all_nodes=is_launched)]
@@ -205,7 +216,13 @@ def _shell(stage: Stage) -> str:
 
 
 def _for_tasks(stage: Stage, text: str) -> str:
-    """Let tasks run where the stage is to run."""
+    """Let tasks run where the stage is to run; those that are elements of an array, what these run."""
+    if stage.takes_turns:
+        text = text.replace('echo "asa: task', 'echo "asa: element')
+        for line in ("$2", "$4"):
+            run = f'asa_run env SLURM_ARRAY_TASK_ID="{line}" $asa_limit $asa_sh "$asa_list.element"'
+            text = text.replace(f'asa_run $asa_sh -c -- "{line}"', run)
+        return text
     inside = within(stage.preparation, cores=1, cpus_per_task=1, gpus=stage.gpus)
     return text.replace("asa_run $asa_sh ", f"asa_run {inside}{_shell(stage)} ")
 
@@ -219,13 +236,47 @@ def _number_of_array(array: str, place: str) -> str:
     return f"asa_first={shared}\n{_ARRAY}"
 
 
+def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
+    """Write how a job takes elements of an array in turn: as tasks, each of which is what an element's job would run.
+
+    It has a time of its own, as there; who runs out of it ends with 124.
+    """
+    element = replace(stage, tasks=(), jobs=(1, 1))
+    text = payload_text(element, cores)
+    jobs = share.jobs if share else stage.jobs[1]
+    limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
+    run = [
+        f"export ASA_STAGE={shlex.quote(stage.name)}",
+        _number_of_array(stage.name, place),
+        f"asa_limit='timeout -k 10 {limit_s}'\n$asa_limit true 2>/dev/null || asa_limit=",
+        "export asa_limit",
+    ]
+    one = replace(stage, cpus_per_task=max(cores, 1), inputs=(), outputs=(), preparation=None)
+    run.append(_bag(one, cores, place, share, text) if share and place else _tasks(one, cores, place, text))
+    return PRIVATE * bool(stage.environment) + "\n".join(run)
+
+
+def _element_file(text: str) -> list[str]:
+    """Write down what each element runs, beside the list of them."""
+    end = "ASA_ELEMENT_END"
+    while f"\n{end}\n" in f"\n{text}\n":
+        end += "_"
+    return [f"(umask 077; cat >\"$asa_list.element\" <<'{end}'\n{text}\n{end}\n) || exit 87"]
+
+
 def _has_tasks(stage: Stage) -> bool:
     return bool(stage.tasks or stage.tasks_file)
 
 
-def _patterns(paths: Iterable[str]) -> str:
-    """Write paths each as one word, which the shell does not expand before it is time."""
-    return " ".join(shlex.quote(_pattern(path)) for path in paths)
+def _patterns(paths: Iterable[str], stage: Stage) -> str:
+    """Write paths each as one word, which the shell does not expand before it is time.
+
+    In those of an array ``%a`` is the number of the element.
+    """
+    if stage.array is None:
+        return " ".join(shlex.quote(_pattern(path)) for path in paths)
+    numbered = (map(_pattern, path.split("%a")) for path in paths)
+    return " ".join(shlex.quote('"$SLURM_ARRAY_TASK_ID"'.join(parts)) for parts in numbered)
 
 
 def _pattern(path: str) -> str:
@@ -272,8 +323,11 @@ def _listed(stage: Stage, into: str) -> list[str]:
     return [f"cat <<'{end}'{into}\n{listed}{end}"]
 
 
-def _bag(stage: Stage, cores: int, place: str, share: Share) -> str:
-    """Write how a job takes tasks from a bag that others take from, too; see `asa.bags`."""
+def _bag(stage: Stage, cores: int, place: str, share: Share, element: str = "") -> str:
+    """Write how a job takes tasks from a bag that others take from, too; see `asa.bags`.
+
+    `element`: what each runs, if they are the elements of an array.
+    """
     workers = max(1, cores // stage.cpus_per_task)
     *check, tasks = _listed(stage, "")
     take = f"{_RUN}\n{READING}\n{_TAKE_ARGUMENTS}\n{_WORKERS}\n{_for_tasks(stage, TAKING)}"
@@ -281,7 +335,8 @@ def _bag(stage: Stage, cores: int, place: str, share: Share) -> str:
         f"asa_bag={shlex.quote(place)}",
         f"asa_round={share.round}",
         f"asa_taker={share.taker}",
-        f"asa_divisor={min(_CHUNKS_A_WORKER * workers * share.jobs, _MAX_DIVISOR)}",
+        # elements are taken one by one, tasks several at a time
+        f"asa_divisor={len(stage.tasks) if element else min(_CHUNKS_A_WORKER * workers * share.jobs, _MAX_DIVISOR)}",
         f"asa_cpus_per_task={stage.cpus_per_task}",
         f"asa_workers={workers}",
         f"asa_tasks() {{\n{tasks}\n}}",
@@ -290,6 +345,7 @@ def _bag(stage: Stage, cores: int, place: str, share: Share) -> str:
         OPENING,
         _RUN,
         f"asa_take={shlex.quote(take)}",
+        *(["asa_list=$asa_dir/takers/.$asa_me", *_element_file(element)] if element else []),
         _RUN_BAG,
         CLOSING,
         _TELL_BAG,
@@ -297,7 +353,7 @@ def _bag(stage: Stage, cores: int, place: str, share: Share) -> str:
     return "\n".join(lines)
 
 
-def _tasks(stage: Stage, cores: int, place: str) -> str:
+def _tasks(stage: Stage, cores: int, place: str, element: str = "") -> str:
     workers = max(1, cores // stage.cpus_per_task)
     lines = [
         f"asa_done={shlex.quote(place)}",
@@ -308,6 +364,7 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
         'trap \'rm -f "$asa_list" "$asa_list".*\' EXIT',
     ]
     lines += _listed(stage, ' | cat >"$asa_list" || exit 87')
+    lines += _element_file(element) if element else []
     return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_for_tasks(stage, _POOL))}", _RUN_TASKS])
 
 
@@ -386,6 +443,16 @@ asa_pass_on() {
 }
 """.strip()
 )
+
+# What tells elements of an array from each other, for what may run where the job's variables are not.
+_ELEMENT = r"""
+ASA_ELEMENT=${SLURM_ARRAY_TASK_ID:?}
+export ASA_ELEMENT SLURM_ARRAY_TASK_ID
+asa_element="ASA_ELEMENT=$ASA_ELEMENT SLURM_ARRAY_TASK_ID=$ASA_ELEMENT SLURM_ARRAY_JOB_ID=${SLURM_ARRAY_JOB_ID-}"
+for asa_name in COUNT MIN MAX STEP; do
+  eval "asa_element=\"\$asa_element SLURM_ARRAY_TASK_$asa_name=\$SLURM_ARRAY_TASK_$asa_name\""
+done
+""".strip()
 
 _ARRAY = r"""
 SLURM_ARRAY_JOB_ID=${SLURM_JOB_ID:-$$}

@@ -166,6 +166,8 @@ class Submitted(_OfJob):
         The job that its cores are for, where they are; the stage is then the first that needs them.
     shares
         Whether several jobs share the tasks of its stage, of which the first alone tells when that begins.
+    array
+        Of a job array, the numbers of its elements, as sbatch takes them.
     """
 
     cores: int
@@ -176,6 +178,7 @@ class Submitted(_OfJob):
     reason: str
     joins: str = ""
     shares: bool = False
+    array: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +241,8 @@ class Ended(_OfJob):
         When its first stage began; None if none ever did.
     reason
         How it failed.
+    ran_s
+        Of a job array, seconds that its elements held their cores together; None of one job.
     """
 
     state: JobState
@@ -245,6 +250,7 @@ class Ended(_OfJob):
     start_s: float | None
     payload_start_s: float | None
     reason: str = ""
+    ran_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

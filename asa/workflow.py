@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from asa.continuation import Continuation
-from asa.demands import MAX_COUNT, Demands, divided, resources
+from asa.demands import MAX_COUNT, Demands, divided, multiplied, resources
+from asa.elements import Array
 from asa.errors import WorkflowError
 from asa.preparation import Preparation
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
@@ -57,6 +58,9 @@ MAX_JOBS = 1000
 """Jobs that share the tasks of one stage at most."""
 
 _MAX_SPREAD = 3.0
+
+BETWEEN_TURNS_S = 30.0
+"""What a job whose elements take turns has beyond their walltimes, so that these end before it does."""
 
 MAX_RETRY_FACTOR = 10
 """By how much its walltime, or its memory, may grow each time."""
@@ -137,6 +141,9 @@ class Stage(Demands):
     preparation
         The environment that it runs in: modules, conda, a container, set-up, a launcher. None for what a job has of
         itself.
+    array
+        It is a job array: what it runs is run once for each element, each on what the stage asks for, and for its
+        walltime at most. Its `inputs` and `outputs` may say ``%a`` for the number of the element. None for no array.
 
     Examples
     --------
@@ -174,6 +181,7 @@ class Stage(Demands):
     jobs: tuple[int, int] = (1, 1)
     continues: Continuation | None = None
     preparation: Preparation | None = None
+    array: Array | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -217,6 +225,8 @@ class Stage(Demands):
             self._check_legs(self.continues)
         if self.preparation is not None:
             self._check_preparation(self.preparation)
+        if self.array is not None:
+            self._check_array(self.array)
 
     def _check_turn(self) -> None:
         if self.when not in WHENS:
@@ -235,7 +245,7 @@ class Stage(Demands):
             )
             if way
         ]
-        if len(ways) > 1:
+        if len(ways) > 1 and not self.takes_turns:
             raise self._error(f"has {' and '.join(ways)}", "Give one of them.")
         if self.cores is not None and self.cores % self.cpus_per_task:
             raise self._error(
@@ -322,12 +332,32 @@ class Stage(Demands):
         if (trouble := continues.trouble(shortest_s)) is not None:
             raise self._error(*trouble)
 
+    def _check_array(self, array: Array) -> None:
+        if not array.elements:
+            raise self._error("is a job array without elements", "Give it some, as in 1-200%20.")
+        if self.takes_turns:
+            return  # as `in_turn` made it of one that was checked
+        others = {
+            "is a list of tasks": bool(self.tasks or self.tasks_file),
+            "is run by several jobs": self.jobs != (1, 1),
+            "continues in legs": self.continues is not None,
+            "asks for several shapes": self.moldable is not None,
+            "runs where the client is": self.local,
+        }
+        if other := next((words for words, is_so in others.items() if is_so), ""):
+            raise self._error(f"is a job array, and {other}", "Leave one of them out.")
+        if shared := next((path for path in self.outputs if "%a" not in path), ""):
+            raise self._error(
+                f"is a job array, each of whose elements would have to make {shared!r}",
+                "Write %a where the number of the element is in the path; who follows may ask for others as inputs.",
+            )
+
     def _check_preparation(self, preparation: Preparation) -> None:
         if (trouble := preparation.trouble()) is not None:
             raise self._error(*trouble)
         if not preparation.launcher:
             return
-        if self.tasks or self.tasks_file:
+        if (self.tasks or self.tasks_file) and not self.takes_turns:
             raise self._error(
                 "has a launcher, but is a list of tasks",
                 "Write the launcher into those tasks that have several processes.",
@@ -338,12 +368,47 @@ class Stage(Demands):
     @property
     def is_one_job(self) -> bool:
         """Whether one job does all of it, within its walltime: neither several that share its tasks, nor legs."""
-        return self.jobs[1] == 1 and self.continues is None
+        return self.jobs[1] == 1 and self.continues is None and self.array is None
 
     @property
     def in_one_job_s(self) -> float:
-        """Seconds to ask for were all of it in one job."""
+        """Seconds to ask for were all of it in one job: of an array, for its elements one after the other."""
+        if self.array is not None and not self.takes_turns:
+            return self.walltime_s * len(self.array.elements)
         return self.walltime_s if self.is_one_job else max(self.walltime_s, self.expected_s)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it is an array as it is run where the batch system has none; see `in_turn`."""
+        return self.array is not None and bool(self.tasks)
+
+    def in_turn(self, max_cores: int, cores_per_node: int) -> Stage:
+        """Give the stage as it is run where the batch system has no arrays: by jobs that take elements in turn.
+
+        There are as many jobs as elements may run at once, and fit onto the machine; each has what an element asks for,
+        and time for as many as it takes if all last equally long.
+
+        Parameters
+        ----------
+        max_cores, cores_per_node
+            Of the machine, and of one of its nodes.
+        """
+        if self.array is None or self.takes_turns:
+            return self
+        each = max(self.cores_on(cores_per_node), 1)
+        count = len(self.array.elements)
+        jobs = max(min(self.array.most_at_once, max(max_cores // each, 1), MAX_JOBS), 1)
+        turns = -(-count // jobs)
+        return replace(
+            self,
+            cores=None if self.cores is None else self.cores * jobs,
+            nodes=None if self.nodes is None else self.nodes * jobs,
+            **multiplied(self, jobs),
+            walltime_s=min(self.walltime_s * turns + BETWEEN_TURNS_S, LONGEST_WALLTIME_S),
+            expected_run_s=None if self.expected_run_s is None else self.expected_run_s * turns,
+            tasks=tuple(map(str, self.array.elements)),
+            jobs=(jobs, jobs),
+        )
 
     def can_be_shared_on(self, width: int) -> bool:
         """Whether as many jobs as it asks for may share a width evenly; true of what one job runs.
@@ -462,12 +527,23 @@ class Stage(Demands):
     @property
     def is_idle(self) -> bool:
         """Whether it has nothing to run."""
-        return not (self.command.strip() or self.script or self.tasks or self.tasks_file)
+        return not (self.command.strip() or self.script or self.tasks_file or (self.tasks and self.array is None))
 
     @property
     def expected_s(self) -> float:
-        """Seconds that it is expected to run."""
-        return self.walltime_s if self.expected_run_s is None else self.expected_run_s
+        """Seconds that it is expected to run; an array in so many goes as its throttle makes of it."""
+        one_s = self.walltime_s if self.expected_run_s is None else self.expected_run_s
+        if self.array is None or self.takes_turns:
+            return one_s
+        return one_s * -(-len(self.array.elements) // self.array.most_at_once)
+
+    @property
+    def work_s(self) -> float:
+        """Seconds for which it is expected to hold its cores: of an array, all elements' together."""
+        if self.array is None or self.takes_turns:
+            return self.expected_s
+        one_s = self.walltime_s if self.expected_run_s is None else self.expected_run_s
+        return one_s * len(self.array.elements)
 
     def cores_on(self, cores_per_node: int) -> int:
         """Cores that it takes on a site with nodes of so many cores."""
@@ -569,7 +645,25 @@ class Workflow:
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """Stages that several jobs run."""
-        return tuple(name for name, stage in self.stages.items() if stage.jobs[1] > 1)
+        return tuple(name for name, stage in self.stages.items() if stage.jobs[1] > 1 or stage.array is not None)
+
+    @cached_property
+    def arrays(self) -> tuple[str, ...]:
+        """Stages that are job arrays."""
+        return tuple(name for name, stage in self.stages.items() if stage.array is not None)
+
+    def in_turn(self, max_cores: int, cores_per_node: int) -> Workflow:
+        """Give the workflow as it is run where the batch system has no arrays; see `Stage.in_turn`.
+
+        Parameters
+        ----------
+        max_cores, cores_per_node
+            Of the machine, and of one of its nodes.
+        """
+        if not self.arrays:
+            return self
+        stages = [stage.in_turn(max_cores, cores_per_node) for stage in self.stages.values()]
+        return Workflow(self.name, stages)  # of the whole in one job, which arrays share with none
 
     @cached_property
     def continuing(self) -> tuple[str, ...]:
@@ -709,7 +803,7 @@ class Workflow:
     def stage_core_hours(self, cores_per_node: int) -> float:
         """Core-hours if each stage holds only what it needs (equation 2 of the ASA paper)."""
         if cores_per_node not in self._core_hours:
-            hours = (core_hours(s.cores_on(cores_per_node), s.expected_s) for s in self.stages.values())
+            hours = (core_hours(s.cores_on(cores_per_node), s.work_s) for s in self.stages.values())
             self._core_hours[cores_per_node] = sum(hours)
         return self._core_hours[cores_per_node]
 

@@ -4,10 +4,11 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from asa.backends.shell.script import TWIN_EXIT, WITHDRAWN
+from asa.backends.shell.script import TWIN_EXIT, WITHDRAWN, array_of
 from asa.backends.slurm.link import SlurmAbout, SlurmJob, SlurmRecord
 
-from asa.errors import JobNotFoundError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
+from asa.elements import Elements, parse_array, parse_elements
+from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.payload import HELD_EXIT
 
 BEGIN_S = 1_700_000_000.0
@@ -55,6 +56,18 @@ class FakeJob:
     bad_node: str = ""  # whose fault ends it as soon as its payload has begun
     awaits: list = field(default_factory=list)
     posted: list = field(default_factory=list)
+    array_id: str = ""  # of an element: its array, its number to Slurm and to the client, and how many run at once
+    place: int = 0
+    number: int = 0
+    at_once: int = 0
+
+    @property
+    def seen_as(self):
+        return f"{self.array_id}_{self.number}" if self.array_id else self.job_id
+
+    @property
+    def claims_as(self):
+        return self.array_id or self.job_id
 
 
 class FakeLink:
@@ -94,6 +107,9 @@ class FakeLink:
         self.submitted = []
         self.past_down = False
         self.ignores_dependencies = False
+        self.arrays_of = {}
+        self.max_array_size = 1001
+        self.max_submitted = None
         self._next_id = 1
         self._now_s = int(self.now_s)
 
@@ -151,7 +167,8 @@ class FakeLink:
             for name in ("awaits", "posted")
         )
         fake.held = "JobHeldUser" if job.held else ""
-        self.all[job_id] = fake
+        for one in self._elements(fake) if job.array else [fake]:
+            self.all[one.job_id] = one
         self.submitted.append(job)
         if self.in_doubt:
             raise SubmitInDoubtError("the answer was lost")
@@ -163,6 +180,57 @@ class FakeLink:
         known = self.controller
         return {i: self.record(known[i]) for i in job_ids if i in known and self._is_listed(known[i])}
 
+    def arrays(self, job_ids):
+        self._call("arrays")
+        self.looks_s.append(self.clock())
+        known = self.controller
+        found = {i: [known[e] for e in self.arrays_of[i] if e in known] for i in job_ids if i in self.arrays_of}
+        return {i: self._together(jobs) for i, jobs in found.items() if jobs}
+
+    def past_arrays(self, job_ids):
+        self._call("past_arrays")
+        if not self.has_accounting:
+            return {}
+        return {i: self._together([self.all[e] for e in self.arrays_of[i]]) for i in job_ids if i in self.arrays_of}
+
+    def _together(self, jobs):
+        """Tell of elements as Slurm does: of those that have begun one by one, of the others as one."""
+        waiting = [job for job in jobs if job.state == "PENDING" and not job.restarts]
+        told = [self._element(job) for job in jobs if job not in waiting]
+        if waiting:
+            first = self.record(waiting[0])
+            places = Elements.of(job.place for job in waiting)
+            told.append(replace(first, is_array=True, array_id=waiting[0].array_id, elements=places))
+        return told
+
+    def _element(self, job):
+        return replace(self.record(job), array_id=job.array_id, elements=Elements.of([job.place]))
+
+    def _elements(self, fake):
+        """Make the elements of an array; Slurm gives each a number of its own, the array's to one of them."""
+        array = parse_array(fake.job.array)
+        places = list(array.elements)
+        named, is_renumbered = array_of(fake.job.script)
+        numbers = list(parse_elements(named)) if is_renumbered else places
+        if places[-1] >= self.max_array_size:
+            raise SubmitRejectedError("Slurm refuses the job: Invalid job array specification")
+        live = sum(job.state not in FINAL for job in self.all.values())
+        if self.max_submitted is not None and live + len(places) > self.max_submitted:
+            raise SubmitDeferredError("Job violates accounting/QOS policy (AssocMaxSubmitJobLimit)")
+        whole = fake.posted[0] if fake.posted else ""
+        for place, number in zip(places, numbers, strict=True):
+            job_id = fake.job_id if place == places[-1] else str(self._next_id)
+            self._next_id += place != places[-1]
+            one = replace(fake, job_id=job_id, array_id=fake.job_id, place=place, number=number, at_once=array.at_once)
+            one.posted = [f"{whole}+/{number}"] if whole else []
+            one.run_s, one.code = self.of_element(number, fake.run_s, fake.code)
+            self.arrays_of.setdefault(fake.job_id, []).append(job_id)
+            yield one
+
+    def of_element(self, number, run_s, code):
+        """Say how long an element runs and how it ends; a test may say it otherwise."""
+        return run_s, code
+
     def queue(self):
         self._call("queue")
         return [self.record(job) for job in self.controller.values() if self._is_listed(job)] + self.foreign
@@ -170,7 +238,8 @@ class FakeLink:
     def named(self, names):
         self._call("named")
         jobs = self.all if self.has_accounting else self.controller
-        return [self.record(job) for job in jobs.values() if job.job.name in names and self._is_listed(job)]
+        ours = [job for job in jobs.values() if job.job.name in names and self._is_listed(job)]
+        return [self._element(job) if job.array_id else self.record(job) for job in ours]
 
     def past(self, job_ids):
         self._call("past")
@@ -183,7 +252,18 @@ class FakeLink:
 
     def cancel(self, job_id):
         self._call("cancel")
-        job = self._known(job_id)
+        if job_id in self.arrays_of:
+            for one in self.arrays_of[job_id]:
+                self._cancel(self.all[one])
+            return
+        self._cancel(self._known(job_id))
+
+    def cancel_element(self, array_id, number):
+        """Do what ``scancel 12_4`` does."""
+        self._advance()
+        self._cancel(next(job for job in self.all.values() if (job.array_id, job.number) == (array_id, number)))
+
+    def _cancel(self, job):
         if job.state not in FINAL:
             started = job.start_s is not None
             self._end(job, "CANCELLED", None if started else job.exit_code)
@@ -286,10 +366,15 @@ class FakeLink:
             self._mark(job, "ended", job.code)
             if job.code == 0 and self.writes_marks:
                 for token in job.posted:
+                    (self.folder / "posts" / token).parent.mkdir(exist_ok=True)
                     (self.folder / "posts" / token).write_text("")
+                self._post_whole(job)
             self._end(job, "FAILED" if job.code else "COMPLETED", job.code)
 
     def _queue_up(self, job, now_s):
+        mates = [self.all[one] for one in self.arrays_of.get(job.array_id, ())]
+        if job.at_once and sum(one.state == "RUNNING" for one in mates) >= job.at_once:
+            return
         if job.held or (job.job.begin_s or 0) > now_s or self._unmet(job):
             return
         if job.eligible_s is None:
@@ -307,7 +392,7 @@ class FakeLink:
             return
         job.payload_s = now_s
         self._mark(job, "began")
-        if self._holder(job) not in {"", job.job_id}:
+        if self._holder(job) not in {"", job.claims_as}:
             job.run_s, job.code, job.posted = 0.0, TWIN_EXIT, []
 
     def _holder(self, job):
@@ -322,11 +407,15 @@ class FakeLink:
         start = self.folder / "marks" / token / "start"
         start.parent.mkdir(exist_ok=True)
         if not start.is_symlink():
-            start.symlink_to(job.job_id)
+            start.symlink_to(job.claims_as)
         return str(start.readlink()) == WITHDRAWN
 
     def _unmet(self, job):
         for kind, other_id, delay_s in job.dependencies:
+            if other_id in self.arrays_of:
+                if any(self.all[one].state not in FINAL for one in self.arrays_of[other_id]):
+                    return True
+                continue
             other = self.all[other_id]
             if kind == "after":
                 if other.start_s is None or other.start_s + delay_s > self._now_s:
@@ -338,6 +427,14 @@ class FakeLink:
                 return True
         return False
 
+    def _post_whole(self, job):
+        if not job.array_id or not job.posted:
+            return
+        whole = job.posted[0].partition("+/")[0]
+        count = int(re.search(r"whole=\$posted count=(\d+)", job.job.script)[1])
+        if len(list((self.folder / "posts" / f"{whole}+").iterdir())) >= count:
+            (self.folder / "posts" / whole).write_text("")
+
     def _end(self, job, state, code):
         job.state, job.end_s, job.exit_code = state, self._now_s, code
 
@@ -348,10 +445,13 @@ class FakeLink:
         marks = self.folder / "marks" / (token or f"job.{job.job_id}")
         marks.mkdir(exist_ok=True)
         if token and not (marks / "claim").is_symlink():
-            (marks / "claim").symlink_to(job.job_id)
-        if token and self._holder(job) != job.job_id:
+            (marks / "claim").symlink_to(job.claims_as)
+        if token and self._holder(job) != job.claims_as:
             return
-        text = f"job={job.job_id}\nhost=n1\ntime={self._now_s}\n"
+        if job.array_id:
+            marks /= f"e{job.number}"
+            marks.mkdir(exist_ok=True)
+        text = f"job={job.seen_as}\nhost=n1\ntime={self._now_s}\n"
         (marks / kind).write_text(text if code is None else f"{text}code={code}\nsignals=0\n")
 
 

@@ -54,6 +54,8 @@ def site(slurm):
         age_accrues=slurm.accrue,
         partition="normal",
         shrink_by=slurm.cores_per_node,
+        arrays=True,
+        max_array_size=1001,
     )
 
 

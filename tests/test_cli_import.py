@@ -78,6 +78,9 @@ def test_arrays_and_drivers_read_back(here):
     flow = load_workflow("flow.toml")
     assert flow.name == "all"
     assert flow.stages["arr"].after == ("prep",)
+    assert str(flow.stages["arr"].array) == "0-3"
+    run(imports, "scripts", "all.sh", "-o", "flow.toml", "--pack-arrays", "--force")
+    flow = load_workflow("flow.toml")
     assert "SLURM_ARRAY_TASK_ID=3 /bin/sh arr.sbatch" in payload_text(flow.stages["arr"], 4)
 
 

@@ -10,6 +10,7 @@ from asa.backends.slurm.rest.dialects import dialect
 from slurm_fake_link import FakeLink, VirtualClock
 
 from asa.backend import Capabilities, JobSpec
+from asa.elements import parse_array
 from asa.flow import _KINDS, Resources
 from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.specs import spec_of
@@ -18,11 +19,12 @@ from asa.spec.model import StageSpec
 from asa.strategies import Keep, PlannedJob
 from asa.workflow import Stage, Workflow
 
-SITE = Capabilities("x", 1120, 28, age_accrues=False, burst_buffer_bytes=1 << 40)
+SITE = Capabilities("x", 1120, 28, age_accrues=False, burst_buffer_bytes=1 << 40, arrays=True)
 WHOLE = Stage(
     "a", cores=56, nodes=2, walltime_s=600.0, expected_run_s=60.0, command="true", memory_bytes=1 << 30, gpus=1,
     burst_buffer_bytes=2_000_000_000, exclusive=True, partition="long", account="us", cpus_per_task=2,
-    options=("--nice=10",), environment=(("A", "1"),), inputs=("in",), outputs=("out",), retries=1, input_size=3.0,
+    options=("--nice=10",), environment=(("A", "1"),), inputs=("in",), outputs=("out%a",), retries=1, input_size=3.0,
+    array=parse_array("1-5:2%2"),
 )  # fmt: skip
 """One that asks for everything that a job can be told."""
 PAYLOAD = {"name", "script", "tasks", "environment"}  # of other names and kinds in a job
@@ -71,7 +73,7 @@ OTHER = SlurmJob(
     "m", "#!/bin/sh\ntrue\n", "/g", 8, 600.0, "/p", "/q", nodes=2, partition="long", account="us", qos="low",
     constraint="fast", dependency="afterok:1", begin_s=9000, held=True, environment={"A": "1"}, comment="asa:t",
     cpus_per_task=2, options=("--nice=10",), memory_bytes=1 << 30, gpus=1, burst_buffer_bytes=2_000_000_000,
-    exclusive=True,
+    exclusive=True, array="1-5:2%2",
 )  # fmt: skip
 
 
@@ -101,5 +103,6 @@ def test_what_a_job_asks_for_slurm_is_told(tmp_path):
     drive(folder, lambda run: SlurmBackend(link, run.path, SITE, clock=clock, sleep=clock.sleep))
     told = link.submitted[0]
     missing = {name for name in common(Stage, SlurmJob) if getattr(told, name) != getattr(WHOLE, name)}
-    assert missing <= {"options"}
+    assert missing <= {"options", "array"}
+    assert told.array == "1-5:2%2"
     assert set(WHOLE.options) <= set(told.options)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asa.continuation import Continuation
+from asa.elements import Array, Elements
 from asa.errors import InputError, WorkflowError
 from asa.preparation import Preparation
 from asa.shapes import Moldable, RunAt, Scaling, run_time_at
@@ -140,7 +141,7 @@ def stages(draw, name, before, *, several=False):
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
-    others |= {"moldable", "jobs", "continues", "preparation"}  # which follow
+    others |= {"moldable", "jobs", "continues", "preparation", "array"}  # which follow
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
     payload = draw(PAYLOAD)
     width = (cores or 0) // cpus_per_task or given["nodes"] or 1
@@ -155,6 +156,11 @@ def stages(draw, name, before, *, several=False):
     may_continue = bool(payload.get("command", "").strip() or payload.get("script")) and not given["local"]
     if may_continue and draw(st.booleans()):
         made = replace(made, continues=draw(legs(walltime_s)))
+    may_be_array = launches and not several and made.continues is None and made.moldable is None
+    if may_be_array and draw(st.booleans()):
+        numbers = draw(st.sets(st.integers(0, 50), min_size=1, max_size=9))
+        array = Array(Elements.of(numbers), draw(st.sampled_from([0, 1, 7])))
+        made = replace(made, array=array, outputs=tuple(f"{path}%a" for path in made.outputs))
     return draw(moldables(made)) if several else made
 
 

@@ -149,6 +149,16 @@ class Bag:
             made.append(Deeds(token, began / _HUNDREDTHS, ended / _HUNDREDTHS, codes))
         return sorted(made, key=lambda one: float(one.began_s.min()))
 
+    def codes(self) -> dict[str, int]:
+        """Give the last exit code of each task that has ended, by its text, as far as can be read."""
+        found: dict[str, int] = {}
+        with suppress(OSError, ValueError):
+            rounds = sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdecimal())
+            for number in rounds:
+                if (self._folder / str(number) / "list").is_file():
+                    found |= _Round(self._folder / str(number)).codes()
+        return found
+
     def did(self, number: int, token: str) -> bool:
         """Whether a task has ended in a job, as far as can be seen.
 
@@ -236,6 +246,18 @@ class _Round:
             rows = [one[1:] for one in records if not gone or int(one[0]) not in gone]
             if rows:
                 yield name.partition(".")[0], np.array(rows, dtype=np.int64)
+
+    def codes(self) -> dict[str, int]:
+        """Give the exit code of each task that has ended, by its text."""
+        with (self._folder / "list").open() as file:
+            tasks = [line.rstrip("\n").partition(" ")[2] for line in file]  # the first is no task
+        found: dict[str, int] = {}
+        for name in self._takers():
+            gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
+            for place, code, _, _ in _RECORD.findall(self._log(name)):
+                if int(place) not in gone and int(place) < len(tasks):
+                    found[tasks[int(place)]] = int(code)
+        return found
 
     def give_back(self, name: str) -> bool:
         """Link into its place what a taker had taken and not ended, unless that is there."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.completing import complete_stages
+from asa.cli.element_standing import element_words
 from asa.cli.logs import RunOption, last_lines, log_file
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
@@ -198,7 +199,9 @@ def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
         return
     left = stage.walltime_s - (stage.run_s or 0.0)
     yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
-    if stage.bag is not None:
+    if stage.elements is not None:
+        yield f"It is a job array: {element_words(stage.elements)}."
+    elif stage.bag is not None:
         yield f"Its tasks are shared: {bag_words(stage.bag)}."
 
 

@@ -57,8 +57,8 @@ def scripts(
     array_cores: Annotated[
         int | None,
         typer.Option(
-            help="The most cores that one stage made from a job array may have. [default: 32, or more, so that there "
-            "are fewer than 100 jobs]",
+            help="With --pack-arrays: the most cores that one stage may have. [default: 32, or more, so that there are "
+            "fewer than 100 jobs]",
             min=1,
             max=MAX_CORES,
             metavar="CORES",
@@ -71,6 +71,12 @@ def scripts(
             "--share-arrays",
             help="Make a job array one stage whose elements are shared by several jobs: each job takes the next "
             "element that nobody has begun.",
+        ),
+    ] = False,
+    pack_arrays: Annotated[
+        bool,
+        typer.Option(
+            "--pack-arrays", help="Have elements of a job array share jobs where they can. [default: it stays an array]"
         ),
     ] = False,
     name: NameOption = "",
@@ -86,12 +92,19 @@ def scripts(
     --dependency=afterok:$j1 b.sh`, the scripts, their options and their dependencies are taken. Give such a script
     alone. A script that runs another of the given scripts is refused, since that one would run twice.
 
-    Options of sbatch for which there is no key are passed on to Slurm. The elements of a job array become tasks of one
-    or several stages, or one stage each; each keeps its walltime.
+    Options of sbatch for which there is no key are passed on to Slurm. A job array becomes a stage that is one; with
+    --pack-arrays its elements become tasks of one or several stages, or one stage each. Each keeps its walltime.
     """
     from asa.importers import import_scripts
 
-    made = import_scripts(files, parallel=parallel, array_cores=array_cores, share_arrays=share_arrays, name=name)
+    made = import_scripts(
+        files,
+        parallel=parallel,
+        array_cores=array_cores,
+        share_arrays=share_arrays,
+        pack_arrays=pack_arrays,
+        name=name,
+    )
     write_out(made, out, force=force)
 
 

@@ -20,7 +20,7 @@ from asa.cli.completing import complete_runs, complete_stages
 from asa.cli.runs import RunsOption, command, has_begun_in, latest_job, open_run, print_document, read_state, stage_of
 from asa.core.files import open_file
 from asa.core.options import Output, OutputOption
-from asa.errors import JournalError, RunError
+from asa.errors import InputError, JournalError, RunError
 from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
@@ -54,10 +54,18 @@ def logs(
     lines: Annotated[
         int, typer.Option("--lines", "-n", help="Print only the last N lines; 0 for all.", min=0, max=MAX_JOBS)
     ] = 0,
+    element: Annotated[
+        int | None,
+        typer.Option(
+            help="Of a job array, this element. [default: those that failed, or all]", min=0, show_default=False
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
     """Show the output of a stage's latest job, or of every job that shares the stage's tasks.
+
+    Of a job array: what its elements wrote that failed, if some did, else what all wrote.
 
     Example: `asa logs search --follow`
 
@@ -68,13 +76,14 @@ def logs(
     folder = open_run(runs, run)
     state, _ = read_state(folder)
     stage_of(state, stage)
+    _check_element(state, stage, element)
     kind = "err" if errors else "out"
-    files = log_files(folder, state, stage, kind)
+    files = log_files(folder, state, stage, kind, element)
     if not files and not follow:
         _check_folder(folder)
         raise RunError(_nothing(state, stage), where=f"stage {stage!r}", hint=f"See: {command('status', folder)}")
     if follow:
-        parts = _followed(folder, stage, kind, lines)
+        parts = _followed(folder, stage, kind, lines, element)
     else:
         parts = ((job_id, chunk) for job_id, file in files for chunk in _read(file, lines))
     if output is Output.TABLE:
@@ -92,6 +101,20 @@ def logs(
     decoders = defaultdict[str, codecs.IncrementalDecoder](partial(codecs.getincrementaldecoder("utf-8"), "replace"))
     for job_id, chunk in parts:
         print_document({**head, "job": job_id, "text": decoders[job_id].decode(chunk)}, indent=None)
+
+
+def _check_element(state: RunState, stage: str, element: int | None) -> None:
+    """Refuse to look for an element that is not there, or has no output of its own."""
+    if element is None:
+        return
+    array, where = state.workflow.stages[stage].array, f"stage {stage!r}"
+    if array is None:
+        raise InputError("is no job array", where=where, hint="Leave --element out.")
+    if element not in array.all:
+        raise InputError(f"has no element {element}", where=where, hint=f"Its elements are {array.all}.")
+    if not state.capabilities.arrays:
+        hint = "Leave --element out: what jobs wrote is in their turn."
+        raise InputError("has elements that take turns, with no output of their own", where=where, hint=hint)
 
 
 def _check_folder(folder: RunFolder) -> None:
@@ -113,11 +136,18 @@ def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path 
     return None if job is None else _file_of(folder, job, kind)
 
 
-def log_files(folder: RunFolder, state: RunState, stage: str, kind: str) -> list[tuple[str, Path]]:
-    """Find the files of a stage's latest job, and of those that share its tasks; with their jobs' numbers."""
+def log_files(
+    folder: RunFolder, state: RunState, stage: str, kind: str, element: int | None = None
+) -> list[tuple[str, Path]]:
+    """Find the files of a stage's latest job, and of those that share its tasks; with their jobs' numbers.
+
+    Of an array: of an element, of those that failed, or of all.
+    """
     job = _job_that_ran(state, stage)
     if job is None:
         return []
+    if job.spec.array is not None:
+        return _element_files(folder, state, job, kind, element)
     jobs = [job]
     if job.spec.bag:  # of legs those of earlier tries, too
         jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag]
@@ -125,12 +155,36 @@ def log_files(folder: RunFolder, state: RunState, stage: str, kind: str) -> list
     return [(one.status.job_id, file) for one in jobs if (file := _file_of(folder, one, kind)) is not None]
 
 
+def _element_files(
+    folder: RunFolder, state: RunState, job: Job, kind: str, element: int | None
+) -> list[tuple[str, Path]]:
+    """Find the latest files of an array's elements, by element."""
+    found: dict[int, tuple[str, Path]] = {}
+    for one in (one for one in state.jobs.values() if one.spec.bag == job.spec.bag):
+        if (array := one.spec.array) is None:
+            continue
+        known = dict(enumerate(array.elements)) if array.is_compact else {}
+        named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(one.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
+        for entry in _entries(folder):
+            if match := named.search(entry.name):
+                place = int(match[1])
+                number = known.get(place, place)
+                found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
+    failed = {number for end in state.arrays.failed(job.spec.bag) for number in end.elements}
+    wanted = {element} if element is not None else failed & found.keys() or found.keys()
+    return [found[number] for number in sorted(wanted) if number in found]
+
+
+def _entries(folder: RunFolder) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder.path / "logs"))
+    except OSError:
+        return []
+
+
 def _file_of(folder: RunFolder, job: Job, kind: str) -> Path | None:
     """Find a job's file, by its token and its number."""
-    try:
-        every = [entry for entry in os.scandir(folder.path / "logs") if entry.name.endswith(f".{kind}")]
-    except OSError:
-        return None
+    every = [entry for entry in _entries(folder) if entry.name.endswith(f".{kind}")]
     token, job_id = job.spec.token, job.status.job_id
     named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z])")
     ours = [entry for entry in every if token and named.search(entry.name)]
@@ -202,7 +256,7 @@ def _all_of(file: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[tuple[str, bytes]]:
+def _followed(folder: RunFolder, stage: str, kind: str, lines: int, element: int | None) -> Iterator[tuple[str, bytes]]:
     """Give what a stage writes as it comes, until its job has ended; a new job of it is gone over to."""
     files: list[tuple[str, Path]] = []
     places: dict[Path, int] = {}
@@ -215,7 +269,7 @@ def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[
             is_out = state.stages[stage].phase.value in _DOES_NOT_RUN
             is_over = state.outcome is not None or is_out or (job is not None and job.status.state.is_final)
             is_first = not places
-            files = log_files(folder, state, stage, kind) or files
+            files = log_files(folder, state, stage, kind, element) or files
             for _, file in files:
                 places.setdefault(file, _place_of_last(file, lines) if is_first and lines else 0)
         is_quiet = True

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from asa.cli.element_standing import element_words
 from asa.cli.leg_standing import leg_words
 from asa.units import format_duration
 
@@ -105,7 +106,9 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
             or s.retried
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
-    parts += [Text(f"{stage.stage}: {bag_words(stage.bag)}") for stage in shown if stage.bag is not None]
+    parts += [Text(f"{stage.stage}: {bag_words(stage.bag)}") for stage in shown if stage.bag and not stage.elements]
+    told = ((s.stage, s.elements) for s in shown if s.elements and (s.job_id or s.elements.completed_count))
+    parts += [Text(f"{name}: {element_words(elements)}") for name, elements in told]
     parts += [Text(f"{stage.stage}: {legs_of(stage, run.now_s)}") for stage in shown if stage.legs is not None]
     parts += _foot(run)
     return Group(*parts)

@@ -152,6 +152,8 @@ def _size(stage: Stage) -> str:
         return "here"
     nodes = "" if stage.nodes is None else f"{stage.nodes} node{'' if stage.nodes == 1 else 's'}"
     size = f"{stage.cores}, {nodes}" if stage.cores and nodes else nodes or str(stage.cores)
+    if stage.array is not None:
+        return f"{size} each of {len(stage.array.elements)}"
     return size if stage.job_count == 1 else f"{size} in {stage.job_count} jobs"
 
 
@@ -200,6 +202,7 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
             "cores": stage.cores,
             "nodes": stage.nodes,
             "jobs": stage.job_count,
+            **({"array": str(stage.array)} if stage.array is not None else {}),
             "walltime_s": stage.walltime_s,
             "expected_s": stage.expected_s,
             "runs": "" if stage.is_idle else _runs(stage),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState
 from asa.bags import Bag
+from asa.cli.element_standing import ElementStanding, element_standing
 from asa.cli.leg_standing import LegStanding, leg_standing
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
@@ -114,6 +115,7 @@ class StageStanding:
     retried: str = ""  # how its last attempt ended, and with what it is submitted again; empty if it did not fail
     bag: BagStanding | None = None  # where several jobs share its tasks, and one was accepted
     legs: LegStanding | None = None  # where it runs in legs, and one was accepted
+    elements: ElementStanding | None = None  # where it is a job array
 
     @property
     def has_failed(self) -> bool:
@@ -125,7 +127,7 @@ class StageStanding:
         fields = asdict(self)
         fields["forecast_s"] = list(self.forecast.quantiles_s) if self.forecast is not None else None
         del fields["forecast"]
-        for only in ("bag", "legs"):
+        for only in ("bag", "legs", "elements"):
             if fields[only] is None:
                 del fields[only]
         return fields
@@ -293,6 +295,7 @@ def stand(
                         state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name)
                     ),
                     retried="" if state.stages[name].phase is Phase.DONE else retried.get(name, ""),
+                    elements=element_standing(state, name),
                 )
                 for name in state.workflow.order
             ],
@@ -422,7 +425,7 @@ def _stage(
         view.cores or job.spec.cores,
         job.spec.walltime_s,
         jobs=max(job.spec.sharing, 1),
-        bag=BagStanding.of(state, name, job) if job.spec.bag and not job.spec.leg else None,
+        bag=BagStanding.of(state, name, job) if job.spec.bag and not (job.spec.leg or job.spec.array) else None,
         legs=leg_standing(state, name, now_s, plan),
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from asa.errors import InputError
 from asa.spec.moldable import several
@@ -18,6 +18,8 @@ from asa.units import parse_memory
 
 from .base import Notes
 from .directives import Directive
+
+_Value = TypeVar("_Value")
 
 _TRANSLATED_NAMES: Final = (
     "cpus-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres mem mem-per-cpu mem-per-gpu mincpus nodes "
@@ -224,7 +226,7 @@ def text_of(given: Mapping[str, Directive], name: str) -> str:
     return (given[name].value or "") if name in given else ""
 
 
-def parsed(parse: Callable[[str], float], directive: Directive) -> float:
+def parsed(parse: Callable[[str], _Value], directive: Directive) -> _Value:
     """Read an option's value, with the option's place where it cannot be read."""
     try:
         return parse(directive.value or "")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from asa.elements import parse_array
 from asa.errors import InputError
 from asa.shapes import Moldable
 from asa.units import format_duration, parse_duration
@@ -61,6 +62,7 @@ def import_scripts(
     parallel: bool = False,
     array_cores: int | None = None,
     share_arrays: bool = False,
+    pack_arrays: bool = False,
     name: str = "",
 ) -> Imported:
     """Make a workflow of batch scripts, which stay where and as they are.
@@ -69,8 +71,9 @@ def import_scripts(
     (``# asa: after=prepare,align``, or ``# depends: prepare align``), after those that it names, and the others after
     none. Of a shell script that submits batch scripts with ``sbatch`` the dependencies are taken from there.
 
-    `array_cores`: how many cores elements of a job array share at most, if they can share a job: 32 if not given,
-    or more where there would be more than 100 jobs.
+    `pack_arrays`: have elements of a job array share jobs, where they can; else a job array stays one.
+    `array_cores`: how many cores they then share at most: 32 if not given, or more where there would be more than 100
+    jobs. To give it is to pack.
     `share_arrays`: make one stage of an array whose elements can share a job: several jobs take them from one bag.
     `name`: of the workflow; that of the one script, or of the folder that they lie in, if not given.
     Returns: the workflow, and what its reader should know of how it came about.
@@ -87,7 +90,8 @@ def import_scripts(
         header = [
             "From batch scripts by `asa import scripts`. Their #SBATCH lines are not read again: this file counts."
         ]
-    translator = _Translator(notes, array_cores, share_arrays=share_arrays)
+    packs = pack_arrays or share_arrays or array_cores is not None
+    translator = _Translator(notes, array_cores, share_arrays=share_arrays, packs=packs)
     made = [translator.stages_of(script) for script in scripts]
     befores = _befores(scripts, made, notes, parallel=parallel)
     stages = [
@@ -158,16 +162,17 @@ def _index(called: str, where: str, known: Mapping[str, int]) -> int:
 class _Translator:
     """Makes stages of scripts, without their edges; keeps the names and the notes of all."""
 
-    def __init__(self, notes: Notes, array_cores: int | None, *, share_arrays: bool) -> None:
+    def __init__(self, notes: Notes, array_cores: int | None, *, share_arrays: bool, packs: bool) -> None:
         self.paths: dict[str, Path] = {}
         self.comments: dict[str, list[str]] = {}
         self._names = Names()
         self._notes = notes
         self._array_cores = array_cores
         self._share_arrays = share_arrays
+        self._packs_arrays = packs
 
     def stages_of(self, script: Script) -> list[Stage]:
-        """Make the stage of a script; several of an array whose elements cannot share a job."""
+        """Make the stage of a script; several of an array whose elements are to share jobs."""
         given = script.directives
         self._tell(script)
         name = self._names.take(text_of(given, "job-name") or (script.path.stem if script.path else "wrap"))
@@ -185,8 +190,10 @@ class _Translator:
             environment=self._environment(given),
             moldable=Moldable(needs.widths) if needs.widths else None,
         )
-        if "array" in given:
+        if "array" in given and self._packs_arrays:
             return self._array(script, stage, needs)
+        if "array" in given:
+            stage = self._native(stage, given["array"])
         if script.path is None or script.arguments or "chdir" in given:
             return [self._with_command(script, stage)]
         self.paths[name] = script.path
@@ -242,6 +249,15 @@ class _Translator:
         if text_of(given, "cpus-per-task") == "1":  # asa does not ask for one, and Slurm only tells what was asked for
             return (("SLURM_CPUS_PER_TASK", "1"), *variables)
         return variables
+
+    def _native(self, stage: Stage, directive: Directive) -> Stage:
+        """Make a stage that is a job array."""
+        array = parsed(parse_array, directive)
+        count = len(array.elements)
+        at_once = f", {array.at_once} at once at most" if array.at_once else ""
+        note = f"--array: {count} elements stay a job array{at_once}; what follows waits for all of them"
+        self._notes.add(note, directive.where)
+        return replace(stage, array=array, moldable=None)
 
     def _array(self, script: Script, stage: Stage, needs: Needs) -> list[Stage]:
         """Make the stages of an array, in rows: each stage follows the one before it in its row."""

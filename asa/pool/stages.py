@@ -169,6 +169,12 @@ def _only(what: str, stages: Mapping[str, Stage]) -> str:
 def _check_shared(stages: Iterable[Stage]) -> None:
     """Refuse what a task cannot have, for others are on its node."""
     for stage in stages:
+        if stage.array is not None:
+            raise InputError(
+                "is a job array; the jobs of a pool are the pool's own",
+                where=f"stage {stage.name!r}",
+                hint="Write its elements as tasks, or take another strategy.",
+            )
         if stage.exclusive or stage.burst_buffer_bytes:
             what = "nodes of its own" if stage.exclusive else "a burst buffer"
             raise InputError(

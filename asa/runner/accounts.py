@@ -121,6 +121,9 @@ class Accounts:
     def _core_hours(self, job: Job) -> float:
         """Count what a job held from its beginning to its end; nothing before that, and where the client is."""
         end_s, widths = job.status.end_s, self._widths_of(job)
+        if job.spec.array is not None:
+            told = job.status.elements
+            return core_hours(job.spec.cores, told.ran_s) if told is not None else 0.0
         if end_s is None or job.spec.local:
             return 0.0
         ends = [*(at_s for at_s, _ in widths[1:]), end_s]

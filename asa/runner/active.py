@@ -8,18 +8,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from asa.backend import JobState, JobStatus
+from asa.backend import ElementsStatus, JobState, JobStatus
+from asa.bags import Bag
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
+from asa.runner.arrays import in_turn
 from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
 from asa.runner.sharing import NOTHING_LEFT
-from asa.runner.specs import legs_of
+from asa.runner.specs import legs_of, tasks_of
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
@@ -220,8 +222,11 @@ class Active(Submitter):
     def heard(self, status: JobStatus) -> None:
         """Note what was heard of a job, if it is new."""
         job = self.state.jobs[status.job_id]
-        if job.spec.bag and status.state is JobState.COMPLETED and self._left_some(job):
+        is_shared = bool(job.spec.bag) and job.spec.array is None
+        if is_shared and status.state is JobState.COMPLETED and self._left_some(job):
             status = replace(status, reason=NOTHING_LEFT)
+        elif is_shared and status.state.is_final and status.elements is None:
+            status = replace(status, elements=job.status.elements or self._elements_in_turn(job))
         if status != replace(job.status, expected_start_s=status.expected_start_s):
             self.commit(Reported(status))
         else:
@@ -238,6 +243,14 @@ class Active(Submitter):
             return False
         there = os.listdir(posts)  # noqa: PTH208 - which makes NFS look at the server again
         return not all(quote(post, safe="") in there for post in job.spec.posts)
+
+    def _elements_in_turn(self, job: Job) -> ElementsStatus | None:
+        """Say how the elements of an array ended that take turns in jobs; None of other jobs."""
+        name = job.planned.stages[0]
+        place = tasks_of(self.state, name)
+        if not (self.state.stages[name].stage.takes_turns and place):
+            return None
+        return in_turn(Bag(Path(place)).codes())
 
     def _how_leg_ended(self, job: Job) -> str:
         """Say how a leg ended, as it noted itself; empty where it did not."""

@@ -97,6 +97,18 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Narrowed:
+    """So many elements of a stage's array are asked for at a time from now on, as more were not accepted."""
+
+    stage: str
+    size: int
+    reason: str
+    at_s: float
+    is_compact: bool = False  # whether the numbers were too large, too, perhaps
+    kind: Literal["narrowed"] = "narrowed"
+
+
+@dataclass(frozen=True, slots=True)
 class Surplus:
     """Another job of a token was found and cancelled."""
 
@@ -167,6 +179,7 @@ Entry = (
     | Accepted
     | Unsent
     | Refused
+    | Narrowed
     | Surplus
     | Reported
     | GivingUp

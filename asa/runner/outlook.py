@@ -152,6 +152,8 @@ def _conflict(stages: Sequence[Stage]) -> str | None:
     """Say what keeps stages from sharing a job."""
     if len(stages) > 1 and (legs := [stage.name for stage in stages if stage.continues]):
         return f"{legs[0]} continues in legs, each a job of its own, so it cannot share a job: use another strategy"
+    if len(stages) > 1 and (arrays := [stage.name for stage in stages if stage.array]):
+        return f"{arrays[0]} is a job array, whose elements are jobs, so it cannot share a job: use another strategy"
     for what, asked in (
         ("partitions", {stage.partition for stage in stages if stage.partition}),
         ("accounts", {stage.account for stage in stages if stage.account}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from asa.backend import Capabilities, JobState, JobStatus
+from asa.backend import Capabilities, ElementEnd, JobState, JobStatus
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning
 from asa.runner.jobs import Job
 from asa.strategies.base import StageView
@@ -35,8 +35,8 @@ def may_retry(job: Job, view: StageView) -> bool:
     return view.attempts < view.stage.retries
 
 
-def has_run_out_of_memory(status: JobStatus) -> bool:
-    """Whether a job was ended since it used more memory than it had, as far as the batch system or its end tells."""
+def has_run_out_of_memory(status: JobStatus | ElementEnd) -> bool:
+    """Whether a job or an element used more memory than it had, as far as the batch system or its end tells."""
     if status.state is not JobState.FAILED:
         return False
     return status.reason.replace("_", "").lower() == "outofmemory" or status.exit_code == _KILLED

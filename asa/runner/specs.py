@@ -10,6 +10,7 @@ from pathlib import Path
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.demands import Demands, shared_by
+from asa.elements import Array
 from asa.errors import InputError
 from asa.legs import Legs, Turn
 from asa.payload import Share, payload_text
@@ -42,6 +43,9 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     inside = set(planned.stages)
     before = [name for stage in stages for name in stage.after if name not in inside]
     waited_for = _with_mates(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
+    array = _part(state, planned) if len(stages) == 1 else None
+    if array is not None:
+        waited_for += state.arrays.before(_first_token(state, planned), array)
     legs, leg = stages[0].continues if len(stages) == 1 else None, leg_of(state, planned)
     if leg and planned.leg and planned.keep is Keep.DEPENDENCY:
         waited_for = [_job_of(state, planned.stages[0])]
@@ -69,11 +73,12 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         posts=tuple(_token(state, name) for name in planned.stages),
         supersedes=_superseded(state, planned),
         max_await_s=_max_await_s(state, planned, before, demand.walltime_s),
-        bag=_token(state, planned.stages[0]) if sharing > 1 or leg else "",
+        bag=_token(state, planned.stages[0]) if sharing > 1 or leg or _is_array(state, planned) else "",
         sharing=sharing,
         leg=leg,
         avoid=state.avoided(planned.stages),
         saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
+        array=array,
         run_s=max(slot.end_s for slot in slots),
     )
 
@@ -139,6 +144,25 @@ def leg_of(state: RunState, planned: PlannedJob) -> int:
 def _called(state: RunState, planned: PlannedJob, leg: int) -> str:
     stages = "+".join(planned.stages) if len(planned.stages) < 4 else state.workflow.name
     return f"{stages}.{leg}" if leg else stages
+
+
+def _is_array(state: RunState, planned: PlannedJob) -> bool:
+    """Whether a job is one of an array's, native or not."""
+    return len(planned.stages) == 1 and state.stages[planned.stages[0]].stage.array is not None
+
+
+def _part(state: RunState, planned: PlannedJob) -> Array | None:
+    """Give the elements that a job asks for; None where it is no array, or its elements take turns."""
+    name = planned.stages[0]
+    stage = state.stages[name].stage
+    if stage.array is None or stage.takes_turns:
+        return None
+    return state.arrays.next_part(name, _first_token(state, planned), stage.array, state.capabilities)
+
+
+def _first_token(state: RunState, planned: PlannedJob) -> str:
+    """Name the round of a job that shares its stage with others, as `Job.round` does."""
+    return token_of(state, replace(planned, mate=0))
 
 
 def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
@@ -236,7 +260,8 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
     """Write what a job runs of a stage, as it asks for it; `sharing`: how many jobs do."""
     view = state.stages[stage.name]
     share = None
-    if view.stage.jobs[1] > 1:  # in a job with other stages, too: what it did there another job is not to do again
+    # in a job with other stages, too: what it did there another job is not to do again
+    if view.stage.jobs[1] > 1 or view.stage.takes_turns:
         share = Share(view.resubmissions, token_of(state, planned), sharing)
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     legs, leg = legs_of(state, stage.name), leg_of(state, planned)
@@ -246,7 +271,7 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
 
 def tasks_of(state: RunState, stage: str) -> str:
     """Name the folder in which a stage remembers its tasks; empty for none."""
-    return f"{state.place}/tasks/{_mark(state, stage)}" if state.place else ""
+    return f"{state.place}/tasks/{state.mark(stage)}" if state.place else ""
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
@@ -322,7 +347,7 @@ def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
 
 
 def _token(state: RunState, stage: str) -> str:
-    return f"{state.unique}/{_mark(state, stage)}"
+    return state.post(stage)
 
 
 def legs_of(state: RunState, stage: str, number: int | None = None) -> Legs | None:
@@ -332,12 +357,6 @@ def legs_of(state: RunState, stage: str, number: int | None = None) -> Legs | No
     """
     place, latest = tasks_of(state, stage), state.stages[stage].resubmissions
     return Legs(Path(place) / str(latest if number is None else number)) if place else None
-
-
-def _mark(state: RunState, stage: str) -> str:
-    """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
-    generation = state.generations.get(stage, 0)
-    return f"{stage}@{generation}" if generation else stage
 
 
 def _nodes_for(cores: int, per_node: int, nodes: int) -> int:

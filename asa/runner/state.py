@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from asa.backend import Capabilities, JobState, JobStatus, StepTimes
+from asa.backend import Capabilities, ElementEnd, JobState, JobStatus, StepTimes
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.observations import observation_of
 from asa.payload import UNYIELDING_EXIT
@@ -28,6 +28,7 @@ from asa.records import (
     Submitted,
 )
 from asa.runner.accounts import Accounts, growth_view
+from asa.runner.arrays import Arrays, ends_of, told
 from asa.runner.entries import (
     Accepted,
     Again,
@@ -36,6 +37,7 @@ from asa.runner.entries import (
     GivenUp,
     GivingUp,
     Intended,
+    Narrowed,
     Refused,
     Reported,
     Retried,
@@ -61,7 +63,7 @@ from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT, Sharing, handed_to, may
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
-from asa.workflow import Slot, Workflow
+from asa.workflow import Slot, Stage, Workflow
 
 _HOPELESS = "DependencyNeverSatisfied"
 _HARMLESS = (
@@ -72,6 +74,7 @@ _HARMLESS = (
     Sought,
     Accepted,
     Unsent,
+    Narrowed,
     Reported,
 )  # of themselves; see `RunState.lost_jobs`
 
@@ -126,12 +129,28 @@ class RunState:
     _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
     _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
     sharing: Sharing = field(default_factory=Sharing, init=False)  # jobs that run a stage together
+    arrays: Arrays = field(default_factory=Arrays, init=False)  # elements of stages that are arrays
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
     asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
 
     def __post_init__(self) -> None:
+        self.workflow = self._as_run_here(self.workflow)
         self.stages = Stages(self.workflow)
         self.accounts = Accounts(self.jobs)
+
+    def _as_run_here(self, workflow: Workflow) -> Workflow:
+        """Have elements of arrays take turns where the batch system has no arrays."""
+        site = self.capabilities
+        return workflow if site.arrays else workflow.in_turn(site.max_cores, site.cores_per_node)
+
+    def mark(self, stage: str) -> str:
+        """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
+        generation = self.generations.get(stage, 0)
+        return f"{stage}@{generation}" if generation else stage
+
+    def post(self, stage: str) -> str:
+        """Name what a stage posts when it has completed."""
+        return f"{self.unique}/{self.mark(stage)}"
 
     def view(self, now_s: float) -> RunView:
         """Show what is true now to a strategy."""
@@ -166,6 +185,9 @@ class RunState:
             case Again(token=token):
                 self.open_intent = self.intents[token]
                 self.sought_s = None
+            case Narrowed(stage=name, size=size, is_compact=is_compact):
+                self.arrays.narrowed(name, size, is_compact=is_compact)
+                self.asked_again += 1
             case Sought(at_s=at_s):
                 self.sought_s = at_s
             case Accepted(token=token, status=status):
@@ -200,7 +222,9 @@ class RunState:
                 name = self.intents[token].planned.stages[0]
                 self.stages.put(name, replace(self.stages[name], is_unyielding=True))
                 yield Deferred(time_s=at_s, run=self.name, stages=(name,), reason=reason)
-            case Refused(token=token, at_s=at_s, reason=reason) if self.intents[token].planned.mate:
+            case Refused(token=token, at_s=at_s, reason=reason) if (
+                self.intents[token].planned.mate and self.intents[token].spec.array is None
+            ):
                 self.open_intent = None
                 self.sharing.refused(round_of(self.intents[token].planned, self.intents[token].spec))
                 yield Deferred(time_s=at_s, run=self.name, stages=self.intents[token].planned.stages, reason=reason)
@@ -216,7 +240,8 @@ class RunState:
                     yield self._end(outcome, reason, at_s)
             case Retried(at_s=at_s, stages=stages):
                 if entry.revised:
-                    self.workflow = Workflow(self.workflow.name, entry.revised, walltime_s=entry.walltime_s)
+                    revised = Workflow(self.workflow.name, entry.revised, walltime_s=entry.walltime_s)
+                    self.workflow = self._as_run_here(revised)
                 yield self._retry(at_s, stages)
                 yield from self._end_if_settled(at_s)
 
@@ -287,6 +312,7 @@ class RunState:
         )
         self.accounts.accepted(job, is_first=former is None)
         self.sharing.accepted(job)
+        self.arrays.accepted(job, planned.stages[0])
         predicted = planned.prediction.wait_s if planned.prediction else None
         widths = {step.name: step.cores for step in spec.steps} if planned.widths else {}
         for name in planned.stages if not planned.joins else ():
@@ -320,6 +346,7 @@ class RunState:
             reason=f"leg {spec.leg + first.earlier_legs}, in its turn" if is_in_turn else planned.reason,
             joins=planned.joins,
             shares=bool(spec.bag),
+            array=str(spec.array) if spec.array is not None else "",
         )
 
     def _is_to_lead(self, job: Job, former: Job | None) -> bool:
@@ -343,6 +370,8 @@ class RunState:
         for name in once_more:  # what it posted and noted the last time does not count any more
             self.generations[name] = self.generations.get(name, 0) + 1
         self.stages = self.taken_up(stages)
+        for name in self.workflow.arrays:
+            self.arrays.anew(self.post(name))
         for name in [name for name in self.choices if self.stages[name].phase is not Phase.DONE]:
             del self.choices[name]
         anew = tuple(name for name in self.workflow.order if name in once_more)
@@ -354,11 +383,19 @@ class RunState:
         for name, view in self.stages.items():
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
-                fresh = StageView(self.workflow.stages[name], resubmissions=again)
+                fresh = StageView(self._left_to_run(name, anew=name in once_more), resubmissions=again)
                 view = fresh if name in once_more else _with_past(fresh, view)  # noqa: PLW2901
             taken_up.put(name, view)
         taken_up.settle_anew()
         return taken_up
+
+    def _left_to_run(self, name: str, *, anew: bool) -> Stage:
+        """Ask of an array for those elements alone that have not completed."""
+        stage = self.workflow.stages[name]
+        if stage.array is None or stage.takes_turns or anew:
+            return stage
+        left = self.arrays.open(self.post(name), stage.array)
+        return replace(stage, array=stage.array.only(left)) if left else stage
 
     # ------------------------------------------------------------------ what the batch system tells
 
@@ -368,6 +405,7 @@ class RunState:
             self._revive(job, status)
             return
         was, job.status = job.status, status
+        self.arrays.heard(job)
         self._note_end(job)
         requeued = status.restarts > was.restarts or (was.start_s is not None and status.start_s is None)
         if requeued:
@@ -397,6 +435,7 @@ class RunState:
                 start_s=status.start_s,
                 payload_start_s=status.payload_start_s if not job.planned.joins else None,
                 reason=status.reason,
+                ran_s=status.elements.ran_s if status.elements and job.spec.array else None,
             )
             yield from self._ended(job)
 
@@ -598,7 +637,7 @@ class RunState:
         elif may_retry(job, self.stages[left[0]]):
             self._ask_again(job)
             before = self.stages[left[0]].stage
-            self._count_attempt(left[0], status, end)
+            self._count_attempt(left[0], ends_of(job), end)
             avoided = [node for node in self.avoided(left[:1]) if node in status.bad_nodes]
             reason = why(status) + learned(before, self.stages[left[0]].stage, avoided)
             yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=reason)
@@ -651,6 +690,9 @@ class RunState:
             yield from self._end_if_settled(end)
             return
         status = job.status
+        if job.spec.array is not None:
+            yield from self._left_array(job)
+            return
         self._may_have_lost |= not job.spec.leg and self.sharing.heard(job)
         if status.state is JobState.COMPLETED and status.reason != NOTHING_LEFT and status.payload_start_s is not None:
             name = job.planned.stages[0]
@@ -672,6 +714,42 @@ class RunState:
             yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=status.job_id, reason=reason)
         else:
             yield from self._cut_short(last, [name], end)
+
+    # ------------------------------------------------------------------ arrays
+
+    def _left_array(self, job: Job) -> Iterator[Record]:
+        """Decide what becomes of a stage when a part of its array has ended."""
+        name = job.planned.stages[0]
+        view, bag = self.stages[name], job.spec.bag
+        self._may_have_lost = True
+        if (array := view.stage.array) is None or self._hand_over(job):
+            return
+        if self.arrays.left(job.round, array) and not job.giving_up and self.outcome is None:
+            return  # the next part is to be asked for
+        parts = [one.status for one in self.arrays.parts(job.round)]
+        end = max((one.end_s for one in parts if one.end_s is not None), default=job.status.submit_s)
+        view = replace(view, job_id=job.status.job_id)
+        self.stages.put(name, view)
+        if not self.arrays.open(bag, array):
+            yield from self._stages_done(job, end if view.started_s is None else view.started_s, end)
+            return
+        if self.outcome is not None:
+            return
+        may_retry = view.attempts < view.stage.retries
+        again, failed = self.arrays.again(bag, array, may_retry=may_retry)
+        if again and (failed or view.resubmissions < MAX_ROUNDS):
+            self._ask_again(job)
+            if failed:
+                self._count_attempt(name, failed, end)
+            after = self.stages[name]
+            self.stages.put(name, replace(after, stage=replace(after.stage, array=array.only(again))))
+            count = sum(len(one.elements) for one in failed)
+            why = f"{'element' if count == 1 else 'elements'} {told(failed)}" if failed else ""
+            why = why or f"{len(again)} {'element was' if len(again) == 1 else 'elements were'} not run"
+            reason = why + learned(view.stage, after.stage)
+            yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=job.status.job_id, reason=reason)
+        else:
+            yield from self._fail([name], f"stage {name!r}: {self.arrays.why(bag, array)}", end)
 
     # ------------------------------------------------------------------ legs of a stage
 
@@ -725,13 +803,13 @@ class RunState:
         first, *others = self._reasons
         yield self._end("failed", f"{first}; so did {len(others)} more" if others else first, at_s)
 
-    def _count_attempt(self, name: str, status: JobStatus, end_s: float) -> None:
+    def _count_attempt(self, name: str, ended: Sequence[JobStatus | ElementEnd], end_s: float) -> None:
         """Note that a stage failed, to be tried again after a pause; with more of what it ran out of."""
         view = self.stages[name]
         stage = view.stage
-        if has_run_out_of_memory(status) and stage.memory_bytes:
+        if any(map(has_run_out_of_memory, ended)) and stage.memory_bytes:
             stage = with_more_memory(stage, self.capabilities)
-        if status.state is JobState.TIMEOUT:
+        if any(one.state is JobState.TIMEOUT for one in ended):
             longer = self.at_most(stage.walltime_s * stage.retry_walltime_factor, [name], stage.partition)
             stage = replace(stage, walltime_s=longer, expected_run_s=min(stage.walltime_s, longer))
         self.stages.put(name, tried_again(replace(view, stage=stage), end_s))

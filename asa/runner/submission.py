@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from asa.backend import Growing, JobSpec, JobState, site_word_s
 from asa.bags import Bag
+from asa.core.files import put
+from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
-from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
+from asa.runner.arrays import is_no_array
+from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.jobs import Job
+from asa.runner.jobs import Job, round_of
 from asa.runner.specs import legs_of, round_of_legs, spec_of, tasks_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
@@ -102,6 +107,8 @@ def submit(one: Active, planned: PlannedJob) -> None:
         one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
     refusal = one.send(spec.token, one.attempt, partial(_send, one, planned, spec))
     if refusal is None:
+        if spec.array is not None and _may_ask_for_fewer(one, planned, spec, spec.array):
+            one.attempt.again_s = one.backend.now()
         return
     if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
         one.put_off(spec.token, one.attempt, str(refusal))
@@ -132,6 +139,11 @@ def missing_mate(one: Active) -> PlannedJob | None:
     now_s = one.backend.now()
     for name, lead in _shared(one):
         is_ready = name in one.state.stages.ready
+        if lead.spec.array is not None:
+            view = one.state.stages[name]
+            if part := one.state.arrays.missing(lead, view, is_ready=is_ready, now_s=now_s):
+                return part
+            continue
         number, place = one.state.stages[name].resubmissions, tasks_of(one.state, name)
 
         def did(job: Job, number: int = number, place: str = place) -> bool:
@@ -170,8 +182,9 @@ def _close_legs(one: Active) -> float | None:
 def give_back(one: Active) -> float | None:
     """Have others take what jobs that are no more had taken of a bag; return when to try what cannot be written now."""
     again = _close_legs(one) if one.state.outcome is None else None
+    _post_arrays(one)
     for name, lead in _shared(one) if one.state.outcome is None else ():
-        if not (place := tasks_of(one.state, name)):
+        if lead.spec.array is not None or not (place := tasks_of(one.state, name)):
             continue
         number = one.state.stages[name].resubmissions
         for token in {job.spec.token for job in one.state.sharing.gone(lead)} - one.given_back:
@@ -180,6 +193,21 @@ def give_back(one: Active) -> float | None:
             else:
                 again = one.backend.now() + AGAIN_S[0]
     return again
+
+
+def _post_arrays(one: Active) -> None:
+    """Post what arrays have completed whose last elements did not see each other's end."""
+    if not one.run.place or not one.state.capabilities.arrays:
+        return
+    for name in one.state.workflow.arrays:
+        post = one.state.post(name)
+        if one.state.stages[name].phase is not Phase.DONE or post in one.given_back:
+            continue
+        path = Path(one.run.place) / "posts" / quote(post, safe="")
+        with suppress(OSError):
+            if path.parent.is_dir() and not path.exists():
+                put(path, b"")
+            one.given_back.add(post)
 
 
 def _word_s(one: Active, spec: JobSpec) -> float | None:
@@ -194,6 +222,8 @@ def _word_s(one: Active, spec: JobSpec) -> float | None:
 
 
 def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
+    if spec.array is not None:
+        return _send_array(one, planned.stages[0], spec, spec.array)
     if not planned.joins:
         return one.backend.submit(spec)
     if not isinstance(one.backend, Growing):
@@ -205,6 +235,32 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
     except BackendError as error:
         one.ask([planned.joins])  # it has ended, perhaps
         raise SubmitDeferredError(str(error)) from error
+
+
+def _send_array(one: Active, stage: str, spec: JobSpec, array: Array) -> str:
+    """Send a part of an array; where it is too large, note that, so that the next time fewer are asked for."""
+    try:
+        return one.backend.submit(spec)
+    except (SubmitRejectedError, SubmitDeferredError) as error:
+        count, is_refused = len(array.elements), is_no_array(error)
+        if isinstance(error, SubmitRejectedError) and not is_refused:
+            raise
+        if count == 1 and (array.is_compact or not is_refused):
+            raise
+        one.commit(Narrowed(stage, max(count // 2, 1), error.message, one.backend.now(), is_compact=is_refused))
+        raise SubmitDeferredError(f"{error.message}: {count} elements are too many at a time") from error
+
+
+def _may_ask_for_fewer(one: Active, planned: PlannedJob, spec: JobSpec, array: Array) -> bool:
+    """Whether fewer elements are asked for at once, as so many were not accepted.
+
+    Not while others of the array are there, for these may be what is too many: they are waited for.
+    """
+    if one.state.has_sent(spec.token) or one.state.open_intent is not None:
+        return False
+    size = one.state.arrays.sizes.get(planned.stages[0], len(array.elements))
+    is_first = not one.state.arrays.live(round_of(planned, spec))
+    return size < len(array.elements) and (is_first or (not array.is_compact and one.state.arrays.is_compact(planned)))
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:

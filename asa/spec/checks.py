@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from asa.elements import parse_array
 from asa.errors import InputError, near
 from asa.spec.calls import run_by
 from asa.spec.environments import lacking
@@ -35,6 +36,7 @@ _RESERVED = frozenset((
 _LAUNCH_S = 20.0
 _TO_BASH = "It is bash syntax: make it a script that begins with #!/bin/bash, or write it in POSIX shell."
 _SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-=+]))")
+_OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 _SLURM_GIVEN = re.compile(r"\b(SLURM_[A-Z0-9_]+):?=")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{\w+[^}]*\}?|\([^)]*\)?)|`[^`]*`?")
 _EXPANDED_IN_PATHS = re.compile(rf"{_VARIABLE.pattern}|^~[^/]*/|^~$|\{{[^{{}}]*(?:,|\.\.)[^{{}}]*\}}")
@@ -364,7 +366,9 @@ class _Checks:
     def _is_made(self, stage: Stage, path: str) -> bool:
         """Whether a stage before this one makes a path."""
         return any(
-            _meets(path, output) for before in self._before[stage.name] for output in self._flow.stages[before].outputs
+            _meets(_any_of(stage, path), _any_of(before, output))
+            for before in (self._flow.stages[name] for name in self._before[stage.name])
+            for output in before.outputs
         )
 
     def _is_there(self, pattern: str) -> bool:
@@ -373,7 +377,8 @@ class _Checks:
     def _check_inputs(self, stage: Stage) -> None:
         location = self._reading.place_of(stage.name, "inputs")
         for number, path in enumerate(stage.inputs):
-            if self._is_made(stage, path) or self._is_there(path) or _EXPANDED_IN_PATHS.search(path):
+            there = self._is_made(stage, path) or self._is_there(_any_of(stage, path))
+            if there or _EXPANDED_IN_PATHS.search(path):
                 continue
             makers = [
                 s.name for s in self._flow.stages.values() if any(_meets(path, o) for o in s.outputs) and s != stage
@@ -451,7 +456,10 @@ class _Checks:
     # ---------------------------------------------------------------------- what is meant for Slurm
 
     def _check_for_slurm(self, stage: Stage, texts: Sequence[_Text]) -> None:
-        given = {name for name, _ in stage.environment}.union(*(_SLURM_GIVEN.findall(text.text) for text in texts))
+        of_array = {f"SLURM_ARRAY_{name}" for name in _OF_ARRAYS} if stage.array is not None else set[str]()
+        given = of_array.union(name for name, _ in stage.environment).union(
+            *(_SLURM_GIVEN.findall(text.text) for text in texts)
+        )
         found: dict[str, tuple[str, int]] = {}
         for text in texts:
             for name, line in _of_slurm(text):
@@ -539,6 +547,11 @@ def _complaint(name: str, text: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else (1, first)
 
 
+def _any_of(stage: Stage, path: str) -> str:
+    """Write a path of an array for any of its elements."""
+    return path.replace("%a", "*") if stage.array is not None else path
+
+
 def _meets(path: str, output: str) -> bool:
     """Whether what one stage needs may be what another makes, or lies in a folder that it makes."""
     path, output = _normal(path), _normal(output)
@@ -565,13 +578,16 @@ def _contradicted(stage: Stage, option: str, value: str) -> str:
         "--time": (f"a walltime of {format_duration(stage.walltime_s)}", stage.walltime_s),
         "--mem": (f"memory of {stage.memory_bytes} bytes", stage.memory_bytes or None),
         "--partition": (f'partition = "{stage.partition}"', stage.partition or None),
+        "--array": (f'array = "{stage.array}"', None if stage.array is None else str(stage.array)),
         "--account": (f'account = "{stage.account}"', stage.account or None),
     }
     words, mine = said.get(option, ("", None))
     if mine is None:
         return ""
     try:
-        theirs: float | str = {"--time": parse_duration, "--mem": parse_memory}.get(option, str)(value)
+        theirs: object = {"--time": parse_duration, "--mem": parse_memory, "--array": parse_array}.get(option, str)(
+            value
+        )
     except InputError:
         return ""
     return "" if str(theirs) == str(mine) or theirs == mine else words

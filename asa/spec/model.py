@@ -20,6 +20,7 @@ from pydantic import (
 
 from asa.continuation import KEYS, MAX_LEGS, USUAL_LEGS, Continuation, continuation_of
 from asa.demands import Demands, resources
+from asa.elements import MAX_ELEMENT, Array, parse_array_of
 from asa.errors import InputError, near
 from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
@@ -203,6 +204,20 @@ Jobs = Annotated[
     ),
 ]
 """How many: a number, or a range."""
+_ARRAY_PATTERN = r"^\s*\d+(-\d+(:\d+)?)?(\s*,\s*\d+(-\d+(:\d+)?)?)*(%[0-9]+)?\s*$"
+ArrayText = Annotated[
+    Array,
+    PlainValidator(_told(parse_array_of)),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MAX_ELEMENT},
+                {"type": "string", "anyOf": [{"pattern": TEMPLATE_PATTERN}, {"pattern": _ARRAY_PATTERN}]},
+            ]
+        }
+    ),
+]
+"""Numbers of elements, as sbatch takes them."""
 _A_DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 _DURATIONS: TypeAdapter[dict[int, float]] = TypeAdapter(
     dict[Annotated[int, BeforeValidator(_told(width_of))], Duration]
@@ -469,6 +484,13 @@ class StageSettings(_Model):
         "when the stage starts, so an earlier stage may write it.",
         examples=["project.tasks"],
     )
+    array: ArrayText | None = Field(
+        default=None,
+        description="It is a job array: these are the numbers of its elements, as sbatch takes them, with %N for how "
+        "many of them may run at once. The command or script is run once for each, with SLURM_ARRAY_TASK_ID, on what "
+        "the stage asks for; inputs and outputs may say %a for the number.",
+        examples=["1-200%20", "0-99:10"],
+    )
     jobs: Jobs | None = Field(
         default=None,
         description="How many jobs share its tasks, or a range, of which strategies take the most that share its cores "
@@ -724,6 +746,7 @@ class StageSpec(StageSettings):
             tasks=tuple(map(str, self.tasks or ())),
             tasks_file=str(self.tasks_file or ""),
             jobs=self.jobs or (1, 1),
+            array=self.array,
             continues=self._legs(),
             preparation=preparation_of({key: getattr(self, key) for key in OF_PREPARATION}, where=self._where),
             options=tuple(map(str, self.options or ())),

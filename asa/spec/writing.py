@@ -78,6 +78,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("script", _script(stage, script)),
         ("tasks", _list(stage.tasks)),
         ("tasks_file", _text(stage.tasks_file) if stage.tasks_file else ""),
+        ("array", _text(str(stage.array)) if stage.array is not None else ""),
         ("jobs", _jobs(stage)),
         ("cores", _widths(stage, stage.cores)),
         ("nodes", _widths(stage, stage.nodes)),

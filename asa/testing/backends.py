@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from asa.backend import (
     Adjustable,
@@ -17,6 +18,7 @@ from asa.backend import (
     Step,
     Withdrawing,
 )
+from asa.elements import parse_array
 from asa.errors import JobNotFoundError, SubmitRejectedError
 from asa.payload import HELD_EXIT
 
@@ -53,6 +55,7 @@ def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0, at_once: b
         _finds_by_token,
         _runs_one_of_a_token,
         _runs_steps,
+        _runs_arrays,
         _can_be_changed,
         _tells_its_condition,
         _refuses_the_impossible,
@@ -251,6 +254,35 @@ def _runs_steps(backend: Backend, run_s: float) -> None:
     status = _until(backend, backend.submit(_spec(run_s, command="", steps=broken, exit_code=5)), _ended)
     assert (status.state, status.exit_code) == (JobState.FAILED, 5), "a step that fails ends the job"
     assert "two" not in [step.name for step in status.steps], "and no further step begins"
+
+
+def _runs_arrays(backend: Backend, run_s: float) -> None:
+    """Where there are job arrays: one job, each element of which runs once, and is told of; the rest of it another."""
+    if not backend.capabilities.arrays:
+        return
+    array, token = parse_array("1-5:2%2"), secrets.token_hex(6)
+    fails = f'[ "$SLURM_ARRAY_TASK_ID" -ne 3 ] || exit 4; sleep {run_s}'
+    spec = _spec(run_s, command=fails, array=array, token=f"{token}-0", posts=(f"{token}/a",), bag=token)
+    awaiting = backend.submit(_spec(run_s, awaits=(f"{token}/a",), walltime_s=1000 * run_s))
+    job_id = backend.submit(spec)
+    status = _until(backend, job_id, _ended)
+    assert status.state is JobState.FAILED, "an array fails if an element does"
+    assert status.exit_code == 4, "with what that exited with"
+    told = status.elements
+    assert told is not None, "a job array's status tells of its elements"
+    assert (str(told.completed), str(told.failed), str(told.running)) == ("1,5", "3", ""), "and how each ended"
+    [ended] = told.ended
+    assert (ended.state, ended.exit_code) == (JobState.FAILED, 4)
+    assert told.ran_s >= 2 * run_s, "what it ran is what its elements did"
+    [found] = backend.find([f"{token}-0"])[f"{token}-0"]
+    assert (found.job_id, found.elements) == (job_id, told), "it is found by its token"
+    assert backend.status([awaiting])[awaiting].payload_start_s is None, "what awaits the whole has not begun"
+    rest = replace(spec, command=f"sleep {run_s}", array=array.only(parse_array("3").elements), token=f"{token}-1")
+    again = _until(backend, backend.submit(rest), _ended)
+    assert again.state is JobState.COMPLETED, "elements may be asked for again"
+    assert again.elements is not None, "and are told of"
+    assert str(again.elements.completed) == "3"
+    assert _until(backend, awaiting, _ended).state is JobState.COMPLETED, "when the last completes, all is posted"
 
 
 def _can_be_changed(backend: Backend, run_s: float) -> None:

@@ -17,7 +17,7 @@ from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
 
-from .script import WITHDRAWN, is_utf8, traits
+from .script import WITHDRAWN, array_of, is_utf8, traits
 
 _SCRIPT = ".sh"
 _Read = TypeVar("_Read")
@@ -45,6 +45,8 @@ class Kept:
     kept_back: bool  # whether something but the queue kept it from starting at once: a dependency, a begin time, a hold
     walltime_s: float
     submit_s: float  # when it was submitted, about
+    array: str = ""  # its elements, if it is a job array
+    is_renumbered: bool = False  # whether the batch system numbers them otherwise; see `Payload`
 
 
 class RunFolder:
@@ -96,6 +98,13 @@ class RunFolder:
             return traits(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):
             return False, ()
+
+    def array(self, name: str) -> tuple[str, bool]:
+        """Say which elements a job has by its script, and whether they are renumbered; empty for one job."""
+        try:
+            return array_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
+        except (OSError, ValueError):
+            return "", False
 
     def job_ids(self) -> set[str]:
         """Ids of the jobs that were submitted from here."""

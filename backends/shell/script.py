@@ -25,6 +25,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import Step
+from asa.elements import Array, Elements
 from asa.payload import HELD_EXIT, LEFT_EXIT, PRIVATE, SHORT_EXIT, TELL_PROCESS
 
 TWIN_EXIT = 86
@@ -42,6 +43,8 @@ ENTRY = "ASA_ENTRY_"
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
 _AWAITS = "awaits="
 _STEPS = "steps="
+_ELEMENTS = "# Its elements: "
+_RENUMBERED = ", which Slurm counts from 0 on"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
 
@@ -106,6 +109,9 @@ class Payload:
     steps: Sequence[Step] = ()  # what to run in its place, where it is several commands
     before: Sequence[Sequence[str]] = ()  # for each step, lines of shell to run before it
     shares: bool = False  # whether other jobs run the same, which may still do so when it has nothing left to do
+    array: Array | None = None  # whose elements run it, each by itself; each has marks and a post of its own
+    # whether the batch system numbers the elements from 0 on, since it takes no number as large as theirs
+    is_renumbered: bool = False
 
 
 def batch_script(
@@ -130,6 +136,7 @@ def batch_script(
         "#!/bin/sh",
         f"# Written by asa for the job {payload.name}.",
         f"job=${{{variable}:?}}",
+        "owner=$job whole= count=",
         f"pauses='{' '.join(f'{pause:g}' for pause in pauses_s)}'",
         f"token={shlex.quote(payload.token)}",
         f"marks={marks}",
@@ -140,6 +147,8 @@ def batch_script(
         f"folder={shlex.quote(payload.folder)}",
         f"shares={'1' if payload.shares else ''}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
+        "gate=$marks",
+        *_of_an_element(payload),
     ]
     run: list[str] = []
     for number, (step, before) in enumerate(zip_longest(payload.steps, payload.before[: len(payload.steps)]), start=1):
@@ -150,6 +159,44 @@ def batch_script(
         run = [_run(payload.command)]
     called = [functions] if any(payload.before) else []
     return "\n".join([*head, _BODY, *called, *run, 'finish "$code"', ""])
+
+
+def _of_an_element(payload: Payload) -> list[str]:
+    """Write what tells an element of an array from the others: its number, and where its marks and its post are.
+
+    What holds for the job as a whole, as whose claim it is, stays in its own folder.
+    """
+    if payload.array is None:
+        return []
+    lines = [
+        f"{_ELEMENTS}{payload.array.elements}{_RENUMBERED if payload.is_renumbered else ''}",
+        *([] if payload.token else [f'gate={shlex.quote(f"{payload.marks}/job.")}"${{SLURM_ARRAY_JOB_ID:?}}"']),
+        "owner=${SLURM_ARRAY_JOB_ID:?} element=${SLURM_ARRAY_TASK_ID:?}",
+        *(_renumbered(payload.array.elements) if payload.is_renumbered else ()),
+        'job=${owner}_$element marks="$gate"/e$element',
+        "SLURM_ARRAY_TASK_ID=$element",
+        "export SLURM_ARRAY_TASK_ID",
+    ]
+    if payload.posted:
+        lines += [f"whole=$posted count={len(payload.array.all)}", "posted=$whole+/$element"]
+    return lines
+
+
+def _renumbered(elements: Elements) -> list[str]:
+    """Write how an element's number follows from its place among all."""
+    ranges = " ".join(f"{first}:{last}:{step}" for first, last, step in elements.ranges)
+    return [
+        f"place=$element ranges={shlex.quote(ranges)}",
+        "element=",
+        "for range in $ranges; do",
+        "  first=${range%%:*} last=${range#*:} step=${range##*:}",
+        "  last=${last%:*}",
+        "  number=$(((last - first) / step + 1))",
+        '  if [ "$place" -lt "$number" ]; then element=$((first + place * step)); break; fi',
+        "  place=$((place - number))",
+        "done",
+        '[ -n "$element" ] || exit 87',
+    ]
 
 
 def _run(command: str) -> str:
@@ -176,6 +223,16 @@ def traits(script: str) -> tuple[bool, tuple[str, ...]]:
     head = script.partition(_BODY)[0].splitlines()
     [steps] = [shlex.split(line.removeprefix(_STEPS)) for line in head if line.startswith(_STEPS)]
     return f"{_AWAITS}''" not in head, tuple(token_of_file(name) for name in " ".join(steps).split())
+
+
+def array_of(script: str) -> tuple[str, bool]:
+    """Say of a script that `batch_script` wrote which elements it is for, and whether they are renumbered.
+
+    Empty for a script of no array.
+    """
+    head = script.partition(_BODY)[0].splitlines()
+    said = next((line.removeprefix(_ELEMENTS) for line in head if line.startswith(_ELEMENTS)), "")
+    return said.removesuffix(_RENUMBERED), said.endswith(_RENUMBERED)
 
 
 def _of_the_job(marks: Path) -> str:
@@ -280,6 +337,13 @@ all_posted() {{
   done
 }}
 
+# Of an array: once all elements have posted, so does the whole; who looks last sees all.
+post_whole() {{
+  [ -n "$whole" ] && [ ! -e "$posts/$whole" ] || return 0
+  [ "`ls "$posts/$whole+" | wc -l`" -ge "$count" ] || return 0
+  patiently write "$posts/$whole" ""
+}}
+
 # Posts are made before the mark of the end, so that a node may fail in between.
 finish() {{
   code=$1
@@ -294,6 +358,7 @@ finish() {{
       [ -e "$posts/$post" ] || settle "$posts/$post" "" ||
         give_up "it completed, but that cannot be written into $posts"
     done
+    post_whole || give_up "it completed, but that cannot be written into $posts"
     settle "$marks/ended" 0 || give_up "it completed, but that cannot be written into $marks"
   else
     for post in $posted; do drop "$posts/$post"; done
@@ -303,7 +368,7 @@ finish() {{
 }}
 
 # A link that is there already may be this job's own: it was put back into the queue, or a server answered late.
-take_start() {{ ln -s "$job" "$marks/start" 2>/dev/null || [ -n "`readlink "$marks/start"`" ]; }}
+take_start() {{ ln -s "$owner" "$gate/start" 2>/dev/null || [ -n "`readlink "$gate/start"`" ]; }}
 
 superseded() {{
   say "what this job was to run was asked for again in another: nothing more is run here"
@@ -314,22 +379,25 @@ for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; 
 
 patience=${{ASA_PATIENCE_S:-60}}
 patiently mkdir -p "$marks" || give_up "cannot make $marks"
-[ ! -e "$marks/superseded" ] || superseded
+[ -z "$whole" ] || patiently mkdir -p "$posts/$whole+" || give_up "cannot write into $posts"
+[ ! -e "$gate/superseded" ] || superseded
 if [ -n "$token" ]; then
-  if ! ln -s "$job" "$marks/claim" 2>/dev/null; then
-    holder=`readlink "$marks/claim"` || give_up "cannot write into $marks"
-    if [ "$holder" != "$job" ]; then
+  if ! ln -s "$owner" "$gate/claim" 2>/dev/null; then
+    holder=`readlink "$gate/claim"` || give_up "cannot write into $gate"
+    if [ "$holder" != "$owner" ]; then
       say "job $holder has the same payload and came first: nothing is run here"
       exit {TWIN_EXIT}
     fi
     # The same job was put back into the queue. What completed stays completed: others may build on it already.
     if [ -f "$marks/ended" ] && grep -qx code=0 "$marks/ended" 2>/dev/null; then
+      post_whole || give_up "cannot write into $posts"
       say "the payload completed before this job was put back into the queue"
       exit 0
     fi
   fi
   if all_posted; then
     say "the payload has completed before"
+    post_whole || give_up "cannot write into $posts"
     settle "$marks/ended" 0 || give_up "cannot write into $marks"
     exit 0
   fi
@@ -361,12 +429,12 @@ done
 [ "$signals" -eq 0 ] || finish 143
 
 cd -- "$folder" || {{ say "cannot work in $folder"; finish {UNABLE_EXIT}; }}
-[ ! -e "$marks/superseded" ] || superseded
+[ ! -e "$gate/superseded" ] || superseded
 reserve "$marks/ended" 0
 [ -n "$steps" ] || for post in $posted; do reserve "$posts/$post" ""; done
 if [ -n "$token" ]; then
-  patiently take_start || give_up "cannot write into $marks"
-  if [ "`readlink "$marks/start"`" != "$job" ]; then
+  patiently take_start || give_up "cannot write into $gate"
+  if [ "`readlink "$gate/start"`" != "$owner" ]; then
     say "its cores were given back before the payload began"
     finish {HELD_EXIT}
   fi
@@ -407,7 +475,7 @@ run_file() {{
 # Whether a step is still to be run.
 due() {{
   [ "$signals" -eq 0 ] && [ -z "$ending" ] || finish 143
-  [ ! -e "$marks/superseded" ] || superseded
+  [ ! -e "$gate/superseded" ] || superseded
   [ -n "$3" ] || return 0
   ls "$posts" >/dev/null 2>&1 || :
   [ -e "$posts/$3" ] || return 0

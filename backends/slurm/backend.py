@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from asa.errors import (
 from asa.waits import QueueEvent
 
 from . import explanations
+from .arrays import TrackedArray, by_array, has_ended
 from .clock import ClockOffset
 from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
@@ -147,8 +148,11 @@ class SlurmBackend:
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
+        if spec.array is not None:
+            kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))
         self._folder.keep_job(job_id, kept)
-        self._jobs[job_id] = TrackedJob(
+        tracked = TrackedArray.of if kept.array else TrackedJob
+        self._jobs[job_id] = tracked(
             kept,
             JobStatus(job_id, JobState.PENDING, submit_s),
             heard_s=after_s,
@@ -199,6 +203,8 @@ class SlurmBackend:
             posted=spec.posts,
             steps=spec.steps,
             shares=bool(spec.bag),
+            array=spec.array,
+            is_renumbered=self._is_renumbered(spec),
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
         )
         script = batch_script(payload)
@@ -209,6 +215,22 @@ class SlurmBackend:
                 hint="Put its commands into a file, and name that: a list of tasks as tasks_file.",
             )
         return script
+
+    def _is_renumbered(self, spec: JobSpec) -> bool:
+        """Say whether an array has an element of a number that Slurm does not take, which are below its limit."""
+        most = self._capabilities.max_array_size
+        if spec.array is None or spec.array.is_compact:
+            return spec.array is not None
+        return most is not None and spec.array.elements.last >= most
+
+    def _array(self, spec: JobSpec) -> str:
+        """Write the numbers of an array's elements for Slurm."""
+        if spec.array is None:
+            return ""
+        if not self._is_renumbered(spec):
+            return str(spec.array)
+        throttle = f"%{spec.array.at_once}" if spec.array.at_once else ""
+        return f"0-{len(spec.array.elements) - 1}{throttle}"
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run."""
@@ -299,6 +321,7 @@ class SlurmBackend:
             comment=f"{_COMMENT}{spec.token}" if spec.token else "",
             cpus_per_task=spec.cpus_per_task,
             options=_with_own_nodes(spec),
+            array=self._array(spec),
         )
         job = filled(job, defaults.options)
         return replace(job, options=without_nodes(job.options, spec.avoid))
@@ -377,12 +400,12 @@ class SlurmBackend:
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
         """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
         wanted = list(dict.fromkeys(tokens))
+        records, arrays = by_array(self._records_of(wanted))
         found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
-        records = self._records_of(wanted)
+        for token, array in self._found_arrays(arrays):
+            found[token].append(array)
         present = self._present(records)
-        for record in records:
-            if not self._is_mine(record):
-                continue
+        for record in filter(self._is_mine, records):
             job = self._jobs.get(record.job_id)
             if job is None or not job.is_ours(record):
                 job = self._track(record.job_id, self._kept_of(record))
@@ -391,14 +414,31 @@ class SlurmBackend:
             elif job.is_live or record.restarts > job.status.restarts or job.status.state is JobState.CANCELLED:
                 self._hear(job, record)
             found[_token_of(record.name)].append(job)
-        for job in self._jobs.values():
-            if job.kept.token in found and job not in found[job.kept.token]:
-                found[job.kept.token].append(job)
         for token, jobs in found.items():
+            jobs += [job for job in self._jobs.values() if job.kept.token == token and job not in jobs]
             holder = self._folder.holder(token)
             if holder is not None and holder not in self._jobs:
                 jobs.extend(self._forgotten(token, holder))
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
+
+    def _found_arrays(self, arrays: Mapping[str, Sequence[SlurmRecord]]) -> Iterator[tuple[str, TrackedJob]]:
+        for array_id, elements in arrays.items():
+            if self._is_mine(replace(elements[0], job_id=array_id)):
+                yield _token_of(elements[0].name), self._found_array(array_id, elements)
+
+    def _found_array(self, array_id: str, elements: Sequence[SlurmRecord]) -> TrackedJob:
+        """Take up an array, some elements of which were found."""
+        job = self._jobs.get(array_id)
+        if job is None or not job.is_ours(elements[0]):
+            job = self._track(array_id, self._kept_of(replace(elements[0], job_id=array_id)))
+        if job.is_live or not has_ended(elements):
+            try:
+                current = self._link.arrays([array_id]).get(array_id, [])
+            except BackendError as error:
+                self._trouble = _in_words(error)
+                return job
+            self._hear_array(job, [one for one in current if job.is_ours(one)])
+        return job
 
     def _present(self, records: Iterable[SlurmRecord]) -> set[str]:
         """Say which jobs that have not ended the controller knows: accounting keeps some that it has lost, for ever."""
@@ -416,6 +456,8 @@ class SlurmBackend:
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
             since_s = self.now() if mark is None else mark.time_s  # for how long it had queued nobody knows
             kept = Kept(name, token, awaits, steps, kept_back=True, walltime_s=math.inf, submit_s=since_s)
+            array, is_renumbered = self._folder.array(name)
+            kept = replace(kept, array=array, is_renumbered=is_renumbered)
         job = self._track(holder, kept)
         job.miss(self._folder, self.now(), self._clock(), certain=False)
         yield job
@@ -431,7 +473,7 @@ class SlurmBackend:
             names |= {token: r.name for r in self._link.queue() if (token := _token_of(r.name)) in missing}
         records = self._link.named(set(names.values())) if names else []
         of_tokens = [record for record in records if _token_of(record.name) in tokens]
-        return list({record.job_id: record for record in sorted(of_tokens, key=_moment)}.values())
+        return list({(record.job_id, record.array_id): record for record in sorted(of_tokens, key=_moment)}.values())
 
     def _is_mine(self, record: SlurmRecord) -> bool:
         """Say whether a job that has a name of ours is of this user: names can be had by anybody.
@@ -488,9 +530,14 @@ class SlurmBackend:
         """
         unseen = [_number(job_id) for job_id in unseen if job_id not in self._jobs]
         live = self._live()
-        records = self._asked([*(job.job_id for job in live), *unseen])
+        arrays = [job for job in live if isinstance(job, TrackedArray)]
+        records = self._asked([*(job.job_id for job in live if not isinstance(job, TrackedArray)), *unseen], arrays)
         uncertain = [job_id for job_id in unseen if not self._adopt(job_id, records.get(job_id))]
+        live = [job for job in live if not isinstance(job, TrackedArray)]
         live += [self._jobs[job_id] for job_id in unseen if job_id in self._jobs]
+        if found := [job for job in live if isinstance(job, TrackedArray)]:
+            self._asked([], found)
+            live = [job for job in live if not isinstance(job, TrackedArray)]
         missing = []
         for job in live:
             if (record := records.get(job.job_id)) is not None and job.is_ours(record):
@@ -512,17 +559,70 @@ class SlurmBackend:
                 hint="Check the id, and that it is this cluster's.",
             )
 
-    def _asked(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask the controller; how that went decides when it is asked again."""
+    def _asked(self, job_ids: Collection[str], arrays: Sequence[TrackedArray] = ()) -> dict[str, SlurmRecord]:
+        """Ask the controller for jobs, and for arrays, of which is heard here; how that went decides when it is again.
+
+        Gives what it told of the jobs.
+        """
         try:
-            records = self._link.jobs(job_ids)
+            records = self._link.jobs(job_ids) if job_ids or not arrays else {}
+            elements = self._link.arrays([job.job_id for job in arrays]) if arrays else {}
         except BackendError as error:
             self._pacer.looked(self._clock(), heard=False)
             self._trouble = _in_words(error)
             raise
         self._pacer.looked(self._clock(), heard=True)
         self._heard_s, self._trouble = self.now(), ""
+        self._hear_arrays(arrays, elements)
         return records
+
+    def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
+        """Take in what Slurm tells of some arrays."""
+        for job in arrays:
+            self._hear_array(job, [one for one in elements.get(job.job_id, ()) if job.is_ours(one)])
+
+    def _hear_array(self, job: TrackedJob, records: Sequence[SlurmRecord]) -> None:
+        """Take in what Slurm tells of an array's elements; what it does not know any more accounting may."""
+        if not isinstance(job, TrackedArray) or (not records and self._is_settling(job.job_id)):
+            return
+        clock_s = self._clock()
+        submitted = [one.submit_s for one in records if one.submit_s and not one.restarts]
+        if job.sent_s is not None and submitted:
+            self._offset.learn(*job.sent_s, min(submitted))
+            self._user = self._user or records[0].user
+        if records:
+            job.sent_s = None
+        try:
+            changed, missing = job.hear_all(records, self._folder, self.now(), clock_s)
+            if missing:
+                changed |= self._miss_elements(job, missing)
+            for number, raw_id in job.needless(self._folder):
+                self._link.cancel(raw_id)
+                job.conclude_one(number, self._folder, self.now())
+                changed = True
+        except ValueError as error:
+            self._trouble = f"Slurm says that an element of job {job.job_id} is {error}, which is not known here"
+        except BackendError as error:
+            self._trouble = _in_words(error)
+        else:
+            if changed:
+                self._pacer.changed(clock_s)
+
+    def _miss_elements(self, job: TrackedArray, missing: Collection[int]) -> bool:
+        """Find out what became of elements that the controller does not know any more."""
+        certain = True
+        try:
+            past = self._link.past_arrays([job.job_id]).get(job.job_id, [])
+        except AccessError:
+            past = []
+        except UnavailableError as error:
+            self._trouble, past, certain = f"accounting: {error.message}", [], False
+        except BackendError:
+            past = []
+        ended = [one for one in past if job.is_ours(one) and not one.is_array and ended_as(one) is not None]
+        changed = job.hear_some(ended, missing, self._folder, self.now(), self._clock())
+        left = [number for number in missing if number in job.left()]
+        return job.miss_all(left, self._folder, self.now(), self._clock(), certain=certain) or changed
 
     def _hear(self, job: TrackedJob, record: SlurmRecord) -> None:
         """Take in what Slurm tells of a job, and what that tells of Slurm's clock."""
@@ -549,6 +649,10 @@ class SlurmBackend:
 
     def _miss(self, missing: Sequence[TrackedJob]) -> None:
         """Find out what became of jobs that the controller does not know any more."""
+        for job in missing:
+            if isinstance(job, TrackedArray):
+                self._hear_array(job, [])
+        missing = [job for job in missing if not isinstance(job, TrackedArray)]
         if not missing:
             return
         records, certain = self._past([job.job_id for job in missing])
@@ -594,7 +698,8 @@ class SlurmBackend:
     def _track(self, job_id: str, kept: Kept) -> TrackedJob:
         self._folder.keep_job(job_id, kept)
         status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
-        job = self._jobs[job_id] = TrackedJob(kept, status, heard_s=-math.inf)
+        tracked = TrackedArray.of if kept.array else TrackedJob
+        job = self._jobs[job_id] = tracked(kept, status, heard_s=-math.inf)
         return job
 
     def _kept_of(self, record: SlurmRecord) -> Kept:
@@ -605,6 +710,7 @@ class SlurmBackend:
         token = _token_of(record.name)
         is_one = bool(token) and (record.comment == f"{_COMMENT}{token}" or token in self._folder.names([token]))
         awaits, steps = self._folder.traits(record.name) if is_one else (False, ())
+        array, is_renumbered = self._folder.array(record.name) if is_one else ("", False)
         return Kept(
             name=record.name,
             token=token if is_one else "",
@@ -613,6 +719,8 @@ class SlurmBackend:
             kept_back=bool(record.dependency) or (record.eligible_s or 0.0) > record.submit_s,
             walltime_s=record.limit_s or math.inf,
             submit_s=record.submit_s,
+            array=array,
+            is_renumbered=is_renumbered,
         )
 
     # ------------------------------------------------------------------ belt and braces
@@ -655,8 +763,11 @@ class SlurmBackend:
 
     def _ask_again(self, job_ids: Collection[str]) -> None:
         """Ask for some jobs; those that Slurm does not show may have ended already, however lately they came."""
-        records = self._link.jobs(job_ids)
         live = [self._jobs[job_id] for job_id in job_ids if self._jobs[job_id].is_live]
+        arrays = [job for job in live if isinstance(job, TrackedArray)]
+        self._hear_arrays(arrays, self._link.arrays([job.job_id for job in arrays]) if arrays else {})
+        live = [job for job in live if not isinstance(job, TrackedArray)]
+        records = self._link.jobs([job.job_id for job in live]) if live or not arrays else {}
         for job in live:
             if (record := records.get(job.job_id)) is not None:
                 self._hear(job, record)

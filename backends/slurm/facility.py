@@ -149,9 +149,11 @@ class SlurmFacility:
         return self.settings.system or link.about().cluster or self._place
 
     def _capabilities(self, link: SlurmLink) -> Capabilities:
-        accrues = self.settings.age_accrues
+        accrues, config = self.settings.age_accrues, dict[str, str]()
+        if accrues is None or self.settings.max_array_size is None:
+            config = dict(link.settings())
         if accrues is None:
-            accrues = age_accrues(link.settings())
+            accrues = age_accrues(config)
         self._learned = [_AGE_UNKNOWN] if accrues is None else []
         system, partitions = self._system(link), link.partitions()
         return capabilities(
@@ -162,6 +164,7 @@ class SlurmFacility:
             accrues=bool(accrues),
             accounts=self._accounts(link, partitions),
             can_shrink=link.can_shrink,
+            config=config,
         )
 
     def _accounts(self, link: SlurmLink, partitions: Sequence[SlurmPartition]) -> Sequence[str]:

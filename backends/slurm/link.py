@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from asa.demands import Demands
+from asa.elements import Elements, parse_elements
+from asa.errors import InputError
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
@@ -47,6 +49,16 @@ class SlurmJob(Demands):
     # further options as sbatch takes them, as in `--exclusive` or `--nice=10`; what is said here overrides `qos` and
     # `constraint`
     options: tuple[str, ...] = ()
+    # of a job array, its numbers as sbatch takes them, as in `1-200%20`; its elements' output is in files of their own
+    array: str = ""
+
+    def output_of(self, path: str) -> str:
+        """Write the path of an output for Slurm, which replaces nothing in it but the number of an element."""
+        literal = path.replace("%", "%%")
+        if not self.array:
+            return literal
+        stem, dot, kind = literal.rpartition(".")
+        return f"{stem}-e%a{dot}{kind}"
 
     @property
     def burst_buffer(self) -> str:
@@ -97,6 +109,9 @@ class SlurmRecord:
     comment: str = ""
     is_array: bool = False  # it stands for several pending elements of an array
     node_list: str = ""  # where it ran or runs, as Slurm writes it: `n3`, or `n[1-4,7]`; empty for nowhere
+    array_id: str = ""  # the number of the array that it is of; empty for none
+    # the elements of that array for which it stands, as Slurm numbers them; None where they are not all told
+    elements: Elements | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +181,20 @@ class SlurmLimits:
     qualities: tuple[str, ...] = ()  # those that the association may use
 
 
+def elements_of(text: str) -> Elements | None:
+    """Read the numbers of an array's elements as Slurm writes them; None where it has cut them off, or tells none.
+
+    Examples
+    --------
+    >>> str(elements_of("5-9,12%2")), elements_of("1,3,5,..."), elements_of("")
+    ('5-9,12', None, None)
+    """
+    try:
+        return parse_elements(text.partition("%")[0])
+    except InputError:
+        return None
+
+
 class SlurmLink(Protocol):
     """A way of talking to one cluster as one user.
 
@@ -222,6 +251,14 @@ class SlurmLink(Protocol):
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask the controller for some jobs, in one call; those that it does not know are missing."""
+        ...
+
+    def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+        """Ask the controller for the elements of some arrays, by array; those that it does not know are missing."""
+        ...
+
+    def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+        """Ask accounting for the elements of some arrays, the latest of each number, by array."""
         ...
 
     def queue(self) -> list[SlurmRecord]:

@@ -100,7 +100,8 @@ class SlurmSettings(BaseModel):
     `age_accrues`: whether a job gains priority while a dependency keeps it from starting.
     `kill_invalid_depend`: whether the site cancels jobs whose dependency cannot be met any more.
     `shrink`: whether a running job may give nodes back, by `scontrol` on its first node.
-    `max_queued`: jobs that the site lets its user have in the queue at a time.
+    `max_queued`: jobs that the site lets its user have in the queue at a time; each element of a job array is one.
+    `max_array_size`: numbers of elements that its job arrays may have, Slurm's ``MaxArraySize``; 0 for no arrays.
     `charges`: what a user pays for: all that is ``allocated``, or only what is ``used``.
     """
 
@@ -123,6 +124,7 @@ class SlurmSettings(BaseModel):
     kill_invalid_depend: bool | None = None
     shrink: bool = True
     max_queued: int | None = Field(default=None, ge=1)
+    max_array_size: int | None = Field(default=None, ge=0)
     charges: Literal["allocated", "used"] = "allocated"
 
     @model_validator(mode="before")

@@ -11,6 +11,9 @@ from asa.errors import InputError
 from .link import SlurmNode, SlurmPartition
 from .settings import SlurmSettings
 
+_USUAL_ARRAY_SIZE = 1001
+_UNTOLD: Mapping[str, str] = {}
+
 
 def age_accrues(config: Mapping[str, str]) -> bool | None:
     """Say whether a job gains rank while a dependency keeps it back, from slurm.conf; None if it does not tell.
@@ -78,12 +81,14 @@ def capabilities(
     accrues: bool,
     accounts: Sequence[str] = (),
     can_shrink: bool = True,
+    config: Mapping[str, str] = _UNTOLD,
 ) -> Capabilities:
     """Work out what the site can do; what its user has set wins.
 
     `accounts`: those that a job which names none may count for; none if that is not known.
     `can_shrink`: whether a running job's nodes can be given back from outside it, by the means by which Slurm is
     reached.
+    `config`: the cluster's configuration by Slurm's own names, as far as it is told.
     Raises `InputError`: the user's partition is not there, or Slurm does not tell how large the machine is.
     """
     limits = {partition.name: partition_limits(partition, nodes) for partition in partitions}
@@ -111,11 +116,21 @@ def capabilities(
         shrink_by=cores_per_node if settings.shrink else 0,
         shrinks_from_outside=settings.shrink and can_shrink,
         max_queued=settings.max_queued,
+        arrays=max_array_size(config, settings) > 0,
+        max_array_size=max_array_size(config, settings),
         charges=settings.charges,
         partition=default,
         partitions=limits,
         accounts=tuple(accounts),
     )
+
+
+def max_array_size(config: Mapping[str, str], settings: SlurmSettings) -> int:
+    """Say below what numbers of elements must be; Slurm's own where nobody tells."""
+    if settings.max_array_size is not None:
+        return settings.max_array_size
+    told = config.get("MaxArraySize", "")
+    return int(told) if told.isdecimal() else _USUAL_ARRAY_SIZE
 
 
 def _common_width(partition: str, nodes: Sequence[SlurmNode]) -> int:

@@ -171,8 +171,12 @@ class TrackedJob:
         code = status.exit_code
         if code is None and ended is not None and record.states[0] == "FAILED" and self._is_recent(ended):
             code = ended.exit_code or None
-        is_twin = code == TWIN_EXIT and bool(kept.token) and folder.holder(kept.token) != job_id
+        is_twin = code == TWIN_EXIT and bool(kept.token) and self.is_twin_of_another(folder)
         return replace(status, exit_code=code, reason=TWIN if is_twin else status.reason)
+
+    def is_twin_of_another(self, folder: RunFolder) -> bool:
+        """Say whether another job has the claim."""
+        return folder.holder(self.kept.token) != self.job_id
 
     def _is_held_by_others(self, record: SlurmRecord, by_slurm: JobStatus, clock_s: float) -> bool:
         """Say whether the job is on hold, or was, though this client does not want that, nor did a moment ago.

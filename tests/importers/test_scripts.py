@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import networkx as nx
@@ -267,6 +268,9 @@ def test_bad_scripts_are_errors_with_their_line(here, text, says):
 # ---------------------------------------------------------------------- arrays
 
 
+packed = partial(import_scripts, pack_arrays=True)
+
+
 def variables_of(here, made, job_id="17"):
     """Run each stage, each as a job of its own; return what each element was told of its array."""
     seen = {}
@@ -290,7 +294,7 @@ TELL = "env | grep ^SLURM_ARRAY >told.$SLURM_ARRAY_TASK_ID"
 @pytest.mark.parametrize("more", ["", "srun true"])
 def test_elements_are_told_what_slurm_tells_them(here, array, elements, step, more):
     file = here("arr.sbatch", f"#SBATCH --array={array} -t 10", TELL, f"if false; then {more or 'true'}; fi")
-    seen = variables_of(here, import_scripts([file]))
+    seen = variables_of(here, packed([file]))
     told = {"COUNT": len(elements), "MIN": elements[0], "MAX": elements[-1], "STEP": step}
     assert list(seen) == elements
     for number, own in seen.items():
@@ -300,14 +304,14 @@ def test_elements_are_told_what_slurm_tells_them(here, array, elements, step, mo
 
 def test_all_jobs_of_an_array_tell_the_number_of_the_first(here):
     file = here("arr.sbatch", "#SBATCH --array=0-9%4 -t 10", TELL)
-    made = import_scripts([file], array_cores=2)
+    made = packed([file], array_cores=2)
     assert len(made.workflow.stages) == 5
     assert {own["SLURM_ARRAY_JOB_ID"] for own in variables_of(here, made, "41").values()} == {"41"}
 
 
 def test_a_wrapped_array_sees_its_numbers(here):
     driver = here("run.sh", "sbatch -t 5 -a 3-4 --wrap='echo $SLURM_ARRAY_TASK_ID >out.$SLURM_ARRAY_TASK_ID; true'")
-    for stage in import_scripts([driver]).workflow.stages.values():
+    for stage in packed([driver]).workflow.stages.values():
         subprocess.run(["sh", "-c", payload_text(stage, 2)], check=True, timeout=60, cwd=here.folder)
     assert (here.folder / "out.4").read_text() == "4\n"
 
@@ -325,7 +329,7 @@ def test_a_wrapped_array_sees_its_numbers(here):
 )
 def test_elements_keep_their_walltime_side_by_side(here, array, lines, cores, stages, widest):
     first = here("arr.sbatch", f"#SBATCH --array={array} -t 4:00:00 --mem=1G {lines}", "./fit")
-    made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")], array_cores=cores)
+    made = packed([first, here("last.sbatch", "#SBATCH -t 5")], array_cores=cores)
     last = made.workflow.stages["last"]
     found = [stage for name, stage in made.workflow.stages.items() if name != "last"]
     assert (len(found), max(stage.cores for stage in found)) == (stages, widest)
@@ -355,7 +359,7 @@ def test_elements_keep_their_walltime_side_by_side(here, array, lines, cores, st
 def test_the_elements_of_an_array_may_be_shared_out(here, array, lines, cores, jobs, held):
     """As tasks of one stage; no more run at once than were allowed, and each job asks for what its share needs."""
     first = here("arr.sbatch", f"#SBATCH --array={array} -t 4:00:00 --mem=1G -L matlab:2 {lines}", "./fit")
-    made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")], array_cores=cores, share_arrays=True)
+    made = packed([first, here("last.sbatch", "#SBATCH -t 5")], array_cores=cores, share_arrays=True)
     stage, last = made.workflow.stages.values()
     assert (stage.name, last.after) == ("arr", ("arr",))
     assert (stage.jobs, stage.job_count, stage.cores) == ((jobs, jobs), jobs, held)
@@ -375,13 +379,13 @@ def test_the_elements_of_an_array_may_be_shared_out(here, array, lines, cores, j
 
 
 def test_elements_that_cannot_share_a_job_are_not_shared_out(here):
-    made = import_scripts([here("arr.sbatch", "#SBATCH --array=0-3 -t 10 --exclusive", "./fit")], share_arrays=True)
+    made = packed([here("arr.sbatch", "#SBATCH --array=0-3 -t 10 --exclusive", "./fit")], share_arrays=True)
     assert len(made.workflow.stages) == 4
 
 
 def test_shared_elements_are_told_what_slurm_tells_them(here):
     file = here("arr.sbatch", "#SBATCH --array=0-6%4 -t 10", TELL)
-    seen = variables_of(here, import_scripts([file], array_cores=2, share_arrays=True))
+    seen = variables_of(here, packed([file], array_cores=2, share_arrays=True))
     assert list(seen) == list(range(7))
     assert {own["SLURM_ARRAY_TASK_COUNT"] for own in seen.values()} == {"7"}
 
@@ -390,7 +394,7 @@ def test_shared_elements_are_told_what_slurm_tells_them(here):
 @pytest.mark.parametrize(("count", "at_once", "cores"), [(24, 8, None), (25, 8, 3), (7, 3, 2), (5, 1, None), (4, 9, 2)])
 def test_no_more_elements_run_at_once_than_were_allowed(here, script, count, at_once, cores):
     lines = [f"#SBATCH --array=0-{count - 1}%{at_once} -t 4:00:00", script]
-    made = import_scripts([here("arr.sbatch", *lines), here("z.sbatch", "#SBATCH -t 5")], array_cores=cores)
+    made = packed([here("arr.sbatch", *lines), here("z.sbatch", "#SBATCH -t 5")], array_cores=cores)
     stages = dict(made.workflow.stages)
     last = stages.pop("z")
     graph = made.workflow.graph
@@ -406,13 +410,13 @@ def test_no_more_elements_run_at_once_than_were_allowed(here, script, count, at_
 def test_an_element_that_fails_stops_no_other_unless_that_could_begin_them_too_early(here):
     """Slurm's elements do not wait for each other's success; but none may begin if what the array follows failed."""
     array = here("arr.sbatch", "#SBATCH --array=0-3%2 -t 10", "./fit")
-    made = import_scripts([array])
+    made = packed([array])
     assert [(stage.after, stage.when) for stage in made.workflow.stages.values()] == [
         ((), "success"),
         (("arr-0-1",), "always"),
     ]
     assert "an element that fails" not in told(made)
-    made = import_scripts([here("first.sbatch", "#SBATCH -t 5"), array])
+    made = packed([here("first.sbatch", "#SBATCH -t 5"), array])
     assert edges(made) == {"first": set(), "arr-0-1": {"first"}, "arr-2-3": {"arr-0-1"}}
     assert {stage.when for stage in made.workflow.stages.values()} == {"success"}
     assert f"{array}:2: --array: an element that fails keeps those behind it" in told(made)
@@ -439,7 +443,7 @@ def test_an_element_that_fails_stops_no_other_unless_that_could_begin_them_too_e
 )
 def test_elements_that_must_stay_apart_become_stages(here, line, script):
     first = here("arr.sbatch", f"#SBATCH --array=0-2 -t 10 {line}", script)
-    made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")])
+    made = packed([first, here("last.sbatch", "#SBATCH -t 5")])
     assert edges(made) == {"arr-0": set(), "arr-1": set(), "arr-2": set(), "last": {"arr-0", "arr-1", "arr-2"}}
     assert ("SLURM_ARRAY_TASK_ID", "2") in made.workflow.stages["arr-2"].environment
     assert "3 elements become a stage each, for" in told(made)
@@ -456,24 +460,39 @@ def test_elements_that_must_stay_apart_become_stages(here, line, script):
     ],
 )
 def test_elements_that_need_nothing_of_their_own_share_a_job(here, line, script):
-    (stage,) = import_scripts(
-        [here("arr.sbatch", f"#SBATCH --array=0-2 -t 10 {line}", script)]
-    ).workflow.stages.values()
+    (stage,) = packed([here("arr.sbatch", f"#SBATCH --array=0-2 -t 10 {line}", script)]).workflow.stages.values()
     assert len(stage.tasks) == 3
     assert ("--signal=B:USR1@60" in stage.options) is ("--signal" in line)
 
 
 def test_licenses_are_those_of_all_elements(here):
     file = here("arr.sbatch", "#SBATCH --array=0-2 -t 10 -L matlab:2,fluent", "./fit")
-    (stage,) = import_scripts([file]).workflow.stages.values()
+    (stage,) = packed([file]).workflow.stages.values()
     assert stage.options == ("--licenses=matlab:6,fluent:3",)
 
 
 def test_an_array_of_more_jobs_than_can_be_is_refused_with_its_line(here):
     file = here("arr.sbatch", "#SBATCH -t 10", "#SBATCH --array=0-4999%2", "./fit")
     with pytest.raises(InputError, match="more than 1000 jobs") as caught:
-        import_scripts([file])
+        packed([file])
     assert caught.value.where == f"{file}:3"
+
+
+def test_an_array_stays_one(here):
+    first = here("arr.sbatch", "#SBATCH --array=1-9:2%3 -t 10 --gpus=1", "srun ./fit")
+    made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")])
+    stage = made.workflow.stages["arr"]
+    assert (str(stage.array), stage.cores, stage.walltime_s, stage.gpus) == ("1-9:2%3", 1, 600.0, 1)
+    assert stage.script.endswith("srun ./fit\n")
+    assert made.workflow.stages["last"].after == ("arr",)
+    assert "5 elements stay a job array, 3 at once at most" in told(made)
+
+
+@pytest.mark.parametrize("array", ["1-4%0", "x", "4-1", "1-4:0", "1-4%x", ""])
+def test_an_array_that_sbatch_would_refuse_is_refused_with_its_line(here, array):
+    with pytest.raises(InputError) as caught:
+        import_scripts([here("arr.sbatch", "#SBATCH -t 10", f"#SBATCH --array={array}", "./fit")])
+    assert str(caught.value.where).endswith("arr.sbatch:3")
 
 
 # ---------------------------------------------------------------------- folders, arguments
@@ -482,8 +501,8 @@ def test_an_array_of_more_jobs_than_can_be_is_refused_with_its_line(here):
 def test_from_where_the_script_of_a_command_is_found_is_told(here):
     file = here("a.sbatch", "#SBATCH -t 5 --array=0-7", "./fit")
     words = "is looked for from the folder in which asa is started"
-    assert words not in told(import_scripts([file]))  # its path is whole
-    assert f"a.sbatch {words}" in told(import_scripts([Path("a.sbatch")]))
+    assert words not in told(packed([file]))  # its path is whole
+    assert f"a.sbatch {words}" in told(packed([Path("a.sbatch")]))
     here("a.sbatch", "#SBATCH -t 5", "./fit")
     assert words not in told(import_scripts([Path("a.sbatch")]))
 
@@ -664,12 +683,12 @@ def test_what_is_for_failures_follows_all_of_an_array(scripts):
     """As in Slurm, where one element that fails will do; an array for a failure begins, or is left out, as a whole."""
     many = scripts("many.sbatch", "#SBATCH --array=1-4%2 --exclusive -t 5", "true")
     lines = [f"j=$(sbatch --parsable {many.name})", "sbatch -d afternotok:$j b.sbatch"]
-    made = import_scripts([scripts("run.sh", *lines)])
+    made = packed([scripts("run.sh", *lines)])
     stages = made.workflow.stages
     assert (stages["b"].when, set(stages["b"].after)) == ("failed", set(stages) - {"b"})
     for kind, when in (("afterany", "always"), ("afternotok", "success")):
         lines = ["j=$(sbatch --parsable b.sbatch)", f"sbatch -d {kind}:$j {many.name}"]
-        stages = import_scripts([scripts("run.sh", *lines)]).workflow.stages
+        stages = packed([scripts("run.sh", *lines)]).workflow.stages
         assert {stage.when for stage in stages.values() if stage.after == ("b",)} == {
             "always" if kind == "afterany" else "failed"
         }

@@ -16,7 +16,14 @@ from asa.testing import check_backend
 
 LINKS = ("rest", "commands")
 SITE = Capabilities(
-    "testbed", 112, 28, age_accrues=False, partition="normal", partitions={"normal": PartitionLimits(cores_per_node=28)}
+    "testbed",
+    112,
+    28,
+    age_accrues=False,
+    partition="normal",
+    partitions={"normal": PartitionLimits(cores_per_node=28)},
+    arrays=True,
+    max_array_size=1001,
 )
 FOLDERS = itertools.count()
 

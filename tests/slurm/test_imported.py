@@ -191,7 +191,7 @@ def test_elements_of_arrays_run_side_by_side_and_know_their_array(gpus):
         end = f"echo end $(date +%s.%N) >>{place}/{name}.$SLURM_ARRAY_TASK_ID"
         head = f"#!/bin/sh\n#SBATCH -t 5 --mem=50M --array={array}\n"
         (place / f"{name}.sbatch").write_text(f"{head}{tell}\n{command}\n{end}\n")
-    made = import_scripts([place / f"{name}.sbatch" for name in ARRAYS], parallel=True)
+    made = import_scripts([place / f"{name}.sbatch" for name in ARRAYS], parallel=True, pack_arrays=True)
     run = ImportedRun(gpus, made.workflow.stages.values(), strategy="per-stage", link="commands")
     (run.folder.path / "tasks").mkdir()
     (run.folder.path / "tasks").chmod(0o777)

@@ -56,7 +56,7 @@ def test_each_element_of_an_imported_array_may_save_its_state(slurm, folder, nod
         "trap 'echo saved >saved.$SLURM_ARRAY_TASK_ID; exit' USR1\ntouch up.$SLURM_ARRAY_TASK_ID\n"
         "while :; do sleep 0.2; done\n"
     )
-    [stage] = import_scripts([folder / "element.sh"]).workflow.stages.values()
+    [stage] = import_scripts([folder / "element.sh"], pack_arrays=True).workflow.stages.values()
     text = payload_text(stage, 4, place=str(folder / "tasks"))
     defaults = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False, folder=folder)
     backend = SlurmBackend(

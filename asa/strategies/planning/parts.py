@@ -129,7 +129,7 @@ class Parts:
             for s in stages
         }
         # what is run elsewhere, retried alone, or outlasts a job
-        self._alone = {s.name for s in stages if s.local or s.retries or s.continues}
+        self._alone = {s.name for s in stages if s.local or s.retries or s.continues or s.array}
 
     @cached_property
     def series(self) -> Series:
@@ -288,7 +288,7 @@ class Parts:
         needs = list(map(self._needs.__getitem__, names))
         if len(names) == 1:
             stage = self.workflow.stages[names[0]]
-            hours = 0.0 if stage.local else core_hours(needs[0], stage.expected_s)
+            hours = 0.0 if stage.local else core_hours(needs[0], stage.work_s)
             run_s, walltime_s = stage.expected_s, stage.walltime_s
             return Block(names, needs[0], walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
         whole = len(names) == len(self.workflow.stages)

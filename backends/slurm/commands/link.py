@@ -7,7 +7,7 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -172,6 +172,23 @@ class CommandLink:
             return {}
         return {record.job_id: record for record in _understood(form, done) if record.job_id in wanted}
 
+    def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+        """Ask the controller for the elements of some of this user's arrays."""
+        wanted = _numbers(job_ids)
+        if not wanted:
+            return {}
+        form = QueueFormat()
+        done = self._squeue("arrays", form, "-j", ",".join(wanted), mine=True)
+        if len(wanted) == 1 and refusals.is_unknown_job(done):
+            return {}
+        return _by_array(_understood(form, done), wanted)
+
+    def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+        """Ask accounting for the elements of some of this user's arrays."""
+        wanted = _numbers(job_ids)
+        records = self._records("past_arrays", "-j", ",".join(wanted)) if wanted else []
+        return _by_array(sorted(records, key=lambda record: record.submit_s), wanted)
+
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for everybody's jobs."""
         form = QueueFormat()
@@ -299,6 +316,14 @@ def _understood(form: QueueFormat, done: Done) -> Iterator[SlurmRecord]:
     if done.returncode:
         raise refusals.reading_failed("squeue", done)
     return form.read(done.stdout)
+
+
+def _by_array(records: Iterable[SlurmRecord], wanted: Collection[str]) -> dict[str, list[SlurmRecord]]:
+    found: dict[str, list[SlurmRecord]] = {}
+    for record in records:
+        if record.array_id in wanted:
+            found.setdefault(record.array_id, []).append(record)
+    return found
 
 
 def _numbers(job_ids: Collection[str]) -> list[str]:

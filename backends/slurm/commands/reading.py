@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from asa.errors import InputError
 from asa.units import parse_duration
 
-from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus
+from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus, elements_of
 
 ASSOCIATION_LIMITS: Final = (
     "Account", "User", "Partition", "QOS", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall", "GrpJobs",
@@ -115,6 +115,7 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
         comment=comment,
         is_array="[" in fields["JobArrayID"],
         node_list="" if never else _text(fields["NodeList"]),
+        **_array(fields["JobArrayID"]),
     )
 
 
@@ -183,7 +184,16 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
         comment=_text(fields["Comment"]),
         is_array="[" in fields["JobID"],
         node_list="" if fields["NodeList"] == "None assigned" else _text(fields["NodeList"]),
+        **_array(fields["JobID"]),
     )
+
+
+def _array(text: str) -> dict[str, Any]:
+    """Read the array that a job is of, and which of its elements it is, as in ``12_4`` and ``12_[5-9%2]``."""
+    array_id, is_element, which = text.strip().partition("_")
+    if not (is_element and array_id.isdecimal()):
+        return {}
+    return {"array_id": array_id, "elements": elements_of(which.strip("[]"))}
 
 
 def read_job_id(printed: str) -> str | None:

@@ -45,7 +45,8 @@ _MIB = 1 << 20
 def clean(program: str, *arguments: str) -> list[str]:
     """Write a command whose output does not depend on the user's settings; times are seconds since 1970."""
     unset = [word for name in _UNSET[program] for word in ("-u", name)]
-    return ["env", *unset, "LC_ALL=C", "SLURM_TIME_FORMAT=%s", program, *arguments]
+    # without a length of its own an array's list of elements is cut off
+    return ["env", *unset, "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", program, *arguments]
 
 
 def program_of(command: Sequence[str]) -> str:
@@ -139,8 +140,9 @@ def sbatch_command(job: SlurmJob) -> list[str]:
         "ntasks": job.tasks,
         "cpus-per-task": job.cpus_per_task if job.cpus_per_task > 1 else 0,
         "time": minutes(job.walltime_s),
-        "output": _path(job.stdout),
-        "error": _path(job.stderr),
+        "array": job.array,
+        "output": job.output_of(job.stdout),
+        "error": job.output_of(job.stderr),
         "nodes": job.nodes,
         "mem" if job.memory_nodes else "mem-per-cpu": f"{_mib(job)}M" if job.memory_bytes else "",
         "gpus": job.gpus,
@@ -174,11 +176,6 @@ def sbatch_input(job: SlurmJob) -> str:
 def _mib(job: SlurmJob) -> int:
     """Memory of each node, or of each core where it is not said how many nodes there are."""
     return math.ceil(job.memory_bytes / (job.memory_nodes or job.cores) / _MIB)
-
-
-def _path(path: str) -> str:
-    """Write a path in which Slurm replaces nothing."""
-    return path.replace("%", "%%")
 
 
 def _refuse_null(what: str, *texts: str) -> None:

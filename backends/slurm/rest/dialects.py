@@ -56,8 +56,8 @@ class Dialect(ABC):
         asked: dict[str, Any] = {
             "name": job.name,
             "current_working_directory": job.folder,
-            "standard_output": _literal(job.stdout),
-            "standard_error": _literal(job.stderr),
+            "standard_output": job.output_of(job.stdout),
+            "standard_error": job.output_of(job.stderr),
             "tasks": job.tasks,
             "time_limit": self.minutes(job.walltime_s),
             "environment": self.environment(self.variables(job)),
@@ -70,6 +70,7 @@ class Dialect(ABC):
             "dependency": job.dependency,
             "comment": job.comment,
             "burst_buffer": job.burst_buffer,
+            "array": job.array,
         }
         asked |= {key: value for key, value in texts.items() if value}
         if job.cpus_per_task > 1:
@@ -269,8 +270,3 @@ def number_of(name: str) -> int:
             hint=f"Known are {', '.join(f'v0.0.{number}' for number in reversed(KNOWN))}.",
         )
     return int(match[1])
-
-
-def _literal(path: str) -> str:
-    """Write a path in which Slurm replaces nothing."""
-    return path.replace("%", "%%")

@@ -215,6 +215,25 @@ class RestLink:
             and (record := fresh.get(job_id) if job_id in stale else self._memory.get(job_id)) is not None
         }
 
+    def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+        """Ask the controller for the elements of some arrays, one request for each array."""
+        found = {job_id: self._elements(job_id) for job_id in dict.fromkeys(job_ids)}
+        return {job_id: records for job_id, records in found.items() if records}
+
+    def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+        """Ask accounting for the elements of some arrays, the latest of each number."""
+        wanted = list(dict.fromkeys(job_ids))
+        latest: dict[str, dict[str, SlurmRecord]] = {}
+        for some in _pieces(wanted, _MAX_NAMES):
+            for job in self._accounted("past_arrays", self._versions.get().past(some)) or ():
+                record = reading.accounted(job)
+                if record is None or record.array_id not in some:
+                    continue
+                known = latest.setdefault(record.array_id, {})
+                if record.job_id not in known or record.submit_s >= known[record.job_id].submit_s:
+                    known[record.job_id] = record
+        return {array_id: list(records.values()) for array_id, records in latest.items()}
+
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for everybody's jobs that it knows."""
         return self._records(_objects(_decoded(self._listing("queue")), "jobs"))
@@ -392,6 +411,14 @@ class RestLink:
         document = self._checked(answer, f"job {job_id} cannot be read")
         records = self._records(_objects(document, "jobs"))
         return next((record for record in records if record.job_id == job_id), None)
+
+    def _elements(self, job_id: str) -> list[SlurmRecord]:
+        """Read the elements of one array; none if the controller does not know it."""
+        answer = self._ask("arrays", "GET", "/slurm", f"/job/{_number(job_id)}")
+        if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):
+            return []
+        document = self._checked(answer, f"job {job_id} cannot be read")
+        return [record for record in self._records(_objects(document, "jobs")) if record.array_id == job_id]
 
     def _states(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
         """Read the states of some jobs; None where that is not served."""

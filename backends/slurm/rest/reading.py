@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus
+from asa.elements import Elements
+
+from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus, elements_of
 
 _MIB = 1024**2
 _NOT_SET = frozenset({4294967294.0, 4294967295.0, 2.0**64})
@@ -100,6 +102,7 @@ def record(job: Mapping[str, Any]) -> SlurmRecord | None:
         comment=text(job.get("comment")),
         is_array=waiting and text(job.get("array_task_string")) not in _NOWHERE,
         node_list=text(job.get("nodes")) if ran else "",
+        **_array(job.get("array_job_id"), job.get("array_task_id"), job.get("array_task_string")),
     )
 
 
@@ -137,7 +140,19 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
         restarts=_count(job.get("restart_cnt")),
         comment=text(nested(job, "comment", "job")),
         node_list=text(job.get("nodes")) if ran else "",
+        is_array=waiting and text(nested(job, "array", "task")) not in _NOWHERE,
+        **_array(nested(job, "array", "job_id"), nested(job, "array", "task_id"), nested(job, "array", "task")),
     )
+
+
+def _array(array_id: Any, task: Any, tasks: Any) -> dict[str, Any]:
+    """Read the array that a job is of, and which of its elements it is."""
+    if not (number_ := _count(array_id)):
+        return {}
+    one, several = whole(task), text(tasks)
+    if several in _NOWHERE and one is not None and float(one) not in _NOT_SET:
+        return {"array_id": str(number_), "elements": Elements.of([one])}
+    return {"array_id": str(number_), "elements": elements_of(several)}
 
 
 def partition(entry: Mapping[str, Any]) -> SlurmPartition:

@@ -1,0 +1,108 @@
+"""How a stage stands that is a job array: what became of its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asa.backend import ElementEnd
+from asa.bags import Bag
+from asa.elements import NONE, Elements
+
+if TYPE_CHECKING:
+    from asa.runner.state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class ElementStanding:
+    """How the elements of an array stand; their numbers as sbatch writes them."""
+
+    elements: str  # all of them
+    count: int
+    completed: str
+    completed_count: int
+    running: str  # where elements take turns it is not known which run
+    running_count: int
+    failed: str  # those that ended last otherwise, and were not asked for again since
+    failed_count: int
+    pending_count: int
+    told: str = ""  # how those ended, in words
+    at_once: int = 0  # how many may run at the same time; 0 for all
+
+
+def element_standing(state: RunState, name: str) -> ElementStanding | None:
+    """Say how the elements of an array stand; None of a stage that is none."""
+    from asa.runner.arrays import told
+
+    stage = state.workflow.stages[name]
+    if (array := stage.array) is None:
+        return None
+    completed, running, ends = (_in_turn if stage.takes_turns else _native)(state, name)
+    failed = NONE
+    for end in ends:
+        failed |= end.elements
+    count = len(array.all)
+    pending = max(count - len(completed) - len(running) - len(failed), 0)
+    return ElementStanding(
+        str(array.all),
+        count,
+        str(completed),
+        len(completed),
+        str(running),
+        len(running),
+        str(failed),
+        len(failed),
+        pending,
+        told(ends) if ends else "",
+        array.at_once,
+    )
+
+
+def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
+    """Tell of elements by what the batch system said of them."""
+    bag, running, asked = state.post(name), NONE, NONE
+    lead = state.jobs.get(state.stages[name].job_id or "")
+    for job in state.arrays.parts(lead.round) if lead is not None else ():
+        if job.spec.array is not None and not job.status.state.is_final:
+            asked |= job.spec.array.elements
+            if job.status.elements is not None:
+                running |= job.status.elements.running
+                asked -= job.status.elements.failed
+    completed = state.arrays.completed.get(bag, NONE)
+    again = asked  # what is asked for once more has failed no longer
+    ends = [
+        ElementEnd(left, end.state, end.exit_code, end.reason)
+        for end in state.arrays.failed(bag)
+        if (left := end.elements - again - completed)
+    ]
+    return completed, running - completed, ends
+
+
+def _in_turn(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
+    """Tell of elements by what the stage's jobs wrote down."""
+    from asa.runner.arrays import in_turn
+    from asa.runner.specs import tasks_of
+
+    known = in_turn(Bag(Path(tasks_of(state, name))).codes() if tasks_of(state, name) else {})
+    return known.completed, NONE, list(known.ended)
+
+
+def element_words(elements: ElementStanding) -> str:
+    """Say how the elements of an array stand.
+
+    Examples
+    --------
+    >>> element_words(ElementStanding("1-9", 9, "1-4", 4, "5", 1, "6", 1, 3, "6 failed (exit code 1)"))
+    'of 9 elements 4 completed, 1 runs, 1 did not complete, 3 left; 6 failed (exit code 1)'
+    """
+    counts = [f"{elements.completed_count} completed"]
+    if elements.running_count:
+        counts.append(f"{elements.running_count} {'runs' if elements.running_count == 1 else 'run'}")
+    if elements.failed_count:
+        counts.append(f"{elements.failed_count} did not complete")
+    if elements.pending_count:
+        counts.append(f"{elements.pending_count} left")
+    throttle = f" ({elements.at_once} at once at most)" if elements.at_once and elements.pending_count else ""
+    told = f"; {elements.told}" if elements.told else ""
+    return f"of {elements.count} elements {', '.join(counts)}{throttle}{told}"

@@ -1,0 +1,298 @@
+"""Job arrays: the numbers of their elements, as sbatch takes them, and how many of these run at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from asa.errors import InputError
+
+__all__ = [
+    "MAX_ELEMENT",
+    "MAX_ELEMENTS",
+    "NONE",
+    "Array",
+    "Elements",
+    "parse_array",
+    "parse_array_of",
+    "parse_elements",
+]
+
+MAX_ELEMENT: Final = 4_000_000
+"""The largest number that an element may have: Slurm's ``MaxArraySize`` may be 4,000,001 at most."""
+
+MAX_ELEMENTS: Final = 100_000
+"""Elements of one stage at most."""
+
+_LEAST_RUN = 3  # numbers that follow each other by the same step are written as one range, if they are so many
+_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
+_HINT: Final = "Write them as sbatch does: 0-19, 1,3,5, 0-99:10, 0-19%4."
+
+Range = tuple[int, int, int]
+"""Numbers that follow each other: the first, the last, and the step."""
+
+
+@dataclass(frozen=True)
+class Elements:
+    """A set of numbers of elements.
+
+    Two of the same numbers are equal. O(ranges) of space, and O(numbers) of time for what is made of them.
+
+    Parameters
+    ----------
+    ranges
+        Of its numbers in ascending order, as `Elements.of` makes them.
+
+    Examples
+    --------
+    >>> elements = Elements.of([1, 2, 3, 7, 9, 11])
+    >>> str(elements), len(elements), 9 in elements, str(elements - Elements.of([2]))
+    ('1-3,7-11:2', 6, True, '1,3,7-11:2')
+    """
+
+    ranges: tuple[Range, ...] = ()
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Elements:
+        """Make a set of any numbers."""
+        return cls(tuple(_ranges(sorted(set(numbers)))))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sorted)
+
+    def __len__(self) -> int:
+        return sum((last - first) // step + 1 for first, last, step in self.ranges)
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and any(
+            first <= number <= last and not (number - first) % step for first, last, step in self.ranges
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __or__(self, other: Elements) -> Elements:
+        return Elements.of((*self, *other)) if self and other else self or other
+
+    def __and__(self, other: Elements) -> Elements:
+        return Elements.of(set(self) & set(other))
+
+    def __sub__(self, other: Elements) -> Elements:
+        return Elements.of(set(self) - set(other)) if self and other else self
+
+    def __str__(self) -> str:
+        return ",".join(
+            f"{first}" if first == last else f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}"
+            for first, last, step in self.ranges
+        )
+
+    @cached_property
+    def _sorted(self) -> tuple[int, ...]:
+        return tuple(sorted(n for first, last, step in self.ranges for n in range(first, last + 1, step)))
+
+    @property
+    def first(self) -> int:
+        """The least of them."""
+        return self._sorted[0]
+
+    @property
+    def last(self) -> int:
+        """The largest of them."""
+        return self._sorted[-1]
+
+    def take(self, count: int) -> Elements:
+        """Give the first so many of them.
+
+        Parameters
+        ----------
+        count
+            How many at most.
+        """
+        return self if count >= len(self) else Elements.of(self._sorted[:count])
+
+
+NONE: Final = Elements()
+"""No elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """What of a job array is asked for.
+
+    Parameters
+    ----------
+    elements
+        Those that are to run.
+    at_once
+        How many of them may run at the same time; 0 for all.
+    whole
+        All that the stage has, where `elements` are those that are left of it; None for the same.
+    is_compact
+        Whether the batch system is to number the elements from 0 on, since it does not take numbers as large as theirs.
+
+    Examples
+    --------
+    >>> str(Array(Elements.of(range(1, 201)), at_once=20))
+    '1-200%20'
+    """
+
+    elements: Elements
+    at_once: int = 0
+    whole: Elements | None = None
+    is_compact: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.elements}{f'%{self.at_once}' if self.at_once else ''}"
+
+    @property
+    def all(self) -> Elements:
+        """All elements of the stage."""
+        return self.elements if self.whole is None else self.whole
+
+    @property
+    def most_at_once(self) -> int:
+        """How many of its elements run at the same time at most."""
+        return min(self.at_once or len(self.elements), len(self.elements))
+
+    @property
+    def step(self) -> int:
+        """By how much their numbers grow, where they do so by more than 1."""
+        return next((step for _, _, step in self.all.ranges if step > 1), 1)
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """Names and values of the variables by which each element knows of the whole array."""
+        whole = self.all
+        values = {"COUNT": len(whole), "MIN": whole.first, "MAX": whole.last, "STEP": self.step}
+        return tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in values.items())
+
+    def only(self, elements: Elements) -> Array:
+        """Ask for some of its elements alone.
+
+        Parameters
+        ----------
+        elements
+            Which.
+        """
+        return self if elements == self.elements else replace(self, elements=elements, whole=self.all)
+
+
+def parse_elements(text: str) -> Elements:
+    """Read numbers of elements.
+
+    Parameters
+    ----------
+    text
+        As sbatch takes them, without ``%``.
+
+    Raises
+    ------
+    InputError
+        It lists none, or too many.
+
+    Examples
+    --------
+    >>> list(parse_elements("0-30:10,7"))
+    [0, 7, 10, 20, 30]
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
+            raise InputError(f"{text!r} lists no elements", hint=_HINT)
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if step < 1:
+            raise InputError(f"{text!r} has a step of 0", hint="Give 1 or more.")
+        if last < first:
+            raise InputError(f"{text!r} ends before it begins: {part.strip()}", hint="Write the least first.")
+        if (last - first) // step >= MAX_ELEMENTS:
+            raise InputError(f"{text!r} is too many elements", hint=f"At most {MAX_ELEMENTS}.")
+        if last > MAX_ELEMENT:
+            raise InputError(f"{text!r} has an element of the number {last}", hint=f"At most {MAX_ELEMENT}.")
+        numbers.update(range(first, last + 1, step))
+    if len(numbers) > MAX_ELEMENTS:
+        raise InputError(f"{text!r} is too many elements", hint=f"At most {MAX_ELEMENTS}.")
+    return Elements.of(numbers)
+
+
+def parse_array(text: str) -> Array:
+    """Read what an array's option says.
+
+    Parameters
+    ----------
+    text
+        As sbatch takes it.
+
+    Raises
+    ------
+    InputError
+        It lists no elements or too many, or lets none of them run.
+
+    Examples
+    --------
+    >>> array = parse_array("1-9:2%3")
+    >>> str(array.elements), array.at_once, array.step
+    ('1-9:2', 3, 2)
+    """
+    listed, percent, at_once = text.strip().partition("%")
+    elements = parse_elements(listed)
+    if percent and not (at_once.isascii() and at_once.isdecimal()):
+        raise InputError(f"{text!r} says with % no number of elements that run at once", hint=_HINT)
+    if percent and not int(at_once):
+        raise InputError(
+            f"{text!r} lets none of its elements run at once", hint="Give % a number above 0, or leave it out for all."
+        )
+    return Array(elements, int(at_once or 0))
+
+
+def parse_array_of(given: object) -> Array:
+    """Read an array as files and programs give it.
+
+    Parameters
+    ----------
+    given
+        Text as sbatch takes it, a number, or several numbers.
+
+    Raises
+    ------
+    InputError
+        As `parse_array` does; or it is something else.
+
+    Examples
+    --------
+    >>> str(parse_array_of(range(1, 5))), str(parse_array_of(7))
+    ('1-4', '7')
+    """
+    if isinstance(given, str):
+        return parse_array(given)
+    numbers = [given] if isinstance(given, int) else given
+    if not isinstance(numbers, list | tuple | range) or not numbers:
+        raise InputError(f"{given!r} lists no elements", hint=_HINT)
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
+        raise InputError(f"{given!r} has elements that are no whole numbers", hint=_HINT)
+    if len(numbers) > MAX_ELEMENTS or not 0 <= min(numbers) <= max(numbers) <= MAX_ELEMENT:
+        raise InputError(
+            "has too many elements, or one of too large a number or below 0",
+            hint=f"At most {MAX_ELEMENTS} elements, of numbers from 0 to {MAX_ELEMENT}.",
+        )
+    return Array(Elements.of(numbers))
+
+
+def _ranges(numbers: Sequence[int]) -> Iterator[Range]:
+    """Put ascending numbers into ranges, greedily: what follows by one step as long as it does."""
+    at = 0
+    while at < len(numbers):
+        end = at + 1
+        if end < len(numbers):
+            step = numbers[end] - numbers[at]
+            while end + 1 < len(numbers) and numbers[end + 1] - numbers[end] == step:
+                end += 1
+            if end - at + 1 >= _LEAST_RUN or step == 1:
+                yield numbers[at], numbers[end], step
+                at = end + 1
+                continue
+        yield numbers[at], numbers[at], 1
+        at += 1

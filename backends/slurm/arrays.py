@@ -1,0 +1,252 @@
+"""What a client knows of a job array: of each element as of a job, and of all of them as of one.
+
+Slurm tells of elements that have begun one by one, as ``12_4``, and of those that wait together, as ``12_[5-9%2]``. An
+element is kept here from when it was first told of by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from asa.backends.shell.marks import Kept, RunFolder
+
+from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
+from asa.elements import Elements, parse_elements
+
+from .link import SlurmRecord
+from .states import ended_as
+from .tracking import TWIN, TrackedJob
+
+_WORST = (JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED)
+
+
+@dataclass(slots=True)
+class TrackedElement(TrackedJob):
+    """An element, which is a job in all but the claim: that is its array's."""
+
+    holds: tuple[str, str] = ("", "")  # the array's token, and its id
+
+    def is_twin_of_another(self, folder: RunFolder) -> bool:
+        """Say whether another array has the claim, or nobody has and this one is to run nothing more."""
+        token, array_id = self.holds
+        return bool(token) and folder.holder(token) != array_id
+
+
+@dataclass(slots=True)
+class TrackedArray(TrackedJob):
+    """A job array of this client."""
+
+    own: dict[int, TrackedElement] = field(default_factory=dict)  # elements that were told of by themselves
+    numbers: frozenset[int] = frozenset()  # of all its elements
+    raw_ids: dict[int, str] = field(default_factory=dict)  # by which Slurm knows elements, as jobs
+    _queue: TrackedElement | None = None  # those that wait, as one
+    _spent_s: float = 0.0  # what elements ran before they were put back into the queue
+
+    @classmethod
+    def of(cls, kept: Kept, status: JobStatus, **fields: Any) -> TrackedArray:
+        """Begin to track one."""
+        return cls(kept, status, numbers=frozenset(parse_elements(kept.array)), **fields)
+
+    # ------------------------------------------------------------------ what is heard
+
+    def hear_all(
+        self, records: Sequence[SlurmRecord], folder: RunFolder, now_s: float, clock_s: float
+    ) -> tuple[bool, set[int]]:
+        """Take in what Slurm tells of its elements; give whether something changed, and those that it does not know.
+
+        Raises `ValueError` and `UnavailableError` as `TrackedJob.hear` does.
+        """
+        waiting, told, knows_all = set[int](), set[int](), True
+        self.heard_s = clock_s
+        for record in records:
+            if record.is_array:
+                which = self._elements_of(record)
+                knows_all &= which is not None
+                waiting |= set(which or ())
+                self._queue = self._queue or self._made(None)
+                self._queue.held_here, self._queue.released_s = self.held_here, self.released_s
+                self._queue.hear(replace(record, job_id=self.job_id), folder, now_s, clock_s)
+                self.record = record
+                continue
+            for number in self._elements_of(record) or ():
+                told.add(number)
+                self._hear_one(number, record, folder, now_s, clock_s)
+                self.record = self.record or record
+        if not waiting and knows_all:
+            self._queue = None
+        live = {number for number, one in self.own.items() if one.is_live}
+        missing = live - told - waiting
+        if knows_all:
+            missing |= self.numbers - self.own.keys() - waiting
+        return self._become(self._together(now_s)), missing
+
+    def _hear_one(self, number: int, record: SlurmRecord, folder: RunFolder, now_s: float, clock_s: float) -> None:
+        one = self._one(number)
+        was = one.status
+        self.raw_ids[number] = record.job_id
+        one.hear(replace(record, job_id=one.job_id), folder, now_s, clock_s)
+        if one.status.restarts > was.restarts and was.start_s is not None and was.end_s is None:
+            self._spent_s += max((record.submit_s or now_s) - was.start_s, 0.0)
+
+    def hear_some(
+        self, records: Iterable[SlurmRecord], which: Collection[int], folder: RunFolder, now_s: float, clock_s: float
+    ) -> bool:
+        """Take in what accounting tells of some elements."""
+        for record in records:
+            for number in self._elements_of(record) or ():
+                if number in which:
+                    self._hear_one(number, record, folder, now_s, clock_s)
+        return self._become(self._together(now_s))
+
+    def miss_all(
+        self, numbers: Collection[int], folder: RunFolder, now_s: float, clock_s: float, *, certain: bool
+    ) -> bool:
+        """Take in that Slurm does not know some elements; see `TrackedJob.miss`."""
+        for number in numbers:
+            one = self._one(number)
+            if one.is_live:
+                one.miss(folder, now_s, clock_s, certain=certain)
+        return self._become(self._together(now_s))
+
+    def miss(self, folder: RunFolder, now_s: float, clock_s: float, *, certain: bool) -> bool:
+        """Take in that Slurm knows nothing of it."""
+        return self.miss_all(sorted(self.left()), folder, now_s, clock_s, certain=certain)
+
+    def left(self) -> set[int]:
+        """Elements that have not ended."""
+        return {number for number in self.numbers if number not in self.own or self.own[number].is_live}
+
+    def is_needless(self, folder: RunFolder) -> bool:  # noqa: ARG002 - as of a job
+        """Say that it is not back in the queue as a whole; see `needless`."""
+        return False
+
+    def needless(self, folder: RunFolder) -> list[tuple[int, str]]:
+        """Name elements that are back in the queue though their payloads have completed, and their own ids."""
+        return [
+            (number, self.raw_ids[number])
+            for number, one in self.own.items()
+            if number in self.raw_ids and self.raw_ids[number] != self.job_id and one.is_needless(folder)
+        ]
+
+    def conclude_one(self, number: int, folder: RunFolder, now_s: float) -> None:
+        """Let an element have ended as its payload did."""
+        self.own[number].conclude(folder)
+        self._become(self._together(now_s))
+
+    # ------------------------------------------------------------------
+
+    def _elements_of(self, record: SlurmRecord) -> list[int] | None:
+        """Say for which elements a record stands; None where that is not told in full."""
+        if record.elements is None:
+            return None
+        if not self.kept.is_renumbered:
+            return [number for number in record.elements if number in self.numbers]
+        known = sorted(self.numbers)
+        return [known[place] for place in record.elements if place < len(known)]
+
+    def _one(self, number: int) -> TrackedElement:
+        if number not in self.own:
+            self.own[number] = self._made(number)
+        one = self.own[number]
+        one.cancelled_s, one.released_s, one.held_here = self.cancelled_s, self.released_s, self.held_here
+        return one
+
+    def _made(self, number: int | None) -> TrackedElement:
+        base = self.kept.token or f"job.{self.job_id}"
+        kept = replace(self.kept, token=base if number is None else f"{base}/e{number}", array="")
+        job_id = self.job_id if number is None else f"{self.job_id}_{number}"
+        status = JobStatus(job_id, JobState.PENDING, self.kept.submit_s)
+        return TrackedElement(kept, status, heard_s=self.heard_s, holds=(self.kept.token, self.job_id))
+
+    def _together(self, now_s: float) -> JobStatus:
+        """Say how the array stands as a whole."""
+        known = {number: one.status for number, one in self.own.items()}
+        elements = _elements_status(known, self._spent_s)
+        first = min((s for s in known.values() if s.start_s is not None), key=_start_s, default=None)
+        queued = self._queue.status if self._queue is not None else None
+        submits = [s.submit_s for s in (*known.values(), *([queued] if queued else ())) if not s.restarts]
+        status = replace(self.status, submit_s=min(submits, default=self.status.submit_s), elements=elements)
+        if queued is not None:
+            status = replace(
+                status,
+                eligible_s=queued.eligible_s,
+                reason=queued.reason,
+                expected_start_s=queued.expected_start_s,
+                held=status.held or queued.held,
+            )
+        elif waits := next((s for s in known.values() if s.state is JobState.PENDING), None):
+            status = replace(status, eligible_s=waits.eligible_s, reason=waits.reason)
+        else:
+            status = replace(status, reason="", expected_start_s=None)
+        if first is not None:
+            begins = (s.payload_start_s for s in known.values() if s.payload_start_s is not None)
+            status = replace(
+                status,
+                state=JobState.RUNNING,
+                eligible_s=first.eligible_s,
+                start_s=first.start_s if self.status.start_s is None else min(first.start_s or 0, self.status.start_s),
+                payload_start_s=min(begins, default=None),
+                expected_start_s=None,
+                reason="" if elements.running else status.reason,
+            )
+        elif self.status.start_s is not None:
+            status = replace(status, state=JobState.RUNNING)
+        if len(known) < len(self.numbers) or any(not s.state.is_final for s in known.values()):
+            return status
+        return _ended(status, list(known.values()), now_s)
+
+
+def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> ElementsStatus:
+    of_state: dict[JobState, list[int]] = {}
+    ended: dict[tuple[JobState, int | None, str], list[int]] = {}
+    ran_s = spent_s
+    for number, status in known.items():
+        of_state.setdefault(status.state, []).append(number)
+        if status.state.is_final and status.state is not JobState.COMPLETED:
+            ended.setdefault((status.state, status.exit_code, status.reason), []).append(number)
+        if status.end_s is not None and status.start_s is not None:
+            ran_s += max(status.end_s - status.start_s, 0.0)
+    return ElementsStatus(
+        Elements.of(of_state.get(JobState.RUNNING, ())),
+        Elements.of(of_state.get(JobState.COMPLETED, ())),
+        tuple(ElementEnd(Elements.of(numbers), *how) for how, numbers in sorted(ended.items(), key=_order)),
+        ran_s,
+    )
+
+
+def _order(item: tuple[tuple[JobState, int | None, str], list[int]]) -> tuple[int, int]:
+    (state, _, _), numbers = item
+    return _WORST.index(state), min(numbers)
+
+
+def _ended(status: JobStatus, known: Sequence[JobStatus], now_s: float) -> JobStatus:
+    """Say how an array ended of which all elements have."""
+    end_s = max((s.end_s for s in known if s.end_s is not None), default=now_s)
+    bad = [s for s in known if s.state is not JobState.COMPLETED]
+    status = replace(status, end_s=end_s, expected_start_s=None)
+    if not bad:
+        return replace(status, state=JobState.COMPLETED, exit_code=0, reason="")
+    worst = min(bad, key=lambda s: (s.reason != TWIN, _WORST.index(s.state)))
+    return replace(status, state=worst.state, exit_code=worst.exit_code, reason=worst.reason)
+
+
+def _start_s(status: JobStatus) -> float:
+    return status.start_s if status.start_s is not None else 0.0
+
+
+def by_array(records: Iterable[SlurmRecord]) -> tuple[list[SlurmRecord], dict[str, list[SlurmRecord]]]:
+    """Tell records of jobs from those of arrays' elements, which are put together by array."""
+    jobs, arrays = list[SlurmRecord](), dict[str, list[SlurmRecord]]()
+    for record in records:
+        if record.array_id:
+            arrays.setdefault(record.array_id, []).append(record)
+        else:
+            jobs.append(record)
+    return jobs, arrays
+
+
+def has_ended(records: Iterable[SlurmRecord]) -> bool:
+    """Say whether all records of an array are of elements that have ended."""
+    return all(ended_as(record) is not None for record in records)

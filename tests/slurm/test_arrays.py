@@ -1,0 +1,219 @@
+"""Job arrays on real daemons: one submission, each element to its end once, whoever is killed or requeued."""
+
+import itertools
+import os
+import random
+import signal
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from slurm_runs import SlurmRun, glancing, process, stage, told_jobs
+from slurm_testbed import Testbed, missing, until
+
+from asa.cli.element_standing import element_standing
+from asa.elements import parse_array
+from asa.metrics import measure
+from asa.records import Ended, Observed, StageEnded, Submitted
+
+LINKS = ("commands", "rest")
+MOMENTS = [*(("journal", at) for at in range(8)), ("change", 0), ("change", 1), ("look", 0), ("look", 3)]
+
+
+def flow(array, then="sleep 0.5", **fields):
+    """Make three stages, the middle one an array, whose elements leave a word as they begin and as they complete."""
+    command = f"echo s$SLURM_ARRAY_TASK_ID >>did; {then}; echo e$SLURM_ARRAY_TASK_ID >>did"
+    return [stage("a", then="true"), stage("b", "a", command, array=parse_array(array), **fields), stage("c", "b")]
+
+
+def did(run, kind):
+    with suppress(FileNotFoundError):
+        words = (run.place / "did").read_text().split()
+        return Counter(int(word[1:]) for word in words if word[0] == kind)
+    return Counter()
+
+
+def once(array):
+    return dict.fromkeys(parse_array(array).elements, 1)
+
+
+def check(run, array):
+    """Raise AssertionError unless the run completed, and each element of its array once."""
+    state, records = run.folder.state()
+    assert state.outcome == "completed", state.reason
+    assert did(run, "e") == once(array)
+    assert [record.stages for record in records if isinstance(record, StageEnded)] == [("a",), ("b",), ("c",)]
+    assert str(state.arrays.completed[f"{run.plan.id}/b"]) == str(parse_array(array).elements)
+    measure(run.plan.make_workflow(), records)
+    until(lambda: not run.left(), what="that no job is left")
+    return records
+
+
+def arrays_of(run):
+    """Tell the arrays that Slurm has had of a run: the elements of each."""
+    found = {}
+    for job in told_jobs(run.slurm):
+        if run.plan.id in job["JobName"] and "ArrayJobId" in job:
+            found.setdefault(job["ArrayJobId"], []).append(job)
+    return found
+
+
+def running(run, number):
+    """Wait until an element runs; return its array, and what Slurm says of it."""
+
+    def found():
+        for array_id, jobs in arrays_of(run).items():
+            for job in jobs:
+                if job["ArrayTaskId"] == str(number) and job["JobState"] == "RUNNING":
+                    return array_id, job
+        return None
+
+    return until(found, what=f"element {number}")
+
+
+def begins_soon(run):
+    """Let what was put back into the queue begin at once, not in two minutes; say whether something was."""
+    back = [job for job in itertools.chain(*arrays_of(run).values()) if job["Restarts"] != "0"]
+    for job in back:
+        if job["JobState"] == "PENDING":
+            run.slurm.run_as_root("scontrol", "update", f"JobId={job['JobId']}", "StartTime=now", check=False)
+    return bool(back) and all(job["JobState"] in {"RUNNING", "COMPLETED"} for job in back)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_an_array_is_one_submission_and_its_throttle_is_kept(slurm, link):
+    run = SlurmRun(slurm, flow("1-9:2,20%2"), link=link)
+    assert run.result().outcome == "completed"
+    records = check(run, "1-9:2,20%2")
+    [elements] = arrays_of(run).values()
+    assert len(elements) == 6
+    spans = [(int(job["StartTime"]), int(job["EndTime"])) for job in elements]
+    assert max(sum(start <= at < end for start, end in spans) for at, _ in spans) <= 2
+    assert [record.array for record in records if isinstance(record, Submitted)] == ["", "1-9:2,20%2", ""]
+    [ended] = [record for record in records if isinstance(record, Ended) and record.stages == ("b",)]
+    assert ended.ran_s == sum(end - start for start, end in spans)
+    [wait] = [record for record in records if isinstance(record, Observed) and record.stages == ("b",)]
+    first = min(elements, key=lambda job: int(job["StartTime"]))
+    assert wait.wait_s == int(first["StartTime"]) - max(int(first["EligibleTime"]), int(first["SubmitTime"]))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_failed_elements_alone_are_tried_again_and_resumed(slurm, link):
+    """The second fails once; the third until it is mended."""
+    fails = "{ [ $ASA_ELEMENT -ne 2 ] || [ -e once ] || { touch once; exit 3; }; }"
+    fails += " && { [ $ASA_ELEMENT -ne 3 ] || [ -e mended ] || exit 4; }"
+    run = SlurmRun(slurm, flow("1-4", fails, retries=1), link=link, strategy="per-stage")
+    result = run.result()
+    assert result.outcome == "failed"
+    assert "1 of 4 elements did not complete: 3 failed (exit code 4)" in result.reason
+    assert did(run, "s") == {1: 1, 2: 2, 3: 2, 4: 1}
+    told = element_standing(run.folder.state()[0], "b")
+    assert (told.completed, told.failed) == ("1-2,4", "3")
+    (run.place / "mended").touch()
+    assert run.client(retry=True).result().outcome == "completed"
+    check(run, "1-4")
+    assert did(run, "s") == {1: 1, 2: 2, 3: 3, 4: 1}
+
+
+def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm):
+    """What is requeued goes on by itself; what somebody cancelled stops no other, and is resumed."""
+    then = "until [ -e go ]; do sleep 0.2; done"
+    runs = {
+        "requeue": SlurmRun(slurm, flow("1-4", then), strategy="chained"),
+        "cancel": SlurmRun(slurm, flow("1-4", then, retries=2), link="commands", strategy="per-stage"),
+        "down": SlurmRun(slurm, flow("1-2", then, cores=28, nodes=1), strategy="per-stage"),
+    }
+    clients = {name: run.client() for name, run in runs.items()}
+    array_id, _ = running(runs["requeue"], 2)
+    slurm.run_as_root("scontrol", "requeue", f"{array_id}_2")
+    array_id, _ = running(runs["cancel"], 3)
+    slurm.run("scancel", f"{array_id}_3")
+    _, job = running(runs["down"], 1)
+    node = job["NodeList"]
+    slurm.run_as_root("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+    try:
+        until(lambda: begins_soon(runs["requeue"]), what="that it begins again")
+        for name in ("requeue", "cancel"):
+            (runs[name].place / "go").touch()
+        result = clients["cancel"].result()
+        assert result.outcome == "failed"
+        assert "1 of 4 elements did not complete: 3 was cancelled" in result.reason
+        assert set(did(runs["cancel"], "e")) == {1, 2, 4}
+        resumed = runs["cancel"].client(retry=True)
+        until(lambda: begins_soon(runs["down"]), what="that it begins elsewhere")
+        (runs["down"].place / "go").touch()
+        assert clients["requeue"].result().outcome == "completed"
+        check(runs["requeue"], "1-4")
+        assert resumed.result().outcome == "completed"
+        check(runs["cancel"], "1-4")
+    finally:
+        slurm.run_as_root("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+    assert clients["down"].result().outcome == "completed"
+    check(runs["down"], "1-2")
+
+
+def test_a_client_may_be_killed_at_any_moment(slurm):
+    rng = random.Random(7)
+    moments = rng.sample([*(("journal", at) for at in range(16)), *(("change", at) for at in range(3))], 6)
+    ways = zip(moments, itertools.cycle(["chained", "per-stage"]), strict=False)
+    runs = [(moment, SlurmRun(slurm, flow("1-4%3"), strategy=strategy)) for moment, strategy in ways]
+    first = [process(run, *moment) for moment, run in runs]
+    second = []
+    for one, (_, run) in zip(first, runs, strict=True):
+        one.join(60.0)
+        assert one.exitcode == -signal.SIGKILL
+        second.append(process(run))
+    for one, (_, run) in zip(second, runs, strict=True):
+        one.join(120.0)
+        assert one.exitcode == 0
+        check(run, "1-4%3")
+        assert len(arrays_of(run)) == 1
+
+
+def test_those_who_look_once_suffice_and_may_be_killed(slurm):
+    rng = random.Random(3)
+    fails = "[ $ASA_ELEMENT -ne 2 ] || [ -e once ] || { touch once; exit 137; }"
+    run = SlurmRun(slurm, flow("1-5%3", fails, retries=1, memory_bytes=1 << 26), strategy="per-stage")
+    for _ in range(100):
+        one = glancing(run, *(rng.choice(MOMENTS) if rng.random() < 0.5 else ()))
+        one.join(60.0)
+        if run.folder.state()[0].outcome is not None:
+            break
+    check(run, "1-5%3")
+    assert did(run, "s")[2] == 2
+    sizes = {job["MinMemoryNode"] for job in itertools.chain(*arrays_of(run).values()) if "MinMemoryNode" in job}
+    assert sizes == {"64M", "128M"}, "exit code 137 asks for more memory"
+
+
+@pytest.fixture(scope="module", params=["22.05", pytest.param("24.11", marks=pytest.mark.full)])
+def narrow(request):
+    """Give a cluster whose arrays have numbers below 6, and whose user may have 5 jobs in the queue."""
+    newer = request.param == "24.11"
+    if reason := missing(newer):
+        pytest.skip(reason)
+    conf = "AccountingStorageEnforce=associations,limits\nMaxArraySize=6\n"
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-narrow"), newer=newer, accounting=True, conf=conf)
+    try:
+        testbed.start()
+        testbed.run_as_root("sacctmgr", "-i", "modify", "user", testbed.user, "set", "MaxSubmitJobs=5")
+        until(lambda: "MaxSubmitJobs=5(" in testbed.run_as_root("scontrol", "show", "assoc_mgr"), what="the limit")
+        yield testbed
+    finally:
+        testbed.stop()
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("link", LINKS)
+def test_limits_lead_to_several_arrays(narrow, link):
+    """Commands tell the largest number; by REST it is found out. The throttle holds over all of them."""
+    run = SlurmRun(narrow, flow("1-40:3%2", "sleep 1"), link=link, strategy="per-stage")
+    assert run.result().outcome == "completed"
+    check(run, "1-40:3%2")
+    arrays = arrays_of(run)
+    assert len(arrays) >= 3
+    assert all(int(job["ArrayTaskId"]) < 6 for jobs in arrays.values() for job in jobs)
+    spans = [(int(job["StartTime"]), int(job["EndTime"])) for jobs in arrays.values() for job in jobs]
+    assert max(sum(start <= at < end for start, end in spans) for at, _ in spans) <= 2
+    [last] = run.jobs()["c"]
+    assert int(last["StartTime"]) >= max(end for _, end in spans)
