@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -129,17 +127,7 @@ def log_files(folder: RunFolder, state: RunState, stage: str, kind: str) -> list
 
 def _file_of(folder: RunFolder, job: Job, kind: str) -> Path | None:
     """Find a job's file, by its token and its number."""
-    try:
-        every = [entry for entry in os.scandir(folder.path / "logs") if entry.name.endswith(f".{kind}")]
-    except OSError:
-        return None
-    token, job_id = job.spec.token, job.status.job_id
-    named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z])")
-    ours = [entry for entry in every if token and named.search(entry.name)]
-    exact = [entry for entry in ours if f".{job_id}." in entry.name]
-    with suppress(OSError):
-        return max((Path(entry.path) for entry in exact or ours), key=lambda path: path.stat().st_mtime, default=None)
-    return None
+    return folder.output_of(job.spec.token, job.status.job_id, kind)
 
 
 def last_lines(file: Path, lines: int) -> str:
