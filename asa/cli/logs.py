@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
 
-_DOES_NOT_RUN = {"blocked", "skipped"}  # phases, whose module is loaded late, as it needs numpy
+_DOES_NOT_RUN = {"blocked", "skipped", "dropped"}  # phases, whose module is loaded late, as it needs numpy
 _BLOCK_BYTES = 1 << 16
 _LOOK_S = 0.5
 _ASK_S = 5.0

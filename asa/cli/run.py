@@ -30,6 +30,7 @@ from asa.cli.runs import (
     OutputOption,
     RunArgument,
     RunsOption,
+    check_not_hosted,
     command,
     open_run,
     read_state,
@@ -231,6 +232,7 @@ def resume(
     from asa.cli.revising import check_estimator, revise, take_bank, take_estimator
 
     folder = open_run(runs, run)
+    check_not_hosted(folder)
     state, _ = read_state(folder)
     outcome = state.outcome
     again = _stages_again(from_stage or [], state)
