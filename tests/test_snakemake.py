@@ -160,18 +160,20 @@ def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
 
 def test_retries_are_snakemakes(project):
     """A job that is killed is tried again with what it asks for then."""
-    text = (
-        'rule all:\n    input: "b.txt"\n'
-        'rule a:\n    output: "a.txt"\n    resources: runtime=lambda wc, attempt: 3 * attempt, '
-        "mem_mb=lambda wc, attempt: 50 * attempt\n"
-        '    shell: "echo x >> tries; if [ $(wc -l < tries) = 1 ]; then kill -9 $(cat killme); sleep 60; fi; echo ok > {output}"\n'
-        'rule b:\n    input: "a.txt"\n    output: "b.txt"\n    shell: "cat {input} > {output}"\n'
-    )
+    killed = "echo x >> tries; if [ $(wc -l < tries) = 1 ]; then kill -9 $(ps -o ppid= -p $PPID); sleep 60; fi"
+    text = f"""
+rule all:
+    input: "b.txt"
+rule a:
+    output: "a.txt"
+    resources: runtime=lambda wc, attempt: 3 * attempt, mem_mb=lambda wc, attempt: 50 * attempt
+    shell: "{killed}; echo ok > {{output}}"
+rule b:
+    input: "a.txt"
+    output: "b.txt"
+    shell: "cat {{input}} > {{output}}"
+"""
     ours = project(text, "--retries", "2")
-    # the process to kill is what asa's script runs: the first attempt's Snakemake
-    (ours.folder / "Snakefile").write_text(
-        text.replace("kill -9 $(cat killme); sleep 60", "kill -9 $(ps -o ppid= -p $PPID); sleep 60")
-    )
     said = ours.run(code=None)
     assert "Trying to restart job" in said
     assert (ours.folder / "b.txt").read_text() == "ok\n"
@@ -184,7 +186,7 @@ def test_killed_and_run_again_no_job_runs_twice(project):
     """What the former run left is ended first, and what was done is done."""
     ours = project(CHAIN.format(then=SLOW))
     first = ours.begin()
-    until(lambda: (ours.folder / "began").exists(), what=lambda: f"a job:\n{first.said}")
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{first.said}")
     first.kill()
     assert ours.state.unfinished_jobs()
     second = ours.begin("--unlock")
@@ -192,7 +194,7 @@ def test_killed_and_run_again_no_job_runs_twice(project):
     (ours.folder / "began").unlink()
     third = ours.begin("--rerun-incomplete")
     third.says("that an earlier run has left")
-    until(lambda: (ours.folder / "began").exists(), what=lambda: f"a job:\n{third.said}")
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{third.said}")
     former = ours.runs[0].state()[0]
     assert not former.unfinished_jobs()
     assert former.outcome == "cancelled"
@@ -207,7 +209,7 @@ def test_an_interrupt_cancels_all_jobs(project, times):
     """Asked for ahead or not; a second one hurries it."""
     ours = project(CHAIN.format(then=SLOW))
     begun = ours.begin()
-    until(lambda: (ours.folder / "began").exists(), what=lambda: f"a job:\n{begun.said}")
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{begun.said}")
     for _ in range(times):
         os.kill(begun.process.pid, signal.SIGINT)
         time.sleep(0.5)
@@ -224,7 +226,7 @@ def test_nobody_else_goes_on_with_its_run(project):
     """But whoever cancels it may, and Snakemake says so."""
     ours = project(CHAIN.format(then=SLOW))
     begun = ours.begin("--keep-going")
-    until(lambda: (ours.folder / "began").exists(), what=lambda: f"a job:\n{begun.said}")
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{begun.said}")
     path = str(ours.runs[-1].path)
     for command in ("resume", "tick"):
         assert "hosted by Snakemake" in asa(command, path, code=2).stderr
@@ -238,7 +240,7 @@ def test_a_lost_journal_is_refused(project):
     """Which jobs still run is not known then."""
     ours = project(CHAIN.format(then=SLOW))
     begun = ours.begin()
-    until(lambda: (ours.folder / "began").exists(), what=lambda: f"a job:\n{begun.said}")
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{begun.said}")
     begun.kill()
     journal = ours.runs[-1].path / "journal.jsonl"
     kept = journal.read_bytes()

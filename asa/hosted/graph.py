@@ -107,17 +107,6 @@ class Graph:
         return f"{safe}.{self._count}"
 
 
-def kind_of(stage: str) -> str:
-    """Say of which kind a stage is, by its name.
-
-    Examples
-    --------
-    >>> kind_of("align.12")
-    'align'
-    """
-    return stage.rpartition(".")[0] or stage
-
-
 def _in_order(nodes: Mapping[Hashable, Node]) -> list[Hashable]:
     """Put jobs into an order in which each comes after what it follows; otherwise as they were given."""
     order: dict[Hashable, None] = {}

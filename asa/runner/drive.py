@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from asa.backend import Backend
 from asa.errors import AsaError, StateError
@@ -131,6 +131,17 @@ def drive(
     return result
 
 
+def kind_of(stage: str) -> str:
+    """Say of which kind a stage of a hosted run is, whose name is its kind's with a number.
+
+    Examples
+    --------
+    >>> kind_of("align.12")
+    'align'
+    """
+    return stage.rpartition(".")[0] or stage
+
+
 def _keep_run_times(folder: RunFolder) -> None:
     """Have in the bank how long the stages ran, as far as is known; a run goes on, and ends, without."""
     plan = folder.plan
@@ -138,7 +149,10 @@ def _keep_run_times(folder: RunFolder) -> None:
         if plan.bank:
             state, records = folder.state()
             jobs = {job_id: job.status for job_id, job in state.jobs.items()}
-            RunTimes(plan.bank).observe(run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs))
+            times = run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs)
+            if plan.host:
+                times = [replace(time, stage=kind_of(time.stage)) for time in times]
+            RunTimes(plan.bank).observe(times)
 
 
 def _bank(folder: RunFolder, estimator: str, now_s: float) -> WaitBank:
