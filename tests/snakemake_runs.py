@@ -101,7 +101,14 @@ class Project:
     def command(self, *arguments, executor="asa"):
         how = ["--executor", executor, *self.options] if executor == "asa" else ["--executor", executor, "--cores", "2"]
         # -P: what lies in the folder is not imported
-        words = ["env", *(f"{name}={value}" for name, value in self.env.items() if name in _OURS), self.python, "-P"]
+        words = [
+            "env",
+            "-C",
+            str(self.folder),
+            *(f"{name}={value}" for name, value in self.env.items() if name in _OURS),
+            self.python,
+            "-P",
+        ]
         return [*self.prefix, *words, "-m", "snakemake", *how, *map(str, arguments)]
 
     def run(self, *arguments, code=0, executor="asa", within_s=PATIENCE_S):
@@ -128,7 +135,7 @@ class Project:
         }
 
 
-_OURS = ("PYTHONPATH", "ASA_BANK", "ASA_SITES", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE")
+_OURS = ("HOME", "PATH", "PYTHONPATH", "ASA_BANK", "ASA_SITES", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE")
 
 
 class Begun:

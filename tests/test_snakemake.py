@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from forked import asa
@@ -277,3 +280,27 @@ def test_run_times_are_learned_where_none_is_said(project):
     once_more = ours.run("--forceall")
     assert "learned from earlier runs: second" in once_more
     assert "none learned yet: first, third" in once_more
+
+
+def test_snakemakes_own_suite_for_executors_passes(project, tmp_path):
+    """All of it that needs no storage elsewhere."""
+    ours = project(None)
+    suite = Path(__file__).parent / "snakemake" / "interface_suite.py"
+    env = ours.env | {"ASA_TEST_SPOOL": str(tmp_path / "spool"), "PYTHONWARNINGS": "ignore"}
+    words = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(ours.folder),
+        str(suite),
+    ]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ours.folder, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout

@@ -145,7 +145,10 @@ def snakemake(
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
-    """Make a workflow in which each rule of Snakemake is a stage, run by Snakemake with --until."""
+    """Make a workflow in which each rule of Snakemake is a stage, run by Snakemake with --until.
+
+    To run a Snakemake workflow as it is, job by job: `snakemake --executor asa`, see docs/snakemake.md.
+    """
     from asa.importers import import_snakemake
 
     write_out(import_snakemake(file, jobs=jobs, cores=cores, command=command, name=name), out, force=force)
