@@ -91,6 +91,10 @@ class Dependency:
     delay_s: float = 0.0
 
 
+REFUSAL = "~no"
+"""With a token before it, what is posted to tell those that wait for the token that it will not come: they give up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One of several commands that a job runs one after the other, each only if the one before completed."""
@@ -113,6 +117,8 @@ class Step:
     # token that is posted when the step has completed; empty for none. A step whose token is posted already is not run
     # again.
     post: str = ""
+    # tokens that others post: the step begins when all are there. See `JobSpec.awaits`, and `REFUSAL`.
+    awaits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +182,9 @@ class JobSpec(Demands):
         Tokens that other jobs post when they complete. The allocation may begin earlier, but the payload inside it
         begins only when all of them are posted; until then the allocation idles.
     max_await_s
-        For so many seconds at most: then the job ends by itself, should nobody have cancelled it. Simulators, which
-        have their client always beside them, do not heed it. None for as long as its walltime.
+        For so many seconds at most, together with what its steps wait for: then the job ends by itself, should nobody
+        have cancelled it. Simulators, which have their client always beside them, do not heed it. None for as long as
+        its walltime.
     posts
         Tokens that this job posts when it completes. A job of which all are posted already runs nothing.
     supersedes

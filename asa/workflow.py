@@ -736,6 +736,10 @@ class Workflow:
             return asked_s
         return asked_s * self._walltime_s / sum(stage.in_one_job_s for stage in self.stages.values())
 
+    def with_more(self, stages: Iterable[Stage]) -> Workflow:
+        """Give the workflow with further stages behind the others, each after those that it follows."""
+        return Workflow(self.name, [*self.stages.values(), *stages], walltime_s=self._walltime_s)
+
     def _check_walltime(self) -> None:
         if self._walltime_s is None:
             return

@@ -42,13 +42,14 @@ def test_importing_asa_loads_numpy_and_nothing_heavier():
 
 
 def test_the_package_list_is_what_lies_on_disk():
-    """Each folder with an __init__.py is installed under its import name."""
+    """Each folder with an __init__.py is installed under its import name; plug-ins of other programs at the top."""
     roots = {"asa": "asa", "backends": "asa.backends", "workflows": "asa.workflows"}
     on_disk = {
         ".".join([name, *path.parent.relative_to(ROOT / folder).parts])
         for folder, name in roots.items()
         for path in (ROOT / folder).rglob("__init__.py")
     }
+    on_disk = {name.removeprefix("asa.hosted.plugins.") for name in on_disk}
     assert sorted(PYPROJECT["tool"]["setuptools"]["packages"]) == sorted(on_disk)
 
 

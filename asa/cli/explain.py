@@ -168,7 +168,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
         yield from _waiting(folder, state, run, stage)
     elif stage.state == "being submitted":
         yield "Its job is being submitted, or it is not known yet whether it was accepted. It is never submitted twice."
-    elif stage.state in {"blocked", "skipped"}:
+    elif stage.state in {"blocked", "skipped", "dropped"}:
         yield from _out(state, stage)
     elif stage.state == "not run":
         yield f"The run ended before its turn{f'; {stage.reason}, before that' if stage.reason else ''}."

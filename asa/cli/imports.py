@@ -173,7 +173,10 @@ def snakemake(
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
-    """Make a workflow with one stage per Snakemake rule, each run by `snakemake --until`."""
+    """Make a workflow with one stage per Snakemake rule, each run by `snakemake --until`.
+
+    To run a Snakemake workflow as it is, job by job: `snakemake --executor asa`, see docs/how-to/snakemake.md.
+    """
     from asa.importers import import_snakemake
 
     write_out(import_snakemake(file, jobs=jobs, cores=cores, command=command, name=name), out, force=force)

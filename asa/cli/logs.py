@@ -9,7 +9,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
 
-_DOES_NOT_RUN = {"blocked", "skipped"}  # phases, whose module is loaded late, as it needs numpy
+_DOES_NOT_RUN = {"blocked", "skipped", "dropped"}  # phases, whose module is loaded late, as it needs numpy
 _BLOCK_BYTES = 1 << 16
 _LOOK_S = 0.5
 _ASK_S = 5.0
@@ -184,14 +183,7 @@ def _entries(folder: RunFolder) -> list[os.DirEntry[str]]:
 
 def _file_of(folder: RunFolder, job: Job, kind: str) -> Path | None:
     """Find a job's file, by its token and its number."""
-    every = [entry for entry in _entries(folder) if entry.name.endswith(f".{kind}")]
-    token, job_id = job.spec.token, job.status.job_id
-    named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z])")
-    ours = [entry for entry in every if token and named.search(entry.name)]
-    exact = [entry for entry in ours if f".{job_id}." in entry.name]
-    with suppress(OSError):
-        return max((Path(entry.path) for entry in exact or ours), key=lambda path: path.stat().st_mtime, default=None)
-    return None
+    return folder.output_of(job.spec.token, job.status.job_id, kind)
 
 
 def last_lines(file: Path, lines: int) -> str:

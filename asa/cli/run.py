@@ -25,7 +25,16 @@ from asa.cli.completing import complete_estimators, complete_stages, complete_st
 from asa.cli.detaching import DetachByOption, DetachOption, KeeperOption, checked_walltime_s, chosen_way
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
-from asa.cli.runs import RunArgument, RunsOption, command, open_run, read_state, runs_folder, stage_of
+from asa.cli.runs import (
+    RunArgument,
+    RunsOption,
+    check_not_hosted,
+    command,
+    open_run,
+    read_state,
+    runs_folder,
+    stage_of,
+)
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, UnavailableError
 from asa.units import format_duration
@@ -239,6 +248,7 @@ def resume(
     from asa.cli.revising import check_estimator, revise, take_bank, take_estimator
 
     folder = open_run(runs, run)
+    check_not_hosted(folder)
     state, _ = read_state(folder)
     outcome = state.outcome
     again = _stages_again(from_stage or [], state)

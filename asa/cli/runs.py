@@ -11,7 +11,7 @@ import typer
 
 from asa.cli.completing import complete_runs
 from asa.core.documents import print_json
-from asa.errors import JournalError
+from asa.errors import InputError, JournalError
 
 if TYPE_CHECKING:
     from asa.backend import Advice, Facility
@@ -58,6 +58,16 @@ def open_run(runs: Path | None, named: str) -> RunFolder:
     from asa.runner import RunFolder, find_run
 
     return RunFolder(find_run(runs_folder(runs), named).path.absolute())
+
+
+def check_not_hosted(folder: RunFolder) -> None:
+    """Refuse to go on with a run that another program hosts, which alone knows what its stages are to run."""
+    if host := folder.plan.host:
+        hint = (
+            f"Run {host} again: it first ends what this run has left, then goes on from the files that are there. "
+            f"To end it now: {command('cancel', folder)}"
+        )
+        raise InputError(f"is hosted by {host}, which alone can go on with it", where=folder.path.name, hint=hint)
 
 
 def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:

@@ -37,6 +37,7 @@ _STYLES = {
     "not run": "dim",
     "blocked": "red",
     "skipped": "dim",
+    "dropped": "dim",
     "conditional": "dim",
 }
 _SHORT = {
@@ -184,7 +185,7 @@ def _fitting(stages: Sequence[StageStanding], most: int) -> tuple[list[StageStan
     """Leave out what is done and what waits, if there is no room for all."""
     if len(stages) <= max(most, 3):
         return list(stages), 0
-    quiet = dict.fromkeys(("done", "waiting", "not run", "blocked", "skipped", "conditional"), 1)
+    quiet = dict.fromkeys(("done", "waiting", "not run", "blocked", "skipped", "dropped", "conditional"), 1)
     chosen = sorted(stages, key=lambda stage: quiet.get(stage.state, 0))[: max(most, 3)]
     return [stage for stage in stages if stage in chosen], len(stages) - len(chosen)
 

@@ -33,8 +33,8 @@ _IN_ITS_TURN = "waiting in its job"
 _ENDED_AS = {JobState.FAILED: "failed", JobState.TIMEOUT: "timed out", JobState.CANCELLED: "cancelled"}
 _FAILED = {*_ENDED_AS.values(), "refused"}
 _UNSEEN_S = 300.0
-_OUT = {"blocked", "skipped", "not run"}
-_DOES_NOT_RUN = {Phase.BLOCKED: "blocked", Phase.SKIPPED: "skipped"}
+_OUT = {"blocked", "skipped", "dropped", "not run"}
+_DOES_NOT_RUN = {Phase.BLOCKED: "blocked", Phase.SKIPPED: "skipped", Phase.NOT_WANTED: "dropped"}
 _CONDITIONS = {
     "failed": "runs if a stage that it depends on fails",
     "always": "runs once the stages that it depends on have ended, also if they fail",
@@ -80,8 +80,8 @@ class StageStanding:
     stage: str
     # in a word or two: `waiting`, `queued`, `queued (dependency)`, `held`, `allocated`, `running`, `done`, `failed`,
     # `refused` and the like. What is pending is never running. `blocked`: it does not run, since a stage failed that it
-    # follows; `skipped`: since no stage failed that it is there for; `conditional`: whether it runs is known only when
-    # the stages that it follows have ended.
+    # follows; `skipped`: since no stage failed that it is there for; `dropped`: since the program that hosts the run
+    # wants it no more; `conditional`: whether it runs is known only when the stages that it follows have ended.
     state: str
     # of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
     cores: int

@@ -13,7 +13,7 @@ import typer
 
 from asa import keepers
 from asa.cli.detaching import connecting, end_keeper, has_ended, keep
-from asa.cli.runs import RunArgument, RunsOption, command, open_run, read_state
+from asa.cli.runs import RunArgument, RunsOption, check_not_hosted, command, open_run, read_state
 from asa.core import plainly
 from asa.errors import InputError, LeaseError
 
@@ -61,6 +61,7 @@ def tick(
         _write_into(folder.path / "client.log")
         if (now := keepers.kept(folder.path)) is not None:
             now.take_over()
+    check_not_hosted(folder)
     state, _ = read_state(folder)
     if folder.plan.strategy == POOL:
         hint = f"A pool ends with its client. Keep a client running: {command('resume', folder)}"

@@ -63,6 +63,11 @@ class Run:
     fail_fast
         End the run as soon as a stage has failed, and cancel what still runs. By default what does not depend on the
         failure goes on.
+    is_open
+        Another program hosts it: that adds stages while it goes on (`asa.runner.requests`), and says of each when it
+        may begin, until it closes the run. Allocations are asked for ahead of that.
+    max_jobs
+        Jobs that such a program hands over at a time; so many allocations are held ahead at most. None for any number.
     """
 
     workflow: Workflow
@@ -79,6 +84,8 @@ class Run:
     walltime_s: float | None = None
     place: str = ""
     fail_fast: bool = False
+    is_open: bool = False
+    max_jobs: int | None = None
 
 
 @dataclass(slots=True)

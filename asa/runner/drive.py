@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from asa.backend import Backend
 from asa.errors import AsaError, StateError
@@ -18,6 +18,7 @@ from asa.runner.active import Run
 from asa.runner.folder import RunFolder
 from asa.runner.loop import RunResult, run_all
 from asa.runner.notify import Notifier
+from asa.runner.requests import Request
 from asa.runner.state import RunState
 from asa.runtimes import RunTimes, run_times_of
 from asa.strategies import load_strategy
@@ -36,6 +37,7 @@ def drive(
     revised: Workflow | None = None,
     on_record: Callable[[Record], None] = lambda _: None,
     on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
+    requests: Callable[[], Iterable[Request]] = tuple,
 ) -> RunResult:
     """Drive a run until it ends; one that was left goes on where it was.
 
@@ -56,6 +58,8 @@ def drive(
     on_pass
         Called in each turn of the loop, before it waits: with the run's state in a sequence, the batch system, and
         until when the loop will wait.
+    requests
+        Asked for what a program wants that hosts an open run; what others ask of it is in its folder.
 
     Returns
     -------
@@ -94,6 +98,8 @@ def drive(
             walltime_s=revised.walltime_s if revised is not None else None,
             place=str(folder.path),
             fail_fast=plan.fail_fast,
+            is_open=bool(plan.host),
+            max_jobs=plan.max_jobs,
         )
 
         notifier = Notifier(folder)
@@ -109,7 +115,7 @@ def drive(
                 [run],
                 history=plan.history,
                 on_record=on_record,
-                requests=folder.take_requests,
+                requests=lambda: [*folder.take_requests(), *requests()],
                 on_pass=each_pass,
             )
         finally:  # also of a run that is left, which nobody may ever go on with
@@ -125,6 +131,17 @@ def drive(
     return result
 
 
+def kind_of(stage: str) -> str:
+    """Say of which kind a stage of a hosted run is, whose name is its kind's with a number.
+
+    Examples
+    --------
+    >>> kind_of("align.12")
+    'align'
+    """
+    return stage.rpartition(".")[0] or stage
+
+
 def _keep_run_times(folder: RunFolder) -> None:
     """Have in the bank how long the stages ran, as far as is known; a run goes on, and ends, without."""
     plan = folder.plan
@@ -132,7 +149,10 @@ def _keep_run_times(folder: RunFolder) -> None:
         if plan.bank:
             state, records = folder.state()
             jobs = {job_id: job.status for job_id, job in state.jobs.items()}
-            RunTimes(plan.bank).observe(run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs))
+            times = run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs)
+            if plan.host:
+                times = [replace(time, stage=kind_of(time.stage)) for time in times]
+            RunTimes(plan.bank).observe(times)
 
 
 def _bank(folder: RunFolder, estimator: str, now_s: float) -> WaitBank:

@@ -23,6 +23,8 @@ class Begun:
     at_s: float
     # whether the run ends as soon as a stage has failed
     fail_fast: bool = True  # as it was before there was a choice
+    # whether another program hosts it: that extends it, and hands over what each stage runs, until it closes it
+    is_open: bool = False
     kind: Literal["begun"] = "begun"
 
 
@@ -170,6 +172,44 @@ class Retried:
     kind: Literal["retried"] = "retried"
 
 
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """Its host added stages to an open run."""
+
+    stages: tuple[Stage, ...]  # each after those that it follows, which may be there already
+    at_s: float
+    kind: Literal["extended"] = "extended"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The host of an open run handed over what a stage runs: it is ready, and may begin."""
+
+    stage: str
+    at_s: float
+    asked: Stage | None = None  # what it asks for from now on; as before if None
+    may_come_again: bool = False  # whether the host hands it over once more should it fail
+    kind: Literal["claimed"] = "claimed"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The host of an open run wants some stages no more, of which it has handed none over."""
+
+    stages: tuple[str, ...]
+    reason: str
+    at_s: float
+    kind: Literal["dropped"] = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The host of an open run adds nothing more: the run ends when its stages have."""
+
+    at_s: float
+    kind: Literal["closed"] = "closed"
+
+
 Entry = (
     Begun
     | Shaped
@@ -186,6 +226,10 @@ Entry = (
     | GivenUp
     | Stopped
     | Retried
+    | Extended
+    | Claimed
+    | Dropped
+    | Closed
 )
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])

@@ -94,6 +94,10 @@ class RunPlan:
         Whether it ends as soon as a stage has failed.
     notify
         Who is told of its end, of failures, and when nothing moves: a command or an address; empty for nobody.
+    host
+        The program that hosts it, which adds stages and hands over what they run, as ``Snakemake``; empty for none.
+    max_jobs
+        Jobs that this one hands over at a time; None for any number.
     """
 
     id: str
@@ -118,6 +122,8 @@ class RunPlan:
     width: int | None = None
     fail_fast: bool = False
     notify: str = ""
+    host: str = ""
+    max_jobs: int | None = None
     schema: int = _SCHEMA
 
     def make_workflow(self) -> Workflow:
@@ -219,8 +225,7 @@ class RunFolder:
         InputError
             It cannot be made there.
         """
-        moment = datetime.fromtimestamp(plan.created_s).strftime("%Y%m%d-%H%M%S")  # noqa: DTZ006 - for people here
-        path = runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
+        path = cls.path_of(runs, plan)
         try:
             path.mkdir(parents=True)
             (path / _REQUESTS).mkdir(mode=0o700)
@@ -229,6 +234,12 @@ class RunFolder:
             hint = "Nothing was submitted. Name another folder with --runs or ASA_RUNS."
             raise InputError(f"cannot be made: {error.strerror}", where=str(path), hint=hint) from error
         return cls(path)
+
+    @staticmethod
+    def path_of(runs: Path, plan: RunPlan) -> Path:
+        """Say where `create` begins a run's folder."""
+        moment = datetime.fromtimestamp(plan.created_s).strftime("%Y%m%d-%H%M%S")  # noqa: DTZ006 - for people here
+        return runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
 
     # ------------------------------------------------------------------ for the client that drives it
 
@@ -387,6 +398,24 @@ class RunFolder:
             last = file.read().decode(errors="replace").splitlines()[-1]
         left = _LEFT.match(last)
         return f"left at {left[1]}, {left[2]}" if left else ""
+
+    def output_of(self, token: str, job_id: str, kind: str) -> Path | None:
+        """Find the file that a job of a token writes its output to, or its errors; None if there is none.
+
+        `kind`: ``out`` or ``err``.
+        """
+        try:
+            every = [entry for entry in os.scandir(self.path / "logs") if entry.name.endswith(f".{kind}")]
+        except OSError:
+            return None
+        named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z])")
+        ours = [entry for entry in every if token and named.search(entry.name)]
+        exact = [entry for entry in ours if f".{job_id}." in entry.name]
+        with suppress(OSError):
+            return max(
+                (Path(entry.path) for entry in exact or ours), key=lambda path: path.stat().st_mtime, default=None
+            )
+        return None
 
     def last_pulse(self) -> Pulse | None:
         """Give the latest sign of life of a client."""

@@ -16,9 +16,16 @@ from asa.exactly_once import AGAIN_S, LATE_S, Attempt
 from asa.observations import queued
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
-from asa.runner.entries import Begun, Entry, Retried, Stopped
+from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
-from asa.runner.requests import CancelRequest
+from asa.runner.requests import (
+    CancelRequest,
+    ClaimRequest,
+    CloseRequest,
+    DropRequest,
+    ExtendRequest,
+    Request,
+)
 from asa.runner.specs import demand_of, spec_of
 from asa.runner.state import RunState
 from asa.runner.submission import (
@@ -31,6 +38,7 @@ from asa.runner.submission import (
     give_up_orphans,
     look_for_twins,
     missing_mate,
+    open_gates,
     saves_s,
     shape,
     submit,
@@ -43,6 +51,7 @@ from asa.strategies.legs import Follows, ahead, in_turn, successors
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
+_HOST_S = 60.0  # an open run looks around after so long, whatever happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ def run_all(
     history: int = 2000,
     is_followed: bool = False,
     on_record: Callable[[Record], None] = lambda _: None,
-    requests: Callable[[], Iterable[CancelRequest]] = tuple,
+    requests: Callable[[], Iterable[Request]] = tuple,
     on_pass: Callable[[Sequence[RunState], float | None], None] = lambda _states, _wake_s: None,
 ) -> list[RunResult]:
     """Run workflows side by side until each has ended.
@@ -130,6 +139,7 @@ def run_all(
     """
     started_s = backend.now()
     active = [_activate(backend, run, started_s + run.delay_s, on_record) for run in runs]
+    _begin_open(active)
     names = [one.state.name for one in active]
     if len(set(names)) != len(names):
         raise InputError("two runs have the same name", where=f"runs {', '.join(names)}", hint="Name each one.")
@@ -218,6 +228,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         run.run_s,
         run.place,
     )
+    state.max_jobs = run.max_jobs
     forecast: Forecast = NoForecast()
 
     def spec_for(stages: tuple[str, ...]) -> JobSpec:
@@ -286,22 +297,36 @@ def _wind_up(one: Active) -> None:
         _deliver([one], one.backend.wait(min([until, *(time for time in wakes if time is not None)])))
 
 
+def _begin(one: Active) -> None:
+    """Hand a workflow over, unless it was."""
+    if not one.begun:
+        one.begun = True
+        one.commit(Begun(one.backend.now(), one.run.fail_fast, one.run.is_open))
+
+
+def _begin_open(active: Iterable[Active]) -> None:
+    """Begin those of which their hosts want something from the beginning."""
+    for one in active:
+        if one.run.is_open:
+            _begin(one)
+
+
 def _act(one: Active) -> float | None:
     """Do what the plan says is due; return when to look again if nothing happens before."""
     now = one.backend.now()
     if now < one.begins_s and not one.begun:
         return one.begins_s
-    if not one.begun:
-        one.begun = True
-        one.commit(Begun(now, one.run.fail_fast))
+    _begin(one)
     if not catch_up(one):
         return now + AGAIN_S[0]
-    wakes = [give_back(one), look_for_twins(one), give_up_orphans(one)]
+    wakes = [give_back(one), open_gates(one), look_for_twins(one), give_up_orphans(one)]
     if one.state.open_intent is None and one.state.outcome is None:
         wakes.append(_follow_plan(one))
     if one.state.outcome is not None and one.state.outcome != "completed":
         clean_up(one)
     wakes += [clear_up(one), tell_cancellations(one), sweep(one)]
+    if one.state.is_open and one.state.outcome is None:
+        wakes.append(now + _HOST_S)
     return min((time for time in wakes if time is not None), default=None)
 
 
@@ -364,17 +389,36 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     )
 
 
-def _carry_out(active: Sequence[Active], request: CancelRequest) -> None:
+def _carry_out(active: Sequence[Active], request: Request) -> None:
     """Do what somebody wants."""
     for one in active:
         if one.state.name != request.run or one.state.outcome is not None:
             continue
-        if not request.stage:
-            one.commit(Stopped("cancelled", "you asked for it", one.backend.now()))
+        if not isinstance(request, CancelRequest):
+            if one.state.is_open:
+                _carry_out_for_host(one, request)
+        elif not request.stage:
+            one.commit(Stopped("cancelled", request.reason or "you asked for it", one.backend.now()))
             clean_up(one)
         elif (view := one.state.stages.get(request.stage)) is not None and view.phase is not Phase.DONE:
             one.commit(Stopped("cancelled", f"you cancelled stage {request.stage!r}", one.backend.now()))
             clean_up(one)
+
+
+def _carry_out_for_host(one: Active, request: ExtendRequest | ClaimRequest | DropRequest | CloseRequest) -> None:
+    """Do what the host of an open run wants; what came too late is passed over."""
+    state, now = one.state, one.backend.now()
+    match request:
+        case ExtendRequest(stages=stages):
+            one.commit(Extended(stages, now))
+        case ClaimRequest(stage=name, asked=asked, may_come_again=may_come_again):
+            if name in state.unclaimed and not state.stages[name].phase.is_settled:
+                one.commit(Claimed(name, now, asked, may_come_again))
+        case DropRequest(stages=names, reason=reason):
+            if dropped := tuple(name for name in names if name in state.unclaimed):
+                one.commit(Dropped(dropped, reason, now))
+        case CloseRequest():
+            one.commit(Closed(now))
 
 
 def _note_predictions(one: Active, plan: Plan, now: float) -> None:

@@ -1,9 +1,11 @@
-"""What is asked of a run that another process drives."""
+"""What is asked of a run that another process drives, or another thread."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from asa.workflow import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +20,48 @@ class CancelRequest:
         The stage's name; empty for the whole run.
     what
         Of it; so far only to cancel.
+    reason
+        Who wants it, and why, in words; empty for somebody.
     """
 
     run: str
     stage: str = ""
     what: Literal["cancel"] = "cancel"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendRequest:
+    """Add stages to an open run, each after those that it follows."""
+
+    run: str
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """Let a stage of an open run begin, of which what it runs was written down; see `asa.runner.entries.Claimed`."""
+
+    run: str
+    stage: str
+    asked: Stage | None = None
+    may_come_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropRequest:
+    """Give back what was asked for of stages of an open run that are wanted no more."""
+
+    run: str
+    stages: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequest:
+    """Let an open run end once its stages have."""
+
+    run: str
+
+
+Request = CancelRequest | ExtendRequest | ClaimRequest | DropRequest | CloseRequest

@@ -85,7 +85,9 @@ def idled_out(job: Job) -> bool:
     status = job.status
     if status.state is JobState.TIMEOUT:
         return status.payload_start_s is None or _stood_still(job)
-    return status.state is JobState.FAILED and status.exit_code == HELD_EXIT and status.payload_start_s is None
+    if status.state is not JobState.FAILED or status.exit_code != HELD_EXIT:
+        return False
+    return status.payload_start_s is None or any(step.awaits for step in job.spec.steps)
 
 
 def _stood_still(job: Job) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -19,6 +19,10 @@ from asa.runner.jobs import round_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
 from asa.workflow import Slot, Stage
+
+HANDOVER_S = 120.0
+"""Walltime of jobs of an open run beyond their stages' own, for their host to hand these over in."""
+_MIN_HANDOVER_S = 20.0  # that such a job waits all the same where its partition gives no more walltime
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,9 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     walltime = demand.walltime_s + planned.spare_walltime_s
     if planned.keep is not Keep.NOTHING:
         walltime += local_before(state, before)
+    gates = gates_of(state, planned)
+    handover_s = HANDOVER_S if gates else 0.0
+    walltime += handover_s
     return JobSpec(
         name=f"{state.name}/{_called(state, planned, leg)}",
         token=token_of(state, planned),
@@ -69,10 +76,10 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         **shared_by(stages),
         dependencies=tuple(_dependency(state, planned, job_id) for job_id in waited_for),
         # a dependency that a site drops starts the job, but not the payload
-        awaits=_awaited(state, before) if planned.keep is not Keep.NOTHING else (),
+        awaits=(*(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()), *_own(gates, slots[0].stage)),
         posts=tuple(_token(state, name) for name in planned.stages),
         supersedes=_superseded(state, planned),
-        max_await_s=_max_await_s(state, planned, before, demand.walltime_s),
+        max_await_s=_max_await_s(state, planned, before, demand.walltime_s, handover_s),
         bag=_token(state, planned.stages[0]) if sharing > 1 or leg or _is_array(state, planned) else "",
         sharing=sharing,
         leg=leg,
@@ -194,13 +201,28 @@ def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_token(state, name) for name in before if not state.stages[name].phase.is_settled))
 
 
-def _max_await_s(state: RunState, planned: PlannedJob, before: Iterable[str], own_s: float) -> float | None:
-    """Say for how long a job may wait by itself for what it follows: for as long as it asks for beyond its own."""
+def _max_await_s(
+    state: RunState, planned: PlannedJob, before: Iterable[str], own_s: float, handover_s: float
+) -> float | None:
+    """Say for how long a job may wait by itself for what it follows: for as long as it asks for beyond its own.
+
+    `handover_s`: beyond that, for its host to hand it over.
+    """
     idle_s = local_before(state, before)
-    if planned.keep is Keep.NOTHING or not (planned.keep is Keep.AWAIT or idle_s):
+    is_early = planned.keep is Keep.AWAIT or (planned.keep is not Keep.NOTHING and bool(idle_s))
+    if not is_early and not handover_s:
         return None
-    asked_s = state.at_most(own_s + planned.spare_walltime_s + idle_s, planned.stages, "")
-    return max(asked_s - own_s, 1.0)
+    early_s = planned.spare_walltime_s + idle_s if is_early else 0.0
+    asked_s = state.at_most(own_s + early_s + handover_s, planned.stages, "")
+    return max(asked_s - own_s, min(handover_s, _MIN_HANDOVER_S), 1.0)
+
+
+def gates_of(state: RunState, planned: PlannedJob) -> dict[str, str]:
+    """Name what a job waits for until its stages are handed over, by those that are not yet."""
+    if not state.unclaimed:
+        return {}
+    token = token_of(state, planned)
+    return {name: state.gate_of(token, name) for name in planned.stages if name in state.unclaimed}
 
 
 def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
@@ -216,6 +238,10 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
         for t, (one, spec) in former.items()
         if t != token and not one.joins and round_of(one, spec) != own and stages.intersection(one.stages)
     )
+
+
+def _own(gates: Mapping[str, str], stage: str) -> tuple[str, ...]:
+    return (gates[stage],) if stage in gates else ()
 
 
 def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
@@ -247,6 +273,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
         cpus_per_task=stage.cpus_per_task,
         nodes=stage.nodes or 0,
         post=_token(state, stage.name),
+        awaits=_own(gates_of(state, planned), stage.name),
     )
 
 

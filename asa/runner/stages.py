@@ -25,6 +25,7 @@ class Stages(Mapping[str, StageView]):
 
     def __init__(self, workflow: Workflow) -> None:
         self._order = workflow.order
+        self._places = {name: place for place, name in enumerate(self._order, start=1)}
         self._before = {name: tuple(dict.fromkeys(workflow.stages[name].after)) for name in self._order}
         self._after: dict[str, list[str]] = {name: [] for name in self._order}
         for name, before in self._before.items():
@@ -38,6 +39,7 @@ class Stages(Mapping[str, StageView]):
         self._left_out: set[str] = set()
         self._paused: set[str] = set()
         self._ahead: set[str] = set()
+        self._gated: set[str] = set()
         for name in self._ready:
             self._note_turn(name)
         self.settle_anew()
@@ -87,6 +89,45 @@ class Stages(Mapping[str, StageView]):
         """Stages that will not run, for how those that they follow ended."""
         return frozenset(self._left_out)
 
+    # ------------------------------------------------------------------ open runs
+
+    def extend(self, workflow: Workflow) -> None:
+        """Take in what was added to the workflow, behind all that was there before."""
+        for name in workflow.order[len(self._order) :]:
+            stage = workflow.stages[name]
+            self._before[name] = before = tuple(dict.fromkeys(stage.after))
+            self._after[name], self._views[name] = [], StageView(stage)
+            self._counts[name] = [0, 0, 0, 0]
+            self._left += 1
+            self._places[name] = len(self._places) + 1
+            for one in before:
+                self._after[one].append(name)
+                counted = _counted(self._views[one].phase)
+                for kind in range(len(_KINDS)):
+                    self._counts[name][kind] += counted[kind]
+            if not self._counts[name][0]:
+                self._ready.add(name)
+            self._note_turn(name)
+            self._decide(name)
+        self._order = workflow.order
+
+    def place(self, name: str) -> int:
+        """Say the how-manieth of the workflow's order a stage is, from 1 on."""
+        return self._places[name]
+
+    def gate(self, name: str) -> None:
+        """Keep a stage's turn from it until `ungate`, however those end that it follows."""
+        self._gated.add(name)
+        self._ready.discard(name)
+        self._note_turn(name)
+
+    def ungate(self, name: str) -> None:
+        """Let a stage have its turn."""
+        self._gated.discard(name)
+        if not self._counts[name][0]:
+            self._ready.add(name)
+        self._note_turn(name)
+
     # ------------------------------------------------------------------ whose turn it is
 
     def put(self, name: str, view: StageView) -> None:
@@ -130,7 +171,7 @@ class Stages(Mapping[str, StageView]):
                 for kind in range(len(_KINDS)):
                     counts[kind] += after[kind] - before[kind]
                 if after[0] != before[0]:
-                    (self._ready.discard if counts[0] else self._ready.add)(one)
+                    (self._ready.discard if counts[0] or one in self._gated else self._ready.add)(one)
                     self._note_turn(one)
         return True
 

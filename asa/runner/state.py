@@ -33,7 +33,11 @@ from asa.runner.entries import (
     Accepted,
     Again,
     Begun,
+    Claimed,
+    Closed,
+    Dropped,
     Entry,
+    Extended,
     GivenUp,
     GivingUp,
     Intended,
@@ -66,6 +70,7 @@ from asa.waits import WaitObservation
 from asa.workflow import Slot, Stage, Workflow
 
 _HOPELESS = "DependencyNeverSatisfied"
+_OUT_FOR_GOOD = frozenset({Phase.BLOCKED, Phase.NOT_WANTED})
 _HARMLESS = (
     Begun,
     Shaped,
@@ -76,6 +81,9 @@ _HARMLESS = (
     Unsent,
     Narrowed,
     Reported,
+    Extended,
+    Claimed,
+    Closed,
 )  # of themselves; see `RunState.lost_jobs`
 
 
@@ -122,6 +130,16 @@ class RunState:
     twins: list[Job] = field(default_factory=list, init=False)  # that ended at once for another of their token
     # whether the run ends as soon as a stage has failed, rather than when no other can run any more
     fail_fast: bool = True  # as runs were that began before there was a choice
+    # whether a program hosts it that adds stages, and hands over what each of them runs
+    is_open: bool = False
+    max_jobs: int | None = None  # that its host hands over at a time; None for any number
+    # stages of an open run of which what they run was not handed over yet
+    unclaimed: dict[str, None] = field(default_factory=dict, init=False)
+    repeatable: set[str] = field(default_factory=set, init=False)  # that their host hands over again if they fail
+    attempts_failed: dict[str, str] = field(default_factory=dict, init=False)  # those that did, and how the last ended
+    unopened: dict[str, None] = field(default_factory=dict, init=False)  # whose jobs may wait to be told what to run
+    # by stage, what jobs of it wait for until it is handed over, each with the job's token
+    gates: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False)
     _reasons: list[str] = field(default_factory=list, init=False)  # of the failures so far
     _bad_nodes: dict[str, None] = field(default_factory=dict, init=False)  # that ended a job by their fault, in order
     _pauses_s: dict[str, float] | None = field(default=None, init=False)
@@ -172,15 +190,20 @@ class RunState:
         self._pauses_s = None
         self._may_have_lost |= not isinstance(entry, _HARMLESS)
         match entry:
-            case Begun(at_s=at_s, fail_fast=fail_fast):
-                self.fail_fast = fail_fast
+            case Begun(at_s=at_s, fail_fast=fail_fast, is_open=is_open):
+                self.fail_fast, self.is_open = fail_fast, is_open
+                for name in self.workflow.order if is_open else ():
+                    self._gate(name)
                 yield RunStarted(time_s=at_s, run=self.name)
             case Shaped(stage=name, choice=choice):
                 self.choices[name] = choice
                 view = self.stages[name]
                 self.stages.put(name, replace(view, stage=view.stage.shaped(choice.shape)))
-            case Intended():
-                self.open_intent = self.intents[entry.token] = entry
+            case Intended(token=token, spec=spec):
+                self.open_intent = self.intents[token] = entry
+                for gate in (*spec.awaits, *(one for step in spec.steps for one in step.awaits)):
+                    if name := self.stage_of_gate(token, gate):
+                        self.gates.setdefault(name, []).append((gate, token))
                 self.sought_s = None
             case Again(token=token):
                 self.open_intent = self.intents[token]
@@ -244,6 +267,50 @@ class RunState:
                     self.workflow = self._as_run_here(revised)
                 yield self._retry(at_s, stages)
                 yield from self._end_if_settled(at_s)
+            case Extended() | Claimed() | Dropped() | Closed():
+                yield from self._hosted(entry)
+
+    def _hosted(self, entry: Extended | Claimed | Dropped | Closed) -> Iterator[News]:
+        """Take in what the host of an open run wants."""
+        match entry:
+            case Extended(stages=stages):
+                self.workflow = self.workflow.with_more(stages)
+                self.stages.extend(self.workflow)
+                for stage in stages:
+                    self._gate(stage.name)
+            case Claimed(stage=name, asked=asked, may_come_again=may_come_again):
+                del self.unclaimed[name]
+                self.unopened[name] = None
+                self.attempts_failed.pop(name, None)
+                (self.repeatable.add if may_come_again else self.repeatable.discard)(name)
+                if asked is not None:
+                    self.stages.put(name, replace(self.stages[name], stage=asked))
+                self.stages.ungate(name)
+            case Dropped(stages=names, reason=reason, at_s=at_s):
+                for name in names:
+                    view = self.stages[name]
+                    self.unclaimed.pop(name, None)
+                    self.unopened[name] = None
+                    self.stages.ungate(name)
+                    if not view.phase.is_settled:
+                        self.stages.put(name, replace(view, phase=Phase.NOT_WANTED, hold_until_s=None, reason=reason))
+                yield from self._end_if_settled(at_s)
+            case Closed(at_s=at_s):
+                self.is_open = False
+                yield from self._end_if_settled(at_s)
+
+    def gate_of(self, token: str, stage: str) -> str:
+        """Name what a job of a token is posted once a stage of it is handed over."""
+        return f"{token}~{self.stages.place(stage)}"
+
+    def stage_of_gate(self, token: str, gate: str) -> str:
+        """Name the stage until whose handing over a job of a token waits; empty if that is for something else."""
+        own, _, place = gate.rpartition("~")
+        return self.workflow.order[int(place) - 1] if own == token else ""
+
+    def _gate(self, name: str) -> None:
+        self.unclaimed[name] = None
+        self.stages.gate(name)
 
     def pauses_s(self) -> Mapping[str, float]:
         """Say until when stages pause that failed, and all that depend on them."""
@@ -372,6 +439,8 @@ class RunState:
         self.stages = self.taken_up(stages)
         for name in self.workflow.arrays:
             self.arrays.anew(self.post(name))
+        for name in self.unclaimed:
+            self.stages.gate(name)
         for name in [name for name in self.choices if self.stages[name].phase is not Phase.DONE]:
             del self.choices[name]
         anew = tuple(name for name in self.workflow.order if name in once_more)
@@ -475,7 +544,7 @@ class RunState:
         elif not own and job.status.reason != TWIN and not is_shared:
             why = "its stages have another job"
         else:
-            why = next((view.reason for view in own if view.phase is Phase.BLOCKED), "")
+            why = next((view.reason for view in own if view.phase in _OUT_FOR_GOOD), "")
         if why:
             return why
         if (void := next((one for one in self._needed(job) if self._is_void_for(job, one)), None)) is not None:
@@ -643,7 +712,10 @@ class RunState:
             yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=reason)
         else:
             # who cancels a job wants none of what is left in it
-            failed_now = left if status.state is JobState.CANCELLED else left[:1]
+            failed_now = left if status.state is JobState.CANCELLED and not self.is_open else left[:1]
+            if left[0] in self.repeatable:
+                yield from self._hand_back(job, left[0], end)
+                return
             one = f"stage {failed_now[0]!r}" if len(failed_now) == 1 else f"the job of {len(failed_now)} stages"
             self._ask_again(job, but=failed_now)
             yield from self._fail(failed_now, f"{one} ended as {why(status)}", end)
@@ -782,6 +854,14 @@ class RunState:
         waiting = _with_past(StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts), view)
         self.stages.put(view.stage.name, replace(waiting, leg=leg, earlier_legs=view.earlier_legs))
 
+    def _hand_back(self, job: Job, name: str, end: float) -> Iterator[Record]:
+        """Note that a stage failed which its host hands over once more, with what it asks for then."""
+        self._ask_again(job)
+        self._gate(name)
+        self.repeatable.discard(name)
+        self.attempts_failed[name] = reason = why(job.status)
+        yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=job.status.job_id, reason=reason)
+
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
         """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""
         self._reasons.append(reason)
@@ -794,7 +874,7 @@ class RunState:
 
     def _end_if_settled(self, at_s: float) -> Iterator[Record]:
         """End the run once nothing is left to do."""
-        if self.outcome is not None or not self.stages.are_settled:
+        if self.outcome is not None or self.is_open or not self.stages.are_settled:
             return
         if not self._reasons:
             last_s = max((view.ended_s or 0.0 for view in self.stages.values()), default=at_s)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from asa.backend import Growing, JobSpec, JobState, site_word_s
+from asa.backend import REFUSAL, Growing, JobSpec, JobState, site_word_s
 from asa.bags import Bag
 from asa.core.files import put
 from asa.elements import Array
@@ -19,7 +19,7 @@ from asa.runner.arrays import is_no_array
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job, round_of
-from asa.runner.specs import legs_of, round_of_legs, spec_of, tasks_of, token_of
+from asa.runner.specs import demand_of, legs_of, round_of_legs, spec_of, tasks_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -208,6 +208,60 @@ def _post_arrays(one: Active) -> None:
             if path.parent.is_dir() and not path.exists():
                 put(path, b"")
             one.given_back.add(post)
+
+
+def open_gates(one: Active) -> float | None:
+    """Let jobs begin stages that were handed over, and give up those that ask for too little, or were dropped.
+
+    Each job is told by a file that comes into being once, whatever it does in that moment. Return when to try again
+    what cannot be written now.
+    """
+    state, again = one.state, None
+    for name in list(state.unopened):
+        jobs = {job.spec.token: job_id for job_id, job in state.jobs.items() if name in job.planned.stages}
+        for gate, token in state.gates.get(name, ()):
+            why = _unfit(one, name, token)
+            if not _post(one, f"{gate}{REFUSAL}" if why else gate):
+                again = one.backend.now() + AGAIN_S[0]
+                break
+            if why and (job_id := jobs.get(token)) is not None and one.is_to_begin(job_id):
+                cancel(one, job_id, why)
+        else:
+            del state.unopened[name]
+            state.gates.pop(name, None)
+    return again
+
+
+def _unfit(one: Active, name: str, token: str) -> str:
+    """Say why a stage cannot run in the job of a token; empty if it can."""
+    view, spec = one.state.stages[name], one.state.intents[token].spec
+    if view.phase is Phase.NOT_WANTED:
+        return view.reason
+    asked, stage = demand_of(one.state, (name,)), view.stage
+    fits = (
+        asked.cores <= spec.cores
+        and asked.nodes in {0, spec.nodes}
+        and asked.cpus_per_task <= spec.cpus_per_task
+        and asked.walltime_s <= spec.walltime_s - (spec.max_await_s or 0.0) + 1.0
+        and asked.partition == spec.partition
+        and stage.account == spec.account
+        and set(stage.options) <= set(spec.options)
+        and all(getattr(stage, field) <= getattr(spec, field) for field in ("memory_bytes", "gpus"))
+    )
+    return "" if fits else f"stage {name!r} asks for other than it did"
+
+
+def _post(one: Active, token: str) -> bool:
+    """Post a token for jobs that wait for it, with the backend's own folder of posts; say whether it is there."""
+    if not one.run.place:
+        return True
+    posts = Path(one.run.place) / "posts"
+    try:
+        posts.mkdir(exist_ok=True)
+        (posts / quote(token, safe="")).touch()
+    except OSError:
+        return False
+    return True
 
 
 def _word_s(one: Active, spec: JobSpec) -> float | None:

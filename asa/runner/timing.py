@@ -45,8 +45,15 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
 def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
     times, put_off, left = list[float](), set[str](), None
+    free = _free_for_host(state)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
+        if state.is_open and not job.joins and not state.unclaimed.keys().isdisjoint(job.stages):
+            if free <= 0 or any(_is_to_be_claimed_first(state, name) for name in job.stages):
+                put_off.update(job.stages)
+                time_s = math.inf
+            else:
+                free -= 1
         if not job.joins:
             idle = _idle_behind_local(state, job) if job.keep is not Keep.NOTHING else 0.0
             fits = True
@@ -60,6 +67,19 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
                 left -= idle
         times.append(time_s)
     return times
+
+
+def _free_for_host(state: RunState) -> float:
+    """Count the jobs that may be asked for before the host of an open run hands their stages over."""
+    if not state.is_open:
+        return 0
+    return math.inf if state.max_jobs is None else state.max_jobs - len(state.live_jobs())
+
+
+def _is_to_be_claimed_first(state: RunState, name: str) -> bool:
+    """Whether a stage is no more asked for before it is handed over: an allocation for it came to nothing."""
+    view = state.stages[name]
+    return name in state.unclaimed and (view.resubmissions > 0 or name in state.attempts_failed)
 
 
 def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:

@@ -46,6 +46,8 @@ class Phase(StrEnum):
     """It does not run, since a stage failed that it follows."""
     SKIPPED = "skipped"
     """It does not run, since no stage failed that it is there for."""
+    NOT_WANTED = "dropped"
+    """It does not run, since the program that hosts its run wants it no more."""
 
     @property
     def is_settled(self) -> bool:
@@ -53,7 +55,7 @@ class Phase(StrEnum):
         return self in _SETTLED
 
 
-_SETTLED = frozenset({Phase.DONE, Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED})
+_SETTLED = frozenset({Phase.DONE, Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_WANTED})
 
 
 class Keep(StrEnum):

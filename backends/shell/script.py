@@ -24,7 +24,7 @@ from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from asa.backend import Step
+from asa.backend import REFUSAL, Step
 from asa.elements import Array, Elements
 from asa.payload import HELD_EXIT, LEFT_EXIT, PRIVATE, SHORT_EXIT, TELL_PROCESS
 
@@ -153,7 +153,8 @@ def batch_script(
     run: list[str] = []
     for number, (step, before) in enumerate(zip_longest(payload.steps, payload.before[: len(payload.steps)]), start=1):
         which = f"{number} {shlex.quote(step.name)} {shlex.quote(file_name(step.post))}"
-        lines = [*(before or ()), f"step {which} {_run(step.command)}"]
+        awaits = [f"await {_files(step.awaits)}"] if step.awaits else []
+        lines = [*awaits, *(before or ()), f"step {which} {_run(step.command)}"]
         run += [f"if due {which}; then", *(f"  {line}" for line in lines), "fi"]
     if not run:
         run = [_run(payload.command)]
@@ -408,24 +409,36 @@ for file in "$marks"/step-*-began; do
 done
 rm -f "$marks/began" "$marks/ended" || give_up "cannot write into $marks"
 
-set -- $pauses
-since=`date +%s`
-for post in $awaits; do
-  while :; do
-    ls "$posts" >/dev/null 2>&1 || : # makes NFS look at the server again
-    [ ! -e "$posts/$post" ] || break
-    [ "$signals" -eq 0 ] || finish 143
-    if [ -n "$max_idle" ] && now=`date +%s` && [ "$((now - since))" -gt "$max_idle" ]; then
-      say "what it waits for did not come within $max_idle seconds: it gives its cores back"
-      finish {HELD_EXIT}
-    fi
-    sleep "$1" &
-    child=$!
-    wait "$child" || :
-    child=
-    [ $# -eq 1 ] || shift
+# What waits before a step has the time that those before it left.
+idled=0
+await() {{
+  awaited=$1
+  set -- $pauses
+  since=`date +%s`
+  for post in $awaited; do
+    while :; do
+      ls "$posts" >/dev/null 2>&1 || : # makes NFS look at the server again
+      [ ! -e "$posts/$post" ] || break
+      [ "$signals" -eq 0 ] && [ -z "$ending" ] || finish 143
+      if [ -e "$posts/$post{REFUSAL}" ]; then
+        say "it is not to wait any longer: it gives its cores back"
+        finish {HELD_EXIT}
+      fi
+      if [ -n "$max_idle" ] && now=`date +%s` && [ "$((now - since + idled))" -gt "$max_idle" ]; then
+        say "what it waits for did not come within $max_idle seconds: it gives its cores back"
+        finish {HELD_EXIT}
+      fi
+      sleep "$1" &
+      child=$!
+      wait "$child" || :
+      child=
+      [ $# -eq 1 ] || shift
+    done
   done
-done
+  now=`date +%s` || now=$since
+  idled=$((idled + now - since))
+}}
+await "$awaits"
 [ "$signals" -eq 0 ] || finish 143
 
 cd -- "$folder" || {{ say "cannot work in $folder"; finish {UNABLE_EXIT}; }}

@@ -1,0 +1,106 @@
+"""How long a host's jobs run, where it does not say: from earlier runs, and from what it has measured itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from asa.backend import Capabilities
+from asa.errors import AsaError
+from asa.runtimes import RunTime, RunTimes
+from asa.runtimes.advice import advise
+from asa.runtimes.forecast import RunForecast, forecast_run
+from asa.units import format_duration, round_walltime
+
+_SURELY = 0.001
+_MIN_WALLTIME_S = 300.0  # that is asked for by what was learned
+_SAFETY = 1.5  # of the longest run that was seen
+
+
+@dataclass(slots=True)
+class Expectations:
+    """What is known of the run times of kinds of jobs.
+
+    Parameters
+    ----------
+    bank
+        Folder of what was learned; None for nothing.
+    workflow
+        Under whose name.
+    site
+        The site's rules.
+    default_s
+        Walltime where nothing is known.
+    """
+
+    bank: Path | None
+    workflow: str
+    site: Capabilities
+    default_s: float
+    _times: dict[str, list[RunTime]] = field(default_factory=dict, init=False)
+    _known: dict[tuple[str, int], RunForecast | None] = field(default_factory=dict, init=False)
+    _unknown: set[str] = field(default_factory=set, init=False)
+    _learned: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        if self.bank is not None:
+            with suppress(AsaError):
+                for run in RunTimes(self.bank).of(self.workflow):
+                    self._times.setdefault(run.stage, []).append(run)
+
+    def measured(self, times: Iterable[tuple[str, int, float, float]]) -> None:
+        """Take in what a host has measured: kinds, cores, seconds, and when; of kinds of which nothing is known."""
+        found: dict[str, list[RunTime]] = {}
+        for kind, cores, run_s, at_s in times:
+            if kind not in self._times and run_s >= 0:
+                run = RunTime(self.workflow, kind, max(cores, 1), run_s, at_s, self.site.system)
+                found.setdefault(kind, []).append(run)
+        self._times |= {kind: sorted(runs, key=lambda run: run.at_s) for kind, runs in found.items()}
+
+    def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float | None) -> tuple[float, float, float]:
+        """Say which walltime to ask for, how long it is expected to run, and how far that strays.
+
+        `walltime_s`: as the host says; None where it does not.
+        `max_s`: that the partition gives; None for any.
+        """
+        forecast = self._forecast(kind, cores)
+        if walltime_s is None:
+            if forecast is None:
+                self._unknown.add(kind)
+                walltime_s = self.default_s
+            else:
+                self._learned.add(kind)
+                advice = advise(kind, 1.0, forecast)
+                asked_s = max(advice.suggested_s, _SAFETY * forecast.longest_s, _MIN_WALLTIME_S)
+                walltime_s = round_walltime(asked_s)
+            if max_s is not None:
+                walltime_s = min(walltime_s, max_s)
+        if forecast is None:
+            return walltime_s, walltime_s, 0.0
+        p50_s = min(max(forecast.p50_s, _SURELY), walltime_s)
+        return walltime_s, p50_s, 0.0
+
+    def _forecast(self, kind: str, cores: int) -> RunForecast | None:
+        if (kind, cores) not in self._known:
+            times = self._times.get(kind, [])
+            self._known[kind, cores] = forecast_run(times, cores, system=self.site.system) if times else None
+        return self._known[kind, cores]
+
+    def words(self) -> str:
+        """Say of which kinds nothing was said, and what is asked for them; each sentence on a line of its own."""
+        said = []
+        if self._learned:
+            said.append(f"Run times learned from earlier runs: {_listed(self._learned)}.\n")
+        if self._unknown:
+            said.append(
+                f"No `runtime`, and none learned yet: {_listed(self._unknown)}. "
+                f"Asked for: {format_duration(self.default_s)} each (--asa-walltime).\n"
+            )
+        return "".join(said)
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = sorted(names)
+    return ", ".join(every) if len(every) < 6 else f"{', '.join(every[:5])} and {len(every) - 5} more"

@@ -1,0 +1,123 @@
+"""The graph of a host's jobs as stages: which are new, which are wanted no more, and what each follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from asa.workflow import LONGEST_NAME, Stage
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST_NUMBER = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A job of a host, or several that it runs as one."""
+
+    key: Hashable  # tells it from others, also when the host makes it anew
+    kind: str  # what it has in common with others, such as its rule
+    job: Any  # the host's own
+    before: tuple[Hashable, ...]  # keys of those that it follows, as far as they are left
+
+
+@dataclass(slots=True)
+class _Known:
+    """A stage that was made of a job."""
+
+    name: str
+    before: frozenset[Hashable]
+    stage: Stage | None = None
+    is_handed_over: bool = False
+
+
+@dataclass(slots=True)
+class Graph:
+    """Stages by the jobs that they were made of; a job that comes back otherwise gets another stage."""
+
+    _known: dict[Hashable, _Known] = field(default_factory=dict)  # the latest of each job, while it is wanted
+    _by_name: dict[str, _Known] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)  # stages that have ended, however
+    _count: int = 0
+
+    def knows(self, keys: Iterable[Hashable]) -> bool:
+        """Whether each of some jobs that are ready has a stage that may yet be handed over."""
+        return all((one := self._known.get(key)) is not None and one.name not in self._done for key in keys)
+
+    def read(self, nodes: Iterable[Node]) -> tuple[list[tuple[str, Node, tuple[str, ...]]], list[str]]:
+        """Take in all jobs that are left, as the host sees them now.
+
+        Returns those that are new, in an order in which each comes after what it follows, with their stages' names and
+        the names of those that they follow; and the stages that are wanted no more.
+        """
+        there = {node.key: node for node in nodes}
+        order = _in_order(there)
+        news: list[tuple[str, Node, tuple[str, ...]]] = []
+        dropped = [one for key, one in self._known.items() if key not in there and self._is_left(one)]
+        fresh: set[Hashable] = set()
+        for key in order:
+            node = there[key]
+            before = frozenset(one for one in node.before if one in there)
+            known = self._known.get(key)
+            if known is not None and known.name not in self._done:
+                left = frozenset(one for one in known.before if one in there)
+                if known.is_handed_over or (left == before and fresh.isdisjoint(before)):
+                    continue
+                dropped.append(known)
+            fresh.add(key)
+            self._known[key] = made = _Known(self._name(node.kind), before)
+            self._by_name[made.name] = made
+            news.append((made.name, node, tuple(self._known[one].name for one in node.before if one in there)))
+        for one in dropped:
+            self._done.add(one.name)
+        self._known = {key: one for key, one in self._known.items() if key in there or one.is_handed_over}
+        return news, [one.name for one in dropped]
+
+    def stage_of(self, key: Hashable) -> str:
+        """Name the stage of a job."""
+        return self._known[key].name
+
+    def note(self, stage: Stage) -> bool:
+        """Note what a stage asks for; say whether that is other than what it did."""
+        known = self._by_name[stage.name]
+        before, known.stage = known.stage, stage
+        return before != stage
+
+    def handed_over(self, name: str) -> None:
+        """Note that a stage was handed over."""
+        self._by_name[name].is_handed_over = True
+
+    def after(self, name: str) -> tuple[str, ...]:
+        """Name the stages that one follows, as it was made."""
+        stage = self._by_name[name].stage
+        return stage.after if stage is not None else ()
+
+    def ended(self, name: str) -> None:
+        """Note that a stage has completed, or failed for good."""
+        self._done.add(name)
+
+    def _is_left(self, one: _Known) -> bool:
+        return one.name not in self._done and not one.is_handed_over
+
+    def _name(self, kind: str) -> str:
+        self._count += 1
+        safe = _UNSAFE.sub("_", kind)[: LONGEST_NAME - _LONGEST_NUMBER].lstrip("_-") or "job"
+        return f"{safe}.{self._count}"
+
+
+def _in_order(nodes: Mapping[Hashable, Node]) -> list[Hashable]:
+    """Put jobs into an order in which each comes after what it follows; otherwise as they were given."""
+    order: dict[Hashable, None] = {}
+    for first in nodes:
+        stack = [first]
+        while stack:
+            key = stack[-1]
+            left = [] if key in order else [one for one in nodes[key].before if one in nodes and one not in order]
+            if left:
+                stack += left
+            else:
+                order.setdefault(key)
+                stack.pop()
+    return list(order)

@@ -1,0 +1,213 @@
+"""The executor: hands asa the graph of jobs, then each job's command once Snakemake says that it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+
+from asa.backend import Capabilities
+from asa.errors import AsaError
+from asa.hosted.expected import Expectations
+from asa.hosted.graph import Graph, Node
+from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, wind_up
+from asa.hosted.settings import bank_folder, open_batch_system, run_name
+from asa.units import parse_duration
+from asa.workflow import Stage
+
+from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of
+
+_HOST = "Snakemake"
+_LOOK_S = 0.1
+_LAST_LINES = 15
+_Left = tuple[str, Node, tuple[str, ...]]  # a stage's name, its job, and the stages that it follows
+
+
+class Executor(RemoteExecutor):
+    """Runs Snakemake's jobs in allocations that asa has asked for ahead of time."""
+
+    # The parent's thread may look at these before `__post_init__` has come to its end.
+    _hosted: HostedRun | None = None
+    _news: threading.Event | None = None
+
+    def __post_init__(self) -> None:
+        """End what a former Snakemake has left; nothing else is done before a job is ready."""
+        settings = cast("Any", self.executor_settings)
+        self._news = threading.Event()
+        self._graph, self._reader = Graph(), Reader(self.dag)
+        self._endings: dict[str, Ending] = {}
+        self._n_checkpoints = -1
+        self._cores_of_job = 0
+        self._runs = Path(settings.runs)
+        self._name = run_name(Path(str(self.workflow.main_snakefile)))
+        with _told():
+            self._default_s = parse_duration(str(settings.walltime))
+            self._opened = open_batch_system(settings.backend, settings.site, settings.set or [])
+            self._settings = Settings(
+                strategy=settings.strategy or self._opened.strategy or "asa-plan",
+                estimator=settings.estimator,
+                bank=bank_folder(settings.bank),
+                history=settings.history,
+                max_jobs=max_jobs(self.workflow),
+            )
+            wind_up(self._runs, _HOST, self.logger.info)
+
+    # ------------------------------------------------------------------ from Snakemake
+
+    def run_jobs(self, jobs: list[JobExecutorInterface]) -> None:
+        """Tell asa what has become known of the graph, then hand over jobs that are ready."""
+        with _told():
+            self._read_graph(jobs)
+        super().run_jobs(jobs)
+
+    def run_job(self, job: JobExecutorInterface) -> None:
+        """Hand over one job's command."""
+        assert self._hosted is not None
+        name = self._graph.stage_of(self._reader.key(job))
+        node = Node((), kind_of_job(job), job, ())
+        with _told():
+            asked = self._stage(name, node, self._graph.after(name), self._hosted.folder.path)
+            is_other = self._graph.note(asked)
+            self._graph.handed_over(name)
+            # as Snakemake decides it when the job has failed
+            may_come_again = bool(cast("Any", job).restart_times > job.attempt - 1)
+            text = f"#!/bin/sh\n# {_HOST}'s job {job.jobid}, stage {name} of asa's run.\n{self._command(job)}\n"
+            self._hosted.claim(name, text, asked=asked if is_other else None, may_come_again=may_come_again)
+        self.report_job_submission(SubmittedJobInfo(job, external_jobid=name, aux={"stage": name}))
+
+    async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
+        """Tell Snakemake of those that have ended; give the others back."""
+        trouble = self._hear()
+        for info in active_jobs:
+            name = (info.aux or {})["stage"]
+            if trouble and name not in self._endings:
+                raise WorkflowError(trouble)
+            if (ending := self._endings.pop(name, None)) is None:
+                yield info
+            elif ending.completed:
+                self._graph.ended(name)
+                self.report_job_success(info)
+            else:
+                self._report_failure(info, ending)
+
+    def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
+        """Cancel all that there is, also what was asked for ahead."""
+        if self._hosted is not None:
+            self.logger.info(f"Cancelling {len(active_jobs)} jobs, and what was asked for ahead of others.")
+            self._hosted.cancel(f"{_HOST} was told to end")
+
+    def shutdown(self) -> None:
+        """Give back what nobody will want, and wait until that has ended."""
+        super().shutdown()
+        hosted, self._hosted = self._hosted, None
+        if hosted is not None and not hosted.end():
+            self.logger.warning(
+                f"Some of asa's jobs have not ended yet. The next {_HOST} in this folder sees to them; "
+                f"or now: asa cancel {hosted.folder.path}"
+            )
+
+    async def sleep(self) -> None:
+        """Sleep until something has ended, or for as long as Snakemake says."""
+        end_s = time.monotonic() + max(float(self.next_seconds_between_status_checks), _LOOK_S)
+        while time.monotonic() < end_s and self.wait and not self._has_news():  # noqa: ASYNC110 - of a thread
+            await asyncio.sleep(_LOOK_S)
+        if self._news is not None:
+            self._news.clear()
+
+    @property
+    def cores(self) -> Any:
+        """Cores that a job's own Snakemake may use: a group's are those of its allocation."""
+        return self._cores_of_job or super().cores
+
+    def _has_news(self) -> bool:
+        return self._news is not None and self._news.is_set()
+
+    def _hear(self) -> str:
+        """Take in what has ended; say what keeps the run from going on, if something does."""
+        if self._hosted is None:
+            return ""
+        try:
+            self._endings |= {one.stage: one for one in self._hosted.endings()}
+        except Exception as error:  # noqa: BLE001 - whatever ended asa's thread
+            return f"asa cannot go on: {error}\nWhat was submitted goes on; run {_HOST} again to end it and begin anew."
+        return ""
+
+    def _report_failure(self, info: SubmittedJobInfo, ending: Ending) -> None:
+        if not ending.may_come_again:
+            self._graph.ended(ending.stage)
+        where = f"job {ending.job_id}" if ending.job_id else "its job"
+        message = f"asa: {where}: {ending.reason or 'failed'}.\n"
+        if words := last_words(ending.log):
+            message += f"The last of {ending.log}:\n" + "\n".join(words.splitlines()[-_LAST_LINES:]) + "\n"
+        self.report_job_error(info, msg=message)
+
+    def _command(self, job: JobExecutorInterface) -> str:
+        self._cores_of_job = max(int(job.threads), 1) if job.is_group() else 0
+        try:
+            return str(self.format_job_exec(job))
+        finally:
+            self._cores_of_job = 0
+
+    # ------------------------------------------------------------------ the graph
+
+    def _read_graph(self, jobs: Sequence[JobExecutorInterface]) -> None:
+        """Extend the run by jobs that were not known, and drop what is not wanted any more."""
+        n_checkpoints = len(getattr(self.dag, "checkpoint_jobs", ()))
+        is_as_it_was = self._hosted is not None and n_checkpoints == self._n_checkpoints
+        if is_as_it_was and self._graph.knows(map(self._reader.key, jobs)):
+            return
+        self._n_checkpoints = n_checkpoints
+        news, dropped = self._graph.read(self._reader.nodes())
+        if self._hosted is None:
+            self._begin(news)
+            return
+        self._hosted.drop(dropped, f"{_HOST} wants it no more")
+        self._hosted.extend(self._stages(news, self._hosted.folder.path))
+
+    def _begin(self, news: Sequence[_Left]) -> None:
+        """Begin asa's run with the graph as it is now."""
+
+        def make(site: Capabilities, folder: Path) -> list[Stage]:
+            self._expected = Expectations(self._settings.bank, self._name, site, self._default_s)
+            self._expected.measured(benchmarks(self.dag))
+            return self._stages(news, folder)
+
+        folder = begin(self._runs, self._name, _HOST, self._opened, settings=self._settings, make=make)
+        assert self._news is not None
+        hosted = HostedRun(folder, self._opened, self._news.set)
+        hosted.start()
+        self._hosted = hosted
+        plan, site = folder.plan, folder.plan.capabilities.system
+        why = f" ({self._opened.why})" if self._opened.why else ""
+        who = f"; waits are predicted by {plan.estimator}: {plan.estimator_why}" if plan.estimator_why else ""
+        self.logger.info(
+            f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
+            f" Strategy {plan.strategy}{who}.\n{self._expected.words()}See the run with: asa status {folder.path}"
+        )
+
+    def _stages(self, news: Sequence[_Left], folder: Path) -> list[Stage]:
+        stages = [self._stage(*one, folder) for one in news]
+        for stage in stages:
+            self._graph.note(stage)
+        return stages
+
+    def _stage(self, name: str, node: Node, after: tuple[str, ...], folder: Path) -> Stage:
+        return stage_of(node, name, after, command_of(folder, name), self._expected)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Let Snakemake say what was wrong as it says it of its own."""
+    try:
+        yield
+    except AsaError as error:
+        raise WorkflowError(f"asa: {error}") from error

@@ -1,0 +1,205 @@
+"""What Snakemake's graph says: its jobs, what they follow, and what they ask for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from asa.errors import InputError
+from asa.hosted.expected import Expectations
+from asa.hosted.graph import Node
+from asa.workflow import Stage
+
+_MIB = 1 << 20
+_UNLIMITED = 1 << 31
+_MIN_MEMORY_MB = 1000  # what Snakemake's default is for jobs of small inputs
+_OPTIONS = {  # resources as Snakemake's other executor for Slurm has them
+    "constraint": "--constraint",
+    "qos": "--qos",
+    "reservation": "--reservation",
+    "clusters": "--clusters",
+    "gres": "--gres",
+}
+
+
+def key_of(job: Any) -> Hashable:
+    """Tell a job from every other, also once Snakemake has made it anew."""
+    if job.is_group():
+        return frozenset(map(key_of, job.jobs))
+    return (
+        job.rule.name,
+        tuple(sorted((name, str(value)) for name, value in job.wildcards_dict.items())),
+        tuple(map(str, job.output)),
+    )
+
+
+def kind_of_job(job: Any) -> str:
+    """Name what a job has in common with others: its rule, or its group's rules."""
+    if job.is_group():
+        return "-".join(sorted({one.rule.name for one in job.jobs}))
+    return str(job.rule.name)
+
+
+class Reader:
+    """Reads the jobs that are left; each job's key is found once."""
+
+    def __init__(self, dag: Any) -> None:
+        self._dag = dag
+        self._groups: Mapping[Any, Any] = getattr(dag, "_group", {})
+        self._keys: dict[int, tuple[Any, Hashable]] = {}  # with the job, which keeps its id from being given again
+
+    def nodes(self) -> Iterator[Node]:
+        """Give all jobs that are to be run and have not been, but those that Snakemake runs itself."""
+        self._groups = getattr(self._dag, "_group", {})
+        left = sorted(self._dag.needrun_jobs(), key=self._dag.jobid)
+        wanted = set(left)
+        seen: set[Hashable] = set()
+        for job in left:
+            unit = self._unit(job)
+            if unit.is_local or (key := self.key(unit)) in seen:
+                continue
+            seen.add(key)
+            yield Node(key, kind_of_job(unit), unit, tuple(self._before(unit, wanted)))
+
+    def key(self, unit: Any) -> Hashable:
+        """Give the key of a job, or of a group."""
+        if (known := self._keys.get(id(unit))) is None or known[0] is not unit:
+            known = self._keys[id(unit)] = (unit, key_of(unit))
+        return known[1]
+
+    def _unit(self, job: Any) -> Any:
+        return job if job.group is None else self._groups.get(job, job)
+
+    def _before(self, unit: Any, wanted: set[Any]) -> Iterator[Hashable]:
+        """Give the keys of what a job follows; through jobs that Snakemake runs itself it is what those follow."""
+        members = list(unit.jobs) if unit.is_group() else [unit]
+        inside, seen = set(members), set[Any](members)
+        to_see = [one for job in members for one in self._dag.dependencies[job]]
+        told: set[Hashable] = set()
+        while to_see:
+            job = to_see.pop()
+            if job in seen or job not in wanted:
+                continue
+            seen.add(job)
+            other = self._unit(job)
+            if other.is_local:
+                to_see.extend(self._dag.dependencies[job])
+            elif job not in inside and (key := self.key(other)) not in told:
+                told.add(key)
+                yield key
+
+
+def stage_of(node: Node, name: str, after: tuple[str, ...], command: str, expected: Expectations) -> Stage:
+    """Write the stage of a job, with what it asks for; what is not known yet is taken to be usual."""
+    resources = _Resources(node.job)
+    tasks, cpus_per_task = resources.tasks()
+    partition = resources.text("slurm_partition")
+    site = expected.site
+    limits = site.partitions.get(partition or site.partition)
+    cores = tasks * cpus_per_task
+    runtime_min = resources.number("runtime")
+    walltime_s, run_s, spread = expected.of(
+        node.kind,
+        cores,
+        None if not runtime_min else runtime_min * 60.0,
+        None if limits is None else limits.max_walltime_s,
+    )
+    return Stage(
+        name,
+        cores=cores,
+        nodes=int(resources.number("nodes") or 0) or None,
+        cpus_per_task=cpus_per_task,
+        walltime_s=walltime_s,
+        expected_run_s=run_s,
+        run_spread=spread,
+        after=after,
+        command=command,
+        memory_bytes=int(resources.memory_mb(cores) * _MIB),
+        gpus=int(resources.number("gpu") or resources.number("gpus") or 0)
+        if not (resources.text("gpu_model") or resources.text("gres"))
+        else 0,
+        partition=partition,
+        account=resources.text("slurm_account"),
+        options=tuple(resources.options()),
+    )
+
+
+class _Resources:
+    """A job's resources; those that are not known before its inputs are there are absent."""
+
+    def __init__(self, job: Any) -> None:
+        self._job = job
+        is_group = job.is_group()
+        had = getattr(job, "_resources", None)
+        self._values: dict[str, Any] = dict(job.resources.items())
+        if is_group and had is None:  # Snakemake would keep what it does not know yet
+            job._resources = None  # noqa: SLF001
+
+    def number(self, name: str) -> float | None:
+        value = self._values.get(name)
+        if isinstance(value, bool) or value is None:
+            return None
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            return None  # such as "<TBD>"
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name)
+        words = "" if value is None else str(value)
+        return "" if words == "<TBD>" else words.strip()
+
+    def tasks(self) -> tuple[int, int]:
+        """Say how many tasks of how many cores it has."""
+        threads = max(int(self.number("_cores") or 1), 1)
+        cpus_per_task = max(int(self.number("cpus_per_task") or threads), 1)
+        tasks = int(self.number("tasks") or 1)
+        per_node = int(self.number("ntasks_per_node") or 0)
+        nodes = int(self.number("nodes") or 0)
+        return max(tasks, nodes * per_node, nodes, 1), cpus_per_task
+
+    def memory_mb(self, cores: int) -> float:
+        if per_core := self.number("mem_mb_per_cpu"):
+            return per_core * cores
+        known = self.number("mem_mb")
+        if known is None and "mem_mb" in self._values:
+            return _MIN_MEMORY_MB
+        return known or 0.0
+
+    def options(self) -> Iterator[str]:
+        for name, option in _OPTIONS.items():
+            if value := self.text(name):
+                yield f"{option}={value}"
+        if model := self.text("gpu_model"):
+            yield f"--gpus={model}:{int(self.number('gpu') or 1)}"
+        try:
+            yield from shlex.split(self.text("slurm_extra"))
+        except ValueError as error:
+            raise InputError(
+                f"cannot be taken apart into words: {error}",
+                where=f"slurm_extra of {kind_of_job(self._job)}",
+                hint="Close its quotes.",
+            ) from error
+
+
+def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
+    """Read what Snakemake has measured of the jobs of its graph, where it was told to: rule, threads, seconds, when."""
+    for job in dag.jobs:
+        if (file := job.benchmark) is None:
+            continue
+        path = Path(str(file))
+        try:
+            head, *lines = path.read_text(encoding="utf-8").splitlines()
+            column = head.split("\t").index("s")
+            times = [float(line.split("\t")[column]) for line in lines]
+            yield from ((job.rule.name, int(job.threads), one, path.stat().st_mtime) for one in times)
+        except (OSError, ValueError, IndexError):
+            continue
+
+
+def max_jobs(workflow: Any) -> int | None:
+    """Say how many jobs Snakemake hands over at a time (``--jobs``); None for any number."""
+    nodes = workflow.resource_settings.nodes
+    return int(nodes) if isinstance(nodes, int) and 0 < nodes < _UNLIMITED else None

@@ -1,0 +1,562 @@
+"""An open run inside another program: stages as they become known, and what each of them runs once it is ready.
+
+The program, its *host*, is a workflow manager that knows the whole graph, and says of each stage when it may begin, and
+with which command. Allocations are asked for ahead of that, as a strategy of asa says. One that begins before its stage
+was handed over waits in a file's sight; one that nobody will want is given back. The host may be killed at any moment:
+whoever begins the next run in its place first ends what this one has left (`wind_up`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+from asa.backend import Backend, Capabilities, JobSpec, Previewing
+from asa.core.files import put
+from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
+from asa.records import Record
+from asa.runner.begin import check_bank, check_text, choose_estimator
+from asa.runner.drive import drive
+from asa.runner.folder import RunFolder, RunPlan, list_runs
+from asa.runner.outlook import check_strategy
+from asa.runner.requests import CancelRequest, ClaimRequest, CloseRequest, DropRequest, ExtendRequest, Request
+from asa.runner.specs import spec_of
+from asa.runner.state import RunState
+from asa.sites import OpenedSite, open_facility
+from asa.strategies.base import Keep, Phase, PlannedJob, lacking
+from asa.workflow import Stage, Workflow
+
+_COMMANDS = "handed"
+_ENDED = "host-ended"
+_SLICE_S = 0.5
+_OF_ITS_TIME = 0.05  # that is spent looking whether stages have ended
+_LAST_LINES_BYTES = 4096
+_WIND_UP_S = 150.0
+_FAILED_ONLY = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_WANTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a hosted run asks for what its host wants.
+
+    Parameters
+    ----------
+    strategy, estimator
+        Names of the strategy, and of who predicts waits.
+    bank
+        Folder of what is learned; None for none.
+    history
+        Everybody's past jobs to learn at the beginning.
+    max_jobs
+        Jobs that the host hands over at a time; None for any number.
+    seed
+        Of whatever is drawn.
+    """
+
+    strategy: str = "asa-plan"
+    estimator: str = "auto"
+    bank: Path | None = None
+    history: int = 2000
+    max_jobs: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a stage ended that was handed over.
+
+    Parameters
+    ----------
+    stage
+        Its name.
+    completed
+        Whether it did what it was to do.
+    reason
+        In words, why not.
+    job_id
+        Of the job that ran it; empty if there was none.
+    log
+        The file to which that wrote its errors, where there is one.
+    may_come_again
+        Of one that failed, whether it may be handed over once more.
+    """
+
+    stage: str
+    completed: bool
+    reason: str = ""
+    job_id: str = ""
+    log: Path | None = None
+    may_come_again: bool = False
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What both threads see, under one lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    requests: list[Request] = field(default_factory=list)  # that the loop has not seen yet
+    live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its file of posts
+    endings: list[Ending] = field(default_factory=list)  # that the host has not heard of yet
+    trouble: BaseException | None = None  # of which the loop ended
+    jobs: dict[str, str] = field(default_factory=dict)  # by live stage, its job's number
+
+
+class HostedRun:
+    """A run that another program hosts; see the module.
+
+    Parameters
+    ----------
+    folder
+        The run's, begun by `begin`.
+    opened
+        The batch system.
+    on_news
+        Called from another thread when a stage has ended, or the run is in trouble.
+    """
+
+    def __init__(self, folder: RunFolder, opened: OpenedSite, on_news: Callable[[], None] = lambda: None) -> None:
+        self.folder = folder
+        self._opened, self._on_news = opened, on_news
+        self._shared, self._nudged, self._is_up = _Shared(), threading.Event(), threading.Event()
+        self._is_over, self._looked_s, self._look_s = threading.Event(), 0.0, 0.0
+        self._posts = folder.path / "posts"
+        self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
+        self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
+
+    # ------------------------------------------------------------------ for the host
+
+    def start(self) -> None:
+        """Begin to drive the run, in a thread of its own.
+
+        Raises
+        ------
+        AsaError
+            The batch system cannot be reached, or another client drives the run.
+        """
+        self._thread.start()
+        self._is_up.wait()
+        self._raise_trouble()
+
+    def extend(self, stages: Sequence[Stage]) -> None:
+        """Add stages, each after those that it follows; `Stage.command` is written by `command_of`.
+
+        Raises
+        ------
+        InputError
+            A job of them could never start. None of them was added.
+        """
+        if not stages:
+            return
+        check_each(self.folder.plan.capabilities, stages)
+        self._known |= {stage.name: stage for stage in stages}
+        self._ask(ExtendRequest(self.folder.plan.name, tuple(stages)))
+
+    def claim(self, stage: str, command: str, *, asked: Stage | None = None, may_come_again: bool = False) -> None:
+        """Hand over what a stage runs, which may begin now.
+
+        Parameters
+        ----------
+        stage
+            Its name; it was added, and is not handed over.
+        command
+            Text for `sh`.
+        asked
+            What it asks for from now on, if that is not as it was.
+        may_come_again
+            Whether the host hands it over once more should it fail.
+
+        Raises
+        ------
+        JournalError
+            It cannot be written down.
+        """
+        path = command_path(self.folder.path, stage)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            put(path, command.encode(), is_private=True, is_durable=True)
+        except OSError as error:
+            hint = "Free disk space, or fix the permissions."
+            raise JournalError(f"cannot be written: {error.strerror}", where=str(path), hint=hint) from error
+        self._ask(ClaimRequest(self.folder.plan.name, stage, asked, may_come_again))
+
+    def drop(self, stages: Iterable[str], reason: str) -> None:
+        """Give back what was asked for of stages that are wanted no more; of those handed over nothing is."""
+        if names := tuple(stages):
+            self._ask(DropRequest(self.folder.plan.name, names, reason))
+
+    def cancel(self, reason: str) -> None:
+        """Cancel all that there is."""
+        self._ask(CancelRequest(self.folder.plan.name, reason=reason))
+
+    def endings(self) -> list[Ending]:
+        """Say which stages have ended since this was asked last.
+
+        Raises
+        ------
+        AsaError
+            The run cannot go on; what was submitted does.
+        """
+        with self._shared.lock:
+            ended, self._shared.endings = self._shared.endings, []
+        if not ended:
+            self._raise_trouble()
+        return ended
+
+    def job_of(self, stage: str) -> str:
+        """Say which job runs a stage, or is to; empty while that is not known."""
+        with self._shared.lock:
+            return self._shared.jobs.get(stage, "")
+
+    def end(self, timeout_s: float | None = _WIND_UP_S) -> bool:
+        """Give back what was not handed over, and wait until all has ended; say whether it has in time."""
+        self.drop(list(self._known), f"{self.folder.plan.host} has ended")
+        self._ask(CloseRequest(self.folder.plan.name))
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run has ended, and nothing of it is left; say whether it has in time."""
+        return self._is_over.wait(timeout_s)
+
+    def _ask(self, request: Request) -> None:
+        with self._shared.lock:
+            self._shared.requests.append(request)
+        self._nudged.set()
+
+    def _raise_trouble(self) -> None:
+        with self._shared.lock:
+            trouble = self._shared.trouble
+        if trouble is not None:
+            raise trouble
+
+    # ------------------------------------------------------------------ the thread that drives it
+
+    def _drive(self) -> None:
+        try:
+            with ExitStack() as held:
+
+                def connect(folder: RunFolder) -> Backend:
+                    folder.log_begin()
+                    backend = self._opened.facility.connect(folder.path, sleep=self._sleep)
+                    if (close := getattr(backend, "close", None)) is not None:
+                        held.callback(close)
+                    self._is_up.set()
+                    return backend
+
+                drive(
+                    self.folder,
+                    connect,
+                    on_record=self._on_record,
+                    on_pass=self._on_pass,
+                    requests=self._take_requests,
+                )
+            _mark_ended(self.folder)
+        except BaseException as error:  # noqa: BLE001 - it is for the host's thread
+            with self._shared.lock:
+                self._shared.trouble = error
+            with suppress(Exception):
+                self.folder.log_left(str(error) or type(error).__name__, f"{self.folder.plan.host} is run again")
+        else:
+            with self._shared.lock:
+                left = list(self._shared.live)
+                if left:
+                    self._shared.trouble = RunError(
+                        f"has ended before {len(left)} of its stages",
+                        where=f"run {self.folder.plan.name!r}",
+                        hint="See: asa status.",
+                    )
+        finally:
+            self._is_up.set()
+            self._is_over.set()
+            self._on_news()
+
+    def _take_requests(self) -> list[Request]:
+        plan = self.folder.plan
+        self._nudged.clear()
+        with self._shared.lock:
+            taken, self._shared.requests = self._shared.requests, []
+            for request in taken:
+                if isinstance(request, ClaimRequest):
+                    self._shared.live[request.stage] = quote(f"{plan.id}/{request.stage}", safe="")
+        return taken
+
+    def _on_record(self, record: Record) -> None:
+        pass
+
+    def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:  # noqa: ARG002
+        """Tell the host of stages that have ended, as far as the run knows."""
+        state = states[0]
+        ended = []
+        with self._shared.lock:
+            live = list(self._shared.live)
+            self._shared.jobs = {name: state.stages[name].job_id or "" for name in live}
+        for name in live:
+            phase = state.stages[name].phase
+            if phase is Phase.DONE:
+                ended.append(Ending(name, completed=True, job_id=state.stages[name].job_id or ""))
+            elif phase in _FAILED_ONLY:
+                ended.append(self._failed(state, name, state.stages[name].reason))
+            elif name in state.attempts_failed and name in state.unclaimed:
+                ended.append(replace(self._failed(state, name, state.attempts_failed[name]), may_come_again=True))
+            elif state.outcome is not None:
+                ended.append(self._failed(state, name, f"the run was {state.outcome}: {state.reason}"))
+        self._tell(ended)
+        self._look()
+
+    def _failed(self, state: RunState, name: str, reason: str) -> Ending:
+        of_it = [job for job in state.jobs.values() if name in job.planned.stages]
+        if not of_it:
+            return Ending(name, completed=False, reason=reason)
+        job_id, token = of_it[-1].status.job_id, of_it[-1].spec.token
+        return Ending(
+            name, completed=False, reason=reason, job_id=job_id, log=self.folder.output_of(token, job_id, "err")
+        )
+
+    def _look(self) -> None:
+        """Tell the host of stages whose jobs have left word that they completed, before anybody else knows."""
+        with self._shared.lock:
+            live = dict(self._shared.live)
+        began_s = time.monotonic()
+        if not live or began_s < self._looked_s + self._look_s / _OF_ITS_TIME:
+            return
+        try:
+            there = set(os.listdir(self._posts))  # noqa: PTH208 - names alone, of very many
+        except OSError:
+            there = set()
+        self._looked_s = time.monotonic()
+        self._look_s = self._looked_s - began_s
+        self._tell(
+            [Ending(name, completed=True, job_id=self.job_of(name)) for name, post in live.items() if post in there]
+        )
+
+    def _tell(self, ended: Iterable[Ending]) -> None:
+        is_news = False
+        with self._shared.lock:
+            for one in ended:
+                if self._shared.live.pop(one.stage, None) is not None:
+                    self._shared.endings.append(one)
+                    is_news = True
+        if is_news:
+            self._on_news()
+
+    def _sleep(self, seconds: float) -> bool:
+        """Sleep, with an eye on stages that end; tell whether somebody wants something."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            if self._nudged.wait(min(left_s, _SLICE_S)):
+                return True  # until the requests were taken, lest one who sleeps for something else hides them
+            self._look()
+            if left_s > _SLICE_S and self.folder.sleep(0.001):
+                return True
+        return False
+
+
+# ---------------------------------------------------------------------- beginning one
+
+
+def command_path(folder: Path, stage: str) -> Path:
+    """Say in which file a stage's command is put down when it is handed over."""
+    return folder / _COMMANDS / stage
+
+
+def command_of(folder: Path, stage: str) -> str:
+    """Write the command of a stage that runs what is put down later."""
+    return f"sh {shlex.quote(str(command_path(folder, stage)))}"
+
+
+def begin(
+    runs: Path,
+    name: str,
+    host: str,
+    opened: OpenedSite,
+    *,
+    settings: Settings,
+    make: Callable[[Capabilities, Path], Sequence[Stage]],
+    workdir: Path | None = None,
+) -> RunFolder:
+    """Begin the folder of a hosted run.
+
+    `runs`: the folder of runs, which jobs see as it is here.
+    `name`, `host`: of the run, and of the program that hosts it.
+    `make`: makes the first stages, of the site's rules and of where the run's folder will be.
+    `workdir`: where jobs run; this folder if not given.
+    Raises `InputError`: the strategy is not there, a job could never start, or something cannot be written.
+    """
+    how = check_strategy(settings.strategy)
+    place = str((workdir or Path.cwd()).absolute())
+    bank = str(settings.bank.absolute()) if settings.bank is not None else ""
+    check_text(place, bank, str(runs.absolute()), *map(str, opened.settings.values()))
+    check_bank(settings.bank)
+    with TemporaryDirectory(prefix="asa-") as scratch, ExitStack() as held:
+        backend = opened.facility.connect(Path(scratch))
+        if (close := getattr(backend, "close", None)) is not None:
+            held.callback(close)
+        if lack := lacking(how, backend.capabilities):
+            raise InputError(lack, where=f"strategy {settings.strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
+        chosen = choose_estimator(settings.estimator, settings.strategy, backend, settings.history)
+        plan = RunPlan(
+            id=secrets.token_hex(8),
+            name=name,
+            workflow=name,
+            stages=(),
+            strategy=settings.strategy,
+            estimator=chosen.estimator,
+            estimator_why=chosen.why,
+            backend=opened.backend,
+            settings=dict(opened.settings),
+            capabilities=backend.capabilities,
+            folder=place,
+            seed=settings.seed,
+            history=settings.history,
+            bank=bank,
+            created_s=time.time(),
+            version=version("asa-client"),
+            host=host,
+            max_jobs=settings.max_jobs,
+        )
+        stages = tuple(make(plan.capabilities, RunFolder.path_of(runs.absolute(), plan)))
+        check_each(plan.capabilities, stages, backend)
+    Workflow(name, stages)
+    return RunFolder.create(runs.absolute(), replace(plan, stages=stages))
+
+
+def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | None = None) -> None:
+    """Refuse stages of which a job could never start, or whose options the batch system's backend refuses.
+
+    `backend`: is not asked, but for whether it can write such jobs.
+    """
+    reasons: dict[str, str] = {}
+    known: dict[Stage, str | None] = {}
+    for stage in stages:
+        kind = replace(stage, name="x", after=(), command="true", expected_run_s=None)
+        if kind not in known:
+            known[kind] = _never(site, kind, backend)
+        if why := known[kind]:
+            reasons[stage.name] = why
+    if reasons:
+        by_why: dict[str, list[str]] = {}
+        for name, why in reasons.items():
+            by_why.setdefault(why, []).append(name)
+        lines = "".join(f"\n  {_some(names)}: {why}" for why, names in by_why.items())
+        count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
+        raise InputError(
+            f"{count} could never start on {site.system}:{lines}",
+            where="the workflow",
+            hint="Nothing of it was submitted. Ask for less, or for another partition.",
+        )
+
+
+def _preview(backend: Backend, spec: JobSpec) -> None:
+    if isinstance(backend, Previewing):
+        backend.preview(spec)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _never(site: Capabilities, kind: Stage, backend: Backend | None) -> str | None:
+    """Say why the job of a stage could never start; None if nothing speaks against it."""
+    state = RunState("x", Workflow("x", [kind]), site, "0")
+    spec: JobSpec = spec_of(state, PlannedJob((kind.name,), 0.0, Keep.NOTHING, ""))
+    if why := site.impossible(spec):
+        return why
+    if kind.options and backend is not None:
+        try:
+            _preview(backend, spec)
+        except SubmitRejectedError as error:
+            return f"{error.message}. {error.hint}" if error.hint else error.message
+    return None
+
+
+# ---------------------------------------------------------------------- what former runs have left
+
+
+def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
+    """End what former hosted runs have left in the queue, and wait until it has.
+
+    `say`: is told what is done, in words.
+    Raises `AsaError`: another host is at one of them, what one did is not known, or its jobs cannot be ended now.
+    """
+    for folder in list_runs(runs):
+        if folder.plan.host != host or (folder.path / _ENDED).exists():
+            continue
+        _refuse_lost_journal(folder)
+        state, _ = folder.state()
+        if not state.intents:  # it submitted nothing
+            with folder.driven():
+                _mark_ended(folder)
+            continue
+        live = len(state.unfinished_jobs())
+        what = f"{live} job{'' if live == 1 else 's'}" if live else "what"
+        say(f"Ending {what} that an earlier run has left: {folder.path.name}")
+        _end(folder, open_facility(folder.plan.backend, None, folder.plan.settings), f"{host} was run again")
+
+
+def _refuse_lost_journal(folder: RunFolder) -> None:
+    marks = folder.path / "marks"
+    if not (folder.path / "journal.jsonl").exists() and marks.is_dir() and any(marks.iterdir()):
+        raise JournalError(
+            "is not there, and jobs of this run were submitted: which of them still run is not known",
+            where=str(folder.path / "journal.jsonl"),
+            hint="Restore it. Or look at the queue, cancel jobs whose names end with "
+            f"{folder.plan.id[:12]}-..., and move {folder.path} away.",
+        )
+
+
+def _end(folder: RunFolder, opened: OpenedSite, reason: str) -> None:
+    deadline_s = time.monotonic() + _WIND_UP_S
+    asked: list[Request] = [CancelRequest(folder.plan.name, reason=reason)]
+
+    def requests() -> list[Request]:
+        taken, asked[:] = list(asked), []
+        return taken
+
+    def on_pass(_states: Sequence[RunState], _backend: Backend, _wake_s: float | None) -> None:
+        if time.monotonic() > deadline_s:
+            raise RunError(
+                "its jobs have not ended, or cannot be asked for",
+                where=str(folder.path),
+                hint="Try again later; or see: asa status, asa cancel.",
+            )
+
+    with ExitStack() as held:
+
+        def connect(run: RunFolder) -> Backend:
+            run.log_begin()
+            backend = opened.facility.connect(run.path, sleep=run.sleep)
+            if (close := getattr(backend, "close", None)) is not None:
+                held.callback(close)
+            return backend
+
+        drive(folder, connect, on_pass=on_pass, requests=requests)
+    _mark_ended(folder)
+
+
+def _mark_ended(folder: RunFolder) -> None:
+    with suppress(OSError):
+        (folder.path / _ENDED).touch()
+
+
+def last_words(log: Path | None) -> str:
+    """Give the last lines of a log; empty if there are none."""
+    if log is None:
+        return ""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _LAST_LINES_BYTES, 0))
+            return file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+__all__ = ["AsaError", "Ending", "HostedRun", "Settings", "begin", "check_each", "command_of", "last_words", "wind_up"]

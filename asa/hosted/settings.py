@@ -1,0 +1,53 @@
+"""What a user of a host has said of the batch system, and of where things are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from asa.errors import InputError
+from asa.estimators.store import default_folder
+from asa.sites import OpenedSite, open_facility
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def open_batch_system(
+    backend: str | None, site: str | None, settings: Sequence[str], option: str = "--asa-set"
+) -> OpenedSite:
+    """Open a batch system by a backend's name, a site's, and settings as ``key=value``; see `open_facility`.
+
+    `option`: by which the settings were given.
+    """
+    given = {}
+    for setting in settings:
+        key, sign, value = setting.partition("=")
+        if not sign or not key.strip():
+            raise InputError(
+                f"{setting!r} is no setting",
+                where=option,
+                hint=f"Write it as key=value, as in {option} partition=batch.",
+            )
+        given[key.strip()] = value.strip()
+    return open_facility(backend, site, given)
+
+
+def bank_folder(named: str | None) -> Path | None:
+    """Say in which folder what is learned is kept; None where ``none`` is named."""
+    if named == "none":
+        return None
+    return default_folder() if not named else Path(named).expanduser()
+
+
+def run_name(file: Path) -> str:
+    """Name a run after the project that a workflow's file is in.
+
+    Examples
+    --------
+    >>> run_name(Path("/home/ann/rna-seq/workflow/Snakefile"))
+    'rna-seq'
+    """
+    folder = file.absolute().parent
+    folder = folder.parent if folder.name == "workflow" else folder
+    return _UNSAFE.sub("_", folder.name)[:40].strip("._-") or "snakemake"

@@ -1,0 +1,259 @@
+"""Runs that another program hosts: it adds stages as they become known, and says of each when it may begin."""
+
+import threading
+import time
+
+import pytest
+from local_queue import Queue
+from slurm_testbed import until
+
+from asa.backend import JobState
+from asa.errors import InputError, JournalError
+from asa.hosted.run import HostedRun, Settings, begin, command_of, wind_up
+from asa.runner import RunFolder
+from asa.sites import open_facility
+from asa.workflow import Stage
+
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(tmp_path, 4)
+    yield queue
+    queue.close()
+
+
+class Host:
+    """A program that hosts a run of stages, in a queue of this machine."""
+
+    def __init__(self, root, strategy="asa-plan", **settings):
+        self.root, self.ended = root, {}
+        self.opened = open_facility("local", None, {"cores": "4", "spool": str(root / "spool")})
+        self.settings = Settings(strategy, "last", None, history=0, **settings)
+
+    def begin(self, *stages):
+        def make(_site, folder):
+            return [self.stage(folder, *one) for one in stages]
+
+        folder = begin(
+            self.root / "runs", "flow", "Host", self.opened, settings=self.settings, make=make, workdir=self.root
+        )
+        self.run = HostedRun(folder, self.opened)
+        self.run.start()
+        return self
+
+    def stage(self, folder, name, after="", **more):
+        more = {"cores": 1, "walltime_s": 300.0, "expected_run_s": 5.0} | more
+        return Stage(name, after=tuple(after.split()), command=command_of(folder, name), **more)
+
+    def extend(self, *stages):
+        self.run.extend([self.stage(self.run.folder.path, *one) for one in stages])
+
+    def claim(self, name, then="true", **how):
+        self.run.claim(name, f"echo {name} >>{self.root}/ran; {then}", **how)
+
+    def hear(self, *names):
+        """Wait until some stages have ended that were handed over."""
+
+        def all_ended():
+            self.ended |= {one.stage: one for one in self.run.endings()}
+            return self.ended.keys() >= set(names)
+
+        until(all_ended, within_s=PATIENCE_S, what=lambda: f"the ends of {names}; there are {self.ended}")
+        return [self.ended.pop(name) for name in names]
+
+    def end(self):
+        assert self.run.end(PATIENCE_S)
+        return self.state()
+
+    def state(self):
+        return RunFolder(self.run.folder.path).state()[0]
+
+    def jobs(self, name):
+        return [job for job in self.state().jobs.values() if name in job.planned.stages]
+
+    def ran(self):
+        path = self.root / "ran"
+        return path.read_text().split() if path.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path, queue):
+    made = []
+
+    def make(*stages, **settings):
+        made.append(Host(tmp_path, **settings).begin(*stages))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.run.cancel("the test is over")
+        one.run.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("strategy", ["asa-plan", "per-stage", "asa-naive", "chained"])
+def test_stages_run_as_they_are_handed_over(host, strategy):
+    """Each once, in the order in which its host says."""
+    run = host(("a",), ("b", "a"), ("c", "a"), ("d", "b c"), strategy=strategy)
+    for names in (("a",), ("b", "c"), ("d",)):
+        for name in names:
+            run.claim(name)
+        assert all(one.completed for one in run.hear(*names))
+    assert run.end().outcome == "completed"
+    assert sorted(run.ran()) == ["a", "b", "c", "d"]
+    assert (run.ran()[0], run.ran()[-1]) == ("a", "d")
+
+
+def test_a_run_without_work_stays_open_and_is_extended(host):
+    """Also by stages that follow what has ended long ago."""
+    run = host(("a",))
+    run.claim("a")
+    run.hear("a")
+    run.extend(("b", "a"), ("c", "b"))
+    run.claim("b")
+    run.hear("b")
+    run.claim("c")
+    run.hear("c")
+    assert run.end().outcome == "completed"
+    assert run.ran() == ["a", "b", "c"]
+
+
+def test_what_is_dropped_is_given_back_and_never_runs(host):
+    """Whether its job is pending or waits to be told what to run."""
+    run = host(("a",), ("b", "a"), ("c", "b"), ("other",))
+    until(lambda: run.jobs("other") and run.jobs("a"), what="jobs ahead of what they run")
+    run.run.drop(["b", "c", "other"], "nobody wants it")
+    run.claim("a")
+    run.hear("a")
+    state = run.end()
+    assert state.outcome == "completed"
+    assert {name: view.phase.value for name, view in state.stages.items()} == {
+        "a": "done", "b": "dropped", "c": "dropped", "other": "dropped",
+    }  # fmt: skip
+    assert not state.unfinished_jobs()
+    assert run.ran() == ["a"]
+
+
+def test_a_failure_is_told_with_its_reason_and_others_go_on(host):
+    """What follows it does not run."""
+    run = host(("bad",), ("after", "bad"), ("good",))
+    run.claim("bad", "echo no >&2; exit 3")
+    run.claim("good")
+    bad, good = run.hear("bad", "good")
+    assert good.completed
+    assert not bad.completed
+    assert not bad.may_come_again
+    assert "failed" in bad.reason
+    assert "no" in bad.log.read_text()
+    state = run.end()
+    assert state.outcome == "failed"
+    assert state.stages["after"].phase.value == "blocked"
+    assert not state.unfinished_jobs()
+
+
+def test_a_stage_may_be_handed_over_again_with_other_demands(host):
+    """And what follows it waits for that."""
+    run = host(("a",), ("b", "a"))
+    run.claim("a", "exit 3", may_come_again=True)
+    [failed] = run.hear("a")
+    assert failed.may_come_again
+    asked = run.stage(run.run.folder.path, "a", cores=2)
+    run.claim("a", asked=asked)
+    assert run.hear("a")[0].completed
+    run.claim("b")
+    assert run.hear("b")[0].completed
+    assert run.end().outcome == "completed"
+    assert [job.spec.cores for job in run.jobs("a")][-1] == 2
+    assert run.ran() == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_a_job_that_was_asked_for_too_small_is_given_back(host, cores):
+    """One that is large enough is taken."""
+    run = host(
+        ("a",),
+        (
+            "b",
+            "a",
+        ),
+    )
+    until(lambda: run.jobs("a"), what="a job")
+    asked = run.stage(run.run.folder.path, "a", cores=cores)
+    run.claim("a", asked=asked)
+    assert run.hear("a")[0].completed
+    jobs = run.jobs("a")
+    assert jobs[-1].spec.cores == cores or cores == 1
+    assert run.ran() == ["a"]
+
+
+def test_an_allocation_that_is_given_back_as_it_is_claimed_fails_nothing(host):
+    """Whoever is first decides: the job that gives up, or its host."""
+    names = [f"s{number}" for number in range(12)]
+    run = host(*((name,) for name in names))
+    until(lambda: any(job.status.start_s is not None for name in names for job in run.jobs(name)), what="a start")
+    threads = [
+        threading.Thread(target=lambda names=names[at::3]: [run.claim(name) or time.sleep(0.02) for name in names])
+        for at in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(one.completed for one in run.hear(*names))
+    assert sorted(run.ran()) == sorted(names)
+
+
+def test_no_more_are_held_ahead_than_the_host_hands_over(host):
+    """So that those which it does hand over find room."""
+    names = [f"s{number}" for number in range(6)]
+    run = host(*((name,) for name in names), max_jobs=2)
+    for first, second in zip(names[::2], names[1::2], strict=True):
+        run.claim(first)
+        run.claim(second)
+        run.hear(first, second)
+        live = [job for job in run.state().jobs.values() if not job.status.state.is_final]
+        assert len(live) <= 2
+    assert run.end().outcome == "completed"
+
+
+def test_what_can_never_start_is_refused_when_it_is_added(host):
+    """And the run goes on without."""
+    run = host(("a",))
+    with pytest.raises(InputError, match="99 cores"):
+        run.run.extend([run.stage(run.run.folder.path, "big", cores=99)])
+    run.claim("a")
+    run.hear("a")
+    assert run.end().outcome == "completed"
+
+
+def test_the_next_host_ends_what_one_has_left(tmp_path, host):
+    """And refuses to where it is not known what that was."""
+    run = host(("a",), ("b", "a"))
+    run.claim("a", "sleep 600")
+    until(run.ran, what="its beginning")
+    run.run.cancel("its host is gone")
+    assert run.run.wait(PATIENCE_S)
+    said = []
+    wind_up(tmp_path / "runs", "Host", said.append)
+    assert not said  # it ended in good order
+    (run.run.folder.path / "host-ended").unlink()
+    wind_up(tmp_path / "runs", "Host", said.append)
+    assert (run.run.folder.path / "host-ended").exists()
+    assert all(job.status.state is JobState.CANCELLED for job in run.jobs("a"))
+    (run.run.folder.path / "host-ended").unlink()
+    (run.run.folder.path / "journal.jsonl").unlink()
+    with pytest.raises(JournalError, match="not there"):
+        wind_up(tmp_path / "runs", "Host", said.append)
+
+
+def test_stages_of_one_allocation_follow_each_other_by_their_host(host, tmp_path):
+    """Each begins when it is handed over, and the host hears of each end at once."""
+    run = host(("a",), ("b", "a"), ("c", "b"), strategy="big-job")
+    for name in "abc":
+        run.claim(name)
+        assert run.hear(name)[0].completed
+    state = run.end()
+    assert state.outcome == "completed"
+    assert len(state.jobs) == 1
+    assert run.ran() == ["a", "b", "c"]

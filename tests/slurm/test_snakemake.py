@@ -1,0 +1,127 @@
+"""Snakemake's workflows through asa on real Slurm, by commands and by REST: as its local executor runs them."""
+
+import pytest
+from slurm_testbed import until
+from snakemake_runs import Project, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+GENOMES = """
+localrules: all
+SAMPLES = ["s1", "s2", "s3"]
+rule all:
+    input: "report.txt", "checked.txt"
+rule reads:
+    output: temp("reads/{s}.txt")
+    resources: runtime=5
+    shell: "for i in 1 2 3 4 5 6; do echo {wildcards.s} $i; done > {output}"
+rule align:
+    input: "reads/{s}.txt"
+    output: "aligned/{s}.txt"
+    threads: 2
+    resources: mem_mb=200, runtime=10
+    shell: "sed 's/$/ {threads}/' {input} > {output}"
+checkpoint regions:
+    input: expand("aligned/{s}.txt", s=SAMPLES)
+    output: directory("regions")
+    resources: runtime=5
+    shell: "mkdir -p {output}; for i in 1 2 3 4; do grep -h \\" $i \\" {input} > {output}/$i.txt; done"
+rule call:
+    input: "regions/{r}.txt"
+    output: temp("called/{r}.txt")
+    resources: runtime=5
+    shell: "sort -r {input} > {output}"
+def called(wildcards):
+    where = checkpoints.regions.get().output[0]
+    return expand("called/{r}.txt", r=sorted(glob_wildcards(where + "/{r}.txt").r))
+rule report:
+    input: called
+    output: protected("report.txt")
+    resources: runtime=5, slurm_partition="normal"
+    shell: "cat {input} > {output}"
+rule checked:
+    input: "report.txt"
+    output: "checked.txt"
+    group: "last"
+    shell: "wc -l < {input} > {output}"
+"""
+STEPS = """
+rule all:
+    input: "2.txt"
+rule one:
+    output: "1.txt"
+    resources: runtime=5
+    shell: "echo one >> ran.txt; touch began; while [ ! -e go ]; do sleep 0.2; done; echo 1 > {output}"
+rule two:
+    input: "1.txt"
+    output: "2.txt"
+    resources: runtime=5
+    shell: "echo two >> ran.txt; cat {input} > {output}"
+"""
+
+
+@pytest.fixture
+def project(slurm, tmp_path):
+    made = []
+    if slurm.newer:
+        pytest.skip("the compute nodes of 24.11 have a Python of their own, without Snakemake")
+
+    def make(snakefile, link, *options):
+        folder = slurm.folder(f"snakemake{len(made)}-{tmp_path.name}")
+        if link == "rest":
+            on = ("--asa-backend", "slurm-rest", "--asa-set", f"url=unix://{slurm.socket}", "poll=0.5s", "max_poll=1s")
+        else:
+            on = ("--asa-backend", "slurm-cli", "--asa-set", "poll=1s", "max_poll=1s")
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+        how = ("--jobs", "20", "--latency-wait", "20", *on, "--asa-history", "200", *options)
+        made.append(Project(folder, snakefile, options=how, prefix=slurm.prefix, python="/usr/bin/python3", env=env))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+    slurm.empty()
+
+
+@pytest.mark.parametrize("link", ["commands", "rest"])
+def test_results_are_those_of_the_local_executor(slurm, project, link):
+    """A fan-out with a checkpoint in its middle: byte for byte, and nothing is left in the queue."""
+    ours, theirs = project(GENOMES, link), project(GENOMES, link)
+    ours.run()
+    theirs.run(executor="local")
+    assert ours.results() == theirs.results()
+    assert ours.results()["checked.txt"].split() == [b"12"]
+    until(lambda: not slurm.run_as_root("squeue", "-h", "-a").strip(), what="an empty queue")
+    assert ours.state.outcome == "completed"
+    assert any(len(one.planned.stages) > 1 or one.spec.awaits for one in ours.state.intents.values())
+
+
+def test_killed_and_run_again_no_job_runs_twice_and_none_is_left(slurm, project):
+    """What the former Snakemake has left is cancelled, and waited for."""
+    ours = project(STEPS, "commands")
+    first = ours.begin()
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{first.said}", within_s=240)
+    first.kill()
+    (ours.folder / "began").unlink()
+    ours.run("--unlock")
+    second = ours.begin("--rerun-incomplete")
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{second.said}", within_s=240)
+    assert "that an earlier run has left" in second.said
+    (ours.folder / "go").touch()
+    second.ends()
+    assert (ours.folder / "ran.txt").read_text().split() == ["one", "one", "two"]
+    until(lambda: not slurm.run_as_root("squeue", "-h", "-a").strip(), what="an empty queue")
+
+
+@pytest.mark.full
+def test_a_job_whose_node_fails_is_tried_again_by_snakemake(slurm, project):
+    """With --retries; what follows it waits for that."""
+    ours = project(STEPS, "commands", "--retries", "1")
+    begun = ours.begin()
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{begun.said}", within_s=240)
+    job = next(iter(ours.state.jobs.values()))
+    (ours.folder / "go").touch()
+    node = slurm.run_as_root("squeue", "-h", "-j", job.status.job_id, "-o", "%N").strip()
+    slurm.run_as_root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    begun.ends()
+    assert (ours.folder / "2.txt").read_text() == "1\n"
