@@ -102,7 +102,7 @@ def import_snakemake(
     elif any(not rule.minutes for rule in rules.values()):
         notes.add("some rules have no resource `runtime`: their walltime of an hour is a placeholder")
     notes.add("rules behind a checkpoint are in no graph before it ran: add stages for them")
-    notes.add("to run it as it is, job by job, no import is needed: snakemake --executor asa (docs/how-to/snakemake.md)")
+    notes.add("to run it unchanged, job by job: snakemake --executor asa (docs/how-to/snakemake.md)")
     return Imported(
         Workflow(name or path.stem, stages),
         notes=notes.sentences(),
