@@ -298,6 +298,18 @@ def test_no_accounting_is_not_asked():
     assert not link.calls
 
 
+@pytest.mark.parametrize(
+    ("told", "kept", "arrays", "size"),
+    [("4001", None, True, 4001), (None, None, True, 1001), ("4001", 7, True, 7), ("0", None, False, 0)],
+)
+def test_how_large_arrays_may_be_is_set_or_told_or_as_usual(told, kept, arrays, size, tmp_path):
+    link = ToldLink()
+    link.told_settings |= {"MaxArraySize": told} if told else {}
+    site = SlurmFacility(CommandSettings(max_array_size=kept), lambda: link).connect(tmp_path).capabilities
+    assert (site.arrays, site.max_array_size) == (arrays, size)
+    assert examined(link).settings.get("max_array_size") == (int(told) if told else None)
+
+
 # ---------------------------------------------------------------------- findings
 
 
