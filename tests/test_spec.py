@@ -299,7 +299,7 @@ walltime = "1h"
         (14, "cores: must be 1 or more, not -1", "Correct"),
         (17, "depends on 'x', which is not a stage", "Stages are: a, b, c, d"),
         (21, "there is no parameter 'widt'", "Did you mean 'width'"),
-        (27, "depends on itself: c -> d -> c", "Take one"),
+        (27, "depends on itself: c -> d -> c", "Remove one"),
         (28, "script none.sh cannot be read", "relative to flow.toml's folder"),
         (29, "stage 'd': 'cores' is missing", "cores = 28"),
         (34, "'A B' is no name of a variable", "Correct"),

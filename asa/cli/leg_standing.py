@@ -91,7 +91,7 @@ def leg_words(legs: LegStanding, now_s: float, *, is_over: bool = False) -> str:
     Examples
     --------
     >>> leg_words(LegStanding(3, 20, 72000.0, 144000.0, "step 4200", 40.0, "57", "queued"), 0.0)
-    'leg 3, 20h00m of 1d16h worked (50 %), step 4200 as it began; leg 4 is queued, as job 57; done in 20h00m at the earliest'
+    'leg 3, 20h00m of 1d16h worked (50 %), step 4200 as it began; leg 4 is queued, as job 57; done in 20h00m at best'
     """
     worked = format_duration(legs.worked_s)
     if is_over:
@@ -109,5 +109,5 @@ def leg_words(legs: LegStanding, now_s: float, *, is_over: bool = False) -> str:
         in_s = max(legs.next_submit_s - now_s, 0.0)
         parts.append(f"leg {legs.leg + 1} is submitted in {format_duration(in_s)}")
     if legs.left_s:
-        parts.append(f"done in {format_duration(legs.left_s)} at the earliest")
+        parts.append(f"done in {format_duration(legs.left_s)} at best")
     return "; ".join(parts)

@@ -152,7 +152,7 @@ def test_the_numbers_follow_from_the_figures():
     assert first.startswith(
         "Under `first` quickest: big-job, at 2.00 of Per-Stage's core-hours; of those that cost least "
     )
-    assert first.endswith("x, y, at 1.50 of Big Job's makespan; big-job makes the others wait 90 s longer.")
+    assert first.endswith("x, y, at 1.50 of Big Job's makespan; big-job makes the others wait 1m30s longer.")
     assert second.startswith("Under `second` quickest: x, at 0.50 of Big Job's makespan and 1.50 of Per-Stage's core-")
     assert second.endswith("least y, at 1.20 of Big Job's makespan; x makes the others wait 30s longer.")
 
