@@ -50,7 +50,7 @@ class Preparation:
     --------
     >>> Preparation(modules=("openmpi/4.1",), launcher="mpirun").trouble()
     >>> Preparation(launcher="mprun").trouble()[0]
-    "is to be started by 'mprun'"
+    "has a launcher 'mprun'"
     """
 
     modules: tuple[str, ...] = ()

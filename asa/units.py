@@ -129,7 +129,7 @@ def format_duration(seconds: float) -> str:
     >>> [format_duration(s) for s in (0, 42, 90, 3700, 200000)]
     ['0s', '42s', '1m30s', '1h01m', '2d07h']
     """
-    sign, total = ("-", -round(seconds)) if seconds < 0 else ("", round(seconds))
+    sign, total = ("-", -round(seconds)) if round(seconds) < 0 else ("", abs(round(seconds)))
     minutes, secs = divmod(total, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -80,7 +80,7 @@ def test_a_failing_command_keeps_its_exit_code(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("KILL", "for want of memory"), ("SEGV", "mistake"), ("TERM", "told it to end"), ("XCPU", "")]
+    ("name", "words"), [("KILL", "memory ran out"), ("SEGV", "bug"), ("TERM", "asked it to end"), ("XCPU", "")]
 )
 def test_an_exit_code_tells_which_signal_killed(tmp_path, name, words):
     done = run(stage(command=f"sh -c 'kill -{name} $$'; exit $?", outputs=("x",)), tmp_path)
@@ -337,7 +337,7 @@ def test_a_thousand_tasks_are_run(tmp_path):
         ({"command": "a", "script": "b"}, "has command and script"),
         ({"tasks": ("a\nb",)}, "not one line"),
         ({"tasks": (" ",)}, "not one line"),
-        ({"environment": (("A B", ""),)}, "no name of a variable"),
+        ({"environment": (("A B", ""),)}, "not a variable name"),
         ({"retries": -1}, "retries"),
         ({"retry_walltime_factor": 0.5}, "0.5 times the walltime"),
         ({"cpus_per_task": 3}, "tasks of 3"),

@@ -110,14 +110,14 @@ def test_python_says_the_same_as_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"modules": ["purge; rm -rf /"]}, "is to load the module"),
-        ({"modules": ["-a"]}, "is to load the module"),
+        ({"modules": ["purge; rm -rf /"]}, "has a module"),
+        ({"modules": ["-a"]}, "has a module"),
         ({"container": "a.sif", "conda": "b"}, "a container and a conda environment"),
-        ({"binds": ["/x"]}, "has no container"),
-        ({"container": "a.sif", "binds": ["/x:/y:rw:z"]}, "is to see '/x:/y:rw:z'"),
+        ({"binds": ["/x"]}, "but no container"),
+        ({"container": "a.sif", "binds": ["/x:/y:rw:z"]}, "has a bind '/x:/y:rw:z'"),
         ({"container": "--writable"}, "begins with a dash"),
-        ({"launcher": "mprun -n 4"}, "is to be started by 'mprun'"),
-        ({"conda": "a\nb"}, "over several lines"),
+        ({"launcher": "mprun -n 4"}, "has a launcher 'mprun'"),
+        ({"conda": "a\nb"}, "of several lines"),
         ({"setup": "a\0b"}, "null character"),
     ],
 )
@@ -132,7 +132,7 @@ def test_what_makes_no_sense_is_refused(said, words):
 def test_a_launcher_starts_a_command_and_no_list():
     with pytest.raises(WorkflowError, match="has a launcher, but is a list of tasks"):
         Flow("w").stage("s", tasks=["true"], launcher="srun")
-    with pytest.raises(WorkflowError, match="where the client is, by srun"):
+    with pytest.raises(WorkflowError, match="computer, but by srun"):
         Flow("w").stage("s", "true", local=True, launcher="srun")
 
 
@@ -420,7 +420,7 @@ def test_a_launcher_within_a_launcher_is_an_error(tmp_path):
     text = 'name = "w"\n' + STAGE.format(command="srun -n 2 ./x", more='launcher = "srun"\nwalltime = "1h"')
     ((severity, line, words),) = [one for one in problems(tmp_path, text) if one[0] == "error"]
     assert (severity, line) == ("error", 6)
-    assert "starts srun once for each task" in words
+    assert "starts srun once per task" in words
 
 
 def test_what_is_not_there_is_told_if_it_is_asked_for(tmp_path):

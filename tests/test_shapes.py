@@ -210,9 +210,9 @@ def test_a_width_that_was_never_tried_is_taken_where_it_is_named():
     ("change", "words"),
     [
         ({"widths": (0, 28)}, "asks for 0 cores"),
-        ({"widths": (7, 14)}, "none of its 7, 14"),
+        ({"widths": (7, 14)}, "not one of its 7, 14"),
         ({"widths": (28, 28)}, "twice"),
-        ({"partitions": ("long",)}, "none of its long"),
+        ({"partitions": ("long",)}, "not one of its long"),
         ({"walltime_at": ((7, 600.0), (28, 28_800.0))}, "12000 s on 7 cores within a walltime of 600 s"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_site_is_named_by_its_stem_or_given_by_its_path(folder, tmp_path, monk
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("backend = club", "is no TOML"),
+        ("backend = club", "is not valid TOML"),
         ("backend = 3", "is no name"),
         ("observed = 3", "is not as `asa doctor` writes it"),
         ('backend = "x"\nobserved.settings = 3', "is not as `asa doctor` writes it"),
@@ -153,7 +153,7 @@ def test_what_was_opened_can_be_opened_again_from_what_is_written_down(folder):
 def test_an_unknown_setting_is_refused_with_the_known_ones(folder):
     with pytest.raises(InputError, match="url, members, poll") as caught:
         open_facility("club", None, {"url": "x", "membres": "many"})
-    assert caught.value.where == "--set membres"
+    assert caught.value.where == "--option membres"
     assert "Did you mean 'members'" in caught.value.hint
     file = write(folder, text='# mine\nbackend = "club"\nurl = "x"\nmembres = "many"\n')
     with pytest.raises(InputError) as caught:
@@ -168,7 +168,7 @@ def test_a_wrong_value_is_told_with_its_place(folder):
     assert caught.value.where == f"{file}:4: poll"
     with pytest.raises(InputError) as caught:
         open_facility(None, "home", {"poll": "never"})
-    assert caught.value.where == "--set poll"
+    assert caught.value.where == "--option poll"
 
 
 def test_what_is_no_facility_is_refused_with_those_that_are():

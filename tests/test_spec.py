@@ -56,12 +56,12 @@ def test_a_file_becomes_a_workflow(tmp_path):
         ('memory = "4G"', 'burst_buffer = "5"', 10, "'5' has no unit"),
         ("cores = 64", 'cores = "many"', 6, "cores"),
         ("cores = 64", "cores = 0", 6, "must be 1 or more, not 0"),
-        ('after = ["project"]', 'after = ["projekt"]', 17, "'projekt', which is no stage\nDid you mean 'project'"),
-        ('after = ["project"]', 'after = ["add"]', 17, "waits for itself"),
+        ('after = ["project"]', 'after = ["projekt"]', 17, "'projekt', which is not a stage\nDid you mean 'project'"),
+        ('after = ["project"]', 'after = ["add"]', 17, "depends on itself"),
         ('name = "add"', 'name = "project"', 13, "two stages"),
         ('expected = "12min"', 'expected = "2h"', 8, "would be killed"),
-        ("cores = 64", "cores = ", 6, "no TOML"),
-        ('walltime = "1:00:00"', 'walltime = "0s"', 2, "longer than nothing"),
+        ("cores = 64", "cores = ", 6, "not valid TOML"),
+        ('walltime = "1:00:00"', 'walltime = "0s"', 2, "longer than 0"),
         ("cores = 64", "cores = true", 6, "cores"),
         ("cores = 64", 'cores = "8"', 6, "cores"),
         ("cores = 64", "cores = 8.0", 6, "cores"),
@@ -84,8 +84,8 @@ def test_a_typo_is_refused_with_file_line_and_remedy(tmp_path, old, new, line, m
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ('name = "x"\n[stage]\nname = "a"\n', 2, r"no table of its own\nBegin each stage with a line \[\[stage\]\]"),
-        ('name = "x"\nstage = ["a"]\n', 2, "no table of its own"),
+        ('name = "x"\n[stage]\nname = "a"\n', 2, r"not a table of its own\nStart each stage with a line \[\[stage\]\]"),
+        ('name = "x"\nstage = ["a"]\n', 2, "not a table of its own"),
         ('name = "x"\n\n[[stages]]\nname = "a"\n', 3, "no key 'stages'"),
     ],
 )
@@ -114,7 +114,7 @@ def test_text_without_quotes_is_shown_with_them(tmp_path, row, hint):
     path = write(tmp_path, f'name = "x"\n[[stage]]\nname = "a"\n{row}\ncores = 1\n')
     [problem] = check_file(path)
     assert (problem.line, problem.hint) == (4, hint)
-    assert "no TOML" in problem.message
+    assert "not valid TOML" in problem.message
 
 
 @pytest.mark.parametrize(
@@ -296,13 +296,13 @@ walltime = "1h"
         (7, "walltime: 'soon' is no duration", "Write it as Slurm does"),
         (10, "there is no parameter 'with'", "Did you mean 'width'"),
         (13, "stage 'b': there is no key 'mem'", "Did you mean 'memory'"),
-        (14, "cores: must be 1 or more, not -1", "Mend"),
-        (17, "comes after 'x', which is no stage", "Stages are: a, b, c, d"),
+        (14, "cores: must be 1 or more, not -1", "Correct"),
+        (17, "depends on 'x', which is not a stage", "Stages are: a, b, c, d"),
         (21, "there is no parameter 'widt'", "Did you mean 'width'"),
-        (27, "depends on itself: c -> d -> c", "Take one"),
+        (27, "depends on itself: c -> d -> c", "Remove one"),
         (28, "script none.sh cannot be read", "relative to flow.toml's folder"),
         (29, "stage 'd': 'cores' is missing", "cores = 28"),
-        (34, "'A B' is no name of a variable", "Mend"),
+        (34, "'A B' is no name of a variable", "Correct"),
     ):
         problem = found.pop((line, "error"))
         assert words in problem.message

@@ -84,7 +84,7 @@ def test_between_widths_its_own_is_interpolated(file):
     path = file('cores = 14\nexpected = { 7 = "4h", 28 = "1h" }\nwalltime = { 7 = "8h", 28 = "2h" }\n')
     stage = read(path)
     assert (stage.expected_run_s, stage.walltime_s, stage.moldable) == (pytest.approx(7200), pytest.approx(14400), None)
-    assert notes(path) == ["stage 'a': a run time is known on 7, 28 cores, which it never asks for"]
+    assert notes(path) == ["stage 'a': there is a run time on 7, 28 cores, which is not one of its widths"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_walltime_by_width_must_hold_for_its_own(file):
 
 
 def test_widths_that_are_never_asked_for_are_told(file):
-    mute = "stage 'a': it is never asked for on {}, for no run time is known there"
+    mute = "stage 'a': it is never submitted on {}, because no run time is known there"
     assert notes(file(MOMENTS)) == []
     more = MOMENTS.replace("[28, 7,", "[28, 4, 7,").replace("112]", "112, 224]")
     assert notes(file(more)) == [mute.format("4, 224 cores")]
@@ -201,7 +201,7 @@ def test_run_times_that_grow_with_cores_are_allowed_and_told(file):
     path = file('cores = [7, 14]\nexpected = { 7 = "1h", 14 = "2h", 28 = "1h" }\nwalltime = "4h"\n')
     assert [shape.run_s for shape in read(path).shapes] == [3600, 7200]
     assert notes(path) == [
-        "stage 'a': a run time is known on 28 cores, which it never asks for",
+        "stage 'a': there is a run time on 28 cores, which is not one of its widths",
         "stage 'a': it is expected to run longer on more cores: 2h00m on 14, 1h00m on 7",
     ]
 

@@ -57,7 +57,7 @@ def test_names_that_cannot_be_a_jobs_are_refused(name):
     [
         ([], "workflow 'w'", "no stages"),
         ([Stage("a", cores=1), Stage("a", cores=2)], "stage 'a'", "two stages"),
-        ([Stage("a", cores=1, after=("b",))], "stage 'a'", "'b', which is no stage"),
+        ([Stage("a", cores=1, after=("b",))], "stage 'a'", "'b', which is not a stage"),
         ([Stage("a", cores=1, after=("a",))], "stage 'a'", "a -> a"),
         ([Stage("a", cores=1, after=("b",)), Stage("b", cores=1, after=("a",))], "stage 'a'", "a -> b -> a"),
     ],

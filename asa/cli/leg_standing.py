@@ -109,5 +109,5 @@ def leg_words(legs: LegStanding, now_s: float, *, is_over: bool = False) -> str:
         in_s = max(legs.next_submit_s - now_s, 0.0)
         parts.append(f"leg {legs.leg + 1} is submitted in {format_duration(in_s)}")
     if legs.left_s:
-        parts.append(f"done in {format_duration(legs.left_s)} at the earliest")
+        parts.append(f"done in {format_duration(legs.left_s)} at best")
     return "; ".join(parts)

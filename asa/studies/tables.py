@@ -126,7 +126,7 @@ def _of_convergences(results: PaperResults) -> Table:
 
 def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) -> Table:
     title = (
-        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: makespans by part; core-hours, of which idle (OH); "
+        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: makespans by part, in s; core-hours, of which idle (OH); "
         f"jobs submitted again"
     )
     rows = []
@@ -135,10 +135,10 @@ def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) ->
             first, *others = one.stages
             longest = max(others, key=lambda stage: stage.wait_s)
             numbers = (
-                format_duration(first.wait_s),
-                format_duration(sum(stage.wait_s for stage in others)),
-                f"{format_duration(longest.wait_s)} {longest.stage}" if longest.wait_s >= 1 else "-",
-                format_duration(sum(stage.run_s for stage in one.stages)),
+                number(first.wait_s, 0),
+                number(sum(stage.wait_s for stage in others), 0),
+                f"{number(longest.wait_s, 0)} {longest.stage}" if longest.wait_s >= 1 else "-",
+                number(sum(stage.run_s for stage in one.stages), 0),
                 number(one.core_hours.mean, 0),
                 number(one.overhead_core_hours, 1),
                 number(one.resubmissions, 1),

@@ -351,7 +351,7 @@ def test_several_missing_columns_are_named_together(read):
 
 def test_what_sacct_prints_for_people_is_refused(read):
     """Its columns are cut."""
-    with pytest.raises(TraceError, match="prints for people"):
+    with pytest.raises(TraceError, match="default output"):
         read(raw="JobID           JobName  Partition      State\n------- ---------- ---------- ----------\n")
 
 

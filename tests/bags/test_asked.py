@@ -53,7 +53,7 @@ def test_tasks_and_nodes_are_not_split():
         ({"jobs": (0, 0)}, "0 jobs"),
         ({"jobs": (1, 1001)}, "1 to 1001 jobs"),
         ({"tasks": (), "command": "x"}, "no list of tasks"),
-        ({"local": True}, "runs where the client is"),
+        ({"local": True}, "runs on the client"),
     ],
 )
 def test_what_cannot_be_is_refused(what, words):

@@ -1056,7 +1056,7 @@ def test_what_is_no_sound_export_is_refused_whole(tmp_path):
     bank.export(packed)
     lines = good.read_bytes().splitlines(keepends=True)
     cases = {
-        "no bank": [b"", b"{}\n", b"; MaxProcs: 64\n1 2 3\n", b'[1]\n["x"]\n', b"\xff\xfe\n"],
+        "not a bank": [b"", b"{}\n", b"; MaxProcs: 64\n1 2 3\n", b'[1]\n["x"]\n', b"\xff\xfe\n"],
         "version 2": [lines[0].replace(b'"version":1', b'"version":2') + lines[1]],
         "other fields": [lines[0].replace(b"wait_s", b"width_s") + lines[1]],
         "1 of its 2 records": [b"".join(lines[:2])],

@@ -52,7 +52,7 @@ def test_a_line_is_read_as_sbatch_reads_it(line, told):
         ("#SBATCH --exclusive user", "user"),
         ("#SBATCH: -n 2", "':'"),
         ("#SBATCH -n 2 -- -t 5", "-t"),
-        ("#SBATCH hetjob", "unlike parts"),
+        ("#SBATCH hetjob", "heterogeneous job"),
         ("#SBATCH --time", "no value"),
         ("#SBATCH -Z", "-Z"),
     ],

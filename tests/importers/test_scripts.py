@@ -234,7 +234,7 @@ def test_a_comment_that_names_nothing_is_an_error_with_its_line(here):
 
 def test_scripts_that_wait_for_each_other_are_an_error(here):
     files = [here("a.sh", "# asa: after=b"), here("b.sh", "# asa: after=a")]
-    with pytest.raises(WorkflowError, match="waits for itself"):
+    with pytest.raises(WorkflowError, match="depends on itself"):
         import_scripts(files)
 
 

@@ -101,7 +101,7 @@ def possible(widths, *partitions, account="", memory=0, nodes=False, strategy="a
             {"widths": (28, 7), "partitions": ["normal", "gone"]},
             "partition 'gone', which does not exist; known: normal",
         ),
-        ({"widths": (28, 7), "partitions": ["normal,gone", "short"]}, "partition 'gone', which is not there"),
+        ({"widths": (28, 7), "partitions": ["normal,gone", "short"]}, "partition 'gone', which does not exist"),
         ({"widths": (28, 7), "partitions": ["normal", "closed"]}, "takes no jobs of account poor, but those of rich"),
         ({"widths": (28, 7), "partitions": ["normal", "shut"]}, "'shut', which takes no jobs of account poor"),
         ({"widths": (28, 7), "partitions": ["normal", "shut"], "account": "poor"}, "takes no jobs of account poor"),

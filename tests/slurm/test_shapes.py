@@ -395,7 +395,7 @@ BAD = {
     ),
     'cores = [28, 7]\npartition = ["normal", "nowhere"]\n'
     + W
-    + KNOWN: "asks for partition 'nowhere', which is not there",
+    + KNOWN: "asks for partition 'nowhere', which does not exist",
     'cores = [28, 7]\npartition = ["normal", "closed"]\n' + W + KNOWN: "but those of rich",
     'cores = [28, 7]\npartition = ["normal", ""]\n' + W + KNOWN: "partition: one of several has no name",
 }

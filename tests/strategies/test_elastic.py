@@ -167,7 +167,7 @@ def test_cores_that_came_early_are_kept_for_a_minute():
     for now, kept in ((1441.0, True), (1439.0, False)):
         early = submitted(now, steps=[(0.0, 1000.0), (1000.0, None)], growths=[growth(Phase.ALLOCATED)])
         told = [(one.job_id, one.reason) for one in Elastic().plan(early, Fixed()).cancellations]
-        assert told == ([] if kept else [("8", "its cores came 1m01s before they are needed")])
+        assert told == ([] if kept else [("8", "its cores came 1m01s before they were needed")])
 
 
 def test_cores_that_the_job_would_give_back_itself_are_not_kept():

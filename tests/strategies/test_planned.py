@@ -73,7 +73,7 @@ def test_where_nothing_is_known_each_stage_is_a_job_behind_those_that_it_follows
     assert [(job.stages, job.keep, job.submit_s) for job in others] == [
         ((name,), Keep.DEPENDENCY, 0.0) for name in ("narrow", "again", "last")
     ]
-    assert all("nothing is known" in job.reason for job in (first, *others))
+    assert all("waits are not known" in job.reason for job in (first, *others))
     begun = {"phase": Phase.RUNNING, "job_id": "1"}
     assert groups(Planned().plan(view(wide=begun), unknown)) == [("narrow",), ("again",), ("last",)]
     assert groups(Planned().plan(view(wide=begun, max_queued=2), unknown)) == [("narrow",)]
@@ -180,10 +180,10 @@ def test_a_stage_that_came_too_early_too_often_is_asked_for_in_its_turn():
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("asa-plan:cost=1", "nothing called 'cost'"), ("asa-plan:price=cheap", "'cheap' is no number"),
+    [("asa-plan:cost=1", "no setting 'cost'"), ("asa-plan:price=cheap", "'cheap' is no number"),
      ("asa-plan:deadline=soon", "'soon' is no time"),
      ("asa-plan:grow=1", "'1' is not yes or no"),
-     ("asa-plan:shapes=wide", "no way to take shapes"), ("chained:price=1", "takes no settings")],
+     ("asa-plan:shapes=wide", "not a choice of shapes"), ("chained:price=1", "takes no settings")],
 )  # fmt: skip
 def test_settings_that_mean_nothing_are_refused(name, told):
     with pytest.raises(InputError, match=told):

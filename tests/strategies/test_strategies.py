@@ -165,7 +165,7 @@ def test_a_wait_that_nobody_knows_is_not_told_as_if_it_were_known():
     assert "predicted wait 17m52s" in job.reason
     forecast.is_informed = False
     [_, job] = [one for one in AheadOfTime().plan(view(a=RUNNING), forecast).submissions if one.stages != ("a",)]
-    assert "assumed wait 17m52s: hardly any is known here yet" in job.reason
+    assert "assumed wait 17m52s, since few waits are known here yet" in job.reason
 
 
 def test_naive_asks_ahead_only_when_what_a_stage_follows_has_its_cores():
@@ -213,7 +213,7 @@ def test_naive_gives_back_what_has_idled_for_as_long_as_it_asked_for():
     """A is late, and what is left of b's walltime would no longer hold b."""
     plan = Naive().plan(view(now=120.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 120.0}), Fixed(25.0))
     assert [c.job_id for c in plan.cancellations] == ["2"]
-    assert "no longer hold the stage" in plan.cancellations[0].reason
+    assert "too short for the stage" in plan.cancellations[0].reason
 
 
 def test_holding_asks_for_walltime_to_idle_in():

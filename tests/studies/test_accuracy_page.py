@@ -43,14 +43,14 @@ def words(page):
 def test_the_summary_follows_from_the_figures():
     told = words(accuracy_page(TWO))
     assert told.startswith("2,000 waits of 2 logs, each predicted by 2 estimators as it was submitted.")
-    assert "`near` comes closest on 1 of them: in the mean it is off by a factor of 2.0 to 4.0." in told
+    assert "`near` is closest on 1 of them: on average it is off by a factor of 2.0 to 4.0." in told
     assert "Next is `far` (3.2 to 10.0)." in told
     assert "for 25 % of the waits" in told
     assert "its p90 covers 89.7 to 90.0 % of the waits, and its p50 50.0 %, equal waits spread" in told
     assert "So 95 % of the jobs started within its p90, and 70 % within its p50" in told
     assert "its p90 covers 86 to 93 %" in told
     assert "by more than 5 points on some log: `far` (70 to 90 %)" in told
-    assert "off by less than 600 s" in told
+    assert "off by less than 10m00s" in told
 
 
 def test_other_figures_are_other_words():
@@ -81,7 +81,7 @@ def test_whether_what_is_stated_holds_is_what_the_figures_say(shares, said):
 def test_who_failed_on_a_log_comes_after_who_did_not():
     """Its mean is over less, and its figure on that log is missing."""
     page = accuracy_page([*TWO, score("brief", 0.1)])
-    assert "`near` comes closest" in words(page)
+    assert "`near` is closest" in words(page)
     table = next(part for part in page.sections[0].parts if isinstance(part, Table))
     assert [row[0] for row in table.rows] == ["near", "far", "brief"]
     assert table.rows[2] == ["brief", 0.1, None, 0.1]

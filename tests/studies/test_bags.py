@@ -89,4 +89,4 @@ def test_the_command_prints_a_table_and_json(log):
     document = json.loads(CliRunner().invoke(app, [*words, "--output", "json"]).stdout)
     assert len(document["runs"]) == 12
     wrong = CliRunner().invoke(app, [*words[:-6], "--hours", "one"])
-    assert "no list of numbers" in str(wrong.exception)
+    assert "not a list of numbers" in str(wrong.exception)

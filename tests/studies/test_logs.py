@@ -95,7 +95,7 @@ def test_the_number_of_processes_changes_nothing(log):
 def test_what_is_no_kept_experiment_is_refused(log, tmp_path):
     kept = tmp_path / "other.jsonl"
     kept.write_text('{"a": 1}\n{"b": 2}\n')
-    with pytest.raises(StateError, match="no experiment that this version kept"):
+    with pytest.raises(StateError, match="not an experiment of this version"):
         hold(small(log), kept, jobs=1)
 
 

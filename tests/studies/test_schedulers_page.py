@@ -55,12 +55,12 @@ def numbers(page):
 def test_the_summary_answers_in_plain_sentences():
     """Which to take, what it costs, whether others suffer, and how sure that is; the numbers come after that."""
     assert schedulers_page(results()).summary == [
-        "To be done soonest take `x`, with 13 % less time than Big Job; it is clearly ahead of all others.",
+        "The fastest is `x`, with 13 % less time than Big Job; it is clearly ahead of all others.",
         (
             "`x` costs 23 % more core-hours than Per-Stage; to save core-hours take `y`, which comes out quickest of "
             "those that cost least, with 34 % more time than Big Job."
         ),
-        "Everybody else waits clearly longer for `x`, by 30 s of 200 s; most for `big-job`, by 50 s.",
+        "Everybody else waits clearly longer for `x`, by 30s of 3m20s; most for `big-job`, by 50s.",
         "This rests on 3 replications in each of 2 cells; what is called clear or significant is so with 95 %.",
     ]
     luck = schedulers_page(results(luck=0.5)).summary
@@ -68,9 +68,9 @@ def test_the_summary_answers_in_plain_sentences():
     assert "The others wait neither significantly longer nor less for `x`." in luck
     part = scheduler_pages(results())["first"].summary
     assert part[0] == (
-        "To be done soonest take `big-job`, with 67 % less time than Per-Stage; it is clearly ahead of all others."
+        "The fastest is `big-job`, with 67 % less time than Per-Stage; it is clearly ahead of all others."
     )
-    assert part[2] == "Everybody else waits clearly longer for `big-job`, by 90 s of 200 s."
+    assert part[2] == "Everybody else waits clearly longer for `big-job`, by 1m30s of 3m20s."
     cheap = {"first": {"big-job": (1.0, 1.0, 0.0), "per-stage": (1.0, 1.0, 0.0)}}
     assert schedulers_page(results(cheap)).summary[:2] == [
         (
@@ -134,13 +134,13 @@ def test_the_numbers_follow_from_the_figures():
         "Over the 2 schedulers quickest: x, at 0.87 of Big Job's makespan and 1.23 of Per-Stage's core-hours; "
         "of those that cost least y, at 1.34 of Big Job's makespan."
     )
-    waits = next(words for words in told if words.startswith("What the others wait longer"))
+    waits = next(words for words in told if words.startswith("How much longer the others wait"))
     assert waits.endswith(
-        "y -20 s (clearly shorter), per-stage +0 s, x +30 s (clearly longer), big-job +50 s (clearly longer); without "
-        "the client they wait 200 s."
+        "y -20s (clearly shorter), per-stage +0s, x +30s (clearly longer), big-job +50s (clearly longer); without "
+        "this workflow they wait 3m20s."
     )
     ahead = next(words for words in told if words.startswith("Longer than with Per-Stage"))
-    assert ahead.endswith("big-job +50 s (clearly longer), x +30 s (clearly longer), y -20 s (clearly shorter).")
+    assert ahead.endswith("big-job +50s (clearly longer), x +30s (clearly longer), y -20s (clearly shorter).")
     assert "Quickest, or not significantly slower: big-job under 1 of 2, x under 1 of 2." in told
     assert "Likewise of those that cost within 2 % of the least: y under 2 of 2, x under 1 of 2." in told
     assert "Significantly the quickest: big-job under 1 of 2, x under 1 of 2." in told
@@ -152,9 +152,9 @@ def test_the_numbers_follow_from_the_figures():
     assert first.startswith(
         "Under `first` quickest: big-job, at 2.00 of Per-Stage's core-hours; of those that cost least "
     )
-    assert first.endswith("x, y, at 1.50 of Big Job's makespan; big-job makes the others wait 90 s longer.")
+    assert first.endswith("x, y, at 1.50 of Big Job's makespan; big-job makes the others wait 1m30s longer.")
     assert second.startswith("Under `second` quickest: x, at 0.50 of Big Job's makespan and 1.50 of Per-Stage's core-")
-    assert second.endswith("least y, at 1.20 of Big Job's makespan; x makes the others wait 30 s longer.")
+    assert second.endswith("least y, at 1.20 of Big Job's makespan; x makes the others wait 30s longer.")
 
 
 def test_what_chance_may_have_done_is_not_claimed():
@@ -209,7 +209,7 @@ def test_big_job_is_not_held_against_itself():
     told = numbers(schedulers_page(results({**cheap, "second": cheap["first"]}, workflows=("w", "v"))))
     assert told[1] == "Over the 2 schedulers quickest: big-job, at 1.00 of Per-Stage's core-hours."
     assert told[-1] == (
-        "Under `second` quickest: big-job, at 1.00 of Per-Stage's core-hours; x makes the others wait 30 s longer."
+        "Under `second` quickest: big-job, at 1.00 of Per-Stage's core-hours; x makes the others wait 30s longer."
     )
     assert not any("over Big Job's, by workflow" in words for words in told)
     same = {"first": {"big-job": (1.0, 1.0, 0.0), "per-stage": (0.9, 1.0, 0.0)}}

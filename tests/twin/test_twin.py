@@ -213,7 +213,7 @@ def test_each_partition_has_its_nodes_its_limits_and_its_priority(split):
     for spec, words in [
         (JobSpec("x", 8, 3600.0, run_s=1.0, partition="debug"), "at most 30m00s"),
         (JobSpec("x", 16, 600.0, run_s=1.0, partition="gpu"), "asks for 16 cores"),
-        (JobSpec("x", 8, 600.0, run_s=1.0, partition="other"), "which is not there"),
+        (JobSpec("x", 8, 600.0, run_s=1.0, partition="other"), "which does not exist"),
     ]:
         with pytest.raises(SubmitRejectedError, match=words):
             world.submit(spec)

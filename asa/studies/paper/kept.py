@@ -15,7 +15,7 @@ from asa.studies.plain import as_plain
 from asa.timeline import Timeline
 
 BY_CONSTRUCTION = "core-hours, by construction"
-_ALIKE = "if all were equal"
+_ALIKE = "if all were alike"
 _FITTED: Final = "core_hours"
 _COUNTED_2 = ("predicted_h", "perceived_h", "hit_percent", "overhead_h")  # of Table 2; see `PaperResults.tallies`
 

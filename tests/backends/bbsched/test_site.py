@@ -145,9 +145,9 @@ def test_comparing_on_it(quiet):
     assert "scheduler is bbsched, window 3" in asa(*arguments, "--scheduler", "bbsched", "--set", "window=3").stdout
     assert "no setting 'windw'" in asa(*arguments, "--backend", "bbsched", "--set", "windw=3", code=2).stderr
     assert "no setting 'window'" in asa(*arguments, "--set", "window=3", code=2).stderr
-    assert "is no simulator" in asa(*arguments, "--backend", "local", code=2).stderr
+    assert "is not a simulator" in asa(*arguments, "--backend", "local", code=2).stderr
     both = asa(*arguments, "--backend", "bbsched", "--scheduler", "easy", code=2).stderr
-    assert "a backend has its scheduler" in both
+    assert "this backend has its own scheduler" in both
 
 
 def test_scheduling_a_log_says_what_was_used_of_the_burst_buffer(tmp_path):

@@ -225,13 +225,13 @@ def test_a_strategy_that_asks_learns_nothing(log):
 @pytest.mark.parametrize("strategy", ["asa-asks", "asa-naive-asks"])
 def test_a_strategy_that_asks_is_refused_where_nobody_plans(quiet, strategy):
     flow = Workflow("flow", [Stage("a", cores=28, walltime_s=600)])
-    with pytest.raises(InputError, match="asks a batch system that plans"):
+    with pytest.raises(InputError, match="needs a batch system that plans"):
         run_all(SimulatedSite(trace=quiet).open(seed=2), [Run(flow, load_strategy(strategy))])
     told = Comparison(workflow_maker("blast"), SimulatedSite(trace=quiet), (16,), ("per-stage", strategy), (1,))
-    with pytest.raises(InputError, match="asks a batch system that plans"):
+    with pytest.raises(InputError, match="needs a batch system that plans"):
         told.check()
     arguments = ("compare", "blast", "--trace", quiet, "--cores", 16, "--seeds", 1, "--strategies", strategy)
-    assert "asks a batch system that plans" in asa(*arguments, code=2).stderr
+    assert "needs a batch system that plans" in asa(*arguments, code=2).stderr
     assert strategy in asa(*arguments, "--scheduler", "openccs").stdout
 
 
