@@ -24,7 +24,6 @@ from urllib.parse import quote
 from asa.backend import Backend, Capabilities, JobSpec, Previewing
 from asa.core.files import put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
-from asa.records import Record
 from asa.runner.begin import check_bank, check_text, choose_estimator
 from asa.runner.drive import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
@@ -255,7 +254,6 @@ class HostedRun:
                 drive(
                     self.folder,
                     connect,
-                    on_record=self._on_record,
                     on_pass=self._on_pass,
                     requests=self._take_requests,
                 )
@@ -288,9 +286,6 @@ class HostedRun:
                 if isinstance(request, ClaimRequest):
                     self._shared.live[request.stage] = quote(f"{plan.id}/{request.stage}", safe="")
         return taken
-
-    def _on_record(self, record: Record) -> None:
-        pass
 
     def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:  # noqa: ARG002
         """Tell the host of stages that have ended, as far as the run knows."""
