@@ -38,6 +38,7 @@ from asa.workflow import Stage, Workflow
 _COMMANDS = "handed"
 _ENDED = "host-ended"
 _SLICE_S = 0.5
+_WISHES_S = 2.0  # between looks whether somebody else wants something
 _OF_ITS_TIME = 0.05  # that is spent looking whether stages have ended
 _LAST_LINES_BYTES = 4096
 _WIND_UP_S = 150.0
@@ -127,7 +128,7 @@ class HostedRun:
         self.folder = folder
         self._opened, self._on_news = opened, on_news
         self._shared, self._nudged, self._is_up = _Shared(), threading.Event(), threading.Event()
-        self._is_over, self._looked_s, self._look_s = threading.Event(), 0.0, 0.0
+        self._is_over, self._looked_s, self._look_s, self._asked_s = threading.Event(), 0.0, 0.0, 0.0
         self._posts = folder.path / "posts"
         self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
         self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
@@ -350,8 +351,10 @@ class HostedRun:
             if self._nudged.wait(min(left_s, _SLICE_S)):
                 return True  # until the requests were taken, lest one who sleeps for something else hides them
             self._look()
-            if left_s > _SLICE_S and self.folder.sleep(0.001):
-                return True
+            if time.monotonic() >= self._asked_s + _WISHES_S:
+                self._asked_s = time.monotonic()
+                if self.folder.sleep(0.001):
+                    return True
         return False
 
 
@@ -491,9 +494,10 @@ def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
             with folder.driven():
                 _mark_ended(folder)
             continue
-        live = len(state.unfinished_jobs())
-        what = f"{live} job{'' if live == 1 else 's'}" if live else "what"
-        say(f"Ending {what} that an earlier run has left: {folder.path.name}")
+        if state.outcome is None or state.unfinished_jobs():
+            live = len(state.unfinished_jobs())
+            what = f"{live} job{'' if live == 1 else 's'}" if live else "what"
+            say(f"Ending {what} that an earlier run has left: {folder.path.name}")
         _end(folder, open_facility(folder.plan.backend, None, folder.plan.settings), f"{host} was run again")
 
 
