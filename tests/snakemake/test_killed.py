@@ -36,7 +36,7 @@ def test_killed_and_run_again_no_job_runs_twice(project):
     assert (ours.folder / "ran.txt").read_text().split() == ["first", "first", "second", "third"]
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_an_interrupt_cancels_all_jobs(project, times):
     """Asked for ahead or not; a second one hurries it."""
     ours = project(CHAIN.format(then=SLOW))

@@ -26,7 +26,7 @@ def snakefile(flow):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("name", ["montage", "blast"])
+@pytest.mark.parametrize("name", [pytest.param("montage", marks=pytest.mark.full), "blast"])
 def test_real_programs_give_the_same_bytes(project, tmp_path, name):
     """As in a plain loop over their commands."""
     made = Made(name, tmp_path)
