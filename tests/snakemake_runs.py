@@ -180,3 +180,24 @@ class Begun:
 def jobs_of(said):
     """Count the jobs that Snakemake says have ended well."""
     return len(re.findall(r"^Finished jobid", said, re.MULTILINE))
+
+
+CHAIN = """
+rule all:
+    input: "3.txt"
+rule first:
+    output: "1.txt"
+    shell: "echo first >> ran.txt; {then}; echo 1 > {{output}}"
+rule second:
+    input: "1.txt"
+    output: "2.txt"
+    shell: "echo second >> ran.txt; cat {{input}} > {{output}}"
+rule third:
+    input: "2.txt"
+    output: "3.txt"
+    shell: "echo third >> ran.txt; cat {{input}} > {{output}}"
+"""
+"""Rules that follow each other, of which the first does something more."""
+
+SLOW = "touch began; while [ ! -e go ]; do sleep 0.1; done"
+"""For `CHAIN`: wait until a file is there."""

@@ -24,7 +24,6 @@ from urllib.parse import quote
 from asa.backend import Backend, Capabilities, JobSpec, Previewing
 from asa.core.files import put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
-from asa.records import Record
 from asa.runner.begin import check_bank, check_text, choose_estimator
 from asa.runner.drive import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
@@ -39,6 +38,7 @@ from asa.workflow import Stage, Workflow
 _COMMANDS = "handed"
 _ENDED = "host-ended"
 _SLICE_S = 0.5
+_WISHES_S = 2.0  # between looks whether somebody else wants something
 _OF_ITS_TIME = 0.05  # that is spent looking whether stages have ended
 _LAST_LINES_BYTES = 4096
 _WIND_UP_S = 150.0
@@ -128,7 +128,7 @@ class HostedRun:
         self.folder = folder
         self._opened, self._on_news = opened, on_news
         self._shared, self._nudged, self._is_up = _Shared(), threading.Event(), threading.Event()
-        self._is_over, self._looked_s, self._look_s = threading.Event(), 0.0, 0.0
+        self._is_over, self._looked_s, self._look_s, self._asked_s = threading.Event(), 0.0, 0.0, 0.0
         self._posts = folder.path / "posts"
         self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
         self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
@@ -255,7 +255,6 @@ class HostedRun:
                 drive(
                     self.folder,
                     connect,
-                    on_record=self._on_record,
                     on_pass=self._on_pass,
                     requests=self._take_requests,
                 )
@@ -288,9 +287,6 @@ class HostedRun:
                 if isinstance(request, ClaimRequest):
                     self._shared.live[request.stage] = quote(f"{plan.id}/{request.stage}", safe="")
         return taken
-
-    def _on_record(self, record: Record) -> None:
-        pass
 
     def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:  # noqa: ARG002
         """Tell the host of stages that have ended, as far as the run knows."""
@@ -355,8 +351,10 @@ class HostedRun:
             if self._nudged.wait(min(left_s, _SLICE_S)):
                 return True  # until the requests were taken, lest one who sleeps for something else hides them
             self._look()
-            if left_s > _SLICE_S and self.folder.sleep(0.001):
-                return True
+            if time.monotonic() >= self._asked_s + _WISHES_S:
+                self._asked_s = time.monotonic()
+                if self.folder.sleep(0.001):
+                    return True
         return False
 
 
@@ -496,9 +494,10 @@ def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
             with folder.driven():
                 _mark_ended(folder)
             continue
-        live = len(state.unfinished_jobs())
-        what = f"{live} job{'' if live == 1 else 's'}" if live else "what"
-        say(f"Ending {what} that an earlier run has left: {folder.path.name}")
+        if state.outcome is None or state.unfinished_jobs():
+            live = len(state.unfinished_jobs())
+            what = f"{live} job{'' if live == 1 else 's'}" if live else "what"
+            say(f"Ending {what} that an earlier run has left: {folder.path.name}")
         _end(folder, open_facility(folder.plan.backend, None, folder.plan.settings), f"{host} was run again")
 
 

@@ -324,9 +324,10 @@ def _act(one: Active) -> float | None:
         wakes.append(_follow_plan(one))
     if one.state.outcome is not None and one.state.outcome != "completed":
         clean_up(one)
+    asked_again = one.state.asked_again
     wakes += [clear_up(one), tell_cancellations(one), sweep(one)]
-    if one.state.is_open and one.state.outcome is None:
-        wakes.append(now + _HOST_S)
+    if one.state.is_open and one.state.outcome is None:  # a stage that was handed over is not to wait for a look
+        wakes.append(now if asked_again != one.state.asked_again else now + _HOST_S)
     return min((time for time in wakes if time is not None), default=None)
 
 

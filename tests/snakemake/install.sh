@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install Snakemake for tests/test_snakemake.py and its like, into a folder that every user can read; once.
+# Install Snakemake for tests/snakemake, and tests/slurm/test_snakemake.py, into a folder that every user can read; once.
 #
 #   PYTHON=.venv/bin/python tests/snakemake/install.sh [FOLDER [VERSION]]
 #
@@ -10,8 +10,8 @@ cd "$(dirname "$0")/../.."
 folder=${1:-${ASA_SNAKEMAKE:-/var/tmp/asa/snakemake}}
 version=${2:-9.27.1}
 packages="snakemake==$version snakemake-interface-executor-plugins==9.4.0"
-# The oldest Snakemake 9 that takes interface 9.3, and that one.
-[ "$version" != oldest ] || packages="snakemake==9.0.0 snakemake-interface-executor-plugins==9.3.0"
+# The oldest that pyproject.toml allows.
+[ "$version" != oldest ] || packages="snakemake==9.0.0 snakemake-interface-executor-plugins==9.3.2 snakemake-interface-common==1.17.4"
 
 if [ "$(cat "$folder/.installed" 2>/dev/null)" = "$packages" ]; then exit 0; fi
 rm -rf "$folder" && mkdir -p "$folder"

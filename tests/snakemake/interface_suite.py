@@ -1,4 +1,4 @@
-"""Snakemake's own test cases for executors, against asa on this machine; run by tests/test_snakemake.py."""
+"""Snakemake's own test cases for executors, against asa on this machine; run by tests/snakemake/test_results.py."""
 
 import os
 from pathlib import Path

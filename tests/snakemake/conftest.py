@@ -1,0 +1,26 @@
+"""Queues of this machine, and folders in which Snakemake is run on them."""
+
+import pytest
+from local_queue import Queue
+from snakemake_runs import Project
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(tmp_path, 4)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def project(tmp_path, queue):
+    made = []
+
+    def make(snakefile, *options, name="work"):
+        on = ("--asa-backend", "local", "--asa-set", "cores=4", f"spool={tmp_path / 'spool'}")
+        made.append(Project(tmp_path / name, snakefile, options=("--jobs", "8", *on, *options)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

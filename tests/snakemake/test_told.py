@@ -1,0 +1,71 @@
+"""What Snakemake's users are told: why jobs fail, what can never start, and what is known of run times."""
+
+import pytest
+from snakemake_runs import CHAIN, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+@pytest.mark.parametrize("strategy", ["asa-plan", "per-stage"])
+def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
+    """Others go on with --keep-going, and nothing is left in the queue."""
+    text = CHAIN.format(then="true") + (
+        'rule bad:\n    input: "1.txt"\n    output: "bad.txt"\n    shell: "echo 100%s of this is bad >&2; exit 3"\n'
+        'rule after_bad:\n    input: "bad.txt"\n    output: "after.txt"\n    shell: "touch {output}"\n'
+    )
+    ours = project(text, "--keep-going", "--asa-strategy", strategy)
+    said = ours.run("3.txt", "after.txt", code=1)
+    assert (ours.folder / "3.txt").exists()
+    assert "100%s of this is bad" in said
+    assert "asa: job" in said
+    assert not ours.state.unfinished_jobs()
+    again = ours.run("3.txt")
+    assert "Nothing to be done" in again
+
+
+def test_retries_are_snakemakes(project):
+    """A job that is killed is tried again with what it asks for then."""
+    killed = "echo x >> tries; if [ $(wc -l < tries) = 1 ]; then kill -9 $(ps -o ppid= -p $PPID); sleep 60; fi"
+    text = f"""
+rule all:
+    input: "b.txt"
+rule a:
+    output: "a.txt"
+    resources: runtime=lambda wc, attempt: 3 * attempt, mem_mb=lambda wc, attempt: 50 * attempt
+    shell: "{killed}; echo ok > {{output}}"
+rule b:
+    input: "a.txt"
+    output: "b.txt"
+    shell: "cat {{input}} > {{output}}"
+"""
+    ours = project(text, "--retries", "2")
+    said = ours.run(code=None)
+    assert "Trying to restart job" in said
+    assert (ours.folder / "b.txt").read_text() == "ok\n"
+    memory = [i.spec.memory_bytes >> 20 for i in ours.state.intents.values() if "a.1" in i.planned.stages]
+    assert 50 in memory
+    assert 100 in memory
+
+
+def test_what_can_never_start_is_told_before_anything_is_submitted(project):
+    """And by whom, and what to do."""
+    text = CHAIN.format(then="true").replace('output: "3.txt"', 'output: "3.txt"\n    threads: 99')
+    ours = project(text)
+    said = ours.run(code=1)
+    assert "third" in said
+    assert "99 cores" in said
+    assert not (ours.folder / "ran.txt").exists()
+
+
+def test_run_times_are_learned_where_none_is_said(project):
+    """From earlier runs, and from Snakemake's own benchmarks."""
+    text = CHAIN.format(then="sleep 1").replace('output: "2.txt"', 'output: "2.txt"\n    benchmark: "bench.tsv"')
+    ours = project(text)
+    said = ours.run()
+    assert "none learned yet: first, second, third" in said
+    again = ours.run("--forceall")
+    assert "learned from earlier runs: first, second, third" in again
+    ours.env["ASA_BANK"] = str(ours.folder / "other-bank")
+    once_more = ours.run("--forceall")
+    assert "learned from earlier runs: second" in once_more
+    assert "none learned yet: first, third" in once_more
