@@ -69,7 +69,7 @@ def test_results_are_those_of_the_local_executor(project):
     ours, theirs = project(WHOLE), project(WHOLE, name="theirs")
     said = ours.run()
     theirs.run(executor="local")
-    # Snakemake 9.0 with any executor but its local one leaves temporary files that are made while a checkpoint is pending
+    # Snakemake 9.0, but for its local executor, leaves temporary files that are made while a checkpoint is pending
     left = {"seed.txt", *(f"g1-{number}.txt" for number in range(3))} if version() < (9, 27) else set()
 
     def told(files):
