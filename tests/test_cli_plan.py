@@ -133,7 +133,7 @@ def test_what_is_wanted_decides(place):
     early = " ".join(place("--deadline", "1min").stdout.split())
     assert "no plan has ended by" in early
     assert f"--strategy asa-plan:deadline={late['now_s'] + 60:.0f}" in early
-    assert "the one of fewest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
+    assert "the one with the fewest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
     assert chosen(told(place, "--price", 0, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
 
 
