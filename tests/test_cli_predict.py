@@ -87,8 +87,8 @@ def test_what_a_log_taught_is_told_with_probabilities(tmp_path, bank):
     table = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank)
     assert "9 in 10 such jobs start within" in table.stdout
     assert f"Learned from the latest {wide['observations']} waits of the 400 in the bank" in table.stdout
-    assert "whose job it is was not taken into account" in " ".join(table.stdout.split())
-    assert "As of the last submission in the bank, long ago" in table.stdout
+    assert "not specific to a user" in " ".join(table.stdout.split())
+    assert "As of the last submission in the bank, which is long ago" in table.stdout
 
 
 def test_learning_again_or_more_adds_only_what_is_new(tmp_path, bank):
