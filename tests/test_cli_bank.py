@@ -90,7 +90,7 @@ def test_show_names_the_kinds_seen_most_and_all_if_asked(tmp_path):
     assert "m22 " in text
     assert "m3 " in text
     assert "m2 " not in text
-    assert "--all shows the others" in text
+    assert "--all shows all" in text
     assert "at 1h23m" in text
     text = asa("show", "--all", "--bank", tmp_path / "bank").stdout
     assert "m0 " in text
@@ -112,7 +112,7 @@ def test_without_a_bank_one_is_told_how_to_begin(tmp_path):
     env = {"ASA_BANK": str(tmp_path / "mine")}
     for words in ("does not exist yet", "is empty"):
         text = asa("show", env=env).stdout
-        assert f"The bank {tmp_path / 'mine'} {words}. Begin it with `asa learn --from FILE`" in text
+        assert f"The bank {tmp_path / 'mine'} {words}. Fill it with `asa learn --from FILE`" in text
         assert json.loads(asa("show", "--output", "json", env=env).stdout)["observations"] == 0
         if words == "does not exist yet":
             assert not (tmp_path / "mine").exists()
@@ -166,8 +166,8 @@ def test_forget_removes_what_meets_every_condition(bank, conditions, left):
     """And says how many that were."""
     told = asa("forget", *conditions, "--yes", "--bank", bank).stderr
     assert len(WaitStore(bank).read()) == left
-    assert (f"{10 - left} observations forgotten" in told) == (left < 10)
-    assert ("None of 10 observations is like that" in told) == (left == 10)
+    assert (f"{10 - left} observations deleted" in told) == (left < 10)
+    assert ("None of 10 observations matches" in told) == (left == 10)
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_forget_removes_what_meets_every_condition(bank, conditions, left):
     [
         ([], "there is no condition"),
         (["--all", "--system", "hpc2n"], "both conditions and --all"),
-        (["--older-than", "1:30"], "'1:30' is no age"),
-        (["--older-than", "90"], "'90' is no age"),
-        (["--older-than", "a while"], "--older-than: 'a while' is no age"),
-        (["--all"], "would forget 10 of 10 observations"),
+        (["--older-than", "1:30"], "'1:30' is not an age"),
+        (["--older-than", "90"], "'90' is not an age"),
+        (["--older-than", "a while"], "--older-than: 'a while' is not an age"),
+        (["--all"], "would delete 10 of 10 observations"),
     ],
 )
 def test_forget_refuses_what_was_perhaps_not_meant(bank, conditions, words):
@@ -195,5 +195,5 @@ def test_forget_asks_at_a_terminal(bank, answer, left):
     done = asa_process("forget", "--source", "old.swf", "--bank", bank, stdin=theirs)
     os.close(ours)
     os.close(theirs)
-    assert "Forget 4 of 10 observations ?" in done.stderr
+    assert "Delete 4 of 10 observations?" in done.stderr
     assert len(WaitStore(bank).read()) == left

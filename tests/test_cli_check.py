@@ -125,7 +125,7 @@ def test_modules_hide_what_is_found(place):
         'name = "d"\ncommand = "mWhat"',
     )
     problems = told()
-    assert "stages a, b, c, which may change it (module, source, PATH=)" in only(problems, "is not checked")[2]
+    assert "stages a, b, c, which may change it (module, source, PATH=)" in only(problems, "are not checked")[2]
     assert only(problems, "mWhat: not found")[2].startswith("stage 'd'")
     assert len(problems) == 2
 
@@ -172,9 +172,9 @@ def test_files_are_there_or_made_before(place):
     )
     problems = told()
     assert [severity for _, severity, _, _ in problems] == ["warning"] * 5
-    assert rows[only(problems, "rwa/*.fits is not there")[0] - 1].startswith("inputs")
+    assert rows[only(problems, "rwa/*.fits does not exist")[0] - 1].startswith("inputs")
     assert 'after = ["b"]' in only(problems, "c.tbl is made by stage 'b', which it does not depend on")[3]
-    assert "d.tasks is not there" in only(problems, "stage 'd': d.tasks")[2]
+    assert "d.tasks does not exist" in only(problems, "stage 'd': d.tasks")[2]
     assert "./tol: no such file" in only(problems, "stage 'c': ./tol")[2]
     assert "proj is made by stage 'a', too" in only(problems, "stage 'c': output")[2]
 
@@ -267,10 +267,10 @@ def test_files_beside_the_workflow_file_are_not_found_from_elsewhere(place, monk
         "is given fit.py",
         "./tool: no such file",
         "input list",
-        "list is not there, and no stage before says",
+        "list does not exist, and no earlier stage lists",
     ):
         [hint] = [problem["hint"] for problem in found if words in problem["message"]]
-        assert hint.startswith("It lies beside flow.toml, but commands run where asa is started")
+        assert hint.startswith("It is beside flow.toml, but commands run where asa is started")
     assert len(found) == 4
 
 

@@ -133,7 +133,7 @@ def test_what_is_wanted_decides(place):
     early = " ".join(place("--deadline", "1min").stdout.split())
     assert "no plan has ended by" in early
     assert f"--strategy asa-plan:deadline={late['now_s'] + 60:.0f}" in early
-    assert "the one of fewest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
+    assert "the one with the fewest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
     assert chosen(told(place, "--price", 0, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
 
 
@@ -157,8 +157,8 @@ def test_where_nothing_is_known_it_makes_a_job_a_stage(place, tmp_path):
     nothing = ("--history", 0, "--explain", "fit")
     shown = place(*nothing, "--picture", "plan.png")
     words = " ".join(shown.stdout.split())
-    assert "Nothing is known of this queue's waits yet" in words
-    assert "a job of each stage, in its own shape" in words
+    assert "Waits are not known here yet" in words
+    assert "one job per stage, in its first shape" in words
     assert "expected" not in words
     assert "No picture was drawn" in shown.stderr
     assert not (tmp_path / "plan.png").exists()
@@ -299,7 +299,7 @@ def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
     [job] = told(place, "--at-most", "3")["jobs"]
     assert job["stages"] == ["a", "b"]
     assert max(map(len, shown.splitlines()[:-1])) <= 80
-    title, heads, *rows = shown.partition("Shapes weighed for ")[2].splitlines()
+    title, heads, *rows = shown.partition("Shapes compared for ")[2].splitlines()
     assert title.startswith("the job of a, b; ")
     assert "for a, b" in heads
     rows = [line.lstrip("* ").split() for line in rows[: rows.index("")]]

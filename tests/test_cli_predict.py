@@ -87,8 +87,8 @@ def test_what_a_log_taught_is_told_with_probabilities(tmp_path, bank):
     table = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank)
     assert "9 in 10 such jobs start within" in table.stdout
     assert f"Learned from the latest {wide['observations']} waits of the 400 in the bank" in table.stdout
-    assert "whose job it is was not taken into account" in " ".join(table.stdout.split())
-    assert "As of the last submission in the bank, long ago" in table.stdout
+    assert "not specific to a user" in " ".join(table.stdout.split())
+    assert "As of the last submission in the bank, which is long ago" in table.stdout
 
 
 def test_learning_again_or_more_adds_only_what_is_new(tmp_path, bank):
@@ -269,7 +269,7 @@ def test_what_would_not_end_within_its_walltime_is_not_offered(tmp_path, bank):
         (["--cores", "1,many", "--walltime", "1h"], "'many' is not a number of cores"),
         (["--cores", ",", "--walltime", "1h"], "--cores: names nothing"),
         (["--cores", "1,2,3", "--walltime", "1h", "--run-time", "1h,2h"], "2 run times for 3 numbers of cores"),
-        (["--cores", "1", "--walltime", "1h", "--bank-only", "--site", "x"], "--site: is asked"),
+        (["--cores", "1", "--walltime", "1h", "--bank-only", "--site", "x"], "--site: does not go"),
         (["--cores", ",".join(map(str, range(1, 60))), "--walltime", "1h,2h"], "118 combinations"),
     ],
 )
@@ -374,7 +374,7 @@ def test_what_the_batch_system_says_is_told_with_how_far_off_it_was(bank, monkey
     asked = ("--cores", "4", "--walltime", "1h")
     told = " ".join(predicted(Site(), bank, monkeypatch, *asked).split())
     assert re.search(
-        r"Slurm itself says 10h00m \(lately off by a factor of 20, forecasts by 1.7; counts for \d+%\)", told
+        r"Slurm itself says 10h00m \(lately off by a factor of 20, asa.s predictions by 1.7; weight \d+%\)", told
     )
     with_it = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--output", "json"))
     without = json.loads(predicted(Site(), bank, monkeypatch, *asked, "--output", "json", "--no-ask-site"))

@@ -425,7 +425,7 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
     assert all(one.planned_s is None for one in told.stages)
     explained = " ".join(case.explained("fetch").split())
     assert "The batch system has refused it since" in explained
-    assert "As many jobs of its user or account are in the queue as may be." in explained
+    assert "The limit of jobs in the queue is reached for its user or account." in explained
     case.submit("fetch")
     state, records = case.folder.state()
     assert all(stage.put_off_s is None for stage in stand(case.folder, state, records, NOW_S + 600).stages)

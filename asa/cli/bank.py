@@ -130,7 +130,7 @@ def forget(
                 where="asa bank forget",
                 hint="Give --yes: there is no terminal to ask on.",
             )
-        if not typer.confirm(f"Delete {count} of {counted(len(records), 'observation')} ?", err=True):
+        if not typer.confirm(f"Delete {count} of {counted(len(records), 'observation')}?", err=True):
             sys.stderr.write("Nothing was deleted.\n")
             return
     gone = store.forget(matching)
