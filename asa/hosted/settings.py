@@ -14,7 +14,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def open_batch_system(
-    backend: str | None, site: str | None, settings: Sequence[str], option: str = "--asa-set"
+    backend: str | None, site: str | None, settings: Sequence[str], option: str = "--asa-option"
 ) -> OpenedSite:
     """Open a batch system by a backend's name, a site's, and settings as ``key=value``; see `open_facility`.
 

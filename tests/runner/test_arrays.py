@@ -87,7 +87,9 @@ def test_what_fails_for_good_is_told_and_resumed_by_itself(tmp_path):
     world = World(tmp_path, codes={2: [1], 5: [127]})
     result = world.drive()
     assert result.outcome == "failed"
-    assert "2 of 9 elements did not complete: 2 failed (exit code 1); 5 failed (its command was not found" in result.reason
+    assert (
+        "2 of 9 elements did not complete: 2 failed (exit code 1); 5 failed (its command was not found" in result.reason
+    )
     standing = element_standing(world.folder.state()[0], "b")
     assert (standing.completed, standing.failed, standing.pending_count) == ("1,3-4,6-9", "2,5", 0)
     world.completed(world.drive(retry=True))

@@ -69,9 +69,16 @@ def project(slurm, tmp_path):
     def make(snakefile, link, *options):
         folder = slurm.folder(f"snakemake{len(made)}-{tmp_path.name}")
         if link == "rest":
-            on = ("--asa-backend", "slurm-rest", "--asa-set", f"url=unix://{slurm.socket}", "poll=0.5s", "max_poll=1s")
+            on = (
+                "--asa-backend",
+                "slurm-rest",
+                "--asa-option",
+                f"url=unix://{slurm.socket}",
+                "poll=0.5s",
+                "max_poll=1s",
+            )
         else:
-            on = ("--asa-backend", "slurm-cli", "--asa-set", "poll=1s", "max_poll=1s")
+            on = ("--asa-backend", "slurm-cli", "--asa-option", "poll=1s", "max_poll=1s")
         env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
         how = ("--jobs", "20", "--latency-wait", "20", *on, "--asa-history", "200", *options)
         made.append(Project(folder, snakefile, options=how, prefix=slurm.prefix, python="/usr/bin/python3", env=env))

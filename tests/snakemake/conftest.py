@@ -17,7 +17,7 @@ def project(tmp_path, queue):
     made = []
 
     def make(snakefile, *options, name="work"):
-        on = ("--asa-backend", "local", "--asa-set", "cores=4", f"spool={tmp_path / 'spool'}")
+        on = ("--asa-backend", "local", "--asa-option", "cores=4", f"spool={tmp_path / 'spool'}")
         made.append(Project(tmp_path / name, snakefile, options=("--jobs", "8", *on, *options)))
         return made[-1]
 

@@ -45,10 +45,10 @@ class ExecutorSettings(ExecutorSettingsBase):
             "metavar": "SITE",
         },
     )
-    set: list[str] = field(
+    option: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "Settings of the batch system, as in `asa run --set`: account=project partition=batch",
+            "help": "Options of the batch system, as in `asa run --option`: account=project partition=batch",
             "nargs": "+",
             "metavar": "KEY=VALUE",
         },

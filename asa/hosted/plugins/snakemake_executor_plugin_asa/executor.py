@@ -51,7 +51,7 @@ class Executor(RemoteExecutor):
         self._name = run_name(Path(str(self.workflow.main_snakefile)))
         with _told():
             self._default_s = parse_duration(str(settings.walltime))
-            self._opened = open_batch_system(settings.backend, settings.site, settings.set or [])
+            self._opened = open_batch_system(settings.backend, settings.site, settings.option or [])
             self._settings = Settings(
                 strategy=settings.strategy or self._opened.strategy or "asa-plan",
                 estimator=settings.estimator,
