@@ -19,4 +19,4 @@ class TestWorkflows(snakemake.common.tests.TestWorkflowsLocalStorageBase):
 
     def get_executor_settings(self) -> Optional[ExecutorSettingsBase]:  # noqa: UP045 - as Snakemake has it
         spool = Path(os.environ["ASA_TEST_SPOOL"])
-        return ExecutorSettings(backend="local", set=["cores=4", f"spool={spool}"], bank="none")
+        return ExecutorSettings(backend="local", option=["cores=4", f"spool={spool}"], bank="none")
