@@ -79,9 +79,9 @@ def test_advice_on_each_stage(place):
     assert row(text, "plot")[-2:] == ["10m00s", "?"]
     flat = " ".join(text.split())
     assert "search asks for 2h00m; of 14 runs, p99 is 16m21s" in flat
-    assert "20m00s would do. By how much less it would wait, the bank does not know enough to tell." in flat
+    assert "20m00s would do. The bank knows too few waits to tell how much less it would wait." in flat
     assert "merge is close to its walltime of 10m00s" in flat
-    assert "plot: was not seen to run yet" in flat
+    assert "plot: has not run yet" in flat
 
 
 def test_the_bank_tells_how_much_less_it_would_wait(place):
@@ -92,7 +92,7 @@ def test_the_bank_tells_how_much_less_it_would_wait(place):
             for i in range(60)
             for walltime_s, wait_s in ((7200.0, 3600.0 + i), (1200.0, 300.0 + i))
         )
-    assert "less by what the bank knows" in " ".join(asa(place.flow, *place.bank).stdout.split())
+    assert "less, by the waits in the bank" in " ".join(asa(place.flow, *place.bank).stdout.split())
     [search, *_] = json.loads(asa(place.flow, *place.bank, "--output", "json").stdout)["stages"]
     assert search["wait_s"] - search["suggested_wait_s"] > 1800
 
@@ -116,7 +116,7 @@ def test_a_run_that_was_cut_off_is_told_of(place):
 def test_another_system_is_a_guess(place):
     """It is said where it ran, and no advice is made of it."""
     RunTimes(place.folder).observe(ran("merge", [100], system="theta"))
-    assert "It ran elsewhere, too: theta." in asa(place.flow, *place.bank).stdout
+    assert "It also ran on: theta." in asa(place.flow, *place.bank).stdout
     text = " ".join(asa(place.flow, *place.bank, "--system", "theta").stdout.split())
     assert "blast on theta" in text
     assert "merge: from 1 run: too few to advise on" in text
@@ -148,12 +148,12 @@ def test_all_that_is_known_is_shown_without_a_file(place):
 
 def test_run_times_are_forgotten(place):
     """Of one stage, then of all."""
-    assert "6 run times of blast/merge forgotten" in asa(*place.bank, "--forget", "blast/merge").stderr
+    assert "6 run times of blast/merge deleted" in asa(*place.bank, "--forget", "blast/merge").stderr
     assert {run.stage for run in RunTimes(place.folder).read()} == {"search"}
     assert "14 run times" in asa(*place.bank, "--forget", "blast").stderr
     assert "0 run times" in asa(*place.bank, "--forget", "blast").stderr
     assert "names no workflow" in asa(*place.bank, "--forget", "/merge", code=2).stderr
-    assert "no file" in asa(place.flow, *place.bank, "--forget", "blast", code=2).stderr
+    assert "does not go with a file" in asa(place.flow, *place.bank, "--forget", "blast", code=2).stderr
 
 
 # ---------------------------------------------------------------------- of real runs

@@ -389,7 +389,7 @@ def test_what_only_a_shell_would_expand_is_told(place):
         Path("flow.toml").read_text().replace('walltime = "1h"\n', 'walltime = "1h"\nenvironment = { TMP = "`pwd`" }\n')
     )
     rows.insert(5, "environment = { TMP")
-    problems = [problem for problem in told() if "is not checked" not in problem[2]]
+    problems = [problem for problem in told() if "are not checked in" not in problem[2]]
     assert {severity for _, severity, _, _ in problems} == {"warning"}
     for words, text, hint in (
         ("stage 'a': inputs: $SCRATCH/x is used literally, $SCRATCH, too", "'$SCRATCH/x'", "{{name}}"),

@@ -182,9 +182,9 @@ def test_the_sites_name_is_the_users(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "nothing says where"),
-        (("--from", "jobs.txt", "--backend", "slurm-cli"), "from a file or from a site"),
-        (("--from", "jobs.txt", "--since", "3d"), "from a file or from a site"),
+        ((), "no source is given"),
+        (("--from", "jobs.txt", "--backend", "slurm-cli"), "a file and a site are given"),
+        (("--from", "jobs.txt", "--since", "3d"), "a file and a site are given"),
         (("--backend", "slurm-cli", "--since", "30"), "has no unit"),
         (("--backend", "slurm-cli", "--since", "long"), "no duration"),
         (("--backend", "simulated", "--option", "system=hpc2n"), "does not tell about past jobs"),

@@ -87,5 +87,5 @@ def test_that_nothing_moves_is_told_once(place, monkeypatch):
     for _ in range(3):
         Notifier(folder).look(folder.state()[0])
     assert told(place)[0] == "stuck"
-    assert "nothing was heard of its jobs since" in told(place)[1]
+    assert "no news of its jobs since" in told(place)[1]
     assert len(told(place)) == 2

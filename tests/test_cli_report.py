@@ -68,7 +68,7 @@ def test_a_trace_and_a_spreadsheet_come_in_its_place(folder):
         (("--out", "no/where.html"), "cannot be written"),
         (("--out", ""), "is empty"),
         (("--out", "a-folder.html"), "it is a folder"),
-        (("--out", "taken"), "no page of asa's"),
+        (("--out", "taken"), "is not a page of asa"),
         (("--trace", "no/where.json"), "cannot be written"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_run_that_was_begun_in_one_width_keeps_it_when_its_file_is_mended(plac
     place.asa("run", broken, *place.on, "--width", 2, code=1)
     mended = write(place, TELLS + CORES, TELLS + CORES, name="mended")
     done = place.asa("resume", "--retry", "--workflow", mended)
-    assert "what is new there does not count" not in done.stderr
+    assert "changes there have no effect" not in done.stderr
     assert place.lines() == ["a:2", "b:2"]
 
 

@@ -257,7 +257,7 @@ def test_a_page_that_is_replaced_is_named_and_a_stranger_s_is_not_touched(tmp_pa
         theirs.mkdir()
         (theirs / name).write_text("<title>Theirs</title>")
         refused = asa(*arguments, "--report", theirs, cwd=tmp_path, code=2)
-        assert f"{theirs / name}: exists already, and no page of asa's\nName another folder" in refused.stderr
+        assert f"{theirs / name}: exists already, and is not a page of asa\nName another folder" in refused.stderr
         assert refused.stdout == ""
         assert [file.read_text() for file in theirs.iterdir()] == ["<title>Theirs</title>"]
     (tmp_path / "folder.html").mkdir()
@@ -303,7 +303,7 @@ def test_tables_are_there_even_if_a_page_cannot_be_written(tmp_path):
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "schedulers-wfp.html").write_text("<title>Theirs</title>")
     refused = asa(*arguments, "--report", "all", cwd=tmp_path, code=2)
-    assert "no page of asa's" in refused.stderr
+    assert "is not a page of asa" in refused.stderr
     assert "chained" in refused.stdout
     assert len(list((tmp_path / "all").iterdir())) == 1
 
@@ -387,7 +387,7 @@ def test_a_file_of_somebody_else_s_is_not_written_over(tmp_path, name, text):
         (tmp_path / name).mkdir()
     else:
         (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match="no page of asa's") as refused:
+    with pytest.raises(InputError, match="is not a page of asa") as refused:
         write_folder(tmp_path, "whole", Page("Whole", [], []), {"part": Page("Part", [], [])})
     assert (refused.value.where, bool(refused.value.hint)) == (str(tmp_path / name), True)
     assert [file.name for file in tmp_path.iterdir()] == [name]

@@ -197,7 +197,7 @@ def test_cores_that_come_much_too_early_are_given_back_and_asked_for_again():
     m = completed(result)
     assert [time for time, *_ in growths(result)] == [200, 250]
     assert [(r.time_s, r.reason) for r in result.records if isinstance(r, Cancelled)] == [
-        (220, "its cores came 1m20s before they are needed")
+        (220, "its cores came 1m20s before they were needed")
     ]
     assert (m.makespan_s, core_s(m.core_hours), m.resubmissions) == (400, NEED + 150, 1)
 

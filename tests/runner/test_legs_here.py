@@ -147,7 +147,7 @@ def test_an_exit_code_that_means_something_else_of_a_job_is_a_failure(place):
 def test_a_stage_that_is_not_done_after_its_legs_has_failed(place):
     place.asa("run", flow(place, more='warn = "USR1@3s"\nmax_legs = 1'), *place.on, "--strategy", "per-stage", code=1)
     assert place.states()["train"] == "failed"
-    assert "not done after its 1 legs" in place.asa("status").stdout.replace("\n", " ")
+    assert "has not completed after its 1 legs" in place.asa("status").stdout.replace("\n", " ")
 
 
 def test_one_job_for_all_stages_is_refused_in_words(place):

@@ -79,12 +79,12 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
         assert "refused since" in shown
         assert "AssocMaxSubmitJobLimit" in shown
         explained = asa("explain", stage["stage"], **told).stdout
-        assert "As many jobs of its user or account are in the queue as may be." in explained
+        assert "The limit of jobs in the queue is reached for its user or account." in explained
         [mine] = strict.run("squeue", "-h", "-o", "%i").split()
         strict.run("scancel", mine)  # by hand; the other stage, which depends on nothing, gets its turn
         client.wait(120)
         told_of = asa("explain", **told).stdout
-        assert "was cancelled by somebody else" in told_of
+        assert "was cancelled, but not by asa" in told_of
         assert "starts by itself" not in told_of
     finally:
         client.kill()

@@ -113,7 +113,7 @@ def test_slurm_is_asked_for_its_own_word(full):
     assert "site_word" not in json.loads(asa(*asked, "--output", "json", "--no-ask-site", *commands(full)).stdout)
     words = " ".join(asa(*asked, *commands(full)).stdout.split())
     assert re.search("Slurm itself says (1h|59m)", words)
-    assert "how far off such words are here is not known yet" in words
+    assert "how good its estimates are here is not known yet" in words
     several = ("--cores", "28,112", "--walltime", "30m,2h")
     assert "Slurm itself says" in asa(*several, *commands(full)).stdout
     assert full.run("squeue", "-h", "-o", "%T").split() == ["PENDING", "RUNNING"]

@@ -250,11 +250,11 @@ def check_words(place):
     assert half[OWN][0] > 10 * half[NARROW][0], "minutes beside half a day"
     assert half[NARROW][1] == min(end_s for _, end_s in half.values())
     words = place.asa("explain", "search").stdout
-    assert "Of 3 shapes 28 cores for 30m00s was chosen: half such jobs wait" in words
-    assert "Weighed as well: 56 cores for 15m00s, half such jobs wait" in words
-    assert "Weighed as well: 14 cores for 1h00m, half such jobs wait" in words
+    assert "Of 3 shapes 28 cores for 30m00s was chosen: half of such jobs wait" in words
+    assert "Also compared: 56 cores for 15m00s, half of such jobs wait" in words
+    assert "Also compared: 14 cores for 1h00m, half of such jobs wait" in words
     [stage] = json.loads(place.asa("explain", "search", "--output", "json").stdout)["stages"]
-    assert sum("Weighed as well" in line for line in stage["told"]) == 2
+    assert sum("Also compared" in line for line in stage["told"]) == 2
 
 
 # ---------------------------------------------------------------------- killed at any moment
@@ -371,7 +371,7 @@ def test_stages_that_share_a_job_run_each_as_wide_as_fits_into_it(place):
     chosen = {name: place.shaped(name)[-1]["choice"]["shape"]["width"] for name in "abc"}
     assert told["NumCPUs"] == f"{max(chosen.values())}"
     assert {name: int(cores) for name, cores, _ in place.marks()} == chosen
-    assert "Weighed as well" in place.asa("explain", "b").stdout
+    assert "Also compared" in place.asa("explain", "b").stdout
 
 
 # ---------------------------------------------------------------------- what can never be

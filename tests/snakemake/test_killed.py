@@ -65,7 +65,7 @@ def test_nobody_else_goes_on_with_its_run(project):
     asa("status", path)
     asa("cancel", path, "--yes")
     said = begun.ends(code=1)
-    assert "cancelled: somebody asked for it" in said
+    assert "cancelled: you asked for it" in said
 
 
 def test_a_lost_journal_is_refused(project):

@@ -59,8 +59,8 @@ def test_other_figures_are_other_words():
     told = words(page)
     assert "1,000 waits of one log, each predicted by one estimator" in told
     assert "`only` is off by a factor of 2.0 in the mean." in told
-    assert "come closest" not in render(page)
-    assert "comes closest" not in render(page)
+    assert "are closest" not in render(page)
+    assert "is closest" not in render(page)
     assert "Next is" not in told
     assert "does not hold" not in told
     last = words(accuracy_page([score(name, error) for name, error in (("a", 1.0), ("b", 0.5), ("c", 2.0))]))
