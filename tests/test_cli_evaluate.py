@@ -259,7 +259,7 @@ def test_what_cannot_be_is_refused_in_words(log, starts, toys, tmp_path):
     refused(InputError, "names nothing", [log], estimators=" , ")
     error = refused(UnknownNameError, "no estimator 'stedy'", [log], estimators="stedy")
     assert "Did you mean 'steady'?" in error.hint
-    refused(InputError, "no course over time", [starts], plot=tmp_path / "a.png")
+    refused(InputError, "over time", [starts], plot=tmp_path / "a.png")
     refused(InputError, "no kind of figure", [log], plot=tmp_path / "a.xyz")
     refused(InputError, "no such folder", [log], page=tmp_path / "none" / "a.html")
     refused(InputError, "it is no folder", [log], page=log)

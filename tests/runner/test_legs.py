@@ -101,8 +101,8 @@ def test_what_is_learned_is_what_all_legs_together_take():
     ("what", "words"),
     [
         ({"command": "", "tasks": ("a",)}, "`jobs`"),
-        ({"local": True}, "runs where the client is"),
-        ({"command": ""}, "runs nothing"),
+        ({"local": True}, "runs on the client"),
+        ({"command": ""}, "has no command"),
         ({"continues": replace(WARNED, warn_s=100.0)}, "before the end of a leg"),
         ({"continues": replace(WARNED, max_legs=0)}, "0 legs"),
         ({"continues": replace(WARNED, unfinished=0)}, "exit code 0"),

@@ -41,11 +41,11 @@ def asa(*arguments, code=0):
 
 
 def rest(cluster):
-    return ("--backend", "slurm-rest", "--set", f"url=unix://{cluster.socket}")
+    return ("--backend", "slurm-rest", "--option", f"url=unix://{cluster.socket}")
 
 
 def commands(cluster):
-    return ("--backend", "slurm-cli", "--set", f"prefix={' '.join(cluster.prefix)}")
+    return ("--backend", "slurm-cli", "--option", f"prefix={' '.join(cluster.prefix)}")
 
 
 BOTH = pytest.mark.parametrize("means", [rest, commands])
@@ -139,7 +139,7 @@ def test_a_controller_that_is_down_is_bad(slurm, means):
 def test_a_token_is_needed_and_its_end_is_told(slurm, monkeypatch, tmp_path):
     if slurm.url is None:
         pytest.skip("this build of Slurm knows no tokens")
-    arguments = ("--backend", "slurm-rest", "--set", f"url={slurm.url}")
+    arguments = ("--backend", "slurm-rest", "--option", f"url={slurm.url}")
     assert examined(arguments, code=1)[1]["Access"]["verdict"] == "bad"
     token = slurm.token(lifespan_s=1790)
     monkeypatch.setenv("SLURM_JWT", token)
@@ -148,7 +148,7 @@ def test_a_token_is_needed_and_its_end_is_told(slurm, monkeypatch, tmp_path):
     assert "the token lasts for 29m" in found["Access"]["told"]
     (tmp_path / "token").write_text(token)
     monkeypatch.setenv("SLURM_JWT", "not.the.token")
-    done = asa("doctor", *arguments, "--set", f"token_file={tmp_path / 'token'}", "--save", "here")
+    done = asa("doctor", *arguments, "--option", f"token_file={tmp_path / 'token'}", "--save", "here")
     saved = (tmp_path / "sites" / "here.toml").read_text()
     assert token not in saved + done.stdout + done.stderr
     assert str(tmp_path / "token") in saved

@@ -52,8 +52,8 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
     (place / "two.toml").write_text(ONE)
     environment = {**os.environ, "HOME": str(place), "ASA_RUNS": str(place / "runs"), "COLUMNS": "200"}
     told = {"cwd": place, "env": environment}
-    on = ("--backend", "slurm-cli", "--set", f"prefix={' '.join(strict.prefix)}", "--set", "poll=2s")
-    rest = ("--backend", "slurm-rest", "--set", f"url=unix://{strict.socket}", "--set", f"user={strict.user}")
+    on = ("--backend", "slurm-cli", "--option", f"prefix={' '.join(strict.prefix)}", "--option", "poll=2s")
+    rest = ("--backend", "slurm-rest", "--option", f"url=unix://{strict.socket}", "--option", f"user={strict.user}")
     for means in (on, rest):
         found = json.loads(asa("doctor", *means, "--output", "json", **told).stdout)["findings"]
         [limits] = [one for one in found if one["topic"] == "Your limits"]

@@ -89,7 +89,7 @@ def test_all_are_judged_on_the_same_jobs(release, tmp_path):
     if reason := missing(release == "24.11"):
         pytest.skip(reason)
     asked = ["--log", str(written(tmp_path / "log.swf")), "--jobs", "30", "--minutes", "0.25", "--release", release]
-    command = [sys.executable, live_forecasts.__file__, *asked, "--output", "json"]
+    command = [sys.executable, live_forecasts.__file__, *asked, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         out, error = process.communicate(timeout=300)
     assert process.returncode == 0, out + error

@@ -34,11 +34,11 @@ def asa(*arguments):
 
 
 def rest(cluster):
-    return ("--backend", "slurm-rest", "--set", f"url=unix://{cluster.socket}")
+    return ("--backend", "slurm-rest", "--option", f"url=unix://{cluster.socket}")
 
 
 def commands(cluster):
-    return ("--backend", "slurm-cli", "--set", f"prefix={' '.join(cluster.prefix)}")
+    return ("--backend", "slurm-cli", "--option", f"prefix={' '.join(cluster.prefix)}")
 
 
 BOTH = pytest.mark.parametrize("means", [rest, commands])

@@ -44,10 +44,10 @@ class Place:
     def __init__(self, slurm, folder, link):
         self.slurm, self.folder, self.others = slurm, folder, []
         reach = f"url=unix://{slurm.socket}" if link == "rest" else f"prefix={' '.join(slurm.prefix)}"
-        self.on = ("--backend", "slurm-rest" if link == "rest" else "slurm-cli", "--set", reach)
-        self.on += ("--set", "poll=0.5s", "--set", "max_poll=1s")
+        self.on = ("--backend", "slurm-rest" if link == "rest" else "slurm-cli", "--option", reach)
+        self.on += ("--option", "poll=0.5s", "--option", "max_poll=1s")
         if link == "rest" and slurm.newer:  # which does not report what else is taken
-            self.on += ("--set", "partition=normal")
+            self.on += ("--option", "partition=normal")
         self.env = {**os.environ, "HOME": str(folder), "ASA_RUNS": str(folder / "runs"), "COLUMNS": "300"}
         self.env |= {"ASA_BANK": str(folder / "bank"), "ASA_SITES": str(folder / "sites")}
 
