@@ -28,6 +28,7 @@ MAX_ELEMENTS: Final = 100_000
 """Elements of one stage at most."""
 
 _LEAST_RUN = 3  # numbers that follow each other by the same step are written as one range, if they are so many
+_FEW_RANGES = 8  # among which a number is found as quickly as in a set
 _PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 _HINT: Final = "Write them as sbatch does: 0-19, 1,3,5, 0-99:10, 0-19%4."
 
@@ -67,6 +68,8 @@ class Elements:
         return sum((last - first) // step + 1 for first, last, step in self.ranges)
 
     def __contains__(self, number: object) -> bool:
+        if len(self.ranges) > _FEW_RANGES:
+            return number in self._members
         return isinstance(number, int) and any(
             first <= number <= last and not (number - first) % step for first, last, step in self.ranges
         )
@@ -88,6 +91,10 @@ class Elements:
             f"{first}" if first == last else f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}"
             for first, last, step in self.ranges
         )
+
+    @cached_property
+    def _members(self) -> frozenset[int]:
+        return frozenset(self)
 
     @cached_property
     def _sorted(self) -> tuple[int, ...]:

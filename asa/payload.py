@@ -218,7 +218,8 @@ def _shell(stage: Stage) -> str:
 def _for_tasks(stage: Stage, text: str) -> str:
     """Let tasks run where the stage is to run; those that are elements of an array, what these run."""
     if stage.takes_turns:
-        text = text.replace('echo "asa: task', 'echo "asa: element')
+        failed = """'asa: task %s of %s failed with exit code %s: %s\\n' "$1" "$asa_count" "$asa_code" "$2\""""
+        text = text.replace(failed, """'asa: element %s failed with exit code %s\\n' "$2" "$asa_code\"""")
         for line in ("$2", "$4"):
             run = f'asa_run env SLURM_ARRAY_TASK_ID="{line}" $asa_limit $asa_sh "$asa_list.element"'
             text = text.replace(f'asa_run $asa_sh -c -- "{line}"', run)

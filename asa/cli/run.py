@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from asa.cli.live import Display
     from asa.runner import RunFolder
     from asa.runner.state import RunState
-    from asa.workflow import Workflow
+    from asa.workflow import Stage, Workflow
 
 _STRATEGY = "asa-plan"
 _OFFLINE = "slurm-cli"
@@ -279,6 +279,11 @@ def resume(
     _drive(folder, facility, output, words, quiet=quiet, retry=retry, again=again, revised=revised)
 
 
+def _texts_of(stage: Stage) -> tuple[object, ...]:
+    """Give what a stage runs as its file says it; elements that take turns have become tasks since."""
+    return stage.command, stage.script, () if stage.array is not None else stage.tasks
+
+
 def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
     """Say so if the workflow's file, or a script of it, is not as it was when the run began."""
     from asa.spec import load_workflow
@@ -289,12 +294,7 @@ def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
         return
     if flow is None or set(flow.stages) != set(state.workflow.stages):
         return
-    texts = [
-        name
-        for name, stage in state.workflow.stages.items()
-        if (stage.command, stage.script, stage.tasks)
-        != (flow.stages[name].command, flow.stages[name].script, flow.stages[name].tasks)
-    ]
+    texts = [name for name, stage in state.workflow.stages.items() if _texts_of(stage) != _texts_of(flow.stages[name])]
     if texts:
         whose = "stage" if len(texts) == 1 else "stages"
         sys.stderr.write(

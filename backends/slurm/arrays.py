@@ -17,7 +17,7 @@ from asa.elements import Elements, parse_elements
 
 from .link import SlurmRecord
 from .states import ended_as
-from .tracking import TWIN, TrackedJob
+from .tracking import TWIN, VANISHED, TrackedJob
 
 _WORST = (JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED)
 
@@ -41,6 +41,7 @@ class TrackedArray(TrackedJob):
     own: dict[int, TrackedElement] = field(default_factory=dict)  # elements that were told of by themselves
     numbers: frozenset[int] = frozenset()  # of all its elements
     raw_ids: dict[int, str] = field(default_factory=dict)  # by which Slurm knows elements, as jobs
+    _is_told: bool = False  # Slurm knew some of its elements at the last look
     _queue: TrackedElement | None = None  # those that wait, as one
     _spent_s: float = 0.0  # what elements ran before they were put back into the queue
 
@@ -59,6 +60,7 @@ class TrackedArray(TrackedJob):
         Raises `ValueError` and `UnavailableError` as `TrackedJob.hear` does.
         """
         waiting, told, knows_all = set[int](), set[int](), True
+        self._is_told = bool(records)
         self.heard_s = clock_s
         for record in records:
             if record.is_array:
@@ -85,6 +87,8 @@ class TrackedArray(TrackedJob):
     def _hear_one(self, number: int, record: SlurmRecord, folder: RunFolder, now_s: float, clock_s: float) -> None:
         one = self._one(number)
         was = one.status
+        if not one.is_live and ended_as(record) is not None and record.restarts <= was.restarts:
+            return  # as was heard before: its marks are not read again
         self.raw_ids[number] = record.job_id
         one.hear(replace(record, job_id=one.job_id), folder, now_s, clock_s)
         if one.status.restarts > was.restarts and was.start_s is not None and was.end_s is None:
@@ -103,15 +107,21 @@ class TrackedArray(TrackedJob):
     def miss_all(
         self, numbers: Collection[int], folder: RunFolder, now_s: float, clock_s: float, *, certain: bool
     ) -> bool:
-        """Take in that Slurm does not know some elements; see `TrackedJob.miss`."""
+        """Take in that Slurm does not know some elements; see `TrackedJob.miss`.
+
+        It forgets at once those that were cancelled one by one before they began, while it tells of the others.
+        """
         for number in numbers:
             one = self._one(number)
             if one.is_live:
                 one.miss(folder, now_s, clock_s, certain=certain)
+                if self._is_told and one.status.reason == VANISHED and one.status.start_s is None:
+                    one.status = replace(one.status, state=JobState.CANCELLED, reason="")
         return self._become(self._together(now_s))
 
     def miss(self, folder: RunFolder, now_s: float, clock_s: float, *, certain: bool) -> bool:
         """Take in that Slurm knows nothing of it."""
+        self._is_told = False
         return self.miss_all(sorted(self.left()), folder, now_s, clock_s, certain=certain)
 
     def left(self) -> set[int]:
@@ -229,7 +239,8 @@ def _ended(status: JobStatus, known: Sequence[JobStatus], now_s: float) -> JobSt
     if not bad:
         return replace(status, state=JobState.COMPLETED, exit_code=0, reason="")
     worst = min(bad, key=lambda s: (s.reason != TWIN, _WORST.index(s.state)))
-    return replace(status, state=worst.state, exit_code=worst.exit_code, reason=worst.reason)
+    bad_nodes = tuple(dict.fromkeys(node for s in bad for node in s.bad_nodes))
+    return replace(status, state=worst.state, exit_code=worst.exit_code, reason=worst.reason, bad_nodes=bad_nodes)
 
 
 def _start_s(status: JobStatus) -> float:

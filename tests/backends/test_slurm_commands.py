@@ -657,3 +657,19 @@ def test_what_slurm_says_of_a_start_is_read_or_nothing(programs, returncode, pri
 @pytest.mark.parametrize("error", [TimeoutError(""), FileNotFoundError("sbatch"), PermissionError("sbatch")])
 def test_where_slurm_cannot_be_asked_it_says_nothing(error):
     assert raises_(error).estimated_start_s(JOB) is None
+
+
+def test_elements_that_were_cancelled_together_wait_no_more():
+    """Slurm goes on telling of them as of one, and accounting does."""
+    mark = "@"
+    queued = QueueFormat(mark)
+    told = dict.fromkeys(QueueFormat._FIELDS, "0") | {
+        "JobArrayID": "35_[0-1]", "State": "CANCELLED", "SubmitTime": "100", "StartTime": "120", "EndTime": "120",
+        "NodeList": "", "exit_code": "0:0", "Reason": "None", "Dependency": "(null)", "TimeLimit": "10:00",
+    }  # fmt: skip
+    [record] = queued.read(f"35{mark}{'|'.join([*told.values(), 'x'])}{mark}{mark}")
+    assert (record.is_array, str(record.elements), record.states) == (False, "0-1", ("CANCELLED",))
+    [waiting] = queued.read(f"35{mark}{'|'.join([*(told | {'State': 'PENDING'}).values(), 'x'])}{mark}{mark}")
+    assert waiting.is_array
+    [past] = sacct({"JobID": "35_[0-1]", "State": "CANCELLED by 0", "AllocCPUS": "0", "Start": "120", "End": "120"})
+    assert (past.is_array, str(past.elements)) == (False, "0-1")

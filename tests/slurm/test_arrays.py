@@ -153,6 +153,28 @@ def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm):
     check(runs["down"], "1-2")
 
 
+@pytest.mark.parametrize("link", LINKS)
+def test_elements_that_are_cancelled_before_they_begin_have_ended(slurm, link):
+    """Slurm goes on telling of them together; one of them, and all of another array."""
+    then = "until [ -e go ]; do sleep 0.2; done"
+    one, every = (SlurmRun(slurm, flow("1-6%2", then), link=link, strategy="per-stage") for _ in range(2))
+    clients = [run.client() for run in (one, every)]
+    array_id, _ = running(one, 1)
+    slurm.run("scancel", f"{array_id}_5")
+    (one.place / "go").touch()
+    result = clients[0].result()
+    assert result.outcome == "failed"
+    assert "1 of 6 elements did not complete: 5 was cancelled" in result.reason
+    assert did(one, "e") == dict.fromkeys((1, 2, 3, 4, 6), 1)
+    array_id, _ = running(every, 1)
+    slurm.run("scancel", array_id)
+    assert clients[1].result().outcome == "failed"
+    resumed = every.client(retry=True)
+    (every.place / "go").touch()
+    assert resumed.result().outcome == "completed"
+    check(every, "1-6")
+
+
 def test_a_client_may_be_killed_at_any_moment(slurm):
     rng = random.Random(7)
     moments = rng.sample([*(("journal", at) for at in range(16)), *(("change", at) for at in range(3))], 6)

@@ -113,7 +113,7 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
         restarts=_count(fields["RestartCnt"]),
         dependency=_text(fields["Dependency"]),
         comment=comment,
-        is_array="[" in fields["JobArrayID"],
+        is_array="[" in fields["JobArrayID"] and not ended,  # those that were cancelled together stay together
         node_list="" if never else _text(fields["NodeList"]),
         **_array(fields["JobArrayID"]),
     )
@@ -182,7 +182,7 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
         exit_code=exit_code,
         signal=signal,
         comment=_text(fields["Comment"]),
-        is_array="[" in fields["JobID"],
+        is_array="[" in fields["JobID"] and end_s is None,
         node_list="" if fields["NodeList"] == "None assigned" else _text(fields["NodeList"]),
         **_array(fields["JobID"]),
     )
