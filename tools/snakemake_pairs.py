@@ -3,7 +3,7 @@
 
     python tools/snakemake_pairs.py [--pairs N] [--clusters N] [--seed N] [--seconds S]
 
-One workflow of seven levels, of one job and of three in turn, each job on a whole node for some seconds. Others' jobs
+One workflow of seven levels, of one job and of two in turn, each job on a whole node for some seconds. Others' jobs
 keep arriving at moments, of sizes and for times that the pair's seed draws, whatever ours do; both of a pair meet the
 same, one after the other on an empty cluster that was filled for as long, and take turns to be first. Priority is
 multifactor, and grows with the time for which a job is eligible: not while it depends on another. What was allocated is
@@ -48,16 +48,16 @@ from slurm_testbed import missing as no_slurm
 from asa.core.intervals import Interval, as_ratio, mean_interval
 from asa.runtimes import RunTimes
 
-WIDTHS = (1, 3, 1, 3, 1, 3, 1)
-NODES, CORES = 6, 28  # of the machine, of a node
-WARM_S = 25.0  # for which others come before ours do
+WIDTHS = (1, 2, 1, 2, 1, 2, 1)
+NODES, CORES = 4, 28  # of the machine, of a node
+WARM_S = 20.0  # for which others come before ours do
 OURS, THEIRS = "asa", "slurm"
 PLUGIN = "snakemake-executor-plugin-slurm"
 BESIDE = snakemake_runs.INSTALLED.with_name("snakemake-slurm")
 PATIENCE_S = 900.0
 PYTHON = "/usr/bin/python3"  # which the cluster's user may run
 _OTHERS_FIRST = 6  # that come at once
-_EVERY_S = 5.9  # one of them comes, in the mean: nine tenths of the machine
+_EVERY_S = 7.0  # one of them comes, in the mean: they fill some five sixths of the machine
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 _LOOKS_EACH_SECOND = """
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
@@ -135,7 +135,7 @@ def arrivals(seed: int) -> Iterator[tuple[float, int, float, int]]:
     for count in range(1_000_000):
         if count >= _OTHERS_FIRST:
             at_s += drawn.uniform(0.3, 1.7) * _EVERY_S
-        yield at_s, drawn.choice((1, 1, 2, 2, 3)), drawn.uniform(8.0, 25.0), drawn.choice((1, 2, 3))
+        yield at_s, drawn.choice((1, 1, 2)), drawn.uniform(8.0, 25.0), drawn.choice((1, 2, 3))
 
 
 def run(cluster: Testbed, folder: Path, who: str, text: str) -> float:
@@ -190,12 +190,13 @@ def allocated(cluster: Testbed, since_s: float) -> list[tuple[int, int]]:
     def found() -> list[list[str]] | None:
         told = cluster.run_as_root("env", "SLURM_TIME_FORMAT=%s", "sacct", *asked)
         rows = [line.split("|") for line in told.splitlines()]
-        numbers = set(cluster.run_as_root("squeue", "-h", "-t", "all", "-u", cluster.user, "-o", "%A").split())
+        every = cluster.run_as_root("squeue", "-h", "-t", "all", "-u", cluster.user, "-o", "%A %M").splitlines()
+        numbers = {number for number, _, lasted in (line.partition(" ") for line in every) if lasted.strip() != "0:00"}
         is_whole = numbers <= {row[0] for row in rows} and all(row[1].startswith(_ENDED) for row in rows)
         return rows if is_whole else None
 
     ours = [row for row in until(found, what="the accounting of all jobs") if int(row[2]) >= since_s]
-    return [(int(cores), int(lasted_s)) for _, _, _, lasted_s, cores in ours if int(lasted_s) > 0]
+    return [(int(cores), int(lasted_s)) for *_, lasted_s, cores in ours if int(lasted_s or 0) > 0]
 
 
 def one_run(cluster: Testbed, place: Path, pair: int, who: str, seed: int, text: str, times: Path) -> Told:
