@@ -59,6 +59,7 @@ PYTHON = "/usr/bin/python3"  # which the cluster's user may run
 _OTHERS_FIRST = 6  # that come at once
 _EVERY_S = 7.0  # one of them comes, in the mean: they fill some five sixths of the machine
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+_ONE_BEGINS = threading.Lock()
 _LOOKS_EACH_SECOND = """
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 RemoteExecutor.next_seconds_between_status_checks = property(lambda self: 1.0, lambda self, value: None)
@@ -146,7 +147,6 @@ def run(cluster: Testbed, folder: Path, who: str, text: str) -> float:
         [snakemake_runs.asa_folder(), snakemake_runs.INSTALLED] if who == OURS else [snakemake_runs.INSTALLED, BESIDE]
     )
     env = {
-        "PATH": "/usr/bin:/bin",
         "HOME": str(folder),
         "LANG": "C.UTF-8",
         "PYTHONPATH": ":".join(map(str, path)),
@@ -154,7 +154,8 @@ def run(cluster: Testbed, folder: Path, who: str, text: str) -> float:
         "ASA_SITES": str(folder / "no-sites"),
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
-    command = [*cluster.prefix, "env", "-C", str(folder), PYTHON, "-P", *_HOW[who]]
+    paths = f"PATH={with_srun(cluster)}:/usr/bin:/bin"
+    command = [*cluster.prefix, "env", "-C", str(folder), paths, PYTHON, "-P", *_HOW[who]]
     began_s = time.monotonic()
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(
@@ -170,6 +171,16 @@ def run(cluster: Testbed, folder: Path, who: str, text: str) -> float:
     if code:
         raise RuntimeError(f"{who}: exit {code}\n{(folder / 'said').read_text(errors='replace')[-3000:]}")
     return time.monotonic() - began_s
+
+
+def with_srun(cluster: Testbed) -> Path:
+    """Make a folder with an `srun` that finds the cluster: the other plugin's jobs forget SLURM_CONF."""
+    folder = cluster.root / "jobs" / "bin"
+    folder.mkdir(exist_ok=True)
+    script = folder / "srun"
+    script.write_text(f'#!/bin/sh\nSLURM_CONF={cluster.env["SLURM_CONF"]} exec /usr/bin/srun "$@"\n')
+    script.chmod(0o755)
+    return folder
 
 
 def allocated(cluster: Testbed, since_s: float) -> list[tuple[int, int]]:
@@ -221,7 +232,8 @@ def pairs_of_cluster(number: int, root: Path, asked: argparse.Namespace) -> list
     cluster = Testbed(root / str(number), accounting=True, nodes=NODES, cores_per_node=CORES, conf=conf)
     told: list[Told] = []
     try:
-        cluster.start()
+        with _ONE_BEGINS:
+            cluster.start()
         place, text = cluster.folder("pairs"), snakefile(asked.seconds)
         first_s = run(cluster, place / "before" / "flow", OURS, text)
         times = RunTimes(place / "before" / "flow" / "bank").folder
