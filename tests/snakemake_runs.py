@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from slurm_testbed import until
+from slurm_testbed import NEWER_TREE, until
 
 from asa.runner import list_runs
 
@@ -22,10 +22,11 @@ PATIENCE_S = 240
 _KEPT = []
 
 
-def missing():
-    """Say why no Snakemake can be run here; empty if one can."""
-    if not (INSTALLED / ".installed").is_file():
-        return f"no Snakemake in {INSTALLED}: install it with tests/snakemake/install.sh"
+def missing(newer=False):
+    """Say why no Snakemake can be run here, or where Slurm is 24.11; empty if one can."""
+    place = NEWER_TREE / INSTALLED.absolute().relative_to("/") if newer else INSTALLED
+    if not (place / ".installed").is_file():
+        return f"no Snakemake in {place}: install it with tests/snakemake/install.sh"
     return ""
 
 
@@ -64,9 +65,10 @@ class Project:
     """A workflow's folder, in which Snakemake is run.
 
     `prefix`: a command that runs others as the user whose jobs they are.
+    `asa`: where those see this asa, if not where it is unpacked.
     """
 
-    def __init__(self, folder, snakefile, *, options=(), prefix=(), python=sys.executable, env=None):
+    def __init__(self, folder, snakefile, *, options=(), prefix=(), python=sys.executable, env=None, asa=None):
         if why := missing():
             pytest.skip(why)
         self.folder, self.options, self.prefix, self.python = folder, list(options), list(prefix), python
@@ -74,7 +76,7 @@ class Project:
         for name in ("PYTHONHOME", "PYTHONSTARTUP"):
             self.env.pop(name, None)
         self.env |= {
-            "PYTHONPATH": f"{asa_folder()}:{INSTALLED}",
+            "PYTHONPATH": f"{asa or asa_folder()}:{INSTALLED}",
             "ASA_BANK": str(folder / "bank"),
             "ASA_SITES": str(folder / "no-sites"),
             "XDG_CACHE_HOME": str(folder / "cache"),

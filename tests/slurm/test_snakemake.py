@@ -1,8 +1,10 @@
 """Snakemake's workflows through asa on real Slurm, by commands and by REST: as its local executor runs them."""
 
+import shutil
+
 import pytest
 from slurm_testbed import until
-from snakemake_runs import Project, missing
+from snakemake_runs import Project, asa_folder, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -62,9 +64,12 @@ rule two:
 
 @pytest.fixture
 def project(slurm, tmp_path):
-    made = []
-    if slurm.newer:
-        pytest.skip("the compute nodes of 24.11 have a Python of their own, without Snakemake")
+    made, asa = [], None
+    if slurm.newer:  # its nodes are another Debian, with a Python of its own
+        if why := missing(newer=True):
+            pytest.skip(why)
+        asa = slurm.root / "jobs" / "asa"
+        shutil.copytree(asa_folder(), asa, dirs_exist_ok=True)
 
     def make(snakefile, link, *options):
         folder = slurm.folder(f"snakemake{len(made)}-{tmp_path.name}")
@@ -81,7 +86,8 @@ def project(slurm, tmp_path):
             on = ("--asa-backend", "slurm-cli", "--asa-option", "poll=1s", "max_poll=1s")
         env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
         how = ("--jobs", "20", "--latency-wait", "20", *on, "--asa-history", "200", *options)
-        made.append(Project(folder, snakefile, options=how, prefix=slurm.prefix, python="/usr/bin/python3", env=env))
+        as_user = {"prefix": slurm.prefix, "python": "/usr/bin/python3", "env": env, "asa": asa}
+        made.append(Project(folder, snakefile, options=how, **as_user))
         return made[-1]
 
     yield make

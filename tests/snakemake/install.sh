@@ -4,19 +4,36 @@
 #   PYTHON=.venv/bin/python tests/snakemake/install.sh [FOLDER [VERSION]]
 #
 # Whoever runs it needs a package index. With VERSION `oldest` it is the oldest that the plugin promises to work with.
+# Else, where there is a tree with Slurm 24.11 (tests/slurm/newer.sh), also into the folder of that name in it, for its
+# Python: its compute nodes see nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-folder=${1:-${ASA_SNAKEMAKE:-/var/tmp/asa/snakemake}}
+folder=$(realpath -m "${1:-${ASA_SNAKEMAKE:-/var/tmp/asa/snakemake}}")
 version=${2:-9.27.1}
 packages="snakemake==$version snakemake-interface-executor-plugins==9.4.0"
 # The oldest that pyproject.toml allows.
 [ "$version" != oldest ] || packages="snakemake==9.0.0 snakemake-interface-executor-plugins==9.3.2 snakemake-interface-common==1.17.4"
-
-if [ "$(cat "$folder/.installed" 2>/dev/null)" = "$packages" ]; then exit 0; fi
-rm -rf "$folder" && mkdir -p "$folder"
+pip="${PYTHON:-python3} -m pip --disable-pip-version-check"
 umask 022
-"${PYTHON:-python3}" -m pip install --disable-pip-version-check -q --no-warn-script-location --target "$folder" \
-  $packages 'httpx>=0.27' 'networkx>=3.2' 'numpy>=1.26' 'pydantic>=2.9' 'rich>=13.7' 'typer>=0.16'
-chmod -R a+rX "$folder"
-printf '%s\n' "$packages" >"$folder/.installed"
+
+install() { # into a folder, with further options of pip
+  local into=$1; shift
+  rm -rf "$into" && mkdir -p "$into"
+  $pip install -q --no-warn-script-location --target "$into" "$@" \
+    $packages 'httpx>=0.27' 'networkx>=3.2' 'numpy>=1.26' 'pydantic>=2.9' 'rich>=13.7' 'typer>=0.16'
+  chmod -R a+rX "$into"
+  printf '%s\n' "$packages" >"$into/.installed"
+}
+lacks() { [ "$(cat "$1/.installed" 2>/dev/null)" != "$packages" ]; }
+
+if lacks "$folder"; then install "$folder"; fi
+
+tree=${ASA_SLURM_TREE:-$HOME/.cache/asa/slurm-24.11}
+if [ "$version" != oldest ] && [ -L "$tree/usr/bin/python3" ] && lacks "$tree$folder"; then
+  python=$(readlink "$tree/usr/bin/python3")
+  wheels=$(mktemp -d); trap 'rm -rf "$wheels"' EXIT
+  # The only one of which there is no wheel; it is plain Python.
+  $pip wheel -q --no-deps -w "$wheels" connection_pool
+  install "$tree$folder" --python-version "${python#python}" --only-binary=:all: --find-links "$wheels"
+fi
