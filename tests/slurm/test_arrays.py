@@ -133,7 +133,7 @@ def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm):
     node = job["NodeList"]
     slurm.run_as_root("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
     try:
-        until(lambda: begins_soon(runs["requeue"]), what="that it begins again")
+        until(lambda: begins_soon(runs["requeue"]), within_s=300.0, what="that it begins again")
         for name in ("requeue", "cancel"):
             (runs[name].place / "go").touch()
         result = clients["cancel"].result()
@@ -141,7 +141,7 @@ def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm):
         assert "1 of 4 elements did not complete: 3 was cancelled" in result.reason
         assert set(did(runs["cancel"], "e")) == {1, 2, 4}
         resumed = runs["cancel"].client(retry=True)
-        until(lambda: begins_soon(runs["down"]), what="that it begins elsewhere")
+        until(lambda: begins_soon(runs["down"]), within_s=300.0, what="that it begins elsewhere")
         (runs["down"].place / "go").touch()
         assert clients["requeue"].result().outcome == "completed"
         check(runs["requeue"], "1-4")
