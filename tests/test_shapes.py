@@ -103,7 +103,9 @@ def test_a_run_time_is_positive_and_between_its_neighbours(points, width, law):
         )
     if law == "amdahl":
         wider = run_time_at(2 * width, known, Scaling(law))
-        assert any(one.width in (width, 2 * width) for one in known) or wider.run_s <= found.run_s * 40
+        by_measure = max(one.run_s for one in known) / min(one.run_s for one in known)  # which may contradict the law
+        is_known = any(one.width in (width, 2 * width) for one in known)
+        assert is_known or wider.run_s <= found.run_s * max(40.0, by_measure * (1 + 1e-9))
 
 
 def test_a_stage_offers_the_widths_of_which_something_is_known():
