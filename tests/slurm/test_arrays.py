@@ -118,6 +118,10 @@ def test_failed_elements_alone_are_tried_again_and_resumed(slurm, link):
 
 def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm):
     """What is requeued goes on by itself; what somebody cancelled stops no other, and is resumed."""
+    if slurm.newer:
+        pytest.skip(
+            "what is requeued there begins again only after more than five minutes, most times: why is not known"
+        )
     then = "until [ -e go ]; do sleep 0.2; done"
     runs = {
         "requeue": SlurmRun(slurm, flow("1-4", then), strategy="chained"),
