@@ -218,8 +218,10 @@ def _shell(stage: Stage) -> str:
 def _for_tasks(stage: Stage, text: str) -> str:
     """Let tasks run where the stage is to run; those that are elements of an array, what these run."""
     if stage.takes_turns:
-        failed = """'asa: task %s of %s failed with exit code %s: %s\\n' "$1" "$asa_count" "$asa_code" "$2\""""
-        text = text.replace(failed, """'asa: element %s failed with exit code %s\\n' "$2" "$asa_code\"""")
+        begin = "printf 'asa: task %s of %s failed with exit code %s: %s\\n' "
+        for count in ('"$1" "$asa_count" "$asa_code" "$2"', '"$3" "$((asa_count + asa_before))" "$asa_code" "$4"'):
+            said = f"printf 'asa: element %s failed with exit code %s\\n' {count[-4:]} \"$asa_code\""
+            text = text.replace(begin + count, said)
         for line in ("$2", "$4"):
             run = f'asa_run env SLURM_ARRAY_TASK_ID="{line}" $asa_limit $asa_sh "$asa_list.element"'
             text = text.replace(f'asa_run $asa_sh -c -- "{line}"', run)

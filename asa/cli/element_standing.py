@@ -33,7 +33,7 @@ class ElementStanding:
 
 def element_standing(state: RunState, name: str) -> ElementStanding | None:
     """Say how the elements of an array stand; None of a stage that is none."""
-    from asa.runner.arrays import told
+    from asa.runner.arrays import how_they_ended
 
     stage = state.workflow.stages[name]
     if (array := stage.array) is None:
@@ -54,7 +54,7 @@ def element_standing(state: RunState, name: str) -> ElementStanding | None:
         str(failed),
         len(failed),
         pending,
-        told(ends) if ends else "",
+        how_they_ended(ends) if ends else "",
         array.at_once,
     )
 

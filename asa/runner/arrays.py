@@ -130,7 +130,8 @@ class Arrays:
         """Say how those ended that have not completed."""
         left = self.open(bag, array)
         known = {n: end for n, end in self.failures.get(bag, {}).items() if n in left}
-        return f"{len(left)} of {len(array.all)} elements did not complete: {told(_grouped(known)) or short(left)}"
+        how = how_they_ended(_grouped(known)) or short(left)
+        return f"{len(left)} of {len(array.all)} elements did not complete: {how}"
 
 
 def in_turn(codes: Mapping[str, int]) -> ElementsStatus:
@@ -166,12 +167,12 @@ def _grouped(ends: Mapping[int, ElementEnd]) -> list[ElementEnd]:
     return [replace(end, elements=Elements.of(numbers)) for end, numbers in found.items()]
 
 
-def told(ends: Iterable[ElementEnd]) -> str:
+def how_they_ended(ends: Iterable[ElementEnd]) -> str:
     """Say of elements how they ended.
 
     Examples
     --------
-    >>> told([ElementEnd(Elements.of([3, 4, 5]), JobState.FAILED, 1, "NonZeroExitCode")])
+    >>> how_they_ended([ElementEnd(Elements.of([3, 4, 5]), JobState.FAILED, 1, "NonZeroExitCode")])
     '3-5 failed (exit code 1)'
     """
     groups = sorted(ends, key=lambda end: end.elements.first)

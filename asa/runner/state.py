@@ -28,7 +28,7 @@ from asa.records import (
     Submitted,
 )
 from asa.runner.accounts import Accounts, growth_view
-from asa.runner.arrays import Arrays, ends_of, told
+from asa.runner.arrays import Arrays, ends_of, how_they_ended
 from asa.runner.entries import (
     Accepted,
     Again,
@@ -816,7 +816,7 @@ class RunState:
             after = self.stages[name]
             self.stages.put(name, replace(after, stage=replace(after.stage, array=array.only(again))))
             count = sum(len(one.elements) for one in failed)
-            why = f"{'element' if count == 1 else 'elements'} {told(failed)}" if failed else ""
+            why = f"{'element' if count == 1 else 'elements'} {how_they_ended(failed)}" if failed else ""
             why = why or f"{len(again)} {'element was' if len(again) == 1 else 'elements were'} not run"
             reason = why + learned(view.stage, after.stage)
             yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=job.status.job_id, reason=reason)
