@@ -169,7 +169,7 @@ class Outlook:
             if len(blocks) == 1 and not any(map(self._is_moldable, job.block.stages)):
                 continue
             waits_s = self.question.waits_s(blocks)
-            salt = self.question.parts.names.index(job.block.stages[0])
+            salt = self.question.parts.depths[job.block.stages[0]]
             took_s = runs_s(blocks, salt)
             for place, name in enumerate(job.block.stages):
                 if self._is_moldable(name):

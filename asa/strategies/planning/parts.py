@@ -137,6 +137,15 @@ class Parts:
         after = {name: {p for p in self.workflow.stages[name].after if p in set(self.names)} for name in self.names}
         return take_apart(self.names, after)
 
+    @cached_property
+    def depths(self) -> Mapping[str, int]:
+        """By stage, how many follow each other before it: what is as deep is in the queue at about the same time."""
+        depths: dict[str, int] = {}
+        for name in self.names:
+            after = (p for p in self.workflow.stages[name].after if p in depths)
+            depths[name] = max((depths[p] + 1 for p in after), default=0)
+        return depths
+
     def in_order(self, piece: str | tuple[Series, ...]) -> tuple[str, ...]:
         """Give the stages of a piece in the workflow's order."""
         return (piece,) if isinstance(piece, str) else tuple(sorted(_stages(piece), key=self.names.index))

@@ -1,7 +1,8 @@
 """The search for the plan that costs least, by dynamic programming over series and parallels.
 
 What is not certain is kept as samples: the time at which the stages so far have ended, and each wait, as arrays of
-equally likely values. A plan's cost is its expected makespan plus its price times its expected core-hours. The plan of
+equally likely values. Jobs of branches at the same depth meet the same queue: their waits are long together, while those
+of jobs one after the other are independent. A plan's cost is its expected makespan plus its price times its expected core-hours. The plan of
 a series is built from its beginning: for each place the few best ways to get there are kept, and extended by every job
 that may begin there. Branches side by side are planned one by one, and joined: whoever ends last counts.
 
@@ -252,7 +253,7 @@ class _Extension:
         cores = np.array([block.cores for block in blocks]) / 3600  # core-hours a second
         bounds = [question.bound_s(block.stages) for block in blocks]
         first = first and bounds[0] is None
-        salt = parts.names.index(blocks[0].stages[0])
+        salt = parts.depths[blocks[0].stages[0]]
         waits = question.waits_s(blocks)[:, _shuffle(salt, SAMPLES)]
         self._run_s = runs_s(blocks, salt)
         ends = np.stack([way.end_s for way in ways])[:, None, :]
