@@ -97,7 +97,10 @@ REFUSAL = "~no"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands that a job runs one after the other, each only if the one before completed."""
+    """One of several commands that a job runs, in waves: a wave begins if all of the one before it completed.
+
+    Those of one wave run at the same time, and one that fails leaves the others be.
+    """
 
     name: str
     command: str  # what to run; ignored by simulators
@@ -119,11 +122,15 @@ class Step:
     post: str = ""
     # tokens that others post: the step begins when all are there. See `JobSpec.awaits`, and `REFUSAL`.
     awaits: tuple[str, ...] = ()
+    # whether it is of the same wave as the step before it
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
     """When a step began, when it completed, and the cores that its job had kept by then; 0 for all that it got.
+
+    Of one that failed while others of its wave went on, its exit code.
 
     A job of a single payload tells one, without a name, where that completed before the job was put back into the
     queue.
@@ -133,6 +140,7 @@ class StepTimes:
     start_s: float
     end_s: float | None = None
     cores: int = 0
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +392,8 @@ class PartitionLimits:
         Whether jobs may be sent there now.
     accounts, barred_accounts
         Those whose jobs alone it takes, and those whose jobs it does not; empty for all, and for none.
+    whole_nodes
+        Whether no two jobs share a node of it.
     """
 
     max_walltime_s: float | None = None
@@ -395,6 +405,7 @@ class PartitionLimits:
     is_up: bool = True
     accounts: tuple[str, ...] = ()
     barred_accounts: tuple[str, ...] = ()
+    whole_nodes: bool = False
 
     def takes(self, account: str) -> bool:
         """Whether jobs of an account may run here."""
@@ -452,6 +463,8 @@ class Capabilities:
         Whether it has job arrays (`JobSpec.array`).
     max_array_size
         Elements that one may have; None where there is no limit or none is known.
+    whole_nodes
+        Whether no two jobs share a node, in any partition: who asks for a core has, and pays for, all of a node.
     """
 
     system: str
@@ -473,6 +486,27 @@ class Capabilities:
     accepts_late: bool = True
     arrays: bool = False
     max_array_size: int | None = None
+    whole_nodes: bool = False
+
+    def limits(self, partition: str) -> PartitionLimits:
+        """Give what is known of a partition's limits, of the usual one's if it has no name."""
+        return self.partitions.get(partition or self.partition, _NO_LIMITS)
+
+    def gives_whole_nodes(self, limits: PartitionLimits) -> bool:
+        """Whether no two jobs share a node of a partition."""
+        return self.whole_nodes or limits.whole_nodes
+
+    def paid_cores(self, cores: int, partition: str = "") -> int:
+        """Count the cores that a job holds which asks for so many: all of its nodes, where these are given whole.
+
+        Examples
+        --------
+        >>> Capabilities("x", 112, 28, True, whole_nodes=True).paid_cores(3)
+        28
+        """
+        limits = self.limits(partition)
+        per_node = limits.cores_per_node or self.cores_per_node
+        return -(-cores // per_node) * per_node if per_node and self.gives_whole_nodes(limits) else cores
 
     def impossible(self, spec: JobSpec) -> str | None:
         """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.

@@ -121,6 +121,19 @@ def multiplied(one: Demands, count: int) -> dict[str, Any]:
     return {name: value if isinstance(value, bool) else value * count for name, value in demands_of(one).items()}
 
 
+def together(stages: Iterable[Demands]) -> Demands:
+    """Give what some stages need that run at the same time, in one job: the sum, and nodes of their own if one does.
+
+    Examples
+    --------
+    >>> together([Demands(memory_bytes=4), Demands(memory_bytes=10)]).memory_bytes
+    14
+    """
+    amounts = zip(*map(_VALUES, stages), strict=True)
+    sums = (any(column) if isinstance(column[0], bool) else sum(column) for column in amounts)
+    return Demands(**dict(zip(_NAMES, sums, strict=True)))
+
+
 def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
     """Give what one job needs for all of some stages, which run in it one after the other: of each the most.
 

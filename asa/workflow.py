@@ -727,6 +727,11 @@ class Workflow:
         """Seconds to ask for when all stages share one allocation."""
         return self._walltime_s if self._walltime_s is not None else sum(s.in_one_job_s for s in self.stages.values())
 
+    @property
+    def says_walltime(self) -> bool:
+        """Whether a walltime of the whole is given."""
+        return self._walltime_s is not None
+
     def walltime_of(self, names: Iterable[str], asked_s: float) -> float:
         """Give what to ask for when stages share one allocation whose shapes ask for so much in sum.
 

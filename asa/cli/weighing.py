@@ -220,7 +220,7 @@ def _begins_s(question: Question, block: Block, stage: str) -> float:
     """Say how long after its job a stage begins: what runs before it in the job's shapes, or in the stages' own."""
     if block.shapes:
         return sum(shape.run_s for shape in block.shapes[: block.stages.index(stage)])
-    return next(slot.start_s for slot in question.parts.workflow.layout(block.stages) if slot.stage == stage)
+    return question.parts.begins_s(block.stages)[stage]
 
 
 def _a_price_s(outlook: Outlook, aim: Aim) -> float:

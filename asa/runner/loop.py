@@ -18,6 +18,7 @@ from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
 from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
+from asa.runner.packing import packed
 from asa.runner.requests import (
     CancelRequest,
     ClaimRequest,
@@ -341,7 +342,7 @@ def _follow_plan(one: Active) -> float | None:
             continue
         view = one.state.view(now)
         plan = _with_next_legs(one, view, one.run.strategy.plan(view, one.forecast))
-        submissions = [settled(one.state, job) for job in plan.submissions]
+        submissions = [settled(one.state, job) for job in packed(one.state, plan.submissions, now)]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
             kept = [c.job_id for c in plan.cancellations if not cancel(one, c.job_id, c.reason)]

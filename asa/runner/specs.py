@@ -18,6 +18,7 @@ from asa.runner.accounts import NOTICE_S
 from asa.runner.jobs import round_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
+from asa.waves import Waves, cores_of, demands_of, is_series, walltime_of
 from asa.workflow import Slot, Stage
 
 HANDOVER_S = 120.0
@@ -43,7 +44,8 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     stages = _asked(state, planned.stages)
     demand = demand_of(state, planned.stages, planned.widths)
     sharing = state.stages[planned.stages[0]].stage.job_count if len(planned.stages) == 1 else 1
-    slots = state.layout(planned.stages)
+    waves = state.waves(planned.stages, planned.widths)
+    slots = state.layout(planned)
     inside = set(planned.stages)
     before = [name for stage in stages for name in stage.after if name not in inside]
     waited_for = _with_mates(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
@@ -65,7 +67,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         cores=demand.cores,
         walltime_s=state.at_most(walltime, planned.stages, demand.partition),
         command=_payload(state, stages[0], planned, sharing, demand.walltime_s) if len(stages) == 1 else "",
-        steps=_steps(state, planned, slots) if len(stages) > 1 else (),
+        steps=_steps(state, planned, slots, waves) if len(stages) > 1 else (),
         partition=demand.partition,
         account=next((stage.account for stage in stages if stage.account), ""),
         cpus_per_task=demand.cpus_per_task,
@@ -73,7 +75,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
         local=all(stage.local for stage in stages),
         nodes=demand.nodes,
-        **shared_by(stages),
+        **(shared_by(stages) if len(stages) == 1 else demands_of(waves)),
         dependencies=tuple(_dependency(state, planned, job_id) for job_id in waited_for),
         # a dependency that a site drops starts the job, but not the payload
         awaits=(*(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()), *_own(gates, slots[0].stage)),
@@ -95,16 +97,18 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
     stages = _asked(state, names)
     per_node = state.capabilities.cores_per_node
     widest = stages[:1] if widths else stages
+    waves: Waves = ((stages[0],),) if len(stages) == 1 else state.waves(names, widths)
     nodes = max(stage.nodes or 0 for stage in widest)
-    cores = max(stage.cores_on(per_node) for stage in widest)
+    cores = max(stage.cores_on(per_node) for stage in widest) if widths else cores_of(waves, per_node)
     cores = Demands(**shared_by(stages)).allocated(cores, nodes, per_node)
-    walltime = sum(stage.walltime_s for stage in stages)
+    walltime = walltime_of(waves)
     if not state.choices.keys().isdisjoint(names):
         walltime = state.workflow.walltime_of(names, walltime)
-    elif len(stages) == len(state.workflow.stages) > 1:  # with what those have more that ran out of theirs
-        walltime += state.workflow.walltime_s - sum(stage.walltime_s for stage in state.workflow.stages.values())
+    elif len(stages) == len(state.workflow.stages) > 1 and (is_series(waves) or state.workflow.says_walltime):  # with what those have more that ran out of theirs
+        walltime = sum(stage.walltime_s for stage in stages) + state.workflow.walltime_s
+        walltime -= sum(stage.walltime_s for stage in state.workflow.stages.values())
     partition = next((stage.partition for stage in stages if stage.partition), "")
-    together = _in_one_piece(stages, per_node)
+    together = _in_one_piece(stages, per_node) if is_series(waves) else cores  # on one node
     return Demand(
         widths[0] if widths else _in_tasks(cores, together, nodes),
         _nodes_for(cores, per_node, nodes),
@@ -244,8 +248,14 @@ def _own(gates: Mapping[str, str], stage: str) -> tuple[str, ...]:
     return (gates[stage],) if stage in gates else ()
 
 
-def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
+def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot], waves: Waves) -> tuple[Step, ...]:
     """Write the steps of stages that share a job, with what is planned, or the most that is still needed."""
+    if not is_series(waves):
+        beside = {stage.name for wave in waves for stage in wave[1:]}
+        return tuple(
+            replace(_step(state, planned, state.stages[slot.stage].stage, 0, slot), beside=slot.stage in beside)
+            for slot in slots
+        )
     stages = [state.stages[slot.stage].stage for slot in slots]
     if planned.widths:
         widths = dict(zip(planned.stages, planned.widths, strict=True))

@@ -67,6 +67,7 @@ from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT, Sharing, handed_to, may
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
+from asa.waves import Waves, slots_of, waves_of
 from asa.workflow import Slot, Stage, Workflow
 
 _HOPELESS = "DependencyNeverSatisfied"
@@ -333,10 +334,17 @@ class RunState:
         again = any(self.stages[name].resubmissions for name in stages)
         return avoidable(tuple(self._bad_nodes), self.capabilities) if again else ()
 
-    def layout(self, names: Iterable[str]) -> tuple[Slot, ...]:
-        """Place stages inside one allocation: in the shapes that were chosen for them."""
-        lasts_s = {name: self._lasts_s(name) for name in names}
-        return self.workflow.layout(lasts_s, lasts_s)
+    def waves(self, names: Sequence[str], widths: Sequence[int] = ()) -> Waves:
+        """Say which stages of a job run at the same time; one after the other in chosen shapes, or if it grows."""
+        stages = [self.stages[name].stage for name in self.workflow.in_order(names)]
+        if widths or not self.choices.keys().isdisjoint(names):
+            return tuple((stage,) for stage in stages)
+        return waves_of(stages, self.capabilities)
+
+    def layout(self, planned: PlannedJob) -> tuple[Slot, ...]:
+        """Place the stages of a job inside it: in waves, and in the shapes that were chosen for them."""
+        lasts_s = {name: self._lasts_s(name) for name in planned.stages}
+        return slots_of(self.waves(planned.stages, planned.widths), lasts_s)
 
     def _lasts_s(self, name: str) -> float:
         """Say how long a stage runs: what is expected, or in a simulation how long it really does."""
@@ -682,7 +690,7 @@ class RunState:
             return
         yield from self._steps_done(job)
         left = self._left_of(job)
-        yield from self._last_step_began(job, left[:1])
+        yield from self._last_step_began(job, self._ended_in(job, left))
         if not left:
             yield from self._end_if_settled(end)
         else:
@@ -699,6 +707,8 @@ class RunState:
             status.reason == NUMBER_LOST or any(self._is_void_for(job, one) for one in self._needed(job))
         ):
             self._ask_again(job)  # the batch system lost it, or cancelled what could never start
+        elif len(culprits := self._ended_in(job, left)) > 1 or culprits != left[:1]:
+            yield from self._cut_short_in_wave(job, left, culprits, end)
         elif is_short(job, self.stages[left[0]]):
             self._ask_again(job)
             short = "its job came back with fewer cores than it needs"
@@ -719,6 +729,34 @@ class RunState:
             one = f"stage {failed_now[0]!r}" if len(failed_now) == 1 else f"the job of {len(failed_now)} stages"
             self._ask_again(job, but=failed_now)
             yield from self._fail(failed_now, f"{one} ended as {why(status)}", end)
+
+    def _ended_in(self, job: Job, left: Sequence[str]) -> list[str]:
+        """Name the stages that a job's end ended: the first that is left, or those of its wave that ran or failed."""
+        if len(job.planned.stages) == 1 or not any(step.beside for step in job.spec.steps):
+            return list(left[:1])
+        steps = {step.name: step for step in job.status.steps if step.name in left}
+        failed = [name for name in left if name in steps and steps[name].exit_code is not None]
+        return failed or [name for name in left if name in steps] or list(left[:1])
+
+    def _cut_short_in_wave(
+        self, job: Job, left: Sequence[str], culprits: Sequence[str], end: float
+    ) -> Iterator[Record]:
+        """Decide what becomes of stages that ran side by side in a job: of each that failed, and of all others."""
+        status = job.status
+        codes = {step.name: step.exit_code for step in status.steps}
+        again = [name for name in culprits if name in self.repeatable]
+        failed = [name for name in culprits if name not in again]
+        if status.state is JobState.CANCELLED and not self.is_open:
+            failed = [name for name in left if name not in again]
+        self._ask_again(job, but=[*again, *failed])
+        for name in again:
+            yield from self._hand_back(job, name, end, codes.get(name))
+        by_reason: dict[str, list[str]] = {}
+        for name in failed:
+            reason = f"stage {name!r} ended as {why(_as_of_step(status, codes.get(name)))}"
+            by_reason.setdefault(reason, []).append(name)
+        for reason, names in by_reason.items():
+            yield from self._fail(names, reason, end)
 
     # ------------------------------------------------------------------ jobs that share a stage
 
@@ -854,12 +892,12 @@ class RunState:
         waiting = _with_past(StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts), view)
         self.stages.put(view.stage.name, replace(waiting, leg=leg, earlier_legs=view.earlier_legs))
 
-    def _hand_back(self, job: Job, name: str, end: float) -> Iterator[Record]:
+    def _hand_back(self, job: Job, name: str, end: float, exit_code: int | None = None) -> Iterator[Record]:
         """Note that a stage failed which its host hands over once more, with what it asks for then."""
-        self._ask_again(job)
+        self._ask_again(job, but=[one for one in self._left_of(job) if one != name] if exit_code is not None else ())
         self._gate(name)
         self.repeatable.discard(name)
-        self.attempts_failed[name] = reason = why(job.status)
+        self.attempts_failed[name] = reason = why(_as_of_step(job.status, exit_code))
         yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=job.status.job_id, reason=reason)
 
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
@@ -924,7 +962,7 @@ class RunState:
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
-        slots = self.layout(job.planned.stages)
+        slots = self.layout(job.planned)
         steps = {step.name: step for step in job.status.steps}
         for slot in slots:
             if self.stages[slot.stage].phase is Phase.DONE:
@@ -962,6 +1000,11 @@ class RunState:
             view = self.stages[name]
             again = StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts)
             self.stages.put(name, _with_past(again, view))
+
+
+def _as_of_step(status: JobStatus, exit_code: int | None) -> JobStatus:
+    """Give the end of a job as that of one of its steps, where that is known."""
+    return status if exit_code is None else replace(status, state=JobState.FAILED, exit_code=exit_code, reason="")
 
 
 def _with_past(view: StageView, before: StageView) -> StageView:

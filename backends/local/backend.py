@@ -665,7 +665,7 @@ def _parsed(job_id: str) -> tuple[int, str]:
 
 
 def _steps(
-    names: Sequence[str], marks: Collection[tuple[Mark, Mark | None]], min_s: float, max_s: float
+    names: Sequence[str], marks: Collection[StepMarks], min_s: float, max_s: float
 ) -> tuple[StepTimes, ...]:
     """Tell when steps began and completed, within the job's own times: marks count whole seconds."""
 
@@ -673,8 +673,13 @@ def _steps(
         return min(max(mark.time_s, min_s), max_s)
 
     return tuple(
-        StepTimes(name, within(began), None if ended is None else within(ended))
-        for name, (began, ended) in zip(names, marks, strict=False)
+        StepTimes(
+            names[one.place],
+            within(one.began),
+            None if one.ended is None else within(one.ended),
+            exit_code=None if one.failed is None else one.failed.exit_code,
+        )
+        for one in marks
     )
 
 

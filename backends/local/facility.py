@@ -37,6 +37,8 @@ class LocalSettings:
     spool: Path  # folder of the user's queues, one for each host; what `default_spool` says, if not given
     system: str  # name of the machine, under which waits are learned; its own, if not given
     environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, beside those of the client
+    # whether small stages are put together into jobs of all its cores, as where jobs get whole nodes
+    whole_nodes: bool = False
 
 
 class LocalMachine:
@@ -70,7 +72,7 @@ class LocalMachine:
     def capabilities(self) -> Capabilities:
         """What the machine can do."""
         cores = self.settings.cores
-        return Capabilities(self.settings.system, cores, cores, age_accrues=True, accepts_late=False)
+        return Capabilities(self.settings.system, cores, cores, age_accrues=True, accepts_late=False, whole_nodes=self.settings.whole_nodes)
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> LocalBackend:
         """Open its queue for one run; commands run in what is now the current folder.
@@ -135,7 +137,7 @@ def default_spool() -> Path:
 
 
 def _checked(given: Mapping[str, Any]) -> LocalSettings:
-    known = ["cores", "spool", "system", "environment"]
+    known = ["cores", "spool", "system", "environment", "whole_nodes"]
     for key in given:
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)
@@ -146,7 +148,15 @@ def _checked(given: Mapping[str, Any]) -> LocalSettings:
         spool=_folder(given.get("spool", "")),
         system=str(given.get("system", "")) or platform.node().partition(".")[0] or "here",
         environment=_variables(given.get("environment", {})),
+        whole_nodes=_yes(given.get("whole_nodes", False)),
     )
+
+
+def _yes(value: object) -> bool:
+    word = str(value).lower()
+    if word not in {"yes", "no", "true", "false"}:
+        raise InputError(f"{value!r} is not yes or no", where="whole_nodes", hint="As in --option whole_nodes=yes.")
+    return word in {"yes", "true"}
 
 
 def _cores(value: object) -> int:

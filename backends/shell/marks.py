@@ -7,6 +7,7 @@ listed first is looked up anew.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -32,6 +33,16 @@ class Mark:
     exit_code: int | None = None  # the job's, in the mark of its end
     signals: int = 0  # how often it was told to end
     cores: int = 0  # that it had kept by then, where it gave others back; else 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepMarks:
+    """What a job's script wrote down of a step that began: how it ended, or failed while others went on."""
+
+    place: int  # among the job's steps, from 0 on
+    began: Mark
+    ended: Mark | None
+    failed: Mark | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +182,20 @@ class RunFolder:
         """Tell how a job's payload ended; None if it has not."""
         return self._mark(job_id, token, "ended")
 
-    def steps(self, job_id: str, token: str, count: int) -> list[tuple[Mark, Mark | None]]:
+    def steps(self, job_id: str, token: str, count: int) -> list[StepMarks]:
         """Tell when each of a job's steps began and ended, of those that began."""
-        marks = []
-        for number in range(1, count + 1):
-            if (began := self._mark(job_id, token, f"step-{number}-began")) is None:
-                break
-            marks.append((began, self._mark(job_id, token, f"step-{number}-ended")))
-        return marks
+        folder = self.marks / (token or f"job.{job_id}")
+        there = self._seen(folder / "step-", lambda path: frozenset(os.listdir(path.parent))) or frozenset()
+
+        def mark(number: int, kind: str) -> Mark | None:
+            name = f"step-{number}-{kind}"
+            return self._mark(job_id, token, name) if name in there else None
+
+        return [
+            StepMarks(number - 1, began, mark(number, "ended"), mark(number, "failed"))
+            for number in range(1, count + 1)
+            if (began := mark(number, "began")) is not None
+        ]
 
     def _mark(self, job_id: str, token: str, kind: str) -> Mark | None:
         path = self.marks / (token or f"job.{job_id}") / kind

@@ -20,7 +20,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -150,16 +150,36 @@ def batch_script(
         "gate=$marks",
         *_of_an_element(payload),
     ]
+    run = _steps(payload) or [_run(payload.command)]
+    called = [functions] if any(payload.before) else []
+    return "\n".join([*head, _BODY, *called, *run, 'finish "$code"', ""])
+
+
+def _steps(payload: Payload) -> list[str]:
+    """Write the steps of a payload: one after the other, and those of a wave side by side."""
     run: list[str] = []
+    waves = _waves(payload.steps)
     for number, (step, before) in enumerate(zip_longest(payload.steps, payload.before[: len(payload.steps)]), start=1):
         which = f"{number} {shlex.quote(step.name)} {shlex.quote(file_name(step.post))}"
         awaits = [f"await {_files(step.awaits)}"] if step.awaits else []
         lines = [*awaits, *(before or ()), f"step {which} {_run(step.command)}"]
-        run += [f"if due {which}; then", *(f"  {line}" for line in lines), "fi"]
-    if not run:
-        run = [_run(payload.command)]
-    called = [functions] if any(payload.before) else []
-    return "\n".join([*head, _BODY, *called, *run, 'finish "$code"', ""])
+        first, last = waves[number - 1]
+        is_alone = first == last
+        body = [f"if due {which}; then", *(f"  {line}" for line in lines), "fi"]
+        if is_alone:
+            run += body
+            continue
+        run += ["(", f"  beside {number} {shlex.quote(file_name(step.post))}", *(f"  {line}" for line in body), "  exit 0", ") &", 'lanes="$lanes $!"']
+        if number == last:
+            run.append("gather")
+    return run
+
+
+def _waves(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """Say of each step which numbers its wave has, the first and the last."""
+    begins = [number for number, step in enumerate(steps, start=1) if not (step.beside and number > 1)]
+    waves = pairwise([*begins, len(steps) + 1])
+    return [(first, after - 1) for first, after in waves for _ in range(first, after)]
 
 
 def _of_an_element(payload: Payload) -> list[str]:
@@ -248,6 +268,8 @@ kept= # cores, once others were given back
 seen= # in place of what the environment says
 wary= # of what the payload says of its end
 over= # the payload, or the step, has ended
+lanes= # processes that run the steps of a wave, each by itself
+inner= # the number of the step, in such a process
 ending= # told to end after that
 
 # Variables whose names not every shell keeps, as those of functions that bash exported, and those of names that this
@@ -308,6 +330,7 @@ pass_on() {{
   if [ "$1" = TERM ]; then
     if [ -n "$over" ]; then ending=1; else signals=$((signals + 1)); fi
   fi
+  for lane in $lanes; do kill -s "$1" "$lane" 2>/dev/null || :; done
   [ -z "$child" ] || asa_tell_process "$child" "$1"
 }}
 
@@ -316,18 +339,50 @@ pass_on() {{
 # A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
 # in that moment the second `wait` may know it no more (127, in bash -1), and the first one's answer stands.
 await_child() {{
-  code=
-  while :; do
-    before=$heard
-    wait "$child" && new=0 || new=$?
-    case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
-    [ "$before" -ne "$heard" ] || break
-  done
+  reap "$child"
   child= # its number may be another's soon
   # What is told to end may save its state and exit with 0, before Slurm, which signals one process after the other,
   # reaches this one. So may srun, if Slurm takes the job away before its tasks begin, and longer before.
   [ "$code" -ne 0 ] || [ -z "${{SLURM_JOB_ID-}}" ] || sleep "${{wary:-0.3}}" || sleep 1 || :
   over=1
+}}
+reap() {{
+  code=
+  while :; do
+    before=$heard
+    wait "$1" && new=0 || new=$?
+    case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
+    [ "$before" -ne "$heard" ] || break
+  done
+}}
+
+# A step of a wave runs in a process of its own: if it fails, that is noted, and the others go on.
+beside() {{
+  inner=$1 own=$2 lanes= child=
+  for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
+}}
+leave() {{
+  code=$1
+  [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
+  drop "$marks/step-$inner-ended"
+  [ -z "$own" ] || drop "$posts/$own"
+  [ "$code" -eq {HELD_EXIT} ] || write "$marks/step-$inner-failed" "$code" || :
+  exit "$code"
+}}
+# The wave's end: what failed counts for more than what gave its cores back, since nobody handed it over.
+gather() {{
+  failed= held=
+  for lane in $lanes; do
+    reap "$lane"
+    lanes=${{lanes# "$lane"}}
+    case $code in
+      0) ;;
+      {HELD_EXIT}) held=$code ;;
+      *) failed=${{failed:-$code}} ;;
+    esac
+  done
+  code=${{failed:-${{held:-0}}}}
+  [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
 }}
 
 all_posted() {{
@@ -347,6 +402,7 @@ post_whole() {{
 
 # Posts are made before the mark of the end, so that a node may fail in between.
 finish() {{
+  [ -z "$inner" ] || leave "$1"
   code=$1
   if [ -n "$shares" ] && [ "$code" -eq {LEFT_EXIT} ]; then # its part is done, and the whole is not
     for post in $posted; do drop "$posts/$post"; done
@@ -404,6 +460,7 @@ if [ -n "$token" ]; then
   fi
 fi
 # Of the steps of an earlier run those that completed are still true.
+rm -f "$marks"/step-*-failed || give_up "cannot write into $marks"
 for file in "$marks"/step-*-began; do
   [ -e "${{file%-began}}-ended" ] || rm -f "$file" || give_up "cannot write into $marks"
 done
@@ -475,7 +532,7 @@ run() {{
 
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
 run_file() {{
-  file=$marks/.payload.$job
+  file=$marks/.payload.$job$inner
   (umask 077; printf 'rm -f "$asa_file"; unset asa_file\n%s\n' "$1" | cat >"$file") ||
     give_up "cannot write into $marks"
   asa_file=$file

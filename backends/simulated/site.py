@@ -112,6 +112,7 @@ class SimulatedBackend:
             shrink_by=self._machine.shrink_by if self._shrinks else 0,
             grow_by=self._machine.shrink_by if self._grows else 0,
             burst_buffer_bytes=_bytes(self._engine.pools),
+            whole_nodes=self._machine.whole_nodes,
             partition=next(iter(self._partitions), ""),
             partitions={name: one.limits for name, one in self._partitions.items() if name},
         )
@@ -528,6 +529,7 @@ class SimulatedSite:
             grow_by=self.machine.shrink_by if self.grow else 0,
             plans=self._plans,
             burst_buffer_bytes=self._buffer,
+            whole_nodes=self.machine.whole_nodes,
         )
 
     @property

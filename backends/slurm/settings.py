@@ -102,6 +102,7 @@ class SlurmSettings(BaseModel):
     `shrink`: whether a running job may give nodes back, by `scontrol` on its first node.
     `max_queued`: jobs that the site lets its user have in the queue at a time; each element of a job array is one.
     `max_array_size`: numbers of elements that its job arrays may have, Slurm's ``MaxArraySize``; 0 for no arrays.
+    `whole_nodes`: whether no two jobs share a node, so that small stages of a job run side by side on all of its cores.
     `charges`: what a user pays for: all that is ``allocated``, or only what is ``used``.
     """
 
@@ -125,6 +126,7 @@ class SlurmSettings(BaseModel):
     shrink: bool = True
     max_queued: int | None = Field(default=None, ge=1)
     max_array_size: int | None = Field(default=None, ge=0)
+    whole_nodes: bool | None = None
     charges: Literal["allocated", "used"] = "allocated"
 
     @model_validator(mode="before")

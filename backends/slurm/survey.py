@@ -42,8 +42,10 @@ def kills_invalid(config: Mapping[str, str]) -> bool | None:
     return any("kill_invalid_depend" in place for place in places) if places else None
 
 
-def partition_limits(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> PartitionLimits:
-    """Work out what one job in a partition may ask for."""
+def partition_limits(
+    partition: SlurmPartition, nodes: Sequence[SlurmNode], *, is_whole: bool | None = None
+) -> PartitionLimits:
+    """Work out what one job in a partition may ask for; `is_whole`: whether it gives whole nodes, if a user says so."""
     own = [node for node in nodes if partition.name in node.partitions]
     widest = max((node.cores for node in own), default=0)
     cores = sum(node.cores for node in own) or partition.cores
@@ -59,6 +61,7 @@ def partition_limits(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> P
         is_up=partition.is_up,
         accounts=partition.accounts,
         barred_accounts=partition.barred_accounts,
+        whole_nodes=partition.is_exclusive if is_whole is None else is_whole,
     )
 
 
@@ -91,7 +94,9 @@ def capabilities(
     `config`: the cluster's configuration by Slurm's own names, as far as it is told.
     Raises `InputError`: the user's partition is not there, or Slurm does not tell how large the machine is.
     """
-    limits = {partition.name: partition_limits(partition, nodes) for partition in partitions}
+    is_linear = config.get("SelectType", "").endswith("linear")
+    is_whole = is_linear or None if settings.whole_nodes is None else settings.whole_nodes
+    limits = {one.name: partition_limits(one, nodes, is_whole=is_whole) for one in partitions}
     if settings.partition and limits and settings.partition not in limits:
         raise InputError(
             f"there is no partition {settings.partition!r}",
@@ -122,6 +127,7 @@ def capabilities(
         partition=default,
         partitions=limits,
         accounts=tuple(accounts),
+        whole_nodes=bool(is_whole),
     )
 
 

@@ -221,13 +221,14 @@ class TrackedJob:
 
         return tuple(
             StepTimes(
-                name,
-                min(max(began.time_s, min_s(ended)), max_s),
-                None if ended is None else min(max(ended.time_s, min_s(ended)), max_s),
-                began.cores,
+                self.kept.steps[one.place],
+                min(max(one.began.time_s, min_s(one.ended)), max_s),
+                None if one.ended is None else min(max(one.ended.time_s, min_s(one.ended)), max_s),
+                one.began.cores,
+                None if one.failed is None else one.failed.exit_code,
             )
-            for name, (began, ended) in zip(self.kept.steps, marks, strict=False)
-            if self.kept.token or began.time_s >= start_s - _CLOCKS_S
+            for one in marks
+            if self.kept.token or one.began.time_s >= start_s - _CLOCKS_S
         )
 
     def _before_requeue(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:

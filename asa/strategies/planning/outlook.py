@@ -239,6 +239,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         widths=widths,
         max_cores=site.max_cores,
         more_s=table.more_s,
+        site=site,
     )
     under_way = tuple(_under_way(view, whole, table))
     bounds = _bounds(view, under_way)
@@ -252,6 +253,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         max_cores=site.max_cores,
         more_s=table.more_s,
         forms=forms,
+        site=site,
     )
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
     hours = sum(block.core_hours for block in alone)

@@ -22,6 +22,7 @@ from asa.demands import demands_of
 from asa.shapes import Shape
 from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
+from asa.waves import Waves, cores_of, is_series, slots_of, walltime_of, waves_of
 from asa.workflow import Workflow
 
 from .molding import Form, Growing, Line, lines_of
@@ -84,6 +85,7 @@ class Parts:
     `widths`: where jobs can grow: the cores that a job that does has during each stage, as the site gives and takes
     them; 0 where it cannot.
     `more_s`: gives samples, in order, of the wait for cores of a stage, of how many and for how long.
+    `site`: where given, small stages of a job run side by side on a node, as its nodes allow.
     `forms`: where shapes are to be chosen: those of each stage. A job whose stages have several does not grow.
     """
 
@@ -99,6 +101,7 @@ class Parts:
         max_cores: float = math.inf,
         more_s: Callable[[str, int, float], NDArray[np.float64]] | None = None,
         forms: Mapping[str, Sequence[Form]] | None = None,
+        site: Capabilities | None = None,
     ) -> None:
         self.workflow = workflow
         self.cores_per_node = cores_per_node
@@ -107,7 +110,8 @@ class Parts:
         self.names = tuple(name for name in workflow.order if name in chosen)
         self._blocks: dict[tuple[str, ...], Block | None] = {}
         stages = [workflow.stages[name] for name in self.names]
-        self._needs = {stage.name: stage.cores_on(cores_per_node) for stage in stages}
+        self._site = site
+        self._needs = {stage.name: self._paid(stage.cores_on(cores_per_node), stage.partition) for stage in stages}
         self._runs_s = {stage.name: stage.expected_s for stage in stages}
         self._walltimes_s = {stage.name: stage.walltime_s for stage in stages}
         self._spreads_s = {stage.name: stage.run_spread * stage.expected_s for stage in stages}
@@ -135,7 +139,32 @@ class Parts:
     def series(self) -> Series:
         """The pieces as series and parallels."""
         after = {name: {p for p in self.workflow.stages[name].after if p in set(self.names)} for name in self.names}
-        return take_apart(self.names, after)
+        return self._in_packs(take_apart(self.names, after))
+
+    def _in_packs(self, series: Series) -> Series:
+        """Put branches of one small stage together, as many as run side by side on a node, where there are more."""
+        if self._site is None or self._lines is not None:
+            return series
+        return Series(tuple(p if isinstance(p, str) else self._packs(p, self._site) for p in series.pieces))
+
+    def _packs(self, branches: tuple[Series, ...], site: Capabilities) -> tuple[Series, ...]:
+        packs: list[list[str]] = []
+        rest: list[Series] = []
+        for branch in branches:
+            [*names] = branch.stages
+            if len(names) > 1:
+                rest.append(self._in_packs(branch))
+            elif packs and self._is_pack((*packs[-1], *names), site):
+                packs[-1] += names
+            else:
+                packs.append(names)
+        if len(packs) + len(rest) == 1:
+            return branches
+        made = [Series((tuple(Series((name,)) for name in pack) if len(pack) > 1 else pack[0],)) for pack in packs]
+        return (*made, *rest)
+
+    def _is_pack(self, names: tuple[str, ...], site: Capabilities) -> bool:
+        return self._may_share(names) and len(waves_of([self.workflow.stages[name] for name in names], site)) == 1
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
@@ -300,6 +329,10 @@ class Parts:
             hours = 0.0 if stage.local else core_hours(needs[0], stage.work_s)
             run_s, walltime_s = stage.expected_s, stage.walltime_s
             return Block(names, needs[0], walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
+        if self._site is not None:
+            waves = waves_of([self.workflow.stages[name] for name in names], self._site)
+            if not is_series(waves):
+                return self._in_waves(names, waves)
         whole = len(names) == len(self.workflow.stages)
         walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
         if walltime_s > self._max_walltime_s(self._partitions[names[0]]):
@@ -311,6 +344,29 @@ class Parts:
         held, shrinks = self._held(cores, run_s, needs, lasts)
         spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
         return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
+
+    def _in_waves(self, names: tuple[str, ...], waves: Waves) -> Block | None:
+        """Make a block in which some stages run side by side."""
+        walltime_s = walltime_of(waves)
+        if self.workflow.says_walltime and len(names) == len(self.workflow.stages):
+            walltime_s = self.workflow.walltime_s
+        lasts = [max(wave, key=lambda stage: self._runs_s[stage.name]).name for wave in waves]
+        run_s = sum(map(self._runs_s.__getitem__, lasts))
+        if not run_s <= walltime_s <= self._max_walltime_s(self._partitions[names[0]]):
+            return None
+        cores = self._paid(cores_of(waves, self.cores_per_node), self._partitions[names[0]])
+        spread = math.hypot(*map(self._spreads_s.__getitem__, lasts)) / run_s
+        return Block(names, cores, walltime_s, run_s, cores * run_s / 3600, shrinks=False, spread=spread)
+
+    def _paid(self, cores: int, partition: str) -> int:
+        return cores if self._site is None else self._site.paid_cores(cores, partition)
+
+    def begins_s(self, stages: tuple[str, ...]) -> dict[str, float]:
+        """Say how long after the beginning of their job its stages begin, as they are asked for now."""
+        if self._site is None or len(stages) == 1:
+            return {slot.stage: slot.start_s for slot in self.workflow.layout(stages)}
+        waves = waves_of([self.workflow.stages[name] for name in stages], self._site)
+        return {slot.stage: slot.start_s for slot in slots_of(waves, self._runs_s)}
 
     def _held(self, cores: int, run_s: float, needs: Sequence[int], lasts_s: Sequence[float]) -> tuple[float, bool]:
         """Count the core-seconds that stages hold one after the other; and say whether their job gives cores back."""

@@ -1,0 +1,92 @@
+"""Small stages that are ready, or follow the same, put into jobs that they share, as many as run side by side on a node.
+
+That is done where jobs get whole nodes: each of these stages would hold all of a node for a part of its cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from asa.demands import demands_of
+from asa.runner.state import RunState
+from asa.strategies.base import Keep, PlannedJob
+from asa.waves import is_small, waves_of
+
+
+def packed(state: RunState, submissions: Sequence[PlannedJob], now_s: float) -> list[PlannedJob]:
+    """Put jobs together that are due and alike; each pack stands where its first job stood.
+
+    Parameters
+    ----------
+    state
+        The run.
+    submissions
+        Jobs that are planned.
+    now_s
+        Those up to now are due.
+
+    Notes
+    -----
+    O(jobs times a node's stages). Of jobs that are alike those that last longest come first, so that a node is not
+    held for one long stage in each pack.
+    """
+    by_kind: dict[object, list[PlannedJob]] = {}
+    for job in submissions:
+        if (kind := _kind(state, job, now_s)) is not None:
+            by_kind.setdefault(kind, []).append(job)
+    instead: dict[tuple[str, ...], PlannedJob | None] = {}
+    for jobs in by_kind.values():
+        for pack in _packs(state, jobs):
+            if len(pack) > 1:
+                names = tuple(state.workflow.in_order(job.stages[0] for job in pack))
+                firsts = sorted(pack, key=lambda job: names.index(job.stages[0]))
+                instead |= {job.stages: None for job in firsts}
+                instead[firsts[0].stages] = _together(firsts)
+    if not instead:
+        return list(submissions)
+    shared = (instead.get(job.stages, job) for job in submissions)
+    return [job for job in shared if job is not None]
+
+
+def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
+    """Tell which jobs a job can be put together with; None for none."""
+    [name, *others] = job.stages
+    view = state.stages[name]
+    stage, site = view.stage, state.capabilities
+    if others or job.submit_s > now_s or job.joins or job.leg or job.mate or job.shrinks or job.widths:
+        return None
+    if not site.gives_whole_nodes(site.limits(stage.partition)) or not is_small(stage) or stage.retries:
+        return None
+    if name in state.choices or stage.moldable is not None or view.resubmissions:
+        return None  # one that failed is tried again by itself
+    after = () if job.keep is Keep.NOTHING else tuple(sorted(stage.after))
+    return (
+        *(job.keep, after, stage.partition, stage.account, stage.options, stage.cpus_per_task),
+        *demands_of(stage).values(),
+    )
+
+
+def _packs(state: RunState, jobs: Sequence[PlannedJob]) -> list[list[PlannedJob]]:
+    most = len(jobs) if state.max_jobs is None else max(state.max_jobs, 1)
+    packs: list[list[PlannedJob]] = []
+    for job in sorted(jobs, key=lambda job: -state.stages[job.stages[0]].stage.expected_s):
+        if packs and len(packs[-1]) < most:
+            stages = [state.stages[one.stages[0]].stage for one in (*packs[-1], job)]
+            if len(waves_of(stages, state.capabilities)) == 1:
+                packs[-1].append(job)
+                continue
+        packs.append([job])
+    return packs
+
+
+def _together(jobs: Sequence[PlannedJob]) -> PlannedJob:
+    return replace(
+        jobs[0],
+        stages=tuple(job.stages[0] for job in jobs),
+        submit_s=max(job.submit_s for job in jobs),
+        reason=f"{len(jobs)} stages side by side on a node; {jobs[0].reason}",
+        prediction=None,
+        needed_s=min((job.needed_s for job in jobs if job.needed_s is not None), default=None),
+        spare_walltime_s=max(job.spare_walltime_s for job in jobs),
+    )

@@ -1,0 +1,137 @@
+"""Waves: which stages of a job run at the same time inside it, each on cores of its own.
+
+Stages that share a job run one after the other. Of those that do not depend on each other small ones, of a single task
+each, run side by side as far as the job's cores go, all on one node. Where jobs get whole nodes these are all cores of
+a node, which would be paid for anyway. A wave has ended when all of it has; then the next one begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from asa.backend import Capabilities, PartitionLimits
+from asa.demands import shared_by, together
+from asa.workflow import Slot, Stage
+
+Waves = tuple[tuple[Stage, ...], ...]
+
+_STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on whatever cores these find
+
+
+def is_small(stage: Stage) -> bool:
+    """Whether a stage is of a single task, so that it can run beside others on a node.
+
+    Examples
+    --------
+    >>> is_small(Stage("index", cores=4, cpus_per_task=4)), is_small(Stage("solve", cores=4))
+    (True, False)
+    """
+    return not (
+        (stage.cores or 0) > stage.cpus_per_task
+        or (stage.nodes or 0) > 0
+        or stage.gpus
+        or stage.burst_buffer_bytes
+        or stage.exclusive
+        or stage.local
+        or stage.array
+        or stage.continues
+        or stage.jobs[1] > 1
+        or (stage.preparation is not None and stage.preparation.launcher)
+        or _STARTS_TASKS.search(stage.command or stage.script)
+    )
+
+
+def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:
+    """Say which stages of a job run at the same time.
+
+    Parameters
+    ----------
+    stages
+        Those that share the job, in the workflow's order.
+    site
+        How large nodes are, and whether they are given whole.
+
+    Returns
+    -------
+    tuple of tuple of Stage
+        One wave after the other; a stage by itself where nothing can run beside it.
+
+    Notes
+    -----
+    O(stages + edges). Stages that are as deep in the graph are put into waves in their order, each into the last one
+    if it has room for it.
+
+    Examples
+    --------
+    >>> parts = [Stage(name, cores=1, after=("split",)) for name in "abc"]
+    >>> site = Capabilities("x", 56, 2, age_accrues=False, whole_nodes=True)
+    >>> [[stage.name for stage in wave] for wave in waves_of([Stage("split", cores=1), *parts], site)]
+    [['split'], ['a', 'b'], ['c']]
+    """
+    series: Waves = tuple((stage,) for stage in stages)
+    limits = site.limits(next((stage.partition for stage in stages if stage.partition), ""))
+    width = _width(stages, site, limits) if len(stages) > 1 else 0
+    if not width:
+        return series
+    depths: dict[str, int] = {}
+    levels: dict[int, list[list[Stage]]] = {}
+    for stage in stages:
+        depth = depths[stage.name] = max((depths[name] + 1 for name in stage.after if name in depths), default=0)
+        waves = levels.setdefault(depth, [])
+        if waves and is_small(stage) and _has_room(waves[-1], stage, width, limits.memory_per_node_bytes):
+            waves[-1].append(stage)
+        else:
+            waves.append([stage])
+    found = tuple(tuple(wave) for _, waves in sorted(levels.items()) for wave in waves)
+    return found if len(found) < len(stages) else series
+
+
+def _width(stages: Iterable[Stage], site: Capabilities, limits: PartitionLimits) -> int:
+    """Say how many cores of a node stages may share; 0 if their job may have cores of several, or change its width."""
+    node = limits.cores_per_node or site.cores_per_node
+    most = max(stage.cores_on(node) for stage in stages)
+    if most > node:
+        return 0
+    width = node if site.gives_whole_nodes(limits) else most
+    return 0 if any(0 < by < width for by in (site.shrink_by, site.grow_by)) else width
+
+
+def _has_room(wave: Sequence[Stage], stage: Stage, width: int, memory_bytes: int) -> bool:
+    if not is_small(wave[0]):
+        return False
+    all_of_it = [*wave, stage]
+    if memory_bytes and sum(one.memory_bytes for one in all_of_it) > memory_bytes:
+        return False
+    return sum(one.cores or 0 for one in all_of_it) <= width
+
+
+def is_series(waves: Waves) -> bool:
+    """Whether no two stages run at the same time."""
+    return all(len(wave) == 1 for wave in waves)
+
+
+def walltime_of(waves: Waves) -> float:
+    """Give the seconds that stages ask for together."""
+    return sum(max(stage.walltime_s for stage in wave) for wave in waves)
+
+
+def cores_of(waves: Waves, cores_per_node: int) -> int:
+    """Give the cores that the widest wave needs."""
+    return max(sum(stage.cores_on(cores_per_node) for stage in wave) for wave in waves)
+
+
+def demands_of(waves: Waves) -> dict[str, Any]:
+    """Give what else a job needs for its waves, by field: of each the most."""
+    return shared_by(together(wave) for wave in waves)
+
+
+def slots_of(waves: Waves, run_s: dict[str, float]) -> tuple[Slot, ...]:
+    """Place stages inside their job, in the order of waves; `run_s`: how long each runs."""
+    slots: list[Slot] = []
+    begin_s = 0.0
+    for wave in waves:
+        slots += [Slot(stage.name, begin_s, begin_s + run_s[stage.name]) for stage in wave]
+        begin_s += max(run_s[stage.name] for stage in wave)
+    return tuple(slots)
