@@ -1,4 +1,4 @@
-"""Small stages that are ready, or follow the same, put into jobs that they share, as many as run side by side on a node.
+"""Small stages that are ready, or follow the same, put into jobs that they share: as many as run beside each other.
 
 That is done where jobs get whole nodes: each of these stages would hold all of a node for a part of its cores.
 """

@@ -104,7 +104,8 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
     walltime = walltime_of(waves)
     if not state.choices.keys().isdisjoint(names):
         walltime = state.workflow.walltime_of(names, walltime)
-    elif len(stages) == len(state.workflow.stages) > 1 and (is_series(waves) or state.workflow.says_walltime):  # with what those have more that ran out of theirs
+    elif len(stages) == len(state.workflow.stages) > 1 and (is_series(waves) or state.workflow.says_walltime):
+        # with what those have more that ran out of theirs
         walltime = sum(stage.walltime_s for stage in stages) + state.workflow.walltime_s
         walltime -= sum(stage.walltime_s for stage in state.workflow.stages.values())
     partition = next((stage.partition for stage in stages if stage.partition), "")

@@ -67,7 +67,7 @@ from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT, Sharing, handed_to, may
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
-from asa.waves import Waves, slots_of, waves_of
+from asa.waves import Waves, slots_of, walltime_of, waves_of
 from asa.workflow import Slot, Stage, Workflow
 
 _HOPELESS = "DependencyNeverSatisfied"
@@ -323,10 +323,12 @@ class RunState:
         """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
         limits = self.capabilities.partitions.get(partition or self.capabilities.partition)
         max_s = limits.max_walltime_s if limits is not None else None
-        asked_s = sum(
-            self.choices[name].shape.walltime_s if name in self.choices else self.workflow.stages[name].walltime_s
-            for name in stages
-        )
+        own = [self.workflow.stages[name] for name in self.workflow.in_order(stages)]
+        if any(one.name in self.choices for one in own):
+            lasts_s = (self.choices[s.name].shape.walltime_s if s.name in self.choices else s.walltime_s for s in own)
+            asked_s = sum(lasts_s)
+        else:
+            asked_s = walltime_of(waves_of(own, self.capabilities))
         return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
 
     def avoided(self, stages: Iterable[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from asa.backends.shell.marks import Kept, Mark, RunFolder
+from asa.backends.shell.marks import Kept, Mark, RunFolder, StepMarks
 from asa.backends.shell.script import TWIN_EXIT, Payload, batch_script, file_name, is_utf8, job_name
 
 from asa.backend import (
@@ -664,9 +664,7 @@ def _parsed(job_id: str) -> tuple[int, str]:
     return int(number), host
 
 
-def _steps(
-    names: Sequence[str], marks: Collection[StepMarks], min_s: float, max_s: float
-) -> tuple[StepTimes, ...]:
+def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max_s: float) -> tuple[StepTimes, ...]:
     """Tell when steps began and completed, within the job's own times: marks count whole seconds."""
 
     def within(mark: Mark) -> float:

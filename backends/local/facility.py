@@ -71,8 +71,10 @@ class LocalMachine:
     @property
     def capabilities(self) -> Capabilities:
         """What the machine can do."""
-        cores = self.settings.cores
-        return Capabilities(self.settings.system, cores, cores, age_accrues=True, accepts_late=False, whole_nodes=self.settings.whole_nodes)
+        own = self.settings
+        return Capabilities(
+            own.system, own.cores, own.cores, age_accrues=True, accepts_late=False, whole_nodes=own.whole_nodes
+        )
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> LocalBackend:
         """Open its queue for one run; commands run in what is now the current folder.

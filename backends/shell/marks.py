@@ -7,7 +7,6 @@ listed first is looked up anew.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -185,11 +184,12 @@ class RunFolder:
     def steps(self, job_id: str, token: str, count: int) -> list[StepMarks]:
         """Tell when each of a job's steps began and ended, of those that began."""
         folder = self.marks / (token or f"job.{job_id}")
-        there = self._seen(folder / "step-", lambda path: frozenset(os.listdir(path.parent))) or frozenset()
+        there = self._seen(folder / "step-", lambda path: frozenset(one.name for one in path.parent.iterdir()))
+        names = there or frozenset[str]()
 
         def mark(number: int, kind: str) -> Mark | None:
             name = f"step-{number}-{kind}"
-            return self._mark(job_id, token, name) if name in there else None
+            return self._mark(job_id, token, name) if name in names else None
 
         return [
             StepMarks(number - 1, began, mark(number, "ended"), mark(number, "failed"))

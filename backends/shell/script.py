@@ -169,7 +169,14 @@ def _steps(payload: Payload) -> list[str]:
         if is_alone:
             run += body
             continue
-        run += ["(", f"  beside {number} {shlex.quote(file_name(step.post))}", *(f"  {line}" for line in body), "  exit 0", ") &", 'lanes="$lanes $!"']
+        run += [
+            "(",
+            f"  beside {number} {shlex.quote(file_name(step.post))}",
+            *(f"  {line}" for line in body),
+            "  exit 0",
+            ") &",
+            'lanes="$lanes $!"',
+        ]
         if number == last:
             run.append("gather")
     return run

@@ -1,10 +1,11 @@
 """The search for the plan that costs least, by dynamic programming over series and parallels.
 
 What is not certain is kept as samples: the time at which the stages so far have ended, and each wait, as arrays of
-equally likely values. Jobs of branches at the same depth meet the same queue: their waits are long together, while those
-of jobs one after the other are independent. A plan's cost is its expected makespan plus its price times its expected core-hours. The plan of
-a series is built from its beginning: for each place the few best ways to get there are kept, and extended by every job
-that may begin there. Branches side by side are planned one by one, and joined: whoever ends last counts.
+equally likely values. Jobs of branches that are as deep in the graph meet the same queue: their waits are long
+together, while those of jobs one after the other are independent. A plan's cost is its expected makespan plus its price
+times its expected core-hours. The plan of a series is built from its beginning: for each place the few best ways to get
+there are kept, and extended by every job that may begin there. Branches side by side are planned one by one, and
+joined: whoever ends last counts.
 
 Where a later job does not queue before the stages before it have ended, its cost does not hang on how these were run
 but for their end, and the search is exact. Else it is as good as the ways that are kept; `tests` confirm it against all
