@@ -212,6 +212,31 @@ def test_core_hours_are_those_of_each_element(tmp_path):
     assert measure(world.folder.plan.make_workflow(), result.records).core_hours >= ended.ran_s / 3600
 
 
+def test_what_elements_held_before_they_were_requeued_counts_whichever_client_saw_it(tmp_path):
+    """Each look is a client of its own; one element is requeued once, and one twice."""
+    world = World(tmp_path, strategy="per-stage")
+    world.link.of_element = lambda *_: (50.0, 0)
+    spent_s, requeued = [], []
+    for _ in range(200):
+        look(world.folder, world.connect)
+        if world.folder.state()[0].outcome:
+            break
+        for job in world.link.all.values():
+            is_due = requeued.count(job.job_id) < {2: 1, 3: 2}.get(job.number, 0)
+            if job.array_id and job.state == "RUNNING" and is_due:
+                spent_s.append(int(world.link.now_s) - job.start_s)
+                requeued.append(job.job_id)
+                world.link.requeue(job.job_id)
+        world.clock.sleep(3.0)
+    state, records = world.folder.state()
+    assert state.outcome == "completed", state.reason
+    [ended] = [r for r in records if isinstance(r, Ended) and r.stages == ("b",)]
+    elements = [job for job in world.link.all.values() if job.array_id]
+    assert len(spent_s) == 3
+    assert min(spent_s) > 0
+    assert ended.ran_s == pytest.approx(sum(job.end_s - job.start_s for job in elements) + sum(spent_s))
+
+
 def test_elements_that_the_controller_forgot_are_known_by_their_marks(tmp_path):
     world = World(tmp_path, (STAGES[0], replace(SWEEP, array=parse_array("1-30%2")), STAGES[2]), min_job_age_s=4.0)
     world.completed(world.drive(), "1-30")

@@ -127,7 +127,7 @@ def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm, link):
         "down": SlurmRun(slurm, flow("1-2", then, cores=28, nodes=1), link=link, strategy="per-stage"),
     }
     clients = {name: run.client() for name, run in runs.items()}
-    array_id, _ = running(runs["requeue"], 2)
+    array_id, before = running(runs["requeue"], 2)
     slurm.run_as_root("scontrol", "requeue", f"{array_id}_2")
     array_id, _ = running(runs["cancel"], 3)
     slurm.run("scancel", f"{array_id}_3")
@@ -146,13 +146,18 @@ def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm, link):
         until(lambda: begins_soon(runs["down"]), what="that it begins elsewhere")
         (runs["down"].place / "go").touch()
         assert clients["requeue"].result().outcome == "completed"
-        check(runs["requeue"], "1-4")
+        records = check(runs["requeue"], "1-4")
         assert resumed.result().outcome == "completed"
         check(runs["cancel"], "1-4")
     finally:
         slurm.run_as_root("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
     assert clients["down"].result().outcome == "completed"
     check(runs["down"], "1-2")
+    [elements] = arrays_of(runs["requeue"]).values()
+    ran_s = sum(int(job["EndTime"]) - int(job["StartTime"]) for job in elements)
+    [back_s] = [int(job["SubmitTime"]) for job in elements if job["ArrayTaskId"] == "2"]
+    [ended] = [record for record in records if isinstance(record, Ended) and record.stages == ("b",)]
+    assert ran_s <= ended.ran_s <= ran_s + back_s - int(before["StartTime"]), "if the client saw it run before"
 
 
 @pytest.mark.parametrize("link", LINKS)
