@@ -123,6 +123,18 @@ class Testbed:
     def restart_controller(self):
         self._script("restart-ctld")
 
+    def hasten(self, job_id):
+        """Let a job or an element begin three seconds from now that was put back into the queue, not after two minutes.
+
+        Not at once: its node refuses what begins in the second in which it was killed there ("already killed, do not
+        launch"), and Slurm lets it have failed, with exit code 1.
+        """
+        told = self.run_as_root("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job", job_id, check=False)
+        job = dict(word.split("=", 1) for word in told.split() if "=" in word)
+        waits = job.get("JobState") == "PENDING" and job["EligibleTime"].isdecimal()
+        if waits and int(job["EligibleTime"]) > time.time() + 10.0:  # once
+            self.run_as_root("scontrol", "update", f"JobId={job_id}", "StartTime=now+3", check=False)
+
     def folder(self, name):
         """Make a folder that both the client (perhaps root) and the jobs (the user) may write to."""
         folder = self.root / "jobs" / name

@@ -35,10 +35,9 @@ def element_standing(state: RunState, name: str) -> ElementStanding | None:
     """Say how the elements of an array stand; None of a stage that is none."""
     from asa.runner.arrays import how_they_ended
 
-    stage = state.workflow.stages[name]
-    if (array := stage.array) is None:
+    if (array := state.workflow.stages[name].array) is None:
         return None
-    completed, running, ends = (_in_turn if stage.takes_turns else _native)(state, name)
+    completed, running, ends = _known(state, name)
     failed = NONE
     for end in ends:
         failed |= end.elements
@@ -57,6 +56,18 @@ def element_standing(state: RunState, name: str) -> ElementStanding | None:
         how_they_ended(ends) if ends else "",
         array.at_once,
     )
+
+
+def ended_alike(state: RunState, name: str) -> list[tuple[Elements, str]]:
+    """Say how those elements of an array ended that did not complete, of those together that ended alike."""
+    from asa.runner.arrays import alike
+
+    return alike(_known(state, name)[2])
+
+
+def _known(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
+    """Tell of the elements of an array: which completed, which run, and how the others ended that have."""
+    return (_in_turn if state.workflow.stages[name].takes_turns else _native)(state, name)
 
 
 def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:

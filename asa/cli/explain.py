@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.completing import complete_stages
-from asa.cli.element_standing import element_words
-from asa.cli.logs import RunOption, last_lines, log_file
+from asa.cli.element_standing import element_words, ended_alike
+from asa.cli.logs import RunOption, last_lines, log_file, log_files
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
     RunsOption,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _LAST_LINES = 10
+_MAX_WAYS = 10  # in which elements of an array ended
 _FAILED = {"failed", "timed out", "cancelled"}
 
 
@@ -352,14 +353,33 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
     ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
     means = f": {explanation}" if (explanation := meaning(stage.exit_code)) else ""
-    yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}{means}."
-    is_news = not means or stage.reason not in {"", "None", "NonZeroExitCode"}
+    is_array = stage.elements is not None and bool(stage.elements.failed_count)
+    if is_array:
+        yield from _elements_failed(state, stage, ran)
+    else:
+        yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}{means}."
+    is_news = not (means or is_array) or stage.reason not in {"", "None", "NonZeroExitCode"}
     if is_news and (stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}):
         yield from _reason(folder, stage)
-    file = log_file(folder, state, stage.stage, "err")
+    files = [file for _, file in log_files(folder, state, stage.stage, "err")] if is_array else []
+    file = files[0] if files else log_file(folder, state, stage.stage, "err")
     if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):
         yield f"Last lines of {file}:"
         yield from map(_Verbatim, last.splitlines())
+
+
+def _elements_failed(state: RunState, stage: StageStanding, ran: str) -> Iterator[str]:
+    """Say how elements of an array ended that did not complete, a line for those that ended alike."""
+    from asa.runner.arrays import short
+
+    if stage.elements is not None:
+        counts = element_words(replace(stage.elements, told=""))
+        yield f"Job {stage.job_id}, a job array, {_ended_as(stage)}{ran}: {counts}."
+    ways = ended_alike(state, stage.stage)
+    for elements, how in ways[:_MAX_WAYS]:
+        yield f"{'Element' if len(elements) == 1 else 'Elements'} {short(elements)} {how}."
+    if rest := sum(len(elements) for elements, _ in ways[_MAX_WAYS:]):
+        yield f"{rest} more did not complete, in {len(ways) - _MAX_WAYS} other ways."
 
 
 def _ended_as(stage: StageStanding) -> str:

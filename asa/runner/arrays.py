@@ -168,17 +168,36 @@ def _grouped(ends: Mapping[int, ElementEnd]) -> list[ElementEnd]:
 
 
 def how_they_ended(ends: Iterable[ElementEnd]) -> str:
-    """Say of elements how they ended.
+    """Say of elements how they ended, of those together that ended alike.
 
     Examples
     --------
     >>> how_they_ended([ElementEnd(Elements.of([3, 4, 5]), JobState.FAILED, 1, "NonZeroExitCode")])
     '3-5 failed (exit code 1)'
     """
-    groups = sorted(ends, key=lambda end: end.elements.first)
-    said = [f"{short(end.elements)} {_words(end)}" for end in groups[:_MAX_GROUPS]]
-    rest = sum(len(end.elements) for end in groups[_MAX_GROUPS:])
+    groups = alike(ends)
+    said = [f"{short(elements)} {how}" for elements, how in groups[:_MAX_GROUPS]]
+    rest = sum(len(elements) for elements, _ in groups[_MAX_GROUPS:])
     return "; ".join([*said, *([f"{rest} more"] if rest else [])])
+
+
+def alike(ends: Iterable[ElementEnd]) -> list[tuple[Elements, str]]:
+    """Put elements together of which the same is to be said, and say it; in the order of their numbers.
+
+    Slurm may give reasons beside the same exit code, or none.
+
+    Examples
+    --------
+    >>> ends = [ElementEnd(Elements.of([n]), JobState.FAILED, 1, why) for n, why in ((3, ""), (7, "NonZeroExitCode"))]
+    >>> [(str(elements), how) for elements, how in alike(ends)]
+    [('3,7', 'failed (exit code 1)')]
+    """
+    found: dict[str, Elements] = {}
+    for end in ends:
+        how = _words(end)
+        found[how] = found.get(how, NONE) | end.elements
+    groups = sorted(found.items(), key=lambda group: group[1].first)
+    return [(elements, _WAS if how == _WERE and len(elements) == 1 else how) for how, elements in groups]
 
 
 def short(elements: Elements) -> str:
@@ -189,13 +208,12 @@ def short(elements: Elements) -> str:
     return f"{text[:_LONGEST].rpartition(',')[0]} and others, {len(elements)} in all,"
 
 
-_ENDED = {JobState.FAILED: "failed", JobState.TIMEOUT: "ran out of time", JobState.CANCELLED: "were cancelled"}
+_WAS, _WERE = "was cancelled", "were cancelled"
+_ENDED = {JobState.FAILED: "failed", JobState.TIMEOUT: "ran out of time", JobState.CANCELLED: _WERE}
 
 
 def _words(end: ElementEnd) -> str:
     words = _ENDED.get(end.state, end.state.value)
-    if words == "were cancelled" and len(end.elements) == 1:
-        words = "was cancelled"
     if end.state is not JobState.FAILED:
         return words
     why = meaning(end.exit_code) or ("" if end.exit_code is None else f"exit code {end.exit_code}") or end.reason

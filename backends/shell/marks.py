@@ -57,6 +57,8 @@ class Kept:
     submit_s: float  # when it was submitted, about
     array: str = ""  # its elements, if it is a job array
     is_renumbered: bool = False  # whether the batch system numbers them otherwise; see `Payload`
+    spent_s: float = 0.0  # what its elements ran before they were put back into the queue
+    starts: tuple[tuple[int, float], ...] = ()  # since when those of its elements run that did at the last look
 
 
 class RunFolder:
@@ -140,7 +142,9 @@ class RunFolder:
         """Tell what a job is that was submitted from here, the latest of that number."""
         try:
             fields = read_json(read_file(self._jobs / job_id))
-            return Kept(**{**fields, "steps": tuple(fields["steps"])})
+            steps = tuple(fields["steps"])
+            starts = tuple((int(number), float(start_s)) for number, start_s in fields.get("starts", ()))
+            return Kept(**{**fields, "steps": steps, "starts": starts})
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

@@ -44,11 +44,19 @@ class TrackedArray(TrackedJob):
     _is_told: bool = False  # Slurm knew some of its elements at the last look
     _queue: TrackedElement | None = None  # those that wait, as one
     _spent_s: float = 0.0  # what elements ran before they were put back into the queue
+    _starts: dict[int, float] = field(default_factory=dict)  # since when elements run
 
     @classmethod
     def of(cls, kept: Kept, status: JobStatus, **fields: Any) -> TrackedArray:
-        """Begin to track one."""
-        return cls(kept, status, numbers=frozenset(parse_elements(kept.array)), **fields)
+        """Begin to track one, or go on where another client left it."""
+        numbers = frozenset(parse_elements(kept.array))
+        return cls(kept, status, numbers=numbers, _spent_s=kept.spent_s, _starts=dict(kept.starts), **fields)
+
+    def is_to_be_kept(self) -> bool:
+        """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
+        starts = tuple(sorted((n, s) for n, s in self._starts.items() if n not in self.own or self.own[n].is_live))
+        was, self.kept = self.kept, replace(self.kept, spent_s=self._spent_s, starts=starts)
+        return self.kept != was
 
     # ------------------------------------------------------------------ what is heard
 
@@ -91,8 +99,25 @@ class TrackedArray(TrackedJob):
             return  # as was heard before: its marks are not read again
         self.raw_ids[number] = record.job_id
         one.hear(replace(record, job_id=one.job_id), folder, now_s, clock_s)
-        if one.status.restarts > was.restarts and was.start_s is not None and was.end_s is None:
-            self._spent_s += max((record.submit_s or now_s) - was.start_s, 0.0)
+        self._count(number, was, one.status, record)
+
+    def _count(self, number: int, was: JobStatus, status: JobStatus, record: SlurmRecord) -> None:
+        """Count what an element ran before it was put back into the queue: Slurm has it submitted then.
+
+        While it is being put back, Slurm may say that it runs, submitted as before, since a moment ago.
+        """
+        if status.restarts > was.restarts and was.start_s is not None and was.end_s is not None:
+            self._spent_s += max(was.end_s - was.start_s, 0.0)
+        start_s = self._starts.get(number)
+        if start_s is not None and record.submit_s > start_s:
+            self._spent_s += record.submit_s - start_s
+            start_s = None
+        if not status.state.is_final and "COMPLETING" not in record.states:
+            start_s = status.start_s
+        if start_s is None or status.state.is_final:
+            self._starts.pop(number, None)
+        else:
+            self._starts[number] = start_s
 
     def hear_some(
         self, records: Iterable[SlurmRecord], which: Collection[int], folder: RunFolder, now_s: float, clock_s: float

@@ -596,10 +596,9 @@ class SlurmBackend:
             changed, missing = job.hear_all(records, self._folder, self.now(), clock_s)
             if missing:
                 changed |= self._miss_elements(job, missing)
-            for number, raw_id in job.needless(self._folder):
-                self._link.cancel(raw_id)
-                job.conclude_one(number, self._folder, self.now())
-                changed = True
+            if job.is_to_be_kept():
+                self._folder.keep_job(job.job_id, job.kept)
+            changed |= self._end_needless_elements(job)
         except ValueError as error:
             self._trouble = f"Slurm says that an element of job {job.job_id} is {error}, which is not known here"
         except BackendError as error:
@@ -607,6 +606,14 @@ class SlurmBackend:
         else:
             if changed:
                 self._pacer.changed(clock_s)
+
+    def _end_needless_elements(self, job: TrackedArray) -> bool:
+        """End elements that are back in the queue though their payloads have completed; say whether there were any."""
+        needless = job.needless(self._folder)
+        for number, raw_id in needless:
+            self._link.cancel(raw_id)
+            job.conclude_one(number, self._folder, self.now())
+        return bool(needless)
 
     def _miss_elements(self, job: TrackedArray, missing: Collection[int]) -> bool:
         """Find out what became of elements that the controller does not know any more."""

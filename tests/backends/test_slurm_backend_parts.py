@@ -1,19 +1,23 @@
 """What the client of Slurm is made of: its pace, its idea of Slurm's clock, its words for dependencies."""
 
+import itertools
 import math
 import os
 import resource
 
 import pytest
 from asa.backends.shell.marks import Kept, RunFolder
+from asa.backends.slurm.arrays import TrackedArray
 from asa.backends.slurm.clock import ClockOffset
 from asa.backends.slurm.defaults import JobDefaults
 from asa.backends.slurm.dependencies import is_unmet, pass_on
+from asa.backends.slurm.link import SlurmRecord
 from asa.backends.slurm.pacing import Pacer, interval_s
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.backend import Dependency, DependencyType, JobSpec, JobState, JobStatus
+from asa.elements import parse_elements
 from asa.errors import SubmitRejectedError, UnavailableError
 
 LEAST = st.floats(0.5, 120.0)
@@ -210,3 +214,40 @@ def test_a_variable_that_holds_a_token_stays_behind(monkeypatch):
     told = JobDefaults(secrets=["MY_SITE_JWT"], environment={"A": "1"}).variables()
     assert "MY_SITE_JWT" not in told
     assert told["A"] == "1"
+
+
+# what Slurm tells of an element that is requeued 4 s after it began, and then runs for 10 s: by its commands, by REST
+BY_COMMANDS = [
+    (("RUNNING",), 0, 100.0, 100.0),
+    (("COMPLETING",), 1, 100.0, 104.0),
+    (("COMPLETING",), 1, 100.0, 105.0),
+    (("PENDING",), 1, 104.0, None),
+    (("RUNNING",), 1, 104.0, 225.0),
+    (("COMPLETED",), 1, 104.0, 225.0),
+]
+BY_REST = [*BY_COMMANDS[:1], (("PENDING", "COMPLETING"), 1, 100.0, None), *BY_COMMANDS[3:]]
+
+
+@pytest.mark.parametrize("told", [BY_COMMANDS, BY_REST], ids=["commands", "rest"])
+@pytest.mark.parametrize("is_same", [True, False], ids=["one client", "a client each look"])
+def test_what_an_element_ran_before_it_was_requeued_is_known_whichever_looks_were_missed(tmp_path, told, is_same):
+    """If one saw it run, before or at the time when it was put back."""
+    folder = RunFolder(tmp_path)
+    fresh = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="3")
+    for seen in itertools.product([True, False], repeat=len(told) - 2):
+        folder.keep_job("7", fresh)
+        array = None
+        for states, restarts, submit_s, start_s in itertools.compress(told, [True, *seen, True]):
+            if array is None or not is_same:
+                kept = folder.kept_job("7")
+                array = TrackedArray.of(kept, JobStatus("7", JobState.PENDING, 100.0), heard_s=0.0)
+            end_s = 235.0 if "COMPLETED" in states else None
+            record = SlurmRecord(
+                "8", "job.t", "u", states, submit_s, start_s=start_s, end_s=end_s, restarts=restarts,
+                exit_code=0 if end_s else None, array_id="7", elements=parse_elements("3"),
+            )  # fmt: skip
+            array.hear_all([record], folder, 300.0, 300.0)
+            if array.is_to_be_kept():
+                folder.keep_job("7", array.kept)
+        assert array.status.state is JobState.COMPLETED
+        assert array.status.elements.ran_s == 4.0 + 10.0, seen

@@ -9,8 +9,10 @@ from asa.backends.slurm.backend import SlurmBackend
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from slurm_fake_link import FakeLink, VirtualClock
+from typer.testing import CliRunner
 
 from asa.backend import Capabilities, PartitionLimits
+from asa.cli.app import app
 from asa.cli.element_standing import element_standing
 from asa.elements import Elements, parse_array
 from asa.metrics import measure
@@ -94,6 +96,29 @@ def test_what_fails_for_good_is_told_and_resumed_by_itself(tmp_path):
     assert (standing.completed, standing.failed, standing.pending_count) == ("1,3-4,6-9", "2,5", 0)
     world.completed(world.drive(retry=True))
     assert world.asked == ["1-9%4", "2,5%4"]
+
+
+def test_elements_that_ended_alike_are_explained_together(tmp_path):
+    """Whatever reasons Slurm gives beside their exit code; the last lines are those of the first that failed."""
+    world = World(tmp_path, codes={2: [1], 3: [4], 7: [1], 8: [1], 9: [127]})
+    assert world.drive().outcome == "failed"
+    state, _ = world.folder.state()
+    failures = state.arrays.failures["abcd12345678/b"]
+    failures[7] = replace(failures[7], reason="")
+    words = "2,7-8 failed (exit code 1); 3 failed (exit code 4); 9 failed (its command was not found)"
+    assert element_standing(state, "b").told == words
+    [token] = [job.spec.token for job in state.jobs.values() if job.spec.array]
+    for number in (2, 7):
+        (world.folder.path / "logs").mkdir(exist_ok=True)
+        (world.folder.path / "logs" / f"flow_b.{token}-abcdef-e{number}.err").write_text(f"case {number} is bad\n")
+    done = CliRunner().invoke(app, ["explain", "b", "--run", str(world.folder.path)], env={"COLUMNS": "120"})
+    assert done.exit_code == 0
+    told = [line.strip() for line in done.output.splitlines()]
+    assert "Job 2, a job array, failed after it had run 17s: of 9 elements 4 completed, 5 did not complete." in told
+    at = told.index("Elements 2,7-8 failed (exit code 1).")
+    assert told[at + 1 : at + 3] == ["Element 3 failed (exit code 4).", "Element 9 failed (its command was not found)."]
+    assert "case 2 is bad" in told
+    assert "case 7 is bad" not in told
 
 
 def test_what_would_end_so_again_is_not_tried_again(tmp_path):
@@ -210,6 +235,31 @@ def test_core_hours_are_those_of_each_element(tmp_path):
     elements = [job for job in world.link.all.values() if job.array_id]
     assert ended.ran_s == sum(job.end_s - job.start_s for job in elements)
     assert measure(world.folder.plan.make_workflow(), result.records).core_hours >= ended.ran_s / 3600
+
+
+def test_what_elements_held_before_they_were_requeued_counts_whichever_client_saw_it(tmp_path):
+    """Each look is a client of its own; one element is requeued once, and one twice."""
+    world = World(tmp_path, strategy="per-stage")
+    world.link.of_element = lambda *_: (50.0, 0)
+    spent_s, requeued = [], []
+    for _ in range(200):
+        look(world.folder, world.connect)
+        if world.folder.state()[0].outcome:
+            break
+        for job in world.link.all.values():
+            is_due = requeued.count(job.job_id) < {2: 1, 3: 2}.get(job.number, 0)
+            if job.array_id and job.state == "RUNNING" and is_due:
+                spent_s.append(int(world.link.now_s) - job.start_s)
+                requeued.append(job.job_id)
+                world.link.requeue(job.job_id)
+        world.clock.sleep(3.0)
+    state, records = world.folder.state()
+    assert state.outcome == "completed", state.reason
+    [ended] = [r for r in records if isinstance(r, Ended) and r.stages == ("b",)]
+    elements = [job for job in world.link.all.values() if job.array_id]
+    assert len(spent_s) == 3
+    assert min(spent_s) > 0
+    assert ended.ran_s == pytest.approx(sum(job.end_s - job.start_s for job in elements) + sum(spent_s))
 
 
 def test_elements_that_the_controller_forgot_are_known_by_their_marks(tmp_path):
