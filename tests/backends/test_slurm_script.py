@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_testbed import until
 
-from asa.backend import JobSpec, Step
-from asa.payload import HELD_EXIT, SHORT_EXIT, payload_text
+from asa.backend import REFUSAL, JobSpec, Step
+from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT, payload_text
 from asa.workflow import Stage
 
 SHELLS = [
@@ -416,7 +416,7 @@ def test_that_a_payload_completed_is_kept_though_the_disk_filled_up_meanwhile(st
     full.unlink()
     assert done(start(token="b", steps=steps, posted=("x/a", "x/b"), path=path))[0] == UNABLE_EXIT
     assert (folder.posts / file_name("x/a")).exists(), "the first step's end is kept, the second does not begin"
-    assert [end is not None for _, end in folder.steps("7", "b", 2)] == [True]
+    assert [one.ended is not None for one in folder.steps("7", "b", 2)] == [True]
 
 
 @pytest.mark.parametrize("kind", ["began", "ended"])
@@ -441,11 +441,11 @@ def test_steps_that_completed_are_not_run_again(start, folder, tmp_path):
     assert done(start(token="t1", **steps("abc")))[0] == 1
     assert done(start(token="t1", **steps("abc")))[0] == 1
     assert ran.read_text().split() == ["a", "b", "b"]
-    assert [end is not None for _, end in folder.steps("7", "t1", 3)] == [True, False]
+    assert [one.ended is not None for one in folder.steps("7", "t1", 3)] == [True, False]
     now.touch()
     assert done(start(token="t2", job="8", **steps("abd")))[0] == 0
     assert ran.read_text().split() == ["a", "b", "b", "b", "d"]
-    assert [end is not None for _, end in folder.steps("8", "t2", 3)] == [True, True, True]
+    assert [one.ended is not None for one in folder.steps("8", "t2", 3)] == [True, True, True]
     assert done(start(token="t1", **steps("abc")))[0] == 0
     assert ran.read_text().split() == ["a", "b", "b", "b", "d", "c"]
 
@@ -525,11 +525,11 @@ def test_steps_run_one_after_the_other_until_one_fails(start, folder):
     code, said, _ = done(start(token="a", steps=steps, posted=("x",)))
     assert (code, said) == (5, "1\n2\n")
     told = folder.steps("7", "a", 3)
-    assert [ended is not None for _, ended in told] == [True, False]
+    assert [one.ended is not None for one in told] == [True, False]
     assert not list(folder.posts.iterdir())
     code, said, _ = done(start(token="a", steps=[*steps[:1], *steps[2:]]))
     assert (code, said) == (0, "1\n3\n"), "a job that was put back begins anew"
-    assert [ended is not None for _, ended in folder.steps("7", "a", 3)] == [True, True]
+    assert [one.ended is not None for one in folder.steps("7", "a", 3)] == [True, True]
 
 
 @given(st.text(min_size=1).filter(lambda text: text.encode(errors="ignore").decode() == text))
@@ -617,3 +617,133 @@ def test_a_users_function_stands_in_for_no_command_of_the_script(start, folder):
     mine = {f"BASH_FUNC_{name}%%": "() {  echo mine; exit 9\n}" for name in ("mv", "date", "say", "finish", "mark")}
     assert done(start("say; true", token="a", slurm=carried(mine)))[:2] == (9, "mine\n")
     assert folder.ended("7", "a").exit_code == 9
+
+
+# ---------------------------------------------------------------------- waves of steps
+
+MEET = "touch {own}; n=0; until [ -e {other} ] || [ $n -ge 300 ]; do sleep 0.1; n=$((n + 1)); done; [ -e {other} ]"
+"""Only two that run at the same time see each other."""
+
+
+def meets(own, other):
+    return MEET.format(own=own, other=other)
+
+
+def step(name, command, *, beside=False, **changes):
+    return Step(name, command, post=name, beside=beside, **changes)
+
+
+def names_of(folder, count, *, token="a"):
+    """How each step stands by its marks: its exit code if it failed, True if it completed, None while it runs."""
+    marks = folder.steps("7", token, count)
+    return {one.place: one.failed.exit_code if one.failed else (True if one.ended else None) for one in marks}
+
+
+def posted(folder):
+    return {one.name for one in folder.posts.iterdir() if not one.name.startswith(".")}
+
+
+def test_steps_of_a_wave_run_at_the_same_time_and_the_next_one_after_all(start, folder, tmp_path):
+    steps = (
+        step("first", "echo began >first"),
+        step("left", f"[ -e first ] && {meets('left', 'right')}"),
+        step("right", f"[ -e first ] && {meets('right', 'left')}; sleep 0.5; echo done >right", beside=True),
+        step("last", "grep -q done right"),
+    )
+    code, _, errors = done(start(token="a", steps=steps, posted=("first", "left", "right", "last")))
+    assert code == 0, errors
+    assert names_of(folder, 4) == dict.fromkeys(range(4), True)
+    assert posted(folder) == {"first", "left", "right", "last"}
+    assert folder.ended("7", "a").exit_code == 0
+
+
+def test_one_that_fails_leaves_the_others_of_its_wave_be_and_nothing_follows(start, folder):
+    steps = (
+        step("bad", "exit 5"),
+        step("good", "sleep 1; echo made >good", beside=True),
+        step("after", "echo never >after"),
+    )
+    code, _, errors = done(start(token="a", steps=steps, posted=("bad", "good", "after")))
+    assert code == 5, errors
+    assert names_of(folder, 3) == {0: 5, 1: True}
+    assert posted(folder) == {"good"}
+    assert folder.ended("7", "a").exit_code == 5
+
+
+def test_a_job_that_is_told_to_end_ends_all_of_its_wave(start, folder, tmp_path):
+    steps = tuple(step(name, f"touch began-{name}; exec sleep 60", beside=name != "a") for name in "abc")
+    process = start(token="a", steps=steps, posted=("a", "b", "c"))
+    work = tmp_path / "where it works"
+    until(lambda: all((work / f"began-{name}").exists() for name in "abc"), what="the wave")
+    os.kill(process.pid, signal.SIGTERM)
+    code, _, errors = done(process)
+    assert code == 143, errors
+    assert set(names_of(folder, 3).values()) == {143}
+    assert posted(folder) == set()
+
+
+def test_what_a_step_traps_reaches_it_in_a_wave(start, folder, tmp_path):
+    trap = "trap 'echo told >told-{0}; exit 0' USR1; touch began-{0}; while :; do sleep 0.1; done"
+    steps = tuple(step(name, trap.format(name), beside=name != "a") for name in "ab")
+    process = start(token="a", steps=steps, posted=("a", "b"))
+    work = tmp_path / "where it works"
+    until(lambda: all((work / f"began-{name}").exists() for name in "ab"), what="the wave")
+    os.kill(process.pid, signal.SIGUSR1)
+    assert done(process)[0] == 0
+    assert all((work / f"told-{name}").exists() for name in "ab")
+    assert posted(folder) == {"a", "b"}
+
+
+def test_one_that_nobody_hands_over_gives_up_alone(start, folder):
+    steps = (step("a", "echo a >a"), step("b", "echo b >b", beside=True, awaits=("gate",)))
+    folder.posts.mkdir(parents=True, exist_ok=True)
+    (folder.posts / (file_name("gate") + REFUSAL)).touch()
+    code, _, errors = done(start(token="a", steps=steps, posted=("a", "b")))
+    assert code == HELD_EXIT, errors
+    assert names_of(folder, 2) == {0: True}
+    assert posted(folder) == {"a", "gate~no"}
+
+
+def test_a_failure_counts_for_more_than_what_nobody_handed_over(start, folder):
+    steps = (step("a", "sleep 1; exit 7"), step("b", "true", beside=True, awaits=("gate",)))
+    folder.posts.mkdir(parents=True, exist_ok=True)
+    (folder.posts / (file_name("gate") + REFUSAL)).touch()
+    assert done(start(token="a", steps=steps, posted=("a", "b")))[0] == 7
+
+
+def test_put_back_into_the_queue_it_runs_what_did_not_complete(start, folder, tmp_path):
+    steps = (
+        step("a", "echo run >>a"),
+        step("b", "echo run >>b; [ -e mended ] || exit 4", beside=True),
+        step("c", "echo run >>c"),
+    )
+    posts = ("a", "b", "c")
+    assert done(start(token="a", steps=steps, posted=posts))[0] == 4
+    work = tmp_path / "where it works"
+    (work / "mended").touch()
+    code, _, errors = done(start(token="a", steps=steps, posted=posts))
+    assert code == 0, errors
+    assert [(work / name).read_text().count("run") for name in "abc"] == [1, 2, 1]
+    assert names_of(folder, 3) == dict.fromkeys(range(3), True)
+
+
+def test_a_superseded_job_runs_nothing_of_a_wave(start, folder):
+    (folder.marks / "a").mkdir(parents=True)
+    (folder.marks / "a" / "superseded").touch()
+    steps = (step("a", "echo a >a"), step("b", "echo b >b", beside=True))
+    assert done(start(token="a", steps=steps, posted=("a", "b")))[0] == TWIN_EXIT
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_many_at_a_time(start, folder, count):
+    steps = tuple(step(f"s{i}", f"exit {i % 2 * 3}", beside=i > 0) for i in range(count))
+    code, _, errors = done(start(token="a", steps=steps, posted=tuple(one.name for one in steps)))
+    assert code == 3, errors
+    assert names_of(folder, count) == {i: 3 if i % 2 else True for i in range(count)}
+
+
+def test_private_commands_of_a_wave_do_not_mix(start, folder):
+    steps = tuple(step(name, f"{PRIVATE}sleep 0.3; echo {name} >{name}", beside=name != "a") for name in "abc")
+    code, _, errors = done(start(token="a", steps=steps, posted=("a", "b", "c")))
+    assert code == 0, errors
+    assert posted(folder) == {"a", "b", "c"}
