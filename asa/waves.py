@@ -8,15 +8,17 @@ a node, which would be paid for anyway. A wave has ended when all of it has; the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from asa.backend import Capabilities, PartitionLimits
+from asa.demands import demands_of as of_stage
 from asa.demands import shared_by, together
 from asa.workflow import Slot, Stage
 
 Waves = tuple[tuple[Stage, ...], ...]
 
+_COUNTED = re.compile(r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)")  # options of which two stages need twice as much
 _STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on whatever cores these find
 
 
@@ -39,8 +41,21 @@ def is_small(stage: Stage) -> bool:
         or stage.continues
         or stage.jobs[1] > 1
         or (stage.preparation is not None and stage.preparation.launcher)
+        or any(map(_COUNTED.match, stage.options))
         or _STARTS_TASKS.search(stage.command or stage.script)
     )
+
+
+def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
+    """Tell what stages must have in common to share a job.
+
+    That is what it asks for beside cores and time. Small ones on whole nodes have these together, whatever memory and
+    cores each of them needs.
+    """
+    demands = of_stage(stage)
+    if site is not None and is_small(stage) and site.gives_whole_nodes(site.limits(stage.partition)):
+        return stage.account, stage.options, 0, *(demands | {"memory_bytes": 0}).values()
+    return stage.account, stage.options, stage.cpus_per_task, *demands.values()
 
 
 def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from asa.demands import demands_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
-from asa.waves import is_small, waves_of
+from asa.waves import is_small, likeness, waves_of
 
 
 def packed(state: RunState, submissions: Sequence[PlannedJob], now_s: float) -> list[PlannedJob]:
@@ -61,10 +60,7 @@ def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
     if name in state.choices or stage.moldable is not None or view.resubmissions:
         return None  # one that failed is tried again by itself
     after = () if job.keep is Keep.NOTHING else tuple(sorted(stage.after))
-    return (
-        *(job.keep, after, stage.partition, stage.account, stage.options, stage.cpus_per_task),
-        *demands_of(stage).values(),
-    )
+    return job.keep, after, stage.partition, *likeness(stage, site)
 
 
 def _packs(state: RunState, jobs: Sequence[PlannedJob]) -> list[list[PlannedJob]]:

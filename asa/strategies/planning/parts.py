@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import Capabilities
-from asa.demands import demands_of
 from asa.shapes import Shape
 from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
-from asa.waves import Waves, cores_of, is_series, slots_of, walltime_of, waves_of
+from asa.waves import Waves, cores_of, is_series, likeness, slots_of, walltime_of, waves_of
 from asa.workflow import Workflow
 
 from .molding import Form, Growing, Line, lines_of
@@ -127,8 +126,7 @@ class Parts:
         self._kinds = {
             s.name: (
                 s.partition if forms is None else "",  # else those that they have in common are chosen from
-                *(s.account, s.options, s.cpus_per_task),
-                *demands_of(s).values(),
+                *likeness(s, site),
             )
             for s in stages
         }
