@@ -13,7 +13,7 @@ import secrets
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -131,6 +131,8 @@ class HostedRun:
         self._is_over, self._looked_s, self._look_s, self._asked_s = threading.Event(), 0.0, 0.0, 0.0
         self._posts = folder.path / "posts"
         self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
+        self._impossible: dict[str, str] = {}  # stages that could never start, and why
+        self._verdicts = Verdicts(folder.plan.capabilities)
         self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
 
     # ------------------------------------------------------------------ for the host
@@ -147,22 +149,25 @@ class HostedRun:
         self._is_up.wait()
         self._raise_trouble()
 
-    def extend(self, stages: Sequence[Stage]) -> None:
+    def extend(self, stages: Sequence[Stage]) -> dict[str, str]:
         """Add stages, each after those that it follows; `Stage.command` is written by `command_of`.
 
-        Raises
-        ------
-        InputError
-            A job of them could never start. None of them was added.
+        Returns
+        -------
+        dict of str to str
+            Stages of which a job could never start as they are, each with the reason. Nothing is asked for ahead of
+            them; once they are handed over so, they fail.
         """
         if not stages:
-            return
-        check_each(self.folder.plan.capabilities, stages)
+            return {}
+        impossible = {stage.name: why for stage in stages if (why := self._verdicts.on(stage))}
+        self._impossible |= impossible
         self._known |= {stage.name: stage for stage in stages}
-        self._ask(ExtendRequest(self.folder.plan.name, tuple(stages)))
+        self._ask(ExtendRequest(self.folder.plan.name, tuple(stages), impossible))
+        return impossible
 
     def claim(self, stage: str, command: str, *, asked: Stage | None = None, may_come_again: bool = False) -> None:
-        """Hand over what a stage runs, which may begin now.
+        """Hand over what a stage runs, which may begin now; it fails if a job of what it asks for could never start.
 
         Parameters
         ----------
@@ -180,6 +185,10 @@ class HostedRun:
         JournalError
             It cannot be written down.
         """
+        if asked is not None:
+            self._impossible.pop(stage, None)
+            if why := self._verdicts.on(asked):
+                self._impossible[stage] = why
         path = command_path(self.folder.path, stage)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -187,7 +196,9 @@ class HostedRun:
         except OSError as error:
             hint = "Free disk space, or fix the permissions."
             raise JournalError(f"cannot be written: {error.strerror}", where=str(path), hint=hint) from error
-        self._ask(ClaimRequest(self.folder.plan.name, stage, asked, may_come_again))
+        why = self._impossible.get(stage, "")
+        impossible = f"could never start on {self.folder.plan.capabilities.system}: {why}" if why else ""
+        self._ask(ClaimRequest(self.folder.plan.name, stage, asked, may_come_again, impossible))
 
     def drop(self, stages: Iterable[str], reason: str) -> None:
         """Give back what was asked for of stages that are wanted no more; of those handed over nothing is."""
@@ -301,7 +312,7 @@ class HostedRun:
                 ended.append(Ending(name, completed=True, job_id=state.stages[name].job_id or ""))
             elif phase in _FAILED_ONLY:
                 ended.append(self._failed(state, name, state.stages[name].reason))
-            elif name in state.attempts_failed and name in state.unclaimed:
+            elif name in state.attempts_failed and name in state.unclaimed:  # its host hands it over once more
                 ended.append(replace(self._failed(state, name, state.attempts_failed[name]), may_come_again=True))
             elif state.outcome is not None:
                 ended.append(self._failed(state, name, f"the run was {state.outcome}: {state.reason}"))
@@ -432,25 +443,42 @@ def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | N
 
     `backend`: is not asked, but for whether it can write such jobs.
     """
-    reasons: dict[str, str] = {}
-    known: dict[Stage, str | None] = {}
-    for stage in stages:
-        kind = replace(stage, name="x", after=(), command="true", expected_run_s=None)
-        if kind not in known:
-            known[kind] = _never(site, kind, backend)
-        if why := known[kind]:
-            reasons[stage.name] = why
+    verdicts = Verdicts(site, backend)
+    reasons = {stage.name: why for stage in stages if (why := verdicts.on(stage))}
     if reasons:
-        by_why: dict[str, list[str]] = {}
-        for name, why in reasons.items():
-            by_why.setdefault(why, []).append(name)
-        lines = "".join(f"\n  {_some(names)}: {why}" for why, names in by_why.items())
-        count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
         raise InputError(
-            f"{count} could never start on {site.system}:{lines}",
+            never_start(reasons, site),
             where="the workflow",
             hint="Nothing of it was submitted. Ask for less, or for another partition.",
         )
+
+
+def never_start(reasons: Mapping[str, str], site: Capabilities) -> str:
+    """Say which jobs could never start, and why."""
+    by_why: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_why.setdefault(why, []).append(name)
+    lines = "".join(f"\n  {_some(names)}: {why}" for why, names in by_why.items())
+    count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
+    return f"{count} could never start on {site.system}:{lines}"
+
+
+class Verdicts:
+    """Whether jobs of stages could ever start; each kind of stage is looked at once.
+
+    `backend`: is not asked, but for whether it can write such jobs.
+    """
+
+    def __init__(self, site: Capabilities, backend: Backend | None = None) -> None:
+        self._site, self._backend = site, backend
+        self._known: dict[Stage, str] = {}
+
+    def on(self, stage: Stage) -> str:
+        """Say why the job of a stage could never start; empty if nothing speaks against it."""
+        kind = replace(stage, name="x", after=(), command="true", expected_run_s=None)
+        if (known := self._known.get(kind)) is None:
+            known = self._known[kind] = _never(self._site, kind, self._backend) or ""
+        return known
 
 
 def _preview(backend: Backend, spec: JobSpec) -> None:
@@ -558,4 +586,15 @@ def last_words(log: Path | None) -> str:
         return ""
 
 
-__all__ = ["AsaError", "Ending", "HostedRun", "Settings", "begin", "check_each", "command_of", "last_words", "wind_up"]
+__all__ = [
+    "AsaError",
+    "Ending",
+    "HostedRun",
+    "Settings",
+    "begin",
+    "check_each",
+    "command_of",
+    "last_words",
+    "never_start",
+    "wind_up",
+]

@@ -235,8 +235,10 @@ def open_gates(one: Active) -> float | None:
 def _unfit(one: Active, name: str, token: str) -> str:
     """Say why a stage cannot run in the job of a token; empty if it can."""
     view, spec = one.state.stages[name], one.state.intents[token].spec
-    if view.phase is Phase.NOT_WANTED:
+    if view.phase in {Phase.NOT_WANTED, Phase.FAILED}:
         return view.reason
+    if name in one.state.unclaimed:  # what it asked for could never start
+        return one.state.attempts_failed.get(name, "")
     asked, stage = demand_of(one.state, (name,)), view.stage
     fits = (
         asked.cores <= spec.cores

@@ -31,6 +31,22 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
     return replace(group_of[shared[0]], submit_s=planned.submit_s, keep=planned.keep)
 
 
+def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
+    """Ask by itself for what its host has handed over, where stages share its job that are to be handed over first."""
+    for planned in plan:
+        shared = planned.stages if state.unclaimed and not (planned.joins or planned.leg) else ()
+        later: dict[str, None] = {}
+        for name in shared if len(shared) > 1 else ():
+            if _is_to_be_claimed_first(state, name) or not later.keys().isdisjoint(state.stages[name].stage.after):
+                later[name] = None
+        if not later or len(later) == len(shared):
+            yield planned
+            continue
+        for own in ([name for name in shared if name not in later], [*later]):
+            widths = [w for name, w in zip(shared, planned.widths, strict=False) if name in own]
+            yield replace(planned, stages=tuple(own), widths=tuple(widths) if len(own) > 1 else ())
+
+
 def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
     """Give what was sent, is not known to have arrived, has not been sent again, and may be: all of it waits."""
     sent = {job.spec.token for job in state.jobs.values()}

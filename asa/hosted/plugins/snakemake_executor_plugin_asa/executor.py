@@ -19,7 +19,7 @@ from asa.backend import Capabilities
 from asa.errors import AsaError
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import Graph, Node
-from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, wind_up
+from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, never_start, wind_up
 from asa.hosted.settings import bank_folder, open_batch_system, run_name
 from asa.units import parse_duration
 from asa.workflow import Stage
@@ -171,7 +171,9 @@ class Executor(RemoteExecutor):
             self._begin(news)
             return
         self._hosted.drop(dropped, f"{_HOST} wants it no more")
-        self._hosted.extend(self._stages(news, self._hosted.folder.path))
+        if impossible := self._hosted.extend(self._stages(news, self._hosted.folder.path)):
+            words = never_start(impossible, self._hosted.folder.plan.capabilities)
+            self.logger.warning(f"asa: {words}\nEach fails in its turn. Ask for less, or for another partition.")
 
     def _begin(self, news: Sequence[_Left]) -> None:
         """Begin asa's run with the graph as it is now."""
