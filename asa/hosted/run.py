@@ -24,6 +24,7 @@ from urllib.parse import quote
 from asa.backend import Backend, Capabilities, JobSpec, Previewing
 from asa.core.files import put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
+from asa.hosted.outputs import Outputs
 from asa.runner.begin import check_bank, check_text, choose_estimator
 from asa.runner.drive import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
@@ -132,7 +133,7 @@ class HostedRun:
         self._posts = folder.path / "posts"
         self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
         self._impossible: dict[str, str] = {}  # stages that could never start, and why
-        self._verdicts = Verdicts(folder.plan.capabilities)
+        self._verdicts, self._outputs = Verdicts(folder.plan.capabilities), Outputs(folder)
         self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
 
     # ------------------------------------------------------------------ for the host
@@ -320,13 +321,11 @@ class HostedRun:
         self._look()
 
     def _failed(self, state: RunState, name: str, reason: str) -> Ending:
-        of_it = [job for job in state.jobs.values() if name in job.planned.stages]
-        if not of_it:
+        if not (of_it := state.jobs_of(name)):
             return Ending(name, completed=False, reason=reason)
-        job_id, token = of_it[-1].status.job_id, of_it[-1].spec.token
-        return Ending(
-            name, completed=False, reason=reason, job_id=job_id, log=self.folder.output_of(token, job_id, "err")
-        )
+        last = of_it[-1]
+        log = self._outputs.errors_of(last.spec.token) if last.status.start_s is not None else None
+        return Ending(name, completed=False, reason=reason, job_id=last.status.job_id, log=log)
 
     def _look(self) -> None:
         """Tell the host of stages whose jobs have left word that they completed, before anybody else knows."""

@@ -146,6 +146,7 @@ class RunState:
     _may_have_lost: bool = field(default=True, init=False)
     _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
     _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
+    _by_stage: dict[str, list[Job]] = field(default_factory=dict, init=False)
     sharing: Sharing = field(default_factory=Sharing, init=False)  # jobs that run a stage together
     arrays: Arrays = field(default_factory=Arrays, init=False)  # elements of stages that are arrays
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
@@ -384,6 +385,15 @@ class RunState:
         job = self._by_token.get(token)
         return job is not None and self.jobs[job.status.job_id] is job  # else its number was given out again
 
+    def job_of(self, token: str) -> Job | None:
+        """Give the job of a token; None if it has none, or that was given up."""
+        job = self._by_token.get(token)
+        return job if job is not None and not job.given_up and self.jobs[job.status.job_id] is job else None
+
+    def jobs_of(self, stage: str) -> list[Job]:
+        """Give the jobs that were to run a stage, in the order in which they were accepted."""
+        return [job for job in self._by_stage.get(stage, ()) if self.jobs[job.status.job_id] is job]
+
     def _accepted(self, token: str, status: JobStatus) -> Record:
         intent = self.open_intent
         former = self._by_token.get(token)
@@ -400,6 +410,8 @@ class RunState:
         job = self.jobs[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
             planned, spec, pending, observed=observed
         )
+        for name in planned.stages:
+            self._by_stage.setdefault(name, []).append(job)
         self.accounts.accepted(job, is_first=former is None)
         self.sharing.accepted(job)
         self.arrays.accepted(job, planned.stages[0])

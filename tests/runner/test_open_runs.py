@@ -2,18 +2,22 @@
 
 import threading
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from local_queue import Queue
 from slurm_testbed import until
 
-from asa.backend import JobState
+from asa.backend import JobState, JobStatus
 from asa.errors import InputError, JournalError
 from asa.hosted.run import HostedRun, Settings, begin, command_of, wind_up
 from asa.runner import RunFolder
-from asa.runner.entries import Begun, Claimed, Intended, Refused
+from asa.runner.active import Active
+from asa.runner.entries import Accepted, Begun, Claimed, Intended, Refused
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
+from asa.runner.submission import open_gates
 from asa.sites import open_facility
 from asa.strategies.base import Keep, PlannedJob
 from asa.workflow import Stage, Workflow
@@ -340,6 +344,43 @@ def test_the_next_host_ends_what_one_has_left(tmp_path, host):
     (run.run.folder.path / "journal.jsonl").unlink()
     with pytest.raises(JournalError, match="not there"):
         wind_up(tmp_path / "runs", "Host", said.append)
+
+
+def test_no_hand_over_looks_at_all_jobs(tmp_path):
+    """Nor do demands for more than was asked for ahead: of many thousands each would be too long."""
+    site = open_facility("local", None, {"cores": "4", "spool": str(tmp_path)}).facility
+    stages = [Stage(f"s{n}", cores=1, walltime_s=60.0, expected_run_s=60.0, command="true") for n in range(5)]
+    state = RunState("x", Workflow("x", stages), site.connect(tmp_path).capabilities, "0")
+    list(state.apply(Begun(0.0, fail_fast=False, is_open=True)))
+    for stage in stages:
+        planned = PlannedJob((stage.name,), 0.0, Keep.NOTHING, "")
+        spec = spec_of(state, planned)
+        status = JobStatus(f"job-{stage.name}", JobState.PENDING, 1.0)
+        for entry in (Intended(spec.token, planned, spec, 1.0), Accepted(spec.token, status)):
+            list(state.apply(entry))
+
+    class Jobs(dict):
+        def __iter__(self):
+            raise AssertionError("a look at all jobs")
+
+        items = values = keys = __iter__
+
+    state.jobs = Jobs(state.jobs)
+    cancelled = []
+    one = SimpleNamespace(
+        state=state,
+        run=SimpleNamespace(place=str(tmp_path)),
+        backend=SimpleNamespace(now=lambda: 2.0, condition=SimpleNamespace(trouble="")),
+        job_of=lambda token: Active.job_of(one, token),
+        is_to_begin=cancelled.append,
+    )
+    larger = replace(stages[1], cores=2)
+    for entry in (Claimed("s0", 2.0), Claimed("s1", 2.0, larger)):
+        list(state.apply(entry))
+    open_gates(one)
+    assert len(list((tmp_path / "posts").iterdir())) == 2
+    assert cancelled == ["job-s1"]
+    assert spec_of(state, PlannedJob(("s2",), 0.0, Keep.NOTHING, ""))
 
 
 def test_stages_of_one_allocation_follow_each_other_by_their_host(host, tmp_path):
