@@ -316,6 +316,7 @@ class RunState:
             yield from self._hand_back(name, entry.impossible, entry.at_s)
             return
         del self.unclaimed[name]
+        self.refused[name] = entry.impossible
         self.stages.ungate(name)
         yield from self._fail([name], entry.impossible, entry.at_s)
 
