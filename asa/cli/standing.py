@@ -294,7 +294,9 @@ def stand(
                     _stage(
                         state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name)
                     ),
-                    retried="" if state.stages[name].phase is Phase.DONE else retried.get(name, ""),
+                    retried=""
+                    if state.stages[name].phase is Phase.DONE or name in state.refused
+                    else retried.get(name, ""),
                     elements=element_standing(state, name),
                 )
                 for name in state.workflow.order

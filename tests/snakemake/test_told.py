@@ -1,6 +1,7 @@
 """What Snakemake's users are told: why jobs fail, what can never start, and what is known of run times."""
 
 import pytest
+from forked import asa
 from slurm_testbed import until
 from snakemake_runs import CHAIN, missing
 
@@ -46,6 +47,18 @@ rule b:
     memory = [i.spec.memory_bytes >> 20 for i in ours.state.intents.values() if "a.1" in i.planned.stages]
     assert 50 in memory
     assert 100 in memory
+
+
+def test_what_this_computer_does_not_heed_is_said_once(project):
+    """And nothing where nothing such is asked for."""
+    text = CHAIN.format(then="true").replace(
+        'output: "2.txt"',
+        'output: "2.txt"\n    resources: mem_mb=100, slurm_partition="long", gres="gpu:1", slurm_account="ours"',
+    )
+    ours = project(text)
+    said = ours.run()
+    assert said.count("not what rules say of: gres, mem_mb, slurm_account, slurm_partition.") == 1
+    assert "not what rules say of" not in ours.run("--forcerun", "third", "--rerun-triggers", "mtime")
 
 
 def test_what_can_never_start_is_told_before_anything_is_submitted(project):
@@ -110,6 +123,12 @@ def test_a_retry_that_outgrows_the_site_fails_alone(project):
     assert state.outcome == "failed"
     assert not state.unfinished_jobs()
     assert state.stages[next(name for name in state.stages if name.startswith("after_big."))].phase.value == "blocked"
+    runs = ours.folder / ".snakemake" / "asa"
+    assert "big.1" in asa("status", "--runs", runs).stdout
+    told = " ".join(asa("explain", "big.1", "--run", ours.runs[-1].path).stdout.split())
+    assert told == " ".join(asa("explain", "big.1", "--runs", runs).stdout.split())
+    assert "99 cores" in told
+    assert "run Snakemake again" in told
 
 
 def test_a_job_behind_a_checkpoint_that_can_never_start_fails_alone(project):

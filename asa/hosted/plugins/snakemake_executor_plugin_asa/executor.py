@@ -24,7 +24,7 @@ from asa.hosted.settings import bank_folder, open_batch_system, run_name
 from asa.units import parse_duration
 from asa.workflow import Stage
 
-from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of
+from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of, unheeded_here
 
 _HOST = "Snakemake"
 _LOOK_S = 0.1
@@ -190,10 +190,12 @@ class Executor(RemoteExecutor):
         self._hosted = hosted
         plan, site = folder.plan, folder.plan.capabilities.system
         why = f" ({self._opened.why})" if self._opened.why else ""
+        unheeded = unheeded_here(plan.stages) if plan.backend == "local" else ""
         who = f"; waits are predicted by {plan.estimator}: {plan.estimator_why}" if plan.estimator_why else ""
         self.logger.info(
             f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
-            f" Strategy {plan.strategy}{who}.\n{self._expected.words()}See the run with: asa status {folder.path}"
+            f" Strategy {plan.strategy}{who}.\n"
+            f"{self._expected.words()}{unheeded}See the run with: asa status {folder.path}"
         )
 
     def _stages(self, news: Sequence[_Left], folder: Path) -> list[Stage]:
