@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -106,10 +106,13 @@ class Executor(RemoteExecutor):
             self._hosted.cancel(f"{_HOST} was told to end")
 
     def shutdown(self) -> None:
-        """Give back what nobody will want, and wait until that has ended."""
-        super().shutdown()
-        hosted, self._hosted = self._hosted, None
-        if hosted is not None and not hosted.end():
+        """Give back what nobody will want, and wait until that has ended, or somebody is tired of waiting."""
+        hosted, is_over = self._hosted, False
+        with suppress(KeyboardInterrupt):  # a second one: the next Snakemake waits in its place
+            super().shutdown()
+            self._hosted = None
+            is_over = hosted is None or hosted.end()
+        if hosted is not None and not is_over:
             self.logger.warning(
                 f"Some of asa's jobs have not ended yet. The next {_HOST} in this folder sees to them; "
                 f"or now: asa cancel {hosted.folder.path}"
