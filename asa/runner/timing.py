@@ -60,12 +60,15 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
 
 def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
+    plan = list(plan)
     times, put_off, left = list[float](), set[str](), None
-    free = _free_for_host(state)
+    free = _free_for_host(state, plan)
+    undecided = _undecided(state, free)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
         if state.is_open and not job.joins and not state.unclaimed.keys().isdisjoint(job.stages):
-            if free <= 0 or any(_is_to_be_claimed_first(state, name) for name in job.stages):
+            later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
+            if free <= 0 or any(later):
                 put_off.update(job.stages)
                 time_s = math.inf
             else:
@@ -85,11 +88,20 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     return times
 
 
-def _free_for_host(state: RunState) -> float:
+def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
     """Count the jobs that may be asked for before the host of an open run hands their stages over."""
     if not state.is_open:
         return 0
-    return math.inf if state.max_jobs is None else state.max_jobs - len(state.live_jobs())
+    if state.max_jobs is None:
+        return math.inf
+    handed_over = sum(not job.joins and state.unclaimed.keys().isdisjoint(job.stages) for job in plan)
+    return state.max_jobs - len(state.live_jobs()) - handed_over
+
+
+def _undecided(state: RunState, free: float) -> frozenset[str]:
+    """Name stages that may begin, where they are more than their host hands over: which are first is for it to say."""
+    ready = state.stages.ready_but_gated if state.is_open and free < math.inf else frozenset()
+    return ready if len(ready) > free else frozenset()
 
 
 def _is_to_be_claimed_first(state: RunState, name: str) -> bool:

@@ -234,7 +234,8 @@ def test_an_allocation_that_is_given_back_as_it_is_claimed_fails_nothing(host):
 def test_no_more_are_held_ahead_than_the_host_hands_over(host):
     """So that those which it does hand over find room."""
     names = [f"s{number}" for number in range(6)]
-    run = host(*((name,) for name in names), max_jobs=2)
+    run = host(("a",), *((name, "a") for name in names), max_jobs=2)
+    run.claim("a", f"until [ -e {run.root}/go ]; do sleep 0.1; done")
 
     def held():
         state = run.state()
@@ -242,12 +243,28 @@ def test_no_more_are_held_ahead_than_the_host_hands_over(host):
         return sum(job.planned.stages[0] in state.unclaimed for job in live)
 
     until(held, what="an allocation ahead")
+    (run.root / "go").touch()
+    run.hear("a")
     for first, second in zip(names[::2], names[1::2], strict=True):
         run.claim(first)
         run.claim(second)
         run.hear(first, second)
         assert held() <= 2
     assert run.end().outcome == "completed"
+
+
+def test_of_more_ready_stages_than_the_host_hands_over_none_is_asked_for_ahead(host):
+    """Which it hands over next nobody knows: an allocation for another would idle."""
+    names = [f"s{number}" for number in range(6)]
+    run = host(*((name,) for name in names), max_jobs=2)
+    for first, second in (("s5", "s3"), ("s0", "s4"), ("s2", "s1")):
+        run.claim(first)
+        run.claim(second)
+        run.hear(first, second)
+    state = run.end()
+    assert state.outcome == "completed"
+    assert len(state.intents) == 6
+    assert all(not one.spec.awaits for one in list(state.intents.values())[:4])
 
 
 def test_what_can_never_start_is_refused_before_the_run_begins(host):
