@@ -18,7 +18,9 @@ from asa.workflow import Slot, Stage
 
 Waves = tuple[tuple[Stage, ...], ...]
 
-_COUNTED = re.compile(r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)")  # options of which two stages need twice as much
+_COUNTED = re.compile(
+    r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)"
+)  # options of which two stages need twice as much
 _STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on whatever cores these find
 
 

@@ -20,8 +20,9 @@ from asa.cli.runs import latest_job
 from asa.cli.screen import draw, summary
 from asa.cli.standing import metrics_of, stand
 from asa.core.locks import Holder
+from asa.records import Predicted
 from asa.runner import Run, RunFolder, RunPlan, run_all
-from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Reported, Stopped
+from asa.runner.entries import Accepted, Begun, Claimed, Dropped, GivingUp, Intended, Reported, Stopped
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
@@ -104,6 +105,33 @@ def test_every_state_has_its_words(folder):
     tell(state, Reported(replace(running, state=JobState.TIMEOUT, end_s=NOW_S + 99, reason="TimeLimit")))
     assert words(folder, state)["fetch-the-references"] == "timed out"
     assert words(folder, state)["add"] == "blocked"
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_dropped_stage_has_no_job_and_no_wait(folder, has_begun):
+    """Its job was for something else, or is given back: nothing of it is the stage's any more."""
+    state = RunState("mosaic", folder.plan.make_workflow(), folder.plan.capabilities, folder.plan.id)
+    tell(state, Begun(NOW_S, fail_fast=False, is_open=True))
+    status = submitted(state, "project")
+    if has_begun:
+        tell(state, Reported(replace(status, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S + 5)))
+    tell(state, Dropped(("project",), "Snakemake wants it no more", NOW_S + 6))
+    predicted = [Predicted(time_s=NOW_S, run="mosaic", stages=("project",), wait_s=99.0, needed_s=NOW_S)]
+    told = {one.stage: one for one in stand(folder, state, predicted, NOW_S + 600).stages}["project"]
+    assert told.state == "dropped"
+    assert told.reason == "Snakemake wants it no more"
+    assert (told.job_id, told.wait_s, told.start_s, told.predicted_wait_s) == (None, None, None, None)
+    assert told.cores == 112
+
+
+def test_a_stage_that_could_never_start_is_refused(folder):
+    """As soon as its host hands it over so; it does not wait."""
+    state = RunState("mosaic", folder.plan.make_workflow(), folder.plan.capabilities, folder.plan.id)
+    tell(state, Begun(NOW_S, fail_fast=False, is_open=True))
+    tell(state, Claimed("fetch-the-references", NOW_S, None, False, "could never start on site: 999 cores"))
+    told = stand(folder, state, [], NOW_S + 600).stages[0]
+    assert (told.state, told.reason) == ("refused", "could never start on site: 999 cores")
+    assert words(folder, state)["project"] == "blocked"
 
 
 @given(st.sampled_from(JobState), st.booleans(), st.sampled_from(["", "Dependency", "JobHeldAdmin", "Resources"]))

@@ -279,6 +279,9 @@ def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
 def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
     yield f"The batch system refused its job of {asked}: {stage.reason.rstrip('.')}."
+    if folder.plan.host:
+        yield f"What to do: correct what it asks for, then run {folder.plan.host} again."
+        return
     where = f" in {folder.plan.source}" if folder.plan.source else ""
     yield (
         f"What to do: correct what the stage asks for{where}, or an option of the backend by --option; then "

@@ -294,7 +294,9 @@ def stand(
                     _stage(
                         state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name)
                     ),
-                    retried="" if state.stages[name].phase is Phase.DONE else retried.get(name, ""),
+                    retried=""
+                    if state.stages[name].phase is Phase.DONE or name in state.refused
+                    else retried.get(name, ""),
                     elements=element_standing(state, name),
                 )
                 for name in state.workflow.order
@@ -400,7 +402,7 @@ def _stage(
             jobs=stage.job_count,
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
-            else predicted_s,
+            else (predicted_s if words not in _DOES_NOT_RUN.values() else None),
             legs=leg_standing(state, name, now_s, plan),
             reason=_reason_without_job(state, name, words),
             resubmissions=view.resubmissions,
@@ -452,6 +454,8 @@ def _job_of(state: RunState, name: str) -> Job | None:
     """Give the job by which a stage stands where it does; None if it has none, or had one that tells nothing of it."""
     if name in state.refused:
         return None  # what it has is none of the job that was refused
+    if state.stages[name].phase is Phase.NOT_WANTED:
+        return None  # what was asked for it is for others now, or given back
     job = latest_job(state, name)
     if state.stages[name].job_id is not None:
         return job

@@ -13,8 +13,8 @@ import secrets
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from urllib.parse import quote
 from asa.backend import Backend, Capabilities, JobSpec, Previewing
 from asa.core.files import put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
+from asa.hosted.outputs import Outputs
 from asa.runner.begin import check_bank, check_text, choose_estimator
 from asa.runner.drive import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
@@ -105,6 +106,7 @@ class _Shared:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     requests: list[Request] = field(default_factory=list)  # that the loop has not seen yet
+    n_holding: int = 0  # who adds to them what is to be seen together
     live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its file of posts
     endings: list[Ending] = field(default_factory=list)  # that the host has not heard of yet
     trouble: BaseException | None = None  # of which the loop ended
@@ -131,6 +133,8 @@ class HostedRun:
         self._is_over, self._looked_s, self._look_s, self._asked_s = threading.Event(), 0.0, 0.0, 0.0
         self._posts = folder.path / "posts"
         self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
+        self._impossible: dict[str, str] = {}  # stages that could never start, and why
+        self._verdicts, self._outputs = Verdicts(folder.plan.capabilities), Outputs(folder)
         self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
 
     # ------------------------------------------------------------------ for the host
@@ -147,22 +151,25 @@ class HostedRun:
         self._is_up.wait()
         self._raise_trouble()
 
-    def extend(self, stages: Sequence[Stage]) -> None:
+    def extend(self, stages: Sequence[Stage]) -> dict[str, str]:
         """Add stages, each after those that it follows; `Stage.command` is written by `command_of`.
 
-        Raises
-        ------
-        InputError
-            A job of them could never start. None of them was added.
+        Returns
+        -------
+        dict of str to str
+            Stages of which a job could never start as they are, each with the reason. Nothing is asked for ahead of
+            them; once they are handed over so, they fail.
         """
         if not stages:
-            return
-        check_each(self.folder.plan.capabilities, stages)
+            return {}
+        impossible = {stage.name: why for stage in stages if (why := self._verdicts.on(stage))}
+        self._impossible |= impossible
         self._known |= {stage.name: stage for stage in stages}
-        self._ask(ExtendRequest(self.folder.plan.name, tuple(stages)))
+        self._ask(ExtendRequest(self.folder.plan.name, tuple(stages), impossible))
+        return impossible
 
     def claim(self, stage: str, command: str, *, asked: Stage | None = None, may_come_again: bool = False) -> None:
-        """Hand over what a stage runs, which may begin now.
+        """Hand over what a stage runs, which may begin now; it fails if a job of what it asks for could never start.
 
         Parameters
         ----------
@@ -180,6 +187,10 @@ class HostedRun:
         JournalError
             It cannot be written down.
         """
+        if asked is not None:
+            self._impossible.pop(stage, None)
+            if why := self._verdicts.on(asked):
+                self._impossible[stage] = why
         path = command_path(self.folder.path, stage)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -187,7 +198,21 @@ class HostedRun:
         except OSError as error:
             hint = "Free disk space, or fix the permissions."
             raise JournalError(f"cannot be written: {error.strerror}", where=str(path), hint=hint) from error
-        self._ask(ClaimRequest(self.folder.plan.name, stage, asked, may_come_again))
+        why = self._impossible.get(stage, "")
+        impossible = f"could never start on {self.folder.plan.capabilities.system}: {why}" if why else ""
+        self._ask(ClaimRequest(self.folder.plan.name, stage, asked, may_come_again, impossible))
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Have all that is asked for meanwhile heard of together, so that stages which are ready can share a job."""
+        with self._shared.lock:
+            self._shared.n_holding += 1
+        try:
+            yield
+        finally:
+            with self._shared.lock:
+                self._shared.n_holding -= 1
+            self._nudged.set()
 
     def drop(self, stages: Iterable[str], reason: str) -> None:
         """Give back what was asked for of stages that are wanted no more; of those handed over nothing is."""
@@ -230,7 +255,9 @@ class HostedRun:
     def _ask(self, request: Request) -> None:
         with self._shared.lock:
             self._shared.requests.append(request)
-        self._nudged.set()
+            is_held = self._shared.n_holding > 0
+        if not is_held:
+            self._nudged.set()
 
     def _raise_trouble(self) -> None:
         with self._shared.lock:
@@ -282,6 +309,8 @@ class HostedRun:
         plan = self.folder.plan
         self._nudged.clear()
         with self._shared.lock:
+            if self._shared.n_holding:
+                return []
             taken, self._shared.requests = self._shared.requests, []
             for request in taken:
                 if isinstance(request, ClaimRequest):
@@ -301,7 +330,7 @@ class HostedRun:
                 ended.append(Ending(name, completed=True, job_id=state.stages[name].job_id or ""))
             elif phase in _FAILED_ONLY:
                 ended.append(self._failed(state, name, state.stages[name].reason))
-            elif name in state.attempts_failed and name in state.unclaimed:
+            elif name in state.attempts_failed and name in state.unclaimed:  # its host hands it over once more
                 ended.append(replace(self._failed(state, name, state.attempts_failed[name]), may_come_again=True))
             elif state.outcome is not None:
                 ended.append(self._failed(state, name, f"the run was {state.outcome}: {state.reason}"))
@@ -309,13 +338,11 @@ class HostedRun:
         self._look()
 
     def _failed(self, state: RunState, name: str, reason: str) -> Ending:
-        of_it = [job for job in state.jobs.values() if name in job.planned.stages]
-        if not of_it:
+        if not (of_it := state.jobs_of(name)):
             return Ending(name, completed=False, reason=reason)
-        job_id, token = of_it[-1].status.job_id, of_it[-1].spec.token
-        return Ending(
-            name, completed=False, reason=reason, job_id=job_id, log=self.folder.output_of(token, job_id, "err")
-        )
+        last = of_it[-1]
+        log = self._outputs.errors_of(last.spec.token) if last.status.start_s is not None else None
+        return Ending(name, completed=False, reason=reason, job_id=last.status.job_id, log=log)
 
     def _look(self) -> None:
         """Tell the host of stages whose jobs have left word that they completed, before anybody else knows."""
@@ -432,25 +459,42 @@ def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | N
 
     `backend`: is not asked, but for whether it can write such jobs.
     """
-    reasons: dict[str, str] = {}
-    known: dict[Stage, str | None] = {}
-    for stage in stages:
-        kind = replace(stage, name="x", after=(), command="true", expected_run_s=None)
-        if kind not in known:
-            known[kind] = _never(site, kind, backend)
-        if why := known[kind]:
-            reasons[stage.name] = why
+    verdicts = Verdicts(site, backend)
+    reasons = {stage.name: why for stage in stages if (why := verdicts.on(stage))}
     if reasons:
-        by_why: dict[str, list[str]] = {}
-        for name, why in reasons.items():
-            by_why.setdefault(why, []).append(name)
-        lines = "".join(f"\n  {_some(names)}: {why}" for why, names in by_why.items())
-        count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
         raise InputError(
-            f"{count} could never start on {site.system}:{lines}",
+            never_start(reasons, site),
             where="the workflow",
             hint="Nothing of it was submitted. Ask for less, or for another partition.",
         )
+
+
+def never_start(reasons: Mapping[str, str], site: Capabilities) -> str:
+    """Say which jobs could never start, and why."""
+    by_why: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_why.setdefault(why, []).append(name)
+    lines = "".join(f"\n  {_some(names)}: {why}" for why, names in by_why.items())
+    count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
+    return f"{count} could never start on {site.system}:{lines}"
+
+
+class Verdicts:
+    """Whether jobs of stages could ever start; each kind of stage is looked at once.
+
+    `backend`: is not asked, but for whether it can write such jobs.
+    """
+
+    def __init__(self, site: Capabilities, backend: Backend | None = None) -> None:
+        self._site, self._backend = site, backend
+        self._known: dict[Stage, str] = {}
+
+    def on(self, stage: Stage) -> str:
+        """Say why the job of a stage could never start; empty if nothing speaks against it."""
+        kind = replace(stage, name="x", after=(), command="true", expected_run_s=None)
+        if (known := self._known.get(kind)) is None:
+            known = self._known[kind] = _never(self._site, kind, self._backend) or ""
+        return known
 
 
 def _preview(backend: Backend, spec: JobSpec) -> None:
@@ -558,4 +602,15 @@ def last_words(log: Path | None) -> str:
         return ""
 
 
-__all__ = ["AsaError", "Ending", "HostedRun", "Settings", "begin", "check_each", "command_of", "last_words", "wind_up"]
+__all__ = [
+    "AsaError",
+    "Ending",
+    "HostedRun",
+    "Settings",
+    "begin",
+    "check_each",
+    "command_of",
+    "last_words",
+    "never_start",
+    "wind_up",
+]

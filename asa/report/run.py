@@ -161,7 +161,8 @@ def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
             case Resized():
                 what = f"job {r.job_id} has {r.cores:,} cores from then on"
             case Retrying():
-                what = f"job {r.job_id} failed, and is submitted again: {r.reason}"
+                failed = f"job {r.job_id} failed, and" if r.job_id else "no job could be had; it"
+                what = f"{failed} is submitted again: {r.reason}"
             case _:
                 continue
         rows.append((r.time_s - run.begin_s, ", ".join(r.stages), what))

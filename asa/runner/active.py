@@ -190,8 +190,8 @@ class Active(Submitter):
 
     def job_of(self, token: str) -> str | None:
         """Name the job of a token; None if it has none, or that was given up."""
-        jobs = self.state.jobs.items()
-        return next((job_id for job_id, job in jobs if job.spec.token == token and not job.given_up), None)
+        job = self.state.job_of(token)
+        return None if job is None else job.status.job_id
 
     def is_to_be_sent(self, token: str) -> bool:
         """Whether a token has had no job yet, and is about to have one."""

@@ -6,7 +6,7 @@ they bring a run that was interrupted back to where it was.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, TypeAdapter
@@ -178,6 +178,8 @@ class Extended:
 
     stages: tuple[Stage, ...]  # each after those that it follows, which may be there already
     at_s: float
+    # those of which a job could never start, and why: nothing is asked for ahead of them
+    impossible: dict[str, str] = field(default_factory=dict)
     kind: Literal["extended"] = "extended"
 
 
@@ -189,6 +191,7 @@ class Claimed:
     at_s: float
     asked: Stage | None = None  # what it asks for from now on; as before if None
     may_come_again: bool = False  # whether the host hands it over once more should it fail
+    impossible: str = ""  # why a job of what it asks for could never start: it fails; empty if it may
     kind: Literal["claimed"] = "claimed"
 
 

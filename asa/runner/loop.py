@@ -46,7 +46,7 @@ from asa.runner.submission import (
     sweep,
     tell_cancellations,
 )
-from asa.runner.timing import settled, times_of
+from asa.runner.timing import claimed_apart, settled, times_of
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 from asa.strategies.legs import Follows, ahead, in_turn, successors
 
@@ -342,7 +342,8 @@ def _follow_plan(one: Active) -> float | None:
             continue
         view = one.state.view(now)
         plan = _with_next_legs(one, view, one.run.strategy.plan(view, one.forecast))
-        submissions = [settled(one.state, job) for job in packed(one.state, plan.submissions, now)]
+        asked = packed(one.state, plan.submissions, now)
+        submissions = [settled(one.state, job) for job in claimed_apart(one.state, asked)]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
             kept = [c.job_id for c in plan.cancellations if not cancel(one, c.job_id, c.reason)]
@@ -411,11 +412,11 @@ def _carry_out_for_host(one: Active, request: ExtendRequest | ClaimRequest | Dro
     """Do what the host of an open run wants; what came too late is passed over."""
     state, now = one.state, one.backend.now()
     match request:
-        case ExtendRequest(stages=stages):
-            one.commit(Extended(stages, now))
-        case ClaimRequest(stage=name, asked=asked, may_come_again=may_come_again):
+        case ExtendRequest(stages=stages, impossible=impossible):
+            one.commit(Extended(stages, now, impossible))
+        case ClaimRequest(stage=name, asked=asked, may_come_again=may_come_again, impossible=impossible_why):
             if name in state.unclaimed and not state.stages[name].phase.is_settled:
-                one.commit(Claimed(name, now, asked, may_come_again))
+                one.commit(Claimed(name, now, asked, may_come_again, impossible_why))
         case DropRequest(stages=names, reason=reason):
             if dropped := tuple(name for name in names if name in state.unclaimed):
                 one.commit(Dropped(dropped, reason, now))

@@ -60,7 +60,7 @@ def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
     if name in state.choices or stage.moldable is not None or view.resubmissions:
         return None  # one that failed is tried again by itself
     after = () if job.keep is Keep.NOTHING else tuple(sorted(stage.after))
-    return job.keep, after, stage.partition, *likeness(stage, site)
+    return job.keep, after, name in state.unclaimed, stage.partition, *likeness(stage, site)
 
 
 def _packs(state: RunState, jobs: Sequence[PlannedJob]) -> list[list[PlannedJob]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from asa.workflow import Stage
@@ -32,10 +32,11 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExtendRequest:
-    """Add stages to an open run, each after those that it follows."""
+    """Add stages to an open run, each after those that it follows; `impossible`: those that cannot start, and why."""
 
     run: str
     stages: tuple[Stage, ...]
+    impossible: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class ClaimRequest:
     stage: str
     asked: Stage | None = None
     may_come_again: bool = False
+    impossible: str = ""
 
 
 @dataclass(frozen=True, slots=True)

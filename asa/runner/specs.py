@@ -129,11 +129,11 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
     """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
     first = planned.stages[0]
     if planned.joins:
-        place, count = state.workflow.order.index(first) + 1, len(state.accounts.former_growths(planned))
+        place, count = state.stages.place(first), len(state.accounts.former_growths(planned))
         return f"{state.jobs[planned.joins].spec.token}-g{place}-{count}"
     group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
     mate = f"m{planned.mate}" if planned.mate else ""
-    place = state.workflow.order.index(first) + 1
+    place = state.stages.place(first)
     token = f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}"
     if number := leg_of(state, planned):
         spent = state.sharing.spent(token, number)
@@ -143,7 +143,7 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
 
 def round_of_legs(state: RunState, stage: str) -> str:
     """Name the legs of a stage since it was asked for last, as `Job.round` does."""
-    place = state.workflow.order.index(stage) + 1
+    place = state.stages.place(stage)
     return f"{state.unique[:12]}-{place}-{state.stages[stage].resubmissions}"
 
 
@@ -234,7 +234,7 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
     """Name the jobs that were to run some stages before, also those that may yet turn up."""
     former = {token: (state.intents[token].planned, state.intents[token].spec) for token in state.doubtful}
     if any(state.stages[name].resubmissions for name in planned.stages):
-        former |= {job.spec.token: (job.planned, job.spec) for job in state.jobs.values()}
+        former |= {job.spec.token: (job.planned, job.spec) for name in planned.stages for job in state.jobs_of(name)}
     stages, token = set(planned.stages), token_of(state, planned)
     own = token_of(state, replace(planned, mate=0))  # which all have that share the stage with it
     own = round_of_legs(state, planned.stages[0]) if leg_of(state, planned) else own

@@ -121,6 +121,11 @@ class Stages(Mapping[str, StageView]):
         self._ready.discard(name)
         self._note_turn(name)
 
+    @property
+    def ready_but_gated(self) -> frozenset[str]:
+        """Stages of which all that they follow are settled, and that are kept from their turn."""
+        return frozenset(name for name in self._gated if not self._counts[name][0])
+
     def ungate(self, name: str) -> None:
         """Let a stage have its turn."""
         self._gated.discard(name)

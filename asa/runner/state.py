@@ -147,6 +147,7 @@ class RunState:
     _may_have_lost: bool = field(default=True, init=False)
     _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
     _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
+    _by_stage: dict[str, list[Job]] = field(default_factory=dict, init=False)
     sharing: Sharing = field(default_factory=Sharing, init=False)  # jobs that run a stage together
     arrays: Arrays = field(default_factory=Arrays, init=False)  # elements of stages that are arrays
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
@@ -254,8 +255,13 @@ class RunState:
                 yield Deferred(time_s=at_s, run=self.name, stages=self.intents[token].planned.stages, reason=reason)
             case Refused(token=token, at_s=at_s, reason=reason):
                 self.open_intent = None
-                self.refused |= dict.fromkeys(self.intents[token].planned.stages, reason)
-                yield from self._fail(self.intents[token].planned.stages, reason, at_s)
+                back = [name for name in self.intents[token].planned.stages if self._may_be_handed_over(name)]
+                failed = [name for name in self.intents[token].planned.stages if name not in back]
+                for name in back:
+                    yield from self._hand_back(name, reason, at_s)
+                self.refused |= dict.fromkeys(failed, reason)
+                if failed:
+                    yield from self._fail(failed, reason, at_s)
             case Stopped(outcome=outcome, reason=reason, at_s=at_s, refused=refused):
                 if refused and (intent := self.open_intent) is not None and intent.token == refused:
                     self.open_intent = None
@@ -274,11 +280,14 @@ class RunState:
     def _hosted(self, entry: Extended | Claimed | Dropped | Closed) -> Iterator[News]:
         """Take in what the host of an open run wants."""
         match entry:
-            case Extended(stages=stages):
+            case Extended(stages=stages, impossible=impossible):
                 self.workflow = self.workflow.with_more(stages)
                 self.stages.extend(self.workflow)
                 for stage in stages:
                     self._gate(stage.name)
+                self.attempts_failed |= impossible
+            case Claimed() if entry.impossible:
+                yield from self._claimed_in_vain(entry)
             case Claimed(stage=name, asked=asked, may_come_again=may_come_again):
                 del self.unclaimed[name]
                 self.unopened[name] = None
@@ -300,6 +309,18 @@ class RunState:
                 self.is_open = False
                 yield from self._end_if_settled(at_s)
 
+    def _claimed_in_vain(self, entry: Claimed) -> Iterator[News]:
+        """Take in that a stage was handed over of which a job could never start."""
+        name = entry.stage
+        self.unopened[name] = None
+        if entry.may_come_again:
+            yield from self._hand_back(name, entry.impossible, entry.at_s)
+            return
+        del self.unclaimed[name]
+        self.refused[name] = entry.impossible
+        self.stages.ungate(name)
+        yield from self._fail([name], entry.impossible, entry.at_s)
+
     def gate_of(self, token: str, stage: str) -> str:
         """Name what a job of a token is posted once a stage of it is handed over."""
         return f"{token}~{self.stages.place(stage)}"
@@ -308,6 +329,10 @@ class RunState:
         """Name the stage until whose handing over a job of a token waits; empty if that is for something else."""
         own, _, place = gate.rpartition("~")
         return self.workflow.order[int(place) - 1] if own == token else ""
+
+    def _may_be_handed_over(self, name: str) -> bool:
+        """Whether a stage of an open run is to be handed over, now or once more should it fail."""
+        return name in self.unclaimed or name in self.repeatable
 
     def _gate(self, name: str) -> None:
         self.unclaimed[name] = None
@@ -371,6 +396,15 @@ class RunState:
         job = self._by_token.get(token)
         return job is not None and self.jobs[job.status.job_id] is job  # else its number was given out again
 
+    def job_of(self, token: str) -> Job | None:
+        """Give the job of a token; None if it has none, or that was given up."""
+        job = self._by_token.get(token)
+        return job if job is not None and not job.given_up and self.jobs[job.status.job_id] is job else None
+
+    def jobs_of(self, stage: str) -> list[Job]:
+        """Give the jobs that were to run a stage, in the order in which they were accepted."""
+        return [job for job in self._by_stage.get(stage, ()) if self.jobs[job.status.job_id] is job]
+
     def _accepted(self, token: str, status: JobStatus) -> Record:
         intent = self.open_intent
         former = self._by_token.get(token)
@@ -387,6 +421,8 @@ class RunState:
         job = self.jobs[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
             planned, spec, pending, observed=observed
         )
+        for name in planned.stages:
+            self._by_stage.setdefault(name, []).append(job)
         self.accounts.accepted(job, is_first=former is None)
         self.sharing.accepted(job)
         self.arrays.accepted(job, planned.stages[0])
@@ -726,7 +762,8 @@ class RunState:
             # who cancels a job wants none of what is left in it
             failed_now = left if status.state is JobState.CANCELLED and not self.is_open else left[:1]
             if left[0] in self.repeatable:
-                yield from self._hand_back(job, left[0], end)
+                self._ask_again(job)
+                yield from self._hand_back(left[0], why(status), end, status.job_id)
                 return
             one = f"stage {failed_now[0]!r}" if len(failed_now) == 1 else f"the job of {len(failed_now)} stages"
             self._ask_again(job, but=failed_now)
@@ -750,9 +787,9 @@ class RunState:
         failed = [name for name in culprits if name not in again]
         if status.state is JobState.CANCELLED and not self.is_open:
             failed = [name for name in left if name not in again]
-        self._ask_again(job, but=[*again, *failed])
+        self._ask_again(job, but=failed)
         for name in again:
-            yield from self._hand_back(job, name, end, codes.get(name))
+            yield from self._hand_back(name, why(_as_of_step(status, codes.get(name))), end, status.job_id)
         by_reason: dict[str, list[str]] = {}
         for name in failed:
             reason = f"stage {name!r} ended as {why(_as_of_step(status, codes.get(name)))}"
@@ -894,13 +931,15 @@ class RunState:
         waiting = _with_past(StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts), view)
         self.stages.put(view.stage.name, replace(waiting, leg=leg, earlier_legs=view.earlier_legs))
 
-    def _hand_back(self, job: Job, name: str, end: float, exit_code: int | None = None) -> Iterator[Record]:
-        """Note that a stage failed which its host hands over once more, with what it asks for then."""
-        self._ask_again(job, but=[one for one in self._left_of(job) if one != name] if exit_code is not None else ())
+    def _hand_back(self, name: str, reason: str, at_s: float, job_id: str = "") -> Iterator[Record]:
+        """Note that a stage failed which its host hands over once more, with what it asks for then.
+
+        So did a job ahead of one that was not handed over yet: it is asked for no more before that.
+        """
         self._gate(name)
         self.repeatable.discard(name)
-        self.attempts_failed[name] = reason = why(_as_of_step(job.status, exit_code))
-        yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=job.status.job_id, reason=reason)
+        self.attempts_failed[name] = reason
+        yield Retrying(time_s=at_s, run=self.name, stages=(name,), job_id=job_id, reason=reason)
 
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
         """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""

@@ -218,13 +218,12 @@ def open_gates(one: Active) -> float | None:
     """
     state, again = one.state, None
     for name in list(state.unopened):
-        jobs = {job.spec.token: job_id for job_id, job in state.jobs.items() if name in job.planned.stages}
         for gate, token in state.gates.get(name, ()):
             why = _unfit(one, name, token)
             if not _post(one, f"{gate}{REFUSAL}" if why else gate):
                 again = one.backend.now() + AGAIN_S[0]
                 break
-            if why and (job_id := jobs.get(token)) is not None and one.is_to_begin(job_id):
+            if why and (job_id := one.job_of(token)) is not None and one.is_to_begin(job_id):
                 cancel(one, job_id, why)
         else:
             del state.unopened[name]
@@ -235,8 +234,10 @@ def open_gates(one: Active) -> float | None:
 def _unfit(one: Active, name: str, token: str) -> str:
     """Say why a stage cannot run in the job of a token; empty if it can."""
     view, spec = one.state.stages[name], one.state.intents[token].spec
-    if view.phase is Phase.NOT_WANTED:
+    if view.phase in {Phase.NOT_WANTED, Phase.FAILED}:
         return view.reason
+    if name in one.state.unclaimed:  # what it asked for could never start
+        return one.state.attempts_failed.get(name, "")
     asked, stage = demand_of(one.state, (name,)), view.stage
     fits = (
         asked.cores <= spec.cores

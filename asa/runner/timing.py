@@ -31,6 +31,25 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
     return replace(group_of[shared[0]], submit_s=planned.submit_s, keep=planned.keep)
 
 
+def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
+    """Ask by itself for what its host has handed over, where stages share its job that are to be handed over first."""
+    ready_but_gated = state.stages.ready_but_gated if state.max_jobs is not None else frozenset[str]()
+    for planned in plan:
+        shared = planned.stages if state.unclaimed and not (planned.joins or planned.leg) else ()
+        later: dict[str, None] = {}
+        next_ones = frozenset[str]() if state.unclaimed.keys() >= set(shared) else ready_but_gated
+        for name in shared if len(shared) > 1 else ():
+            is_later = name in next_ones or _is_to_be_claimed_first(state, name)
+            if is_later or not later.keys().isdisjoint(state.stages[name].stage.after):
+                later[name] = None
+        if not later or len(later) == len(shared):
+            yield planned
+            continue
+        for own in ([name for name in shared if name not in later], [*later]):
+            widths = [w for name, w in zip(shared, planned.widths, strict=False) if name in own]
+            yield replace(planned, stages=tuple(own), widths=tuple(widths) if len(own) > 1 else ())
+
+
 def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
     """Give what was sent, is not known to have arrived, has not been sent again, and may be: all of it waits."""
     sent = {job.spec.token for job in state.jobs.values()}
@@ -44,12 +63,15 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
 
 def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
+    plan = list(plan)
     times, put_off, left = list[float](), set[str](), None
-    free = _free_for_host(state)
+    free = _free_for_host(state, plan)
+    undecided = _undecided(state, free)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
         if state.is_open and not job.joins and not state.unclaimed.keys().isdisjoint(job.stages):
-            if free <= 0 or any(_is_to_be_claimed_first(state, name) for name in job.stages):
+            later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
+            if free <= 0 or any(later):
                 put_off.update(job.stages)
                 time_s = math.inf
             else:
@@ -69,11 +91,20 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     return times
 
 
-def _free_for_host(state: RunState) -> float:
+def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
     """Count the jobs that may be asked for before the host of an open run hands their stages over."""
     if not state.is_open:
         return 0
-    return math.inf if state.max_jobs is None else state.max_jobs - len(state.live_jobs())
+    if state.max_jobs is None:
+        return math.inf
+    handed_over = sum(not job.joins and state.unclaimed.keys().isdisjoint(job.stages) for job in plan)
+    return state.max_jobs - len(state.live_jobs()) - handed_over
+
+
+def _undecided(state: RunState, free: float) -> frozenset[str]:
+    """Name stages that may begin, where they are more than their host hands over: which are first is for it to say."""
+    ready = state.stages.ready_but_gated if state.is_open and free < math.inf else frozenset()
+    return ready if len(ready) > free else frozenset()
 
 
 def _is_to_be_claimed_first(state: RunState, name: str) -> bool:

@@ -2,17 +2,25 @@
 
 import threading
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from local_queue import Queue
 from slurm_testbed import until
 
-from asa.backend import JobState
+from asa.backend import JobState, JobStatus
 from asa.errors import InputError, JournalError
 from asa.hosted.run import HostedRun, Settings, begin, command_of, wind_up
 from asa.runner import RunFolder
+from asa.runner.active import Active
+from asa.runner.entries import Accepted, Begun, Claimed, Intended, Refused
+from asa.runner.specs import spec_of
+from asa.runner.state import RunState
+from asa.runner.submission import open_gates
 from asa.sites import open_facility
-from asa.workflow import Stage
+from asa.strategies.base import Keep, PlannedJob
+from asa.workflow import Stage, Workflow
 
 PATIENCE_S = 120
 
@@ -42,6 +50,12 @@ class Host:
         self.run = HostedRun(folder, self.opened)
         self.run.start()
         return self
+
+    def begin_with(self, **more):
+        def make(_site, folder):
+            return [self.stage(folder, "only", **more)]
+
+        return begin(self.root / "runs", "flow", "Host", self.opened, settings=self.settings, make=make)
 
     def stage(self, folder, name, after="", **more):
         more = {"cores": 1, "walltime_s": 300.0, "expected_run_s": 5.0} | more
@@ -168,6 +182,19 @@ def test_a_stage_may_be_handed_over_again_with_other_demands(host):
     assert run.ran() == ["a", "a", "b"]
 
 
+@pytest.mark.parametrize("strategy", ["big-job", "asa-plan"])
+def test_stages_that_share_a_job_are_handed_over_again(host, strategy):
+    """Whichever of them failed; each time the whole job is lost."""
+    run = host(("a",), ("b", "a"), ("c", "b"), strategy=strategy)
+    for name in "abc":
+        run.claim(name, "exit 3", may_come_again=True)
+        assert run.hear(name)[0].may_come_again
+        run.claim(name)
+        assert run.hear(name)[0].completed
+    assert run.end().outcome == "completed"
+    assert run.ran() == ["a", "a", "b", "b", "c", "c"]
+
+
 @pytest.mark.parametrize("cores", [1, 2, 4])
 def test_a_job_that_was_asked_for_too_small_is_given_back(host, cores):
     """One that is large enough is taken."""
@@ -207,7 +234,8 @@ def test_an_allocation_that_is_given_back_as_it_is_claimed_fails_nothing(host):
 def test_no_more_are_held_ahead_than_the_host_hands_over(host):
     """So that those which it does hand over find room."""
     names = [f"s{number}" for number in range(6)]
-    run = host(*((name,) for name in names), max_jobs=2)
+    run = host(("a",), *((name, "a") for name in names), max_jobs=2)
+    run.claim("a", f"until [ -e {run.root}/go ]; do sleep 0.1; done")
 
     def held():
         state = run.state()
@@ -215,6 +243,8 @@ def test_no_more_are_held_ahead_than_the_host_hands_over(host):
         return sum(job.planned.stages[0] in state.unclaimed for job in live)
 
     until(held, what="an allocation ahead")
+    (run.root / "go").touch()
+    run.hear("a")
     for first, second in zip(names[::2], names[1::2], strict=True):
         run.claim(first)
         run.claim(second)
@@ -223,14 +253,94 @@ def test_no_more_are_held_ahead_than_the_host_hands_over(host):
     assert run.end().outcome == "completed"
 
 
-def test_what_can_never_start_is_refused_when_it_is_added(host):
-    """And the run goes on without."""
-    run = host(("a",))
+def test_of_more_ready_stages_than_the_host_hands_over_none_is_asked_for_ahead(host):
+    """Which it hands over next nobody knows: an allocation for another would idle."""
+    names = [f"s{number}" for number in range(6)]
+    run = host(*((name,) for name in names), max_jobs=2)
+    for first, second in (("s5", "s3"), ("s0", "s4"), ("s2", "s1")):
+        run.claim(first)
+        run.claim(second)
+        run.hear(first, second)
+    state = run.end()
+    assert state.outcome == "completed"
+    assert len(state.intents) == 6
+    assert all(not one.spec.awaits for one in list(state.intents.values())[:4])
+
+
+def test_what_can_never_start_is_refused_before_the_run_begins(host):
+    """Nothing is submitted then."""
     with pytest.raises(InputError, match="99 cores"):
-        run.run.extend([run.stage(run.run.folder.path, "big", cores=99)])
+        Host(host(("a",)).root).begin_with(cores=99)
+
+
+def test_what_can_never_start_is_told_when_it_is_added_and_fails_in_its_turn(host):
+    """With what follows it; the run goes on without."""
+    run = host(("a",))
+    place = run.run.folder.path
+    told = run.run.extend([run.stage(place, "big", cores=99), run.stage(place, "after", "big")])
+    assert list(told) == ["big"]
+    assert "99 cores" in told["big"]
     run.claim("a")
     run.hear("a")
-    assert run.end().outcome == "completed"
+    run.claim("big")
+    [big] = run.hear("big")
+    assert not big.completed
+    assert "99 cores" in big.reason
+    state = run.end()
+    assert state.stages["after"].phase.value == "blocked"
+    assert state.outcome == "failed"
+    assert run.ran() == ["a"]
+
+
+@pytest.mark.parametrize("strategy", ["asa-plan", "big-job"])
+@pytest.mark.parametrize("may_come_again", [False, True])
+def test_a_stage_that_asks_for_what_is_not_there_fails_alone(host, strategy, may_come_again):
+    """Though it was asked for ahead; it may be handed over again if its host says so, and then runs."""
+    run = host(("a",), ("b", "a"), ("c",), strategy=strategy)
+    until(lambda: run.jobs("a"), what="a job ahead")
+    asked = run.stage(run.run.folder.path, "a", cores=99)
+    run.claim("a", asked=asked, may_come_again=may_come_again)
+    [a] = run.hear("a")
+    assert not a.completed
+    assert "99 cores" in a.reason
+    assert a.may_come_again is may_come_again
+    run.claim("c")
+    if may_come_again:
+        run.claim("a", asked=run.stage(run.run.folder.path, "a"))
+        assert run.hear("a")[0].completed
+        run.claim("b")
+        assert run.hear("b")[0].completed
+    assert run.hear("c")[0].completed
+    state = run.end()
+    assert state.outcome == ("completed" if may_come_again else "failed")
+    assert sorted(run.ran()) == (["a", "b", "c"] if may_come_again else ["c"])
+
+
+@pytest.mark.parametrize("may_come_again", [False, True])
+def test_a_stage_whose_job_is_refused_is_handed_back(tmp_path, may_come_again):
+    """It is the same stage when it is tried again; what was asked for ahead of it is no failure."""
+    site = open_facility("local", None, {"cores": "4", "spool": str(tmp_path)}).facility
+    workflow = Workflow("x", [Stage("a", cores=1, walltime_s=60.0, expected_run_s=60.0, command="true")])
+    state = RunState("x", workflow, site.connect(tmp_path).capabilities, "0")
+
+    def refused(number):
+        planned = PlannedJob(("a",), 0.0, Keep.NOTHING, "")
+        spec = spec_of(state, planned)
+        apply(Intended(spec.token, planned, spec, number), Refused(spec.token, number, "no such account"))
+
+    def apply(*entries):
+        for entry in entries:
+            list(state.apply(entry))
+
+    apply(Begun(0.0, fail_fast=False, is_open=True))
+    refused(1.0)
+    assert not state.stages["a"].phase.is_settled
+    assert state.attempts_failed == {"a": "no such account"}
+    apply(Claimed("a", 2.0, None, may_come_again))
+    assert not state.attempts_failed
+    refused(3.0)
+    assert state.stages["a"].phase.value == ("waiting" if may_come_again else "failed")
+    assert ("a" in state.unclaimed) is may_come_again
 
 
 def test_the_next_host_ends_what_one_has_left(tmp_path, host):
@@ -251,6 +361,43 @@ def test_the_next_host_ends_what_one_has_left(tmp_path, host):
     (run.run.folder.path / "journal.jsonl").unlink()
     with pytest.raises(JournalError, match="not there"):
         wind_up(tmp_path / "runs", "Host", said.append)
+
+
+def test_no_hand_over_looks_at_all_jobs(tmp_path):
+    """Nor do demands for more than was asked for ahead: of many thousands each would be too long."""
+    site = open_facility("local", None, {"cores": "4", "spool": str(tmp_path)}).facility
+    stages = [Stage(f"s{n}", cores=1, walltime_s=60.0, expected_run_s=60.0, command="true") for n in range(5)]
+    state = RunState("x", Workflow("x", stages), site.connect(tmp_path).capabilities, "0")
+    list(state.apply(Begun(0.0, fail_fast=False, is_open=True)))
+    for stage in stages:
+        planned = PlannedJob((stage.name,), 0.0, Keep.NOTHING, "")
+        spec = spec_of(state, planned)
+        status = JobStatus(f"job-{stage.name}", JobState.PENDING, 1.0)
+        for entry in (Intended(spec.token, planned, spec, 1.0), Accepted(spec.token, status)):
+            list(state.apply(entry))
+
+    class Jobs(dict):
+        def __iter__(self):
+            raise AssertionError("a look at all jobs")
+
+        items = values = keys = __iter__
+
+    state.jobs = Jobs(state.jobs)
+    cancelled = []
+    one = SimpleNamespace(
+        state=state,
+        run=SimpleNamespace(place=str(tmp_path)),
+        backend=SimpleNamespace(now=lambda: 2.0, condition=SimpleNamespace(trouble="")),
+        job_of=lambda token: Active.job_of(one, token),
+        is_to_begin=cancelled.append,
+    )
+    larger = replace(stages[1], cores=2)
+    for entry in (Claimed("s0", 2.0), Claimed("s1", 2.0, larger)):
+        list(state.apply(entry))
+    open_gates(one)
+    assert len(list((tmp_path / "posts").iterdir())) == 2
+    assert cancelled == ["job-s1"]
+    assert spec_of(state, PlannedJob(("s2",), 0.0, Keep.NOTHING, ""))
 
 
 def test_stages_of_one_allocation_follow_each_other_by_their_host(host, tmp_path):

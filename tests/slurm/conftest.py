@@ -7,6 +7,15 @@ import pytest
 from slurm_testbed import Testbed, missing
 
 VERSIONS = ("22.05", "24.11")
+_GPUS = """\
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=100
+GresTypes=gpu
+NodeName=DEFAULT Gres=gpu:a100:2,gpu:v100:2"""
+# devices that are everywhere, for nothing touches them
+_DEVICES = "".join(f"Name=gpu Type={kind} File=/dev/{device}\n" for kind, device in (
+    ("a100", "null"), ("a100", "zero"), ("v100", "full"), ("v100", "random")
+))  # fmt: skip
 
 
 def pytest_itemcollected(item):
@@ -30,6 +39,21 @@ def slurm(request):
         pytest.skip(reason)
     # a socket's path is short: not in pytest's own folder
     testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-{request.param}"), newer=newer, accounting=True)
+    try:
+        yield testbed.start()
+    finally:
+        testbed.stop()
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def gpus(request):
+    """Give a cluster of nodes of 28 cores and four GPUs of two types, which counts memory."""
+    newer = request.param == "24.11"
+    if reason := missing(newer):
+        pytest.skip(reason)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus{newer:d}"), newer=newer, conf=_GPUS)
+    (testbed.root / "etc").mkdir(parents=True)
+    (testbed.root / "etc" / "gres.conf").write_text(_DEVICES)
     try:
         yield testbed.start()
     finally:

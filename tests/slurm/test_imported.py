@@ -4,29 +4,18 @@ import itertools
 import os
 import random
 import re
-from pathlib import Path
 
 import pytest
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.rest import RestLink
 from slurm_runs import SlurmRun, site
-from slurm_testbed import Testbed, missing, until
+from slurm_testbed import until
 
 from asa.errors import SubmitRejectedError
 from asa.importers import import_scripts
 
 pytestmark = pytest.mark.slurm
-
-CONF = """\
-SelectTypeParameters=CR_CPU_Memory
-DefMemPerCPU=100
-GresTypes=gpu
-NodeName=DEFAULT Gres=gpu:a100:2,gpu:v100:2"""
-# devices that are everywhere, for nothing touches them
-GRES = "".join(f"Name=gpu Type={kind} File=/dev/{device}\n" for kind, device in (
-    ("a100", "null"), ("a100", "zero"), ("v100", "full"), ("v100", "random")
-))  # fmt: skip
 
 CASES = (
     "-n 4",
@@ -75,21 +64,6 @@ CHOICES = (
 )
 NUMBERS = itertools.count()
 DRAWN = int(os.environ.get("ASA_IMPORTED", "12"))
-
-
-@pytest.fixture(scope="module", params=("22.05", "24.11"))
-def gpus(request):
-    """Give a cluster of nodes of 28 cores and four GPUs of two types, which counts memory."""
-    newer = request.param == "24.11"
-    if reason := missing(newer):
-        pytest.skip(reason)
-    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus{newer:d}"), newer=newer, conf=CONF)
-    (testbed.root / "etc").mkdir(parents=True)
-    (testbed.root / "etc" / "gres.conf").write_text(GRES)
-    try:
-        yield testbed.start()
-    finally:
-        testbed.stop()
 
 
 class ImportedRun(SlurmRun):

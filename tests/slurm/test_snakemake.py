@@ -1,5 +1,6 @@
 """Snakemake's workflows through asa on real Slurm, by commands and by REST: as its local executor runs them."""
 
+import re
 import shutil
 
 import pytest
@@ -64,6 +65,15 @@ rule two:
 
 @pytest.fixture
 def project(slurm, tmp_path):
+    yield from projects(slurm, tmp_path)
+
+
+@pytest.fixture
+def project_on_gpus(gpus, tmp_path):
+    yield from projects(gpus, tmp_path)
+
+
+def projects(slurm, tmp_path):
     made, asa = [], None
     if slurm.newer:  # its nodes are another Debian, with a Python of its own
         if why := missing(newer=True):
@@ -94,6 +104,38 @@ def project(slurm, tmp_path):
     for one in made:
         one.close()
     slurm.empty()
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("link", ["commands", pytest.param("rest", marks=pytest.mark.full)])
+def test_jobs_get_the_gpus_that_they_ask_for(project_on_gpus, link):
+    """By `gpu`, by `gpu` of a model, or by `gres`; others get none."""
+    told = """resources: {}
+    shell: "(scontrol show job -d -o $SLURM_JOB_ID; echo CUDA=${{{{CUDA_VISIBLE_DEVICES-none}}}}) >{{output}}"
+"""
+    asked = {
+        "plain": "runtime=5, mem_mb=100",
+        "gpu": "gpu=1, runtime=5, mem_mb=100",
+        "model": "gpu=2, gpu_model='v100', runtime=5, mem_mb=100",
+        "gres": "gres='gpu:a100:1', runtime=5, mem_mb=100",
+        "any": "gres='gpu:1', runtime=5, mem_mb=100",
+    }
+    rules = [f"rule {name}:\n    output: '{name}.txt'\n    {told.format(how)}" for name, how in asked.items()]
+    ours = project_on_gpus("\n".join(rules), link)
+    ours.run(*(f"{name}.txt" for name in asked))
+    found = {name: (ours.folder / f"{name}.txt").read_text() for name in asked}
+    given = {
+        name: {kind: int(n) for kind, n in re.findall(r"gpu:(\w+):(\d+)", re.search(r" Mem=\d+ GRES=(\S*)", text)[1])}
+        for name, text in found.items()
+    }
+    counts = {name: sum(gpus.values()) for name, gpus in given.items()}
+    assert counts == {"plain": 0, "gpu": 1, "model": 2, "gres": 1, "any": 1}
+    assert given["model"]["v100"] == 2
+    assert given["gres"]["a100"] == 1
+    devices = {name: re.search(r"^CUDA=(.*)$", text, re.MULTILINE)[1] for name, text in found.items()}
+    assert {name: len(one.split(",")) for name, one in devices.items() if one != "none"} == {
+        "gpu": 1, "model": 2, "gres": 1, "any": 1,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("link", ["commands", "rest"])

@@ -1,6 +1,7 @@
 """Snakemake's workflows through asa, on this machine: as its own executors run them."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,36 @@ def test_allocations_are_asked_for_ahead_and_jobs_share_them(project):
         ("nothing", 1)
     ] * 3
     assert all(not i.spec.awaits for i in as_others.state.intents.values())
+
+
+MODULES = next(
+    (p for p in map(Path, ("/usr/share/modules/init/bash", "/usr/share/lmod/lmod/init/bash")) if p.exists()), None
+)
+
+
+@pytest.mark.skipif(MODULES is None, reason="neither environment-modules nor lmod is installed")
+def test_software_is_deployed_by_snakemake_in_the_job(project, tmp_path):
+    """Modules are loaded; what was said of containers is said to the job's own Snakemake, too."""
+    text = """
+rule tool:
+    output: "tool.txt"
+    envmodules: "tool/2"
+    resources: runtime=5
+    shell: "echo $TOOL >{output}"
+"""
+    folder = tmp_path / "modules" / "tool"
+    folder.mkdir(parents=True)
+    for number in ("1", "2"):
+        (folder / number).write_text(f"#%Module1.0\nsetenv TOOL {number}\n")
+    ours = project(text, "--sdm", "env-modules", "apptainer", "--apptainer-prefix", tmp_path / "images")
+    ours.env |= {"BASH_ENV": str(MODULES), "MODULEPATH": str(folder.parent)}
+    ours.run("tool.txt")
+    assert (ours.folder / "tool.txt").read_text() == "2\n"
+    [command] = [path.read_text() for path in (ours.runs[-1].path / "handed").iterdir()]
+    words = shlex.split(command.splitlines()[-1])
+    assert words[words.index("--apptainer-prefix") + 1] == str(tmp_path / "images")
+    method = words.index("--deployment-method")
+    assert set(words[method + 1 : method + 3]) == {"apptainer", "env-modules"}
 
 
 def test_snakemakes_own_suite_for_executors_passes(project, tmp_path):

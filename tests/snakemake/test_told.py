@@ -1,6 +1,8 @@
 """What Snakemake's users are told: why jobs fail, what can never start, and what is known of run times."""
 
 import pytest
+from forked import asa
+from slurm_testbed import until
 from snakemake_runs import CHAIN, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -47,6 +49,18 @@ rule b:
     assert 100 in memory
 
 
+def test_what_this_computer_does_not_heed_is_said_once(project):
+    """And nothing where nothing such is asked for."""
+    text = CHAIN.format(then="true").replace(
+        'output: "2.txt"',
+        'output: "2.txt"\n    resources: mem_mb=100, slurm_partition="long", gres="gpu:1", slurm_account="ours"',
+    )
+    ours = project(text)
+    said = ours.run()
+    assert said.count("not what rules say of: gres, mem_mb, slurm_account, slurm_partition.") == 1
+    assert "not what rules say of" not in ours.run("--forcerun", "third", "--rerun-triggers", "mtime")
+
+
 def test_what_can_never_start_is_told_before_anything_is_submitted(project):
     """And by whom, and what to do."""
     text = CHAIN.format(then="true").replace('output: "3.txt"', 'output: "3.txt"\n    threads: 99')
@@ -69,3 +83,78 @@ def test_run_times_are_learned_where_none_is_said(project):
     once_more = ours.run("--forceall")
     assert "learned from earlier runs: second" in once_more
     assert "none learned yet: first, third" in once_more
+
+
+GROWN = """
+rule all:
+    input: "big.txt", "after.txt", "other.txt"
+rule big:
+    output: "big.txt"
+    threads: lambda wc, attempt: 1 if attempt == 1 else 99
+    shell: "echo $$ >> tries; exit 3"
+rule after_big:
+    input: "big.txt"
+    output: "after.txt"
+    shell: "touch {output}"
+rule slow:
+    output: "slow.txt"
+    shell: "until [ -e tried ]; do sleep 0.1; done; touch {output}"
+rule other:
+    input: "slow.txt"
+    output: "other.txt"
+    shell: "touch {output}"
+"""
+
+
+def test_a_retry_that_outgrows_the_site_fails_alone(project):
+    """It is an error of that job, with the reason; others go on, and it stays the stage that it was."""
+    ours = project(GROWN, "--retries", "2", "--keep-going")
+    begun = ours.begin()
+    begun.says("Trying to restart job")
+    until(lambda: begun.said.count("Error in rule big") >= 3, what=lambda: f"three failures:\n{begun.said}")
+    (ours.folder / "tried").touch()
+    said = begun.ends(code=1)
+    assert (ours.folder / "other.txt").exists()
+    assert len((ours.folder / "tries").read_text().split()) == 1
+    assert "99 cores" in said
+    assert "Nothing of it was submitted" not in said
+    state = ours.state
+    assert [name for name in state.stages if name.startswith("big.")] == ["big.1"]
+    assert state.outcome == "failed"
+    assert not state.unfinished_jobs()
+    assert state.stages[next(name for name in state.stages if name.startswith("after_big."))].phase.value == "blocked"
+    runs = ours.folder / ".snakemake" / "asa"
+    assert "big.1" in asa("status", "--runs", runs).stdout
+    told = " ".join(asa("explain", "big.1", "--run", ours.runs[-1].path).stdout.split())
+    assert told == " ".join(asa("explain", "big.1", "--runs", runs).stdout.split())
+    assert "99 cores" in told
+    assert "run Snakemake again" in told
+
+
+def test_a_job_behind_a_checkpoint_that_can_never_start_fails_alone(project):
+    """Once it is its turn; the others go on."""
+    text = """
+rule all:
+    input: "all.txt"
+checkpoint split:
+    output: directory("parts")
+    shell: "mkdir {output}; touch {output}/1.txt {output}/99.txt"
+rule part:
+    input: "parts/{n}.txt"
+    output: "done/{n}.txt"
+    threads: lambda wc: int(wc.n)
+    shell: "touch {output}"
+def parts(wildcards):
+    where = checkpoints.split.get().output[0]
+    return expand("done/{n}.txt", n=sorted(glob_wildcards(where + "/{n}.txt").n))
+rule gathered:
+    input: parts
+    output: "all.txt"
+    shell: "touch {output}"
+"""
+    ours = project(text, "--keep-going")
+    said = ours.run(code=1)
+    assert (ours.folder / "done/1.txt").exists()
+    assert "99 cores" in said
+    assert "Error in rule part" in said
+    assert not ours.state.unfinished_jobs()

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,12 +19,12 @@ from asa.backend import Capabilities
 from asa.errors import AsaError
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import Graph, Node
-from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, wind_up
+from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, never_start, wind_up
 from asa.hosted.settings import bank_folder, open_batch_system, run_name
 from asa.units import parse_duration
 from asa.workflow import Stage
 
-from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of
+from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of, unheeded_here
 
 _HOST = "Snakemake"
 _LOOK_S = 0.1
@@ -67,7 +67,9 @@ class Executor(RemoteExecutor):
         """Tell asa what has become known of the graph, then hand over jobs that are ready."""
         with _told():
             self._read_graph(jobs)
-        super().run_jobs(jobs)
+        assert self._hosted is not None
+        with self._hosted.at_once():
+            super().run_jobs(jobs)
 
     def run_job(self, job: JobExecutorInterface) -> None:
         """Hand over one job's command."""
@@ -106,10 +108,13 @@ class Executor(RemoteExecutor):
             self._hosted.cancel(f"{_HOST} was told to end")
 
     def shutdown(self) -> None:
-        """Give back what nobody will want, and wait until that has ended."""
-        super().shutdown()
-        hosted, self._hosted = self._hosted, None
-        if hosted is not None and not hosted.end():
+        """Give back what nobody will want, and wait until that has ended, or somebody is tired of waiting."""
+        hosted, is_over = self._hosted, False
+        with suppress(KeyboardInterrupt):  # a second one: the next Snakemake waits in its place
+            super().shutdown()
+            self._hosted = None
+            is_over = hosted is None or hosted.end()
+        if hosted is not None and not is_over:
             self.logger.warning(
                 f"Some of asa's jobs have not ended yet. The next {_HOST} in this folder sees to them; "
                 f"or now: asa cancel {hosted.folder.path}"
@@ -171,7 +176,9 @@ class Executor(RemoteExecutor):
             self._begin(news)
             return
         self._hosted.drop(dropped, f"{_HOST} wants it no more")
-        self._hosted.extend(self._stages(news, self._hosted.folder.path))
+        if impossible := self._hosted.extend(self._stages(news, self._hosted.folder.path)):
+            words = never_start(impossible, self._hosted.folder.plan.capabilities)
+            self.logger.warning(f"asa: {words}\nEach fails in its turn. Ask for less, or for another partition.")
 
     def _begin(self, news: Sequence[_Left]) -> None:
         """Begin asa's run with the graph as it is now."""
@@ -188,10 +195,12 @@ class Executor(RemoteExecutor):
         self._hosted = hosted
         plan, site = folder.plan, folder.plan.capabilities.system
         why = f" ({self._opened.why})" if self._opened.why else ""
+        unheeded = unheeded_here(plan.stages) if plan.backend == "local" else ""
         who = f"; waits are predicted by {plan.estimator}: {plan.estimator_why}" if plan.estimator_why else ""
         self.logger.info(
             f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
-            f" Strategy {plan.strategy}{who}.\n{self._expected.words()}See the run with: asa status {folder.path}"
+            f" Strategy {plan.strategy}{who}.\n"
+            f"{self._expected.words()}{unheeded}See the run with: asa status {folder.path}"
         )
 
     def _stages(self, news: Sequence[_Left], folder: Path) -> list[Stage]:

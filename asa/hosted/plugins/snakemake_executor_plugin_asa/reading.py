@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,13 @@ from asa.workflow import Stage
 _MIB = 1 << 20
 _UNLIMITED = 1 << 31
 _MIN_MEMORY_MB = 1000  # what Snakemake's default is for jobs of small inputs
+_UNHEEDED_HERE = {
+    "memory_bytes": "mem_mb",
+    "gpus": "gpu",
+    "nodes": "nodes",
+    "partition": "slurm_partition",
+    "account": "slurm_account",
+}
 _OPTIONS = {  # resources as Snakemake's other executor for Slurm has them
     "constraint": "--constraint",
     "qos": "--qos",
@@ -124,6 +131,16 @@ def stage_of(node: Node, name: str, after: tuple[str, ...], command: str, expect
         account=resources.text("slurm_account"),
         options=tuple(resources.options()),
     )
+
+
+def unheeded_here(stages: Iterable[Stage]) -> str:
+    """Say which resources that jobs ask for this computer does not heed, as a batch system; empty for none."""
+    names: set[str] = set()
+    for stage in stages:
+        names |= {name for field, name in _UNHEEDED_HERE.items() if getattr(stage, field)}
+        names |= {name for name, option in _OPTIONS.items() if any(one.startswith(option) for one in stage.options)}
+    listed = ", ".join(sorted(names))
+    return f"This computer heeds threads and runtime; not what rules say of: {listed}.\n" if names else ""
 
 
 class _Resources:

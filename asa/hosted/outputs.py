@@ -1,0 +1,50 @@
+"""Where the jobs of a run write to, found without a look into the folder for each of very many jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from asa.runner.folder import RunFolder
+
+
+class Outputs:
+    """The files that a run's jobs write to; their folder is looked into where a job's is not known from the last look.
+
+    So 20,000 jobs that fail in turn do not make 20,000 looks at as many files.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._folder = run.path / "logs"
+        # what tokens of a stage begin with: the run, and the place of the stage
+        self._begins = re.compile(rf"(?<![0-9A-Za-z]){re.escape(run.plan.id[:12])}-[0-9A-Za-z]+")
+        self._seen: set[str] = set()
+        self._names: dict[str, list[str]] = {}  # by what their tokens begin with
+        self.looks = 0
+
+    def errors_of(self, token: str) -> Path | None:
+        """Find the file that the job of a token writes its errors to, the newest of several; None if there is none."""
+        found = self._known(token)
+        if not found:
+            self._look()
+            found = self._known(token)
+        paths = [path for path in (self._folder / name for name in found) if path.exists()]
+        return max(paths, key=lambda path: path.stat().st_mtime, default=None)
+
+    def _known(self, token: str) -> list[str]:
+        begins = self._begins.match(token)
+        names = self._names.get(begins[0], ()) if begins else ()
+        named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z]).*\.err\Z")
+        return [name for name in names if named.search(name)]
+
+    def _look(self) -> None:
+        self.looks += 1
+        try:
+            there = set(os.listdir(self._folder))  # noqa: PTH208 - names alone, of very many
+        except OSError:
+            return
+        for name in there - self._seen:
+            if begins := self._begins.search(name):
+                self._names.setdefault(begins[0], []).append(name)
+        self._seen = there
