@@ -127,7 +127,7 @@ def capabilities(
         partition=default,
         partitions=limits,
         accounts=tuple(accounts),
-        whole_nodes=bool(is_whole),
+        whole_nodes=bool(limits) and all(one.whole_nodes for one in limits.values()),
     )
 
 

@@ -16,7 +16,8 @@ rule part:
     output: "{n}.out"
     threads: 1
     resources: mem_mb=lambda wc, input: 100 + int(wc.n)
-    shell: "touch {wildcards.n}.here; for i in $(seq 600); do [ $(ls *.here | wc -l) -ge 4 ] && break; sleep 0.1; done; "
+    shell: "touch {wildcards.n}.here; "
+        "for i in $(seq 600); do [ $(ls *.here | wc -l) -ge 4 ] && break; sleep 0.1; done; "
         "[ $(ls *.here | wc -l) -ge 4 ]; THEN; cp {input} {output}"
 rule join:
     input: expand("{n}.out", n=range(4))

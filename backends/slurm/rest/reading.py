@@ -169,7 +169,14 @@ def partition(entry: Mapping[str, Any]) -> SlurmPartition:
         cores=_count(_first(entry, ("total_cpus",), ("cpus", "total"))),
         accounts=_names(_first(entry, ("allowed_accounts",), ("accounts", "allowed"))),
         barred_accounts=_names(_first(entry, ("denied_accounts",), ("accounts", "deny"))),
+        is_exclusive=_is_exclusive(entry),
     )
+
+
+def _is_exclusive(entry: Mapping[str, Any]) -> bool:
+    """Say whether a partition's jobs share no node: then so many may share one as none; v0.0.38 does not tell."""
+    said = nested(entry, "maximums", "oversubscribe", "jobs")
+    return whole(said) == 0
 
 
 def _names(value: Any) -> tuple[str, ...]:
