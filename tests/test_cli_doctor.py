@@ -64,7 +64,7 @@ def test_it_tells_what_was_found_and_what_follows():
 def test_the_table_fits_its_terminal(width):
     text = asa("doctor", "--backend", "slurm-cli", "--probe", width=width).stdout
     assert max(map(len, text.splitlines())) <= width
-    assert "they gain none" in text
+    assert "gain no priority" in text
 
 
 def test_only_a_probe_submits(link):

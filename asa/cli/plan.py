@@ -73,9 +73,9 @@ def plan(
     price: Annotated[
         str | None,
         typer.Option(
-            help="How many seconds of makespan one core-hour is worth to you; 0 for the fastest plan. [default: 1 "
-            "percent of Per-Stage's core-hours is worth 0.8 percent of its makespan, or 0.1 percent where "
-            "widths are chosen]",
+            help="How many seconds of makespan one core-hour is worth to you; 0 for the fastest plan. [default: one "
+            "percent more core-hours is worth it if the workflow ends 0.8 percent sooner, or 0.1 percent where widths "
+            "are chosen; both beside Per-Stage's]",
             show_default=False,
             metavar="SECONDS",
         ),

@@ -135,7 +135,7 @@ def run(
     With `--output json`: one line per event or problem, and at the end the status of the run.
 
     Exit codes: 0 the run completed, or goes on unattended (--detach); 1 it failed or was cancelled; 2 the input cannot
-    be used; 130 the client was stopped, or its output is not read any more.
+    be used; 130 the client was stopped, as by Ctrl-C or a closed pipe.
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan

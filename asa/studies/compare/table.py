@@ -194,7 +194,7 @@ def told_of_shapes(cells: Sequence[Cell]) -> str:
     if not {CHOOSES, IN_OWN_SHAPES} <= names:
         return ""
     return (
-        f"{CHOOSES} chooses a shape for each stage (how many cores it has); all others take the first, of --cores or of "
+        f"{CHOOSES} chooses a shape for each stage (its number of cores); all others take the first, of --cores or of "
         "the workflow file."
     )
 
