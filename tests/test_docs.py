@@ -385,8 +385,8 @@ def test_every_setting_of_a_site_is_listed():
     """And no other; of those of one backend alone in its own table."""
     own = [set(model.model_fields) for model in (CommandSettings, RestSettings)]
     page = (ROOT / "docs" / "reference" / "site-files.md").read_text()
-    tables = [re.findall(r"^\| (`.*?`) \|", part, re.MULTILINE) for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:]]
-    listed = [{name for cell in table for name in re.findall(r"`(\w+)`", cell)} for table in tables]
+    tables = ["".join(re.findall(r"^\| (`.*?`) \|", part, re.MULTILINE)) for part in page.split("\n## ")[1:]]
+    listed = [set(re.findall(r"`(\w+)`", cells)) for cells in tables]
     assert listed == [set(SlurmSettings.model_fields), *(names - set(SlurmSettings.model_fields) for names in own)]
 
 
