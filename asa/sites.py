@@ -316,9 +316,9 @@ def _found_here() -> tuple[str | None, str | None, str]:
     """Find a site where the user has named none: the backend or the site, and why."""
     sites = site_names()
     if len(sites) == 1:
-        return None, sites[0], f"the only site in {sites_folder()}"
+        return None, sites[0], f"it is the only site file in {sites_folder()}"
     if _DEFAULT in sites:
-        return None, _DEFAULT, f"the site of this name in {sites_folder()}"
+        return None, _DEFAULT, f"it is the site file of that name in {sites_folder()}"
     if sites:
         raise InputError(
             f"there are {len(sites)} sites: {', '.join(sites)}",

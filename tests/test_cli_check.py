@@ -415,6 +415,8 @@ def test_the_schema_is_hinted_at_once(place):
     assert (line, severity) == (1, "note")
     assert "schema" in message
     assert "asa schema --out" in hint
+    Path("flow.toml").write_text(text.replace("cores = 1", "cores = 0"))
+    assert [severity for _, severity, *_ in told(code=2)] == ["error"]  # which comes first
 
 
 def test_the_schema_is_printed_or_written(place):

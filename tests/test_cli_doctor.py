@@ -64,7 +64,7 @@ def test_it_tells_what_was_found_and_what_follows():
 def test_the_table_fits_its_terminal(width):
     text = asa("doctor", "--backend", "slurm-cli", "--probe", width=width).stdout
     assert max(map(len, text.splitlines())) <= width
-    assert "they gain none" in text
+    assert "gain no priority" in text
 
 
 def test_only_a_probe_submits(link):
@@ -131,16 +131,18 @@ def test_saving_under_another_name_takes_all_along():
     assert read_site("two").found["age_accrues"] is False
 
 
-def test_the_only_site_is_taken_and_said():
-    asa("doctor", "--backend", "slurm-cli", "--save", "small")
-    assert "the only site" in asa("doctor").stderr
+def test_the_only_site_is_taken_and_said(tmp_path):
+    saved = asa("doctor", "--backend", "slurm-cli", "--save", "small").stderr
+    assert "taken from now on" in saved
+    assert f"--site {tmp_path}/x.toml" in asa("doctor", "--backend", "slurm-cli", "--save", tmp_path / "x.toml").stderr
+    assert "the only site file" in asa("doctor").stderr
 
 
 def test_commands_that_are_there_are_found_and_said(tmp_path):
     for name in ("sbatch", "squeue"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    assert "sbatch and squeue are there" in asa("doctor").stderr
+    assert "Using slurm-cli: sbatch and squeue are on this computer." in asa("doctor").stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -71,7 +71,7 @@ def test_a_directory_of_scripts_from_import_to_result(home):
     assert "Did you mean 'sed'?" in checked
     assert "project  2 cores" in home.asa("show", "flow.toml").stdout
     failed = home.asa("run", "flow.toml", *home.on, code=1)
-    assert "On local, for: there is no site file, and no batch system's commands" in failed.stderr
+    assert "Using local: there is no site file, and no batch system's commands" in failed.stderr
     assert "Warning: add.sbatch:4: stage 'add': sedd: not found" in failed.stderr
     assert "its command was not found" in failed.stderr
     assert "sedd: command not found" in failed.stderr

@@ -409,7 +409,7 @@ def test_all_that_can_never_start_is_told_at_once(place):
         (["run", "flow.toml", "--cores", "3"], "Leave --cores out"),
         (["run", "empty.toml"], "no command in stage a"),
         (["resume", "zz"], "there is no run 'zz'"),
-        (["status"], "there is no run"),
+        (["status"], "in the folder in which they were begun: go there"),
         (["cancel", "zz"], "there is no run 'zz'"),
         (["logs", "a"], "there is no run"),
         (["explain", "--run", "zz"], "there is no run 'zz'"),
@@ -463,7 +463,9 @@ def test_logs_show_what_a_stage_wrote(place):
     assert place.asa("logs", "a", "--follow").stdout.split("\n")[:5] == [f"line {i}" for i in range(1, 6)]
     client.communicate(timeout=60)
     assert place.asa("logs", "a", "--lines", 2).stdout == "line 4\nline 5\n"
-    assert place.asa("logs", "a", "--err").stdout == ""
+    silent = place.asa("logs", "a", "--err")
+    assert silent.stdout == ""
+    assert "Stage 'a' wrote nothing to its standard error" in silent.stderr
     assert "there is no stage 'x'" in place.asa("logs", "x", code=2).stderr
 
 
@@ -528,10 +530,10 @@ def plan_of(run):
 def test_a_run_says_by_which_estimator_it_predicts_and_why(place):
     """And keeps it, unless it goes on with another; one that was named needs no word."""
     told = place.asa("run", place.flow(*CHAIN), *place.on).stderr
-    assert "Waits are predicted by `asa`: the site shows no job of others." in " ".join(told.split())
+    assert "Waits are predicted by `asa`: the site shows no jobs of other users." in " ".join(told.split())
     [run] = place.runs()
     assert (plan_of(run)["estimator"], plan_of(run)["estimator_why"]) == (
-        "asa", "the site shows no job of others",
+        "asa", "the site shows no jobs of other users",
     )  # fmt: skip
     place.asa("resume", "--from", "c", "--estimator", "last")
     assert (plan_of(run)["estimator"], plan_of(run)["estimator_why"]) == ("last", "")
@@ -544,6 +546,6 @@ def test_a_run_says_by_which_estimator_it_predicts_and_why(place):
 
 def test_a_simulated_queue_shows_everybody_so_that_it_is_simulated(place):
     told = place.asa("run", place.flow(*CHAIN), "--backend", "simulated", "--set", "system=hpc2n", "--dry-run").stderr
-    assert "predicted by `asa-queue`: the site shows the jobs of others" in " ".join(told.split())
+    assert "predicted by `asa-queue`: the site shows the jobs of other users" in " ".join(told.split())
     asked = ("--backend", "simulated", "--set", "system=hpc2n", "--dry-run", "--history", "0")
     assert "predicted by `asa`: with --history 0" in " ".join(place.asa("run", "flow.toml", *asked).stderr.split())

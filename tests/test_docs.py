@@ -24,6 +24,7 @@ from asa.backends.dras.patient import Patient
 from asa.backends.dras.rivals import dras
 from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.system import load_system
+from asa.backends.slurm.settings import CommandSettings, RestSettings, SlurmSettings
 
 from asa.spec import load_workflow
 
@@ -378,6 +379,15 @@ def test_examples_say_how_they_are_made_known(name):
         module, _, attribute = point.partition(":")
         assert module == name
         assert callable(getattr(_example(name), attribute))
+
+
+def test_every_setting_of_a_site_is_listed():
+    """And no other; of those of one backend alone in its own table."""
+    own = [set(model.model_fields) for model in (CommandSettings, RestSettings)]
+    page = (ROOT / "docs" / "reference" / "site-files.md").read_text()
+    tables = ["".join(re.findall(r"^\| (`.*?`) \|", part, re.MULTILINE)) for part in page.split("\n## ")[1:]]
+    listed = [set(re.findall(r"`(\w+)`", cells)) for cells in tables]
+    assert listed == [set(SlurmSettings.model_fields), *(names - set(SlurmSettings.model_fields) for names in own)]
 
 
 def test_the_public_interface_is_what_the_guide_lists():

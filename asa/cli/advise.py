@@ -88,7 +88,7 @@ def advise(
     How many cores to ask for: `asa walltimes flow.toml --shape`, or for a single command `asa walltimes --shape --cores
     7,14,28 --expected 7=6h,28=95min`
 
-    Exit codes: 0 also if nothing is known yet; 2 the input cannot be used, or with --shape no run time is known.
+    Exit codes: 0 done, also if nothing is known yet; 2 the input cannot be used, or with --shape no run time is known.
     """
     from asa.estimators.store import default_folder
     from asa.runtimes import RunTimes

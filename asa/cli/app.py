@@ -227,8 +227,7 @@ app = _new_app(
     To begin: `asa init`, then `asa run flow.toml --backend local`. Shell completion: `asa --install-completion`
     """,
     no_args_is_help=True,
-    epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted, 141 the output is not read "
-    "any more.",
+    epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted, 141 nobody reads the output.",
 )
 
 

@@ -209,7 +209,7 @@ def read_asked(
         opened = open_facility(backend, site, options)
     check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
     if opened.why and not quiet:
-        sys.stderr.write(f"On {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
+        sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
     bank = bank_folder(forecasting.bank)
     if not only_look:
         check_bank(bank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -151,7 +152,7 @@ def _print_table(opened: OpenedSite, examination: Examination) -> None:
     console = Console()
     where = f"{opened.backend}, {opened.file}" if opened.file else opened.backend
     if opened.why:
-        sys.stderr.write(f"Taken: {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
+        sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
     console.print(f"{where}\n", style="bold", markup=False, highlight=False, soft_wrap=True)
     console.print(_table(examination))
 
@@ -191,7 +192,7 @@ def _print_json(opened: OpenedSite, examination: Examination) -> None:
 def _save(name: str, opened: OpenedSite, examination: Examination, given: Mapping[str, Any]) -> None:
     from datetime import UTC, datetime
 
-    from asa.sites import read_site, save_site
+    from asa.sites import read_site, save_site, site_names, sites_folder
 
     file = read_site(str(opened.file)) if opened.file else None
     when: Setting = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -203,3 +204,10 @@ def _save(name: str, opened: OpenedSite, examination: Examination, given: Mappin
         found={**(file.found if file else {}), **examination.settings},
     )
     sys.stderr.write(f"Saved in {path}\n")
+    if not examination.is_usable:
+        sys.stderr.write("It could not be used now: examine it again, with --site, before you rely on the file.\n")
+    is_only = path.parent == sites_folder() and site_names() == [path.stem]
+    if is_only or path == sites_folder() / "default.toml":
+        sys.stderr.write("It is taken from now on where neither --site nor --backend is given.\n")
+    else:
+        sys.stderr.write(f"Use it with: --site {shlex.quote(name)}\n")

@@ -137,7 +137,7 @@ def _from_site(backend: str | None, site: str | None, settings: Sequence[str] | 
             "does not tell about past jobs", where=f"backend {opened.backend!r}", hint="Learn from a file: --from FILE."
         )
     if opened.why:
-        sys.stderr.write(f"From {opened.backend}, for: {opened.why}\n")
+        sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
     return opened.facility.history(since_s)
 
 

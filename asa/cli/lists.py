@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+_PAPER = (
+    "The paper, with its sections, equations and algorithms: ASA - The Adaptive Scheduling Algorithm, "
+    "https://doi.org/10.48550/arXiv.2401.09733"
+)
 _GROUPS = ("workflows", "strategies", "estimators", "backends", "schedulers")
 
 
@@ -37,3 +41,4 @@ def lists() -> None:
             table.add_row(name, escape(words))
         console.print(table)
         console.print()
+    console.print(_PAPER, style="dim")

@@ -86,7 +86,11 @@ def logs(
     else:
         parts = ((job_id, chunk) for job_id, file in files for chunk in _read(file, lines))
     if output is Output.TABLE:
-        _print(parts, headed=stage in state.workflow.shared)
+        if not _print(parts, headed=stage in state.workflow.shared) and not follow:
+            other = "without --err: its standard output" if errors else "--err shows its standard error"
+            sys.stderr.write(
+                f"Stage {stage!r} wrote nothing to its standard {'error' if errors else 'output'}; {other}.\n"
+            )
         return
     head = {"run": folder.path.name, "stage": stage, "stream": kind}
     if not follow:
@@ -221,15 +225,17 @@ def _nothing(state: RunState, stage: str) -> str:
     return f"there is no output file of its job {job.status.job_id} in the run's folder"
 
 
-def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> None:
-    """Print what jobs wrote; `headed`: say whose it is, where it is another's than before."""
-    last, is_whole = "", True
+def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
+    """Print what jobs wrote; `headed`: say whose it is, where it is another's than before. Return whether it is any."""
+    last, is_whole, is_any = "", True, False
     for job_id, chunk in parts:
         if headed and job_id != last:
             sys.stdout.buffer.write(f"{'' if is_whole else chr(10)}==> job {job_id} <==\n".encode())
         last, is_whole = job_id, chunk.endswith(b"\n")
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
+        is_any = is_any or bool(chunk)
+    return is_any
 
 
 def _read(file: Path, lines: int) -> Iterator[bytes]:

@@ -73,9 +73,9 @@ def plan(
     price: Annotated[
         str | None,
         typer.Option(
-            help="How many seconds of makespan one core-hour is worth to you; 0 for the fastest plan. [default: 1 "
-            "percent of Per-Stage's core-hours is worth 0.8 percent of its makespan, or 0.1 percent where "
-            "widths are chosen]",
+            help="How many seconds of makespan one core-hour is worth to you; 0 for the fastest plan. [default: one "
+            "percent more core-hours is worth it if the workflow ends 0.8 percent sooner, or 0.1 percent where widths "
+            "are chosen; both beside Per-Stage's]",
             show_default=False,
             metavar="SECONDS",
         ),
@@ -149,8 +149,8 @@ def plan(
     else:
         also = [("--backend", backend), ("--site", site), ("--width", str(width) if width is not None else None)]
         where = [word for option in also if option[1] is not None for word in option if word]
-        run = [workflow, *where, *given.words()] if asked.source else ["flow.toml"]
-        _print(shown, weighed, shlex.join(["asa", "run", *run, "--strategy", shown.made.strategy]))
+        run = [workflow if asked.source else "flow.toml", *where, *given.words(), "--strategy", shown.made.strategy]
+        _print(shown, weighed, shlex.join(["asa", "run", *run]), is_model=not asked.source)
     if picture is not None:
         _draw(shown, picture)
 
@@ -477,7 +477,7 @@ def _at(in_s: float, now_s: float) -> str:
 # ---------------------------------------------------------------------- printing
 
 
-def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
+def _print(shown: _Shown, weighed: Weighed | None, run: str, *, is_model: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -492,8 +492,8 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
         _say(
             console,
             "Waits are not known here yet, so plans cannot be compared. asa-plan then submits one job per stage, in "
-            "its first shape, with dependencies. Learn waits first: `asa learn --since 30d`, or --history where the "
-            "site shows all users' jobs.\n",
+            "its first shape (number of cores), with dependencies. Learn waits first: `asa learn --since 30d`, or "
+            "--history where the site shows all users' jobs.\n",
             "yellow",
         )
     _print_jobs(console, shown)
@@ -501,6 +501,8 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
     if weighed is not None:
         _print_weighed(console, weighed)
     words = "Nothing was submitted. Run this plan with:"
+    if is_model:
+        words = "Nothing was submitted: this workflow is a model without commands. A workflow file is run so with:"
     if abs(shown.now_s - time.time()) > _OTHER_CLOCK_S:
         words = f"Times are those of the machine's clock, which shows {clock(shown.now_s)[:-3]} now. {words}"
     _say(console, f"\n{words}", "dim")
@@ -576,7 +578,7 @@ def _sizes(lines: Iterable[_Line]) -> str:
 
 
 def _print_jobs(console: Console, shown: _Shown) -> None:
-    table = _table("", "Stages", "Cores", "Walltime", "Submit", "Held by", left=("Stages", "Held by"))
+    table = _table("", "Stages", "Cores", "Walltime", "Submit", "Kept back by", left=("Stages", "Kept back by"))
     lines = list(shown.lines(shown.sketch))
     for number, line in enumerate(lines, start=1):
         block = line.job.block

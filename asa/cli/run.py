@@ -48,7 +48,10 @@ if TYPE_CHECKING:
 
 _STRATEGY = "asa-plan"
 _OFFLINE = "slurm-cli"
-_WHY = "on recorded queues it took 3 to 4 % longer than Big Job, and 3 to 4 % more core-hours than Per-Stage"
+_WHY = (
+    "almost as quick as one job for everything, for hardly more core-hours than a job for each stage (on recorded "
+    "queues, 3 to 4 % longer than the first and 3 to 4 % more than the second)"
+)
 _OF_SHAPES = "the shapes that it chose took 15 to 17 % less time than the best single width"
 _BY_RULE = {  # whether age accrues
     True: "jobs gain priority while they wait for a dependency here, so it submits them early with one",
@@ -132,7 +135,7 @@ def run(
     With `--output json`: one line per event or problem, and at the end the status of the run.
 
     Exit codes: 0 the run completed, or goes on unattended (--detach); 1 it failed or was cancelled; 2 the input cannot
-    be used; 130 the client was stopped, or its output is not read any more.
+    be used; 130 the client was stopped, as by Ctrl-C or a closed pipe.
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan

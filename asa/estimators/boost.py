@@ -281,7 +281,7 @@ def _decades(wait_s: float) -> float:
 
 
 def boosted_asa(surroundings: Surroundings) -> BoostedAsa:
-    """Learn as the default does, blended with boosted trees that are fitted in the background.
+    """Learn as `asa` does, blended with boosted trees that are fitted in the background.
 
     Parameters
     ----------

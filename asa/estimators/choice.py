@@ -31,7 +31,7 @@ def choose(events: Iterable[QueueEvent], own: str) -> Choice:
     backend leaves out those of its own client.
     """
     if not any(user_in_store(event.job.user) != user_in_store(own) for event in events if event.job is not None):
-        return Choice(BLIND, "the site shows no job of others")
+        return Choice(BLIND, "the site shows no jobs of other users")
     if find_spec("numba") is None:
         return Choice(BLIND, "numba is not installed, without which simulating the visible queue takes long")
-    return Choice(SEEING, "the site shows the jobs of others, so the queue can be simulated")
+    return Choice(SEEING, "the site shows the jobs of other users, so the queue can be simulated")

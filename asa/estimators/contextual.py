@@ -528,7 +528,7 @@ def contextual_asa(surroundings: Surroundings) -> ContextualAsa:
 
 
 def blind_asa(surroundings: Surroundings) -> ContextualAsa:
-    """Learn as the default does, but only from waits that are over, and not from jobs that wait now.
+    """Learn as `asa` does, but only from waits that are over, and not from jobs that wait now.
 
     Parameters
     ----------

@@ -593,7 +593,7 @@ class _Belief:
 
 
 def asa_default(surroundings: Surroundings) -> Algorithm1:
-    """Run Algorithm 1 of the paper as it is printed.
+    """Run Algorithm 1 of the ASA paper as it is printed.
 
     Parameters
     ----------
@@ -604,7 +604,7 @@ def asa_default(surroundings: Surroundings) -> Algorithm1:
 
 
 def asa_greedy(surroundings: Surroundings) -> Algorithm1:
-    """Run Algorithm 1 of the paper with the greedy policy.
+    """Run Algorithm 1 of the ASA paper with the greedy policy.
 
     Parameters
     ----------
@@ -615,7 +615,7 @@ def asa_greedy(surroundings: Surroundings) -> Algorithm1:
 
 
 def asa_tuned(surroundings: Surroundings) -> Algorithm1:
-    """Run Algorithm 1 of the paper with the tuned policy, 50 draws an observation.
+    """Run Algorithm 1 of the ASA paper with the tuned policy, 50 draws an observation.
 
     Parameters
     ----------

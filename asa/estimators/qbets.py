@@ -136,7 +136,7 @@ def _autocorrelation(waits_s: Sequence[float] | deque[float]) -> float:
 
 
 class Qbets(SiteEstimator[_History]):
-    """State bounds: waits that are not below the true quantiles with a confidence of 0.95 (QBETS).
+    """Predict by upper bounds: with 95 % confidence the true quantiles are not above them (QBETS).
 
     As published: the bounds are order statistics (see `bound_places`), and nothing is assumed of the distribution. Each
     wait that becomes known is held against the bound of the highest level. When so many in a row exceed it as are rare

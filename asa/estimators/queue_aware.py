@@ -215,7 +215,7 @@ def _adviser(surroundings: Surroundings) -> Adviser:
 
 
 def queue_aware_asa(surroundings: Surroundings) -> QueueAwareAsa:
-    """Learn as the default does, and from simulations of the visible queue.
+    """Learn as `asa` does, and from simulations of the visible queue.
 
     Parameters
     ----------

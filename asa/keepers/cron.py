@@ -22,7 +22,7 @@ _DAEMONS = {"cron", "crond", "anacron", "cronie"}
 def trouble() -> str:
     """Say why cron cannot be had here; empty if it can."""
     if shutil.which("crontab") is None:
-        return "there is no crontab here"
+        return "there is no `crontab` command here"
     try:
         _table()
     except InputError as error:

@@ -20,7 +20,7 @@ def trouble() -> str:
         return "there is no systemd here"
     done = _call("systemctl", "--user", "show-environment")
     if done.returncode != 0:
-        return "systemd manages nothing of yours here"
+        return "there is no systemd session of yours here (`systemctl --user` fails)"
     if not _lingers():
         return "systemd would end it when you log out: `loginctl enable-linger` changes that, where it is allowed"
     return ""

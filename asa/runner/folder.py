@@ -42,6 +42,10 @@ _BEAT_S = 60.0
 _LOG_LINE_BYTES = 4096
 _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
 _NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` does it
+_WHERE_ELSE = (
+    "Runs are kept in the folder in which they were begun: go there, or name its asa-runs with --runs or $ASA_RUNS. "
+    "To begin one: asa run FILE."
+)
 _UNREADABLE = "Check its owner, its permissions, and its file system."
 
 
@@ -595,7 +599,7 @@ def find_run(runs: Path, named: str) -> RunFolder:
     known = ", ".join(run.path.name for run in every[-5:]) or "none"
     if not found:
         guess = near(named, [*(run.plan.name for run in every), *(run.path.name for run in every)]) if named else ""
-        hint = f"{guess}The latest: {known}."
+        hint = f"{guess}The latest: {known}." if every else _WHERE_ELSE
         raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=hint)
     names = ", ".join(run.path.name for run in found)
     raise InputError(f"several runs begin with {named!r}", where=str(runs), hint=f"Name one of: {names}.")

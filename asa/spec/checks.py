@@ -79,8 +79,8 @@ def check_here(
 
 
 def _hint_at_schema(reading: Reading) -> None:
-    if any(problem.line is None for problem in reading.problems):
-        return  # it is no workflow file
+    if any(problem.line is None or problem.severity == "error" for problem in reading.problems):
+        return  # it is no workflow file, or there is something else to do first
     if not reading.places.lines_of_text[0].startswith(SCHEMA_LINE):
         hint = "`asa schema --out workflow.schema.json`, and make this the first line: #:schema ./workflow.schema.json"
         reading.add_at(1, "an editor can complete and check this file by its schema", hint, "note")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 Severity = Literal["error", "warning", "note"]
 
 _SHOWN = 40  # letters of a value
+_FEW_KEYS = 12  # all of them are named, also where one is likely
 _MEANT = {
     "apptainer": "container", "docker": "container", "envmodules": "modules", "image": "container", "module": "modules",
     "mpi": "launcher", "module_load": "modules", "singularity": "container", "conda_env": "conda",
@@ -45,6 +47,8 @@ _SAID = {
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
+_WIDE = frozenset({"cores", "nodes", "ntasks"})
+_ENDS = re.compile(r"(\d+) *(?:-|:|to|,|\.\.\.) *(\d+)")  # of what may be meant as a range
 _BOUNDS = {
     "greater_than": ("gt", "must be above {}"),
     "greater_than_equal": ("ge", "must be {} or more"),
@@ -91,13 +95,17 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
     """Say what pydantic found, and what to do."""
     location, kind = error["loc"], error["type"]
     key = _key_at(location)
+    named = "retries" if key == "times" else key
     stage = names[location[1]] if location[0] == "stage" and len(location) > 1 else None
     whose = _whose(stage)
     if kind == "extra_forbidden":
         known = _known(location)
         within = _WITHIN.get(key) if "expected" in known else None
         guess = f"Did you mean {within}? " if within else meant(key, [*missing, *known])
-        return f"{whose}there is no key {key!r}", f"{guess}Known keys: {', '.join(known)}."
+        more = (
+            f"Known keys: {', '.join(known)}." if not guess or len(known) <= _FEW_KEYS else "`asa schema` has all keys."
+        )
+        return f"{whose}there is no key {key!r}", f"{guess}{more}"
     if kind == "missing":
         return f"{whose}{key!r} is missing", _ADD.get(key, "Add it.")
     if kind in _BOUNDS:
@@ -105,13 +113,13 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
         must = words.format(format(error["ctx"][bound], ".10g"))
         given = error["input"]
         shown = "so large a number" if isinstance(given, int) and given.bit_length() > 63 else given
-        return f"{whose}{'retries' if key == 'times' else key}: {must}, not {shown}", "Correct this number."
+        return f"{whose}{named}: {must}, not {shown}", "Correct this number."
     if kind == "value_error":
         cause = error["ctx"]["error"].__cause__
         hint = (cause.hint if isinstance(cause, InputError) else None) or "Correct this value."
         return f"{whose}{key}: {str(error['msg']).removeprefix('Value error, ')}", hint
     which = f", not {json.dumps(error['input'], default=str)[:_SHOWN]}" if isinstance(location[-1], int) else ""
-    return f"{whose}{key}: {_SAID.get(kind, error['msg'])}{which}", _example(location, error["input"])
+    return f"{whose}{named}: {_SAID.get(kind, error['msg'])}{which}", _example(location, error["input"])
 
 
 def _key_at(location: Sequence[str | int]) -> str:
@@ -183,6 +191,10 @@ def _example(location: Sequence[str | int], given: object) -> str:
     """Show how a value of a key is written."""
     key = next((part for part in reversed(location) if isinstance(part, str)), "")
     fields: dict[str, Any] = {**WorkflowSpec.model_fields, **StageSpec.model_fields}
+    if key == "times":
+        return "Write it as in retries = 2."
+    if key in _WIDE and (ends := _ENDS.fullmatch(str(given))):
+        return f'Write a range as {key} = "{ends[1]}..{ends[2]}".'
     if key not in fields or not fields[key].examples:
         return "Correct this value."
     if isinstance(given, str) and given and isinstance(fields[key].examples[0], list) and location[-1] == key:

@@ -94,7 +94,12 @@ def _cores(machine: LocalMachine) -> Iterator[Finding]:
     if slots > here:
         yield Finding("cores", words, "note", f"jobs may have {slots} at a time by your settings, so they will share")
     else:
-        yield Finding("cores", words, "good", f"jobs may have {slots} at a time; who asks for more is refused")
+        yield Finding(
+            "cores",
+            words,
+            "good",
+            f"all jobs together may have {slots} at a time; a stage that asks for more is refused (--option cores=N)",
+        )
     if (share := _share()) is not None and share < here:
         yield Finding(
             "CPU share",
@@ -119,9 +124,11 @@ def _group(pid: str = "self") -> Path:
 
 def _load(machine: LocalMachine) -> Finding:
     load = os.getloadavg()[0]
-    words = f"{load:.1f} processes want to run"
+    words = f"{load:.1f} processes run or wait for a core"
     if load > _BUSY * cores_here():
-        return Finding("load", words, "note", "others are at work here: jobs will take longer than alone")
+        return Finding(
+            "load", words, "note", "the cores are busy with other work: jobs will take longer than they would alone"
+        )
     free = max(int(cores_here() - load), 0)
     return Finding("load", words, "good", f"about {min(free, machine.settings.cores)} cores are idle")
 
@@ -140,7 +147,7 @@ def _memory() -> Finding:
     if limit < total:
         words += f"; this session may have {limit / (1 << 30):.3g} GiB"
     return Finding(
-        "memory", words, "note", "what stages ask for is not reserved: see that it suffices for all that run"
+        "memory", words, "note", "memory is not reserved: see that there is enough for all stages that run side by side"
     )
 
 
@@ -159,13 +166,15 @@ def _spool(machine: LocalMachine) -> Iterator[Finding]:
     except OSError as error:
         yield Finding("queue", f"{spool.root}: {error.strerror or error}", "bad", f"nothing can be run: {elsewhere}")
         return
-    verdict, consequence = "good", "it is this host's alone, and shared by all your runs here"
+    verdict, consequence = "good", "all your runs on this computer share it"
     if free < _MIN_FREE_BYTES:
         verdict, consequence = "note", f"only {free >> 20} MiB are free there: {elsewhere}"
     yield Finding("queue", str(spool.root), "note" if verdict == "note" else "good", consequence)
     jobs = f"{len(numbers)} {'job has' if len(numbers) == 1 else 'jobs have'} not ended"
-    server = "a server is at work" if is_served else "no server is at work; the next run starts one"
-    yield Finding("server", f"{server}; {jobs}", "good", f"beside the queue {MAX_BESIDE} local stages run at a time")
+    server = "the queue's server runs" if is_served else "the queue's server does not run; the next run starts it"
+    yield Finding(
+        "server", f"{server}; {jobs}", "good", f"up to {MAX_BESIDE} stages with local = true run beside the queue"
+    )
     if is_served:
         yield from _of_the_server(spool)
     with suppress(OSError):

@@ -42,7 +42,7 @@ class LocalSettings:
 
 
 class LocalMachine:
-    """The computer that you sit at: stages are its processes, its cores the slots of an honest queue.
+    """A queue on this computer: stages are processes, and its cores are the slots that they wait for.
 
     Parameters
     ----------

@@ -515,7 +515,7 @@ class QueueSimulation:
 
 
 def queue_simulation(surroundings: Surroundings) -> QueueSimulation:
-    """Run a copy of the visible queue ahead, of everybody's jobs as squeue shows them.
+    """Simulate the visible queue ahead, with everybody's jobs as squeue shows them; it learns nothing.
 
     Parameters
     ----------

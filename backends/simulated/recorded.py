@@ -71,7 +71,7 @@ class AsRecorded:
 
 
 class RecordedSite(SimulatedSite):
-    """A log's machine, with its waits as recorded: nothing is scheduled anew.
+    """A log's machine, simulated: each job of the log starts when it really did.
 
     Parameters
     ----------

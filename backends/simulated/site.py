@@ -421,7 +421,9 @@ def _log_name(path: Path) -> str:
 
 
 class SimulatedSite:
-    """A place where equal worlds can be opened again and again.
+    """A simulated machine with everybody else's jobs in its queue: a centre by a model, or a log replayed.
+
+    Equal worlds of it can be opened again and again.
 
     Either a centre with a workload model, or the replay of a real log. The user arrives at a moment drawn by the
     seed: with a model in its second week, with a log anywhere but in its first and last parts.

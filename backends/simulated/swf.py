@@ -404,14 +404,14 @@ def _first_broken_line(file: Path, needed: Iterable[int]) -> TraceError:
                 return TraceError(
                     f"has {len(fields)} fields where a job needs at least {_FIELDS_NEEDED}",
                     where=where,
-                    hint="An SWF line has 18 numbers; correct or delete this one.",
+                    hint="A line of the Standard Workload Format has 18 numbers; correct or delete this one.",
                 )
             for column in needed:
                 if _number(fields[column]) is None:
                     return TraceError(
-                        f"field {column + 1} is {fields[column].decode(errors='replace')!r}, which no log can mean",
+                        f"field {column + 1} is {fields[column].decode(errors='replace')!r}, which is no valid number",
                         where=where,
-                        hint="Mend or delete this line.",
+                        hint="Correct or delete this line, if this is a log in the Standard Workload Format.",
                     )
     return TraceError("is no log in the Standard Workload Format", where=str(file), hint="Give an SWF log.")
 

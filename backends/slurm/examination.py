@@ -50,7 +50,10 @@ _LIMITS = {
     "MaxSubmitJobsPerUser": "jobs of a user in the queue: {}",
     "MaxTRESPerUser": "a user at once: {}",
 }
-_AGE = {True: "they gain priority", False: "they gain none"}
+_AGE = {
+    True: "jobs gain priority while they wait for a dependency",
+    False: "jobs gain no priority while they wait for a dependency",
+}
 _KILLS = {
     True: "those whose dependency failed are cancelled by the site",
     False: "those whose dependency failed stay in the queue for ever",
@@ -210,7 +213,7 @@ class Examiner:
     # ------------------------------------------------------------------ by which rules
 
     def _age(self, found: _Found, config: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
-        topic, configured, known = "Age of dependents", age_accrues(config), self._settings.age_accrues
+        topic, configured, known = "Age rule", age_accrues(config), self._settings.age_accrues
         seen = configured if configured is not None else (probed.accrues if probed else None)
         source = "by the configuration" if configured is not None else "by the probe"
         if seen is not None:
@@ -220,20 +223,28 @@ class Examiner:
         accrues = known if seen is None else seen
         if accrues is None:
             how = "The probe did not tell either: ask the site" if asked else "`asa doctor --probe` finds out"
-            found.add(topic, "not reported", "note", f"Taken as gaining none until then. {how}, or set age_accrues.")
+            found.add(
+                topic,
+                "not reported",
+                "note",
+                f"Until then asa assumes that they gain no priority. {how}, or set age_accrues.",
+            )
         elif known not in (None, accrues):
             found.add(topic, f"{_AGE[accrues]}, {source}", "note", _conflict(_AGE[not accrues]))
         elif accrues:
             found.add(
-                topic, f"{_AGE[accrues]}, {source}", "good", "Asking early with a dependency queues ahead of time."
+                topic,
+                f"{_AGE[accrues]}, {source}",
+                "good",
+                "A job that is submitted early, with a dependency, moves up the queue meanwhile.",
             )
         else:
             found.add(
                 topic,
                 f"{_AGE[accrues]}, {source}",
                 "note",
-                "A dependency cancels the benefit of asking early. asa-plan, which `asa run` takes unless the site file"
-                " or --strategy says otherwise, asks without one where that gains more time than the cores may idle.",
+                "So it gains nothing to submit early with one. asa-plan, which `asa run` takes unless the site file or "
+                "--strategy says otherwise, submits without one where that is worth the cores that may idle.",
             )
 
     def _configuration(self, found: _Found, config: Mapping[str, str]) -> None:
@@ -255,7 +266,7 @@ class Examiner:
             found.add("Limits", f"the controller takes {', '.join(known)}")
         if not self._link.can_shrink:
             found.add(
-                "Giving back nodes",
+                "Shrinking jobs",
                 "not from here by these means; a job's own script does, between its stages",
                 "good" if self._settings.shrink else "note",
                 "" if self._settings.shrink else "shrink = false says that jobs keep their nodes here.",
@@ -278,7 +289,7 @@ class Examiner:
             found.add("Queue", "everybody's jobs are shown", "good", "Forecasts take into account who waits and runs.")
 
     def _invalid_dependencies(self, found: _Found, config: Mapping[str, str]) -> None:
-        topic, seen, known = "Hopeless jobs", kills_invalid(config), self._settings.kill_invalid_depend
+        topic, seen, known = "Failed dependencies", kills_invalid(config), self._settings.kill_invalid_depend
         if seen is not None:
             found.settings["kill_invalid_depend"] = seen
         kills = known if seen is None else seen
@@ -296,7 +307,7 @@ class Examiner:
         age_s = seen_s or known_s
         if not age_s:
             return
-        topic, words = "Memory", f"the controller forgets a job {format_duration(age_s)} after its end"
+        topic, words = "Ended jobs", f"the controller forgets a job {format_duration(age_s)} after its end"
         if known_s not in (None, age_s):
             found.add(topic, words, "note", _conflict(f"{format_duration(known_s)} after it"))
             return
@@ -305,7 +316,7 @@ class Examiner:
             topic,
             words,
             "good" if age_s >= _SHORT_MEMORY_S else "note",
-            f"Looks at the queue are at most {format_duration(looks_s)} apart.",
+            f"asa asks about its jobs at least every {format_duration(looks_s)}.",
         )
 
     def _message_time(self, found: _Found, config: Mapping[str, str]) -> None:
@@ -315,7 +326,7 @@ class Examiner:
             return
         patient = timeout_s > message_s
         found.add(
-            "Patience",
+            "Timeout",
             f"Slurm gives up on its controller after {format_duration(message_s)},"
             f" asa after {format_duration(timeout_s)}",
             "good" if patient else "note",

@@ -182,7 +182,7 @@ class SlurmFacility:
 
 
 class SlurmRest(SlurmFacility):
-    """Slurm by its REST daemon, slurmrestd. Needs `url`, and a token in SLURM_JWT unless it is a socket of one's own.
+    """Slurm by its REST daemon, slurmrestd. Needs `url`, and a token in SLURM_JWT, except through your own socket.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class SlurmCommands(SlurmFacility):
     @classmethod
     def found_here(cls) -> str:
         """Say why this computer seems to be a Slurm site's; empty if it does not."""
-        return "sbatch and squeue are there" if shutil.which("sbatch") and shutil.which("squeue") else ""
+        return "sbatch and squeue are on this computer" if shutil.which("sbatch") and shutil.which("squeue") else ""
 
 
 def _rest_link(settings: RestSettings) -> SlurmLink:

@@ -17,6 +17,10 @@ from asa.facts import SiteFacts, Survey
 from asa.history import JobHistory, read_history
 
 _GROUP = "asa.surveys"
+_ELSE = (
+    "Try it by hand. Elsewhere than on the cluster, use past jobs: `asa worth FILE --history JOBS`; `asa twin "
+    "--script` prints commands that gather them there."
+)
 _TIMEOUT_S = 600.0  # accounts of months may be long in coming
 
 
@@ -104,13 +108,13 @@ def _run(command: str, *, is_needed: bool) -> str | None:
     except subprocess.TimeoutExpired:
         if not is_needed:
             return None
-        raise UnavailableError(f"no answer within {_TIMEOUT_S:g} s", where=command, hint="Try it by hand.") from None
+        raise UnavailableError(f"no answer within {_TIMEOUT_S:g} s", where=command, hint=_ELSE) from None
     if done.returncode == 0:
         return done.stdout
     if not is_needed:
         return None
     words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-    raise UnavailableError(f"says {words[0]!r}", where=command, hint="Try it by hand.")
+    raise UnavailableError(f"says {words[0]!r}", where=command, hint=_ELSE)
 
 
 def _read(folder: Path) -> tuple[JobHistory, SiteFacts | None]:

@@ -32,7 +32,7 @@ _MONTHS_S = 183 * 86_400
 
 
 class TwinSite(SimulatedSite):
-    """A site's own machine and queue, of a twin that `asa twin` made; runs begin at moments of its log.
+    """A copy of a real site, simulated: the folder that `asa twin` made; runs begin at times of its log.
 
     Parameters
     ----------

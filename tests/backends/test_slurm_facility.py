@@ -416,7 +416,7 @@ def test_what_was_set_otherwise_than_it_is_is_said():
     settings = check(CommandSettings, {"age_accrues": "yes", "kill_invalid_depend": "yes", "min_job_age": "60s"})
     link.told_settings["DependencyParameters"] = "(null)"
     found = by_topic(examined(link, settings))
-    for topic in ("Age of dependents", "Hopeless jobs", "Memory"):
+    for topic in ("Age rule", "Failed dependencies", "Ended jobs"):
         assert found[topic].verdict == "note"
         assert "wins" in found[topic].consequence
 
@@ -424,13 +424,13 @@ def test_what_was_set_otherwise_than_it_is_is_said():
 def test_what_is_set_is_believed_where_the_site_says_nothing():
     link = ToldLink(told_settings={})
     found = by_topic(examined(link, check(CommandSettings, {"age_accrues": "yes", "min_job_age": "60s"})))
-    assert found["Age of dependents"].told == "they gain priority, as set or found before"
-    assert "1m00s after its end" in found["Memory"].told
-    assert "at most 30s apart" in found["Memory"].consequence
+    assert found["Age rule"].told == "jobs gain priority while they wait for a dependency, as set or found before"
+    assert "1m00s after its end" in found["Ended jobs"].told
+    assert "at least every 30s" in found["Ended jobs"].consequence
 
 
 def test_a_client_less_patient_than_slurm_is_told():
-    assert by_topic(examined(ToldLink(), check(CommandSettings, {"timeout": "5s"})))["Patience"].verdict == "note"
+    assert by_topic(examined(ToldLink(), check(CommandSettings, {"timeout": "5s"})))["Timeout"].verdict == "note"
 
 
 @given(st.floats(0.0, 1e4))
@@ -454,7 +454,7 @@ def test_a_hasty_client_is_told():
 def test_the_probe_tells_whether_age_accrues(accrues, verdict):
     link = ToldLink(told_settings={}, accrues=accrues, accrues_after_s=60.0)
     examination = examined(link, probe=True)
-    assert by_topic(examination)["Age of dependents"].verdict == verdict
+    assert by_topic(examination)["Age rule"].verdict == verdict
     assert examination.settings.get("age_accrues") is accrues
     assert link.cancelled == ["1"]
 

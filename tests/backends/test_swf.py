@@ -249,8 +249,8 @@ def test_tabs_and_blank_lines_are_fine(tmp_path):
         (line().replace("600", "ten"), "field 9 is 'ten'"),
         ("<html>\n", "1 fields"),
         (line().replace(" 60 ", " nan "), "field 4 is 'nan'"),
-        (line().replace(" 60 ", " 1e300 "), "no log can mean"),
-        (line().replace(" 60 ", " inf "), "no log can mean"),
+        (line().replace(" 60 ", " 1e300 "), "no valid number"),
+        (line().replace(" 60 ", " inf "), "no valid number"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path, broken, message):

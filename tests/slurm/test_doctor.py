@@ -78,7 +78,7 @@ def test_a_real_cluster_is_found_out(slurm, means):
     assert told["observed"]["max_cores"] == 112
     assert "normal: 4 nodes of 28 cores" in found["Partitions"]["told"]
     assert "debug: 4 nodes of 28 cores, up to 30m00s" in found["Partitions"]["told"]
-    assert found["Age of dependents"]["told"].startswith("they gain none")
+    assert found["Age rule"]["told"].startswith("jobs gain no priority")
     assert told["settings"]["age_accrues"] is False
     assert told["observed"]["accounting"] is True
     assert found["Clocks"]["verdict"] == "good"
@@ -121,7 +121,7 @@ def test_an_interrupted_probe_leaves_nothing_behind(slurm, means, monkeypatch):
 def test_where_age_always_accrues_it_is_found_out(accruing, means):
     told, found = examined(means(accruing), "--probe")
     assert told["settings"]["age_accrues"] is True
-    assert "gain priority" in found["Age of dependents"]["told"]
+    assert "gain priority" in found["Age rule"]["told"]
     assert found["Accounting"]["verdict"] == "note"
 
 

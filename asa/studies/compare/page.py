@@ -19,8 +19,9 @@ _MEASURES = (
     ("hit_ratio", "Hits, %", 0),
 )
 _CAPTION = (
-    "Means over replications, with their 95 % intervals. Hits: share of predicted waits that were not too long, of "
-    "those that could be checked."
+    "Means over replications, with their 95 % intervals. Idle: core-hours of jobs while they ran no stage; cores "
+    "that a narrow stage leaves idle in a wide job count in core-hours alone. Hits: share of predicted waits that were "
+    "not too long, of those that can be checked."
 )
 _METHODS = (
     (

@@ -101,8 +101,9 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
     parts += [Text(line, style="yellow") for line in _failures(cells)]
     parts.append(
         Text(
-            "Waiting: time in which stages waited that could have run; Idle: core-hours allocated but not used; Hits: "
-            "share of predicted waits that were not too long, of those that could be checked; *: best of its column.",
+            "Waiting: how long stages that could have run waited in the queue. Core-h: core-hours of all jobs, also of "
+            "cores that a narrow stage leaves idle in a wide job. Idle: those of jobs while they ran no stage. Hits: "
+            "share of predicted waits that were not too long, of those that can be checked. *: best of its column.",
             style="dim",
         )
     )
@@ -131,7 +132,9 @@ def _failures(cells: Sequence[Cell]) -> list[str]:
 def _table(cores: int, cells: Sequence[Cell]) -> Table:
     rows = []
     for cell in cells:
-        row = [Text(cell.strategy)]
+        is_spread = any(interval.is_spread for interval in cell.intervals.values())
+        name, setting = _in_two(cell.strategy) if is_spread else (cell.strategy, "")
+        row = [Text(name)]
         for key, (_, _, smaller, decimals) in _COLUMNS.items():
             digits = decimals or 0
             shown = [round(c.intervals[key].mean, digits) for c in cells if not math.isnan(c.intervals[key].mean)]
@@ -139,12 +142,18 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
             best = bool(shown) and not math.isnan(mean) and round(mean, digits) == (min if smaller else max)(shown)
             row.append(_value(cell.intervals[key], decimals, best=best and len(cells) > 1))
         rows.append(Row(row))
-        if any(interval.is_spread for interval in cell.intervals.values()):
+        if is_spread:
             bounds = (_bounds(cell.intervals[key], column[3]) for key, column in _COLUMNS.items())
-            rows.append(Row(["", *bounds], "dim"))
+            rows.append(Row([Text(setting, style="not dim"), *bounds], "dim"))
     headings = ["Strategy", *(heading for heading, *_ in _COLUMNS.values())]
-    widths = [max(len(cell.strategy) for cell in cells), *(None for _ in _COLUMNS)]
+    widths = [max(len(str(row.cells[0])) for row in rows), *(None for _ in _COLUMNS)]
     return Table(headings, rows, f"{cores} cores", wraps=(), widths=widths)
+
+
+def _in_two(strategy: str) -> tuple[str, str]:
+    """Break a long name before its settings, so that a table with intervals fits into 80 columns."""
+    name, colon, settings = strategy.partition(":")
+    return f"{name}{colon}", settings
 
 
 def _bounds(interval: Interval, decimals: int | None) -> str:
@@ -184,7 +193,10 @@ def told_of_shapes(cells: Sequence[Cell]) -> str:
     names = {cell.strategy for cell in cells}
     if not {CHOOSES, IN_OWN_SHAPES} <= names:
         return ""
-    return f"{CHOOSES} chooses a shape for each stage; all others take the first."
+    return (
+        f"{CHOOSES} chooses a shape for each stage (its number of cores); all others take the first, of --cores or of "
+        "the workflow file."
+    )
 
 
 def sentence(cells: Sequence[Cell]) -> str:
