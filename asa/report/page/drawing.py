@@ -631,7 +631,8 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     least, most = min(values, default=0.0), max(values, default=1.0)
     if 0 <= least <= 0.4 * most:
         least = 0.0
-    room = 0.06 * (most - least) or max(0.06 * abs(most), 0.5)
+    is_one = most - least <= 1e-9 * max(abs(most), abs(least))  # sums of the same numbers differ in their last digits
+    room = max(0.06 * abs(most), 0.5) if is_one else 0.06 * (most - least)
     return (least - room if least else 0.0), most + room
 
 
