@@ -16,7 +16,7 @@ from asa.elements import Array
 from asa.errors import WorkflowError
 from asa.preparation import Preparation
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
-from asa.units import core_hours
+from asa.units import core_hours, format_duration
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -206,7 +206,7 @@ class Stage(Demands):
         longest_s = self.walltime_s if self.is_one_job else math.inf  # several jobs may follow each other
         if self.expected_run_s is not None and not 0 < self.expected_run_s <= longest_s:
             raise self._error(
-                f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
+                "is expected to run {} within a walltime of {}".format(*_apart(self.expected_run_s, self.walltime_s)),
                 "It would be killed: ask for more walltime, or expect less.",
             )
         if not 0 <= self.run_spread <= _MAX_SPREAD:
@@ -291,9 +291,9 @@ class Stage(Demands):
                 raise self._error(f"asks for {width} cores {tasks}", "Give a multiple of those.")
         for shape in self.shapes:
             if self.is_one_job and shape.run_s > shape.walltime_s:
+                runs, walltime = _apart(shape.run_s, shape.walltime_s)
                 raise self._error(
-                    f"is expected to run {shape.run_s:g} s on {shape.width} {what} within a walltime of "
-                    f"{shape.walltime_s:g} s",
+                    f"is expected to run {runs} on {shape.width} {what} within a walltime of {walltime}",
                     "It would be killed: ask for more walltime at this width.",
                 )
 
@@ -755,8 +755,9 @@ class Workflow:
             )
         longest = self.critical_path_s
         if longest > self._walltime_s:
+            takes, walltime = _apart(longest, self._walltime_s)
             raise WorkflowError(
-                f"its stages are expected to take {longest:g} s, longer than its walltime of {self._walltime_s:g} s",
+                f"its stages are expected to take {takes}, longer than its walltime of {walltime}",
                 where=where,
                 hint="All in one job they would be killed: ask for more walltime, or leave it out for the stages' sum.",
             )
@@ -851,3 +852,9 @@ def _cycle(graph: nx.DiGraph[str]) -> WorkflowError:
     return WorkflowError(
         f"depends on itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Remove one of these dependencies."
     )
+
+
+def _apart(one_s: float, other_s: float) -> tuple[str, str]:
+    """Write two durations so that they differ: in seconds, where their two largest units are the same."""
+    one, other = format_duration(one_s), format_duration(other_s)
+    return (one, other) if one != other else (f"{one_s:g} s", f"{other_s:g} s")

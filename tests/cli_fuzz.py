@@ -178,6 +178,13 @@ def type_of(one):
     return names.get(one.type.name, "bool" if one.type.name == "boolean" else "str"), getattr(one.type, "max", None)
 
 
+def choices_of(one):
+    """Give what a parameter may be, of those that are some words: likewise."""
+    if (described := getattr(one, "type_descriptor", None)) is not None:
+        return {each.value for each in described.annotation}
+    return set(one.type.choices)
+
+
 def _parameter(one):
     annotation, _ = type_of(one)
     kind = next((kind for kind in ("bool", "int", "float", "Path") if kind in annotation), "str")

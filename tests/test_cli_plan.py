@@ -90,7 +90,7 @@ def test_candidates_jobs_and_reasons_fit_into_a_narrow_terminal(place, tmp_path)
         assert any("│" in line and "*" in line for line in lines)
         words = " ".join(shown.split())
         assert "1. submit fetch" in words
-        assert "expected gap" in words
+        assert "On average it starts" in words
         assert "Nothing was submitted" in words
     assert [path.name for path in tmp_path.iterdir()] == ["flow.toml"]
 
@@ -131,9 +131,12 @@ def test_what_is_wanted_decides(place):
     assert chosen(late)["core_hours"] == pytest.approx(expensive["core_hours"])
     assert late["deadline_s"] == pytest.approx(late["now_s"] + 300 * 86_400, abs=1)
     early = " ".join(place("--deadline", "1min").stdout.split())
-    assert "no plan has ended by" in early
+    assert "No plan ends by" in early
+    assert "Chosen: the fastest plan. The probability that it ends by" in early
+    both = " ".join(place("--deadline", "300d", "--at-most", 1.0).stdout.split())
+    assert "with a probability of at least 90 % and takes at most 1 times Per-Stage's core-hours" in both
     assert f"--strategy asa-plan:deadline={late['now_s'] + 60:.0f}" in early
-    assert "the one with the fewest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
+    assert "Chosen: the plan with the fewest." in " ".join(place("--at-most", 0.1).stdout.split())
     assert chosen(told(place, "--price", 0, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
 
 
@@ -198,7 +201,7 @@ def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
     write(tmp_path, STAGES[1:], '[[stage]]\nname = "fetch"\nlocal = true\n')
     shown = " ".join(place("--explain", "fetch").stdout.split())
     assert "Not possible here: Big Job." in shown
-    assert "1. run fetch here, at once: it does not wait in a queue" in shown
+    assert "1. run fetch on this computer, at once: it does not wait in a queue" in shown
     assert "cannot share a job" in shown
 
 

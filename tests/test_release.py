@@ -1,6 +1,7 @@
 """What a release says of itself is the same everywhere."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -37,6 +38,22 @@ def test_the_citation_has_what_its_format_requires():
 
 def test_the_recipe_asks_for_what_the_package_asks_for():
     """Each requirement, with its lower bound; conda's names are those of these packages."""
-    run = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text())["requirements"]["run"]
+    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text())
+    run = recipe["requirements"]["run"]
     wanted = [one.partition(";")[0] for one in PROJECT["dependencies"]]  # where there are wheels is pip's matter
     assert sorted(one.replace(" ", "") for one in run[1:]) == sorted(wanted)
+    built_with = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert set(built_with) <= {one.replace(" ", "") for one in recipe["requirements"]["host"]}
+    scripts = [f"{name} = {where}" for name, where in PROJECT["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
+
+
+def test_the_publisher_s_command_makes_every_link_of_the_readme_absolute(tmp_path):
+    """The one that CONTRIBUTING.md has; on the page of a package index relative links lead nowhere."""
+    [script] = re.findall(r"`sed -i -E '([^`]+)' README.md`", (ROOT / "CONTRIBUTING.md").read_text())
+    readme = tmp_path / "README.md"
+    readme.write_text((ROOT / "README.md").read_text())
+    subprocess.run(["sed", "-i", "-E", script.replace("ADDRESS", "https://example.org/v1"), readme], check=True)
+    links = re.findall(r"\]\(([^)]+)\)", readme.read_text())
+    assert len(links) > 10
+    assert not [link for link in links if not link.startswith("https://")]

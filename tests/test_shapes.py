@@ -215,7 +215,7 @@ def test_a_width_that_was_never_tried_is_taken_where_it_is_named():
         ({"widths": (7, 14)}, "not one of its 7, 14"),
         ({"widths": (28, 28)}, "twice"),
         ({"partitions": ("long",)}, "not one of its long"),
-        ({"walltime_at": ((7, 600.0), (28, 28_800.0))}, "12000 s on 7 cores within a walltime of 600 s"),
+        ({"walltime_at": ((7, 600.0), (28, 28_800.0))}, "3h20m on 7 cores within a walltime of 10m00s"),
     ],
 )
 def test_shapes_that_contradict_themselves_are_refused(change, words):

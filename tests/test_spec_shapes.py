@@ -163,7 +163,7 @@ def test_run_times_may_be_learned_at_each_width(file):
         ('cores = [28, 7]\nexpected = { 28 = "1h", learn = true }', 6, "expected: 'learn' stands beside widths"),
         ('cores = [28, 7]\n[stage.expected]\n28 = "1h"\n7 = "soon"', 8, "expected at 7: 'soon' is no duration"),
         ('cores = [28, 7]\nexpected = { 7 = "1h" }', 6, "no run time is known on 28 cores, its own width"),
-        ('cores = [28, 7]\nexpected = { 28 = "9h" }', 6, "is expected to run 32400.0 s within a walltime of 28800.0 s"),
+        ('cores = [28, 7]\nexpected = { 28 = "9h" }', 6, "is expected to run 9h00m within a walltime of 8h00m"),
         ('cores = [28, 7]\nscaling = "amdhal"', 6, "scaling: 'amdhal' is not a scaling law"),
         ("cores = [28, 7]\nscaling = { amdahl = 1.5 }", 6, "scaling: parallel is 1.5"),
         ("cores = [28, 7]\nscaling = { amdahl = true }", 6, "scaling: parallel is True"),

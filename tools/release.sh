@@ -27,11 +27,28 @@ echo "== packages of $version"
 wheel=$(ls "$root"/dist/asa_client-"$version"-*.whl)
 source=$root/dist/asa_client-$version.tar.gz
 
+echo "== the conda recipe, as rattler-build reads it"
+# shellcheck disable=SC2086 # several words
+"$place/tools/bin/python" $pip install py-rattler-build || unfetched py-rattler-build
+(cd "$root" && "$place/tools/bin/python" - "${PYTHON_MIN:-3.11}") <<'END'
+import sys
+import rattler_build
+variants = rattler_build.VariantConfig.from_yaml(f"python_min: ['{sys.argv[1]}']")
+[made] = rattler_build.Stage0Recipe.from_file("recipe/recipe.yaml").render(variants)
+told = made.recipe.to_dict()
+print(told["package"]["name"], told["package"]["version"], *told["requirements"]["run"], sep=", ")
+END
+
 # What is in the source package is what is in the repository, without what only this workplace has.
 tar tzf "$source" | sed 's,^[^/]*/,,' | sort >"$place/names"
 for name in LICENSE README.md CHANGELOG.md CITATION.cff docs/index.md docs/tutorial.md examples/reads/submit.sh tests/test_docs.py asa/workflow.schema.json; do
   grep -qx "$name" "$place/names" || { echo "$source: $name is missing" >&2; exit 1; }
 done
+# Files and folders to which the README links.
+grep -o '](\([^):]*\))' "$root/README.md" | sed 's,](\([^)#]*\).*,\1,' | sort -u >"$place/links"
+while read -r name; do
+  grep -q "^$name\(/\|\$\)" "$place/names" || { echo "README.md: $name is not in the source package" >&2; exit 1; }
+done <"$place/links"
 
 cat >"$place/minute.sh" <<'END'
 # The first minute of the README, by the `asa` in the folder given, at home nowhere.

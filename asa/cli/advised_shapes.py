@@ -99,9 +99,9 @@ def sentences(advice: StageAdvice) -> Iterator[str]:
     if not advice.counts[compared.best] and advice.origins[compared.best] != "given":
         low, half, high = map(format_duration, run_range_s(best.shape))
         how = {"between": "interpolated", "a guess": "guessed"}.get(
-            advice.origins[compared.best], f"by the law {advice.origins[compared.best]!r}"
+            advice.origins[compared.best], f"calculated with the law {advice.origins[compared.best]!r}"
         )
-        yield f"It never ran with this: {half} (8 in 10: {low} to {high}) is {how}."
+        yield f"It has not run on {_name(advice, compared.best)} yet: {half} (8 in 10: {low} to {high}) is {how}."
     if advice.trial is not None:
         yield _told_by_a_trial(advice, advice.trial)
 
@@ -121,12 +121,16 @@ def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
     else:
         yield f"{begin}: half of such jobs end within {half}. Next is {another}: {_beside(advice, other, best)}."
     sooner, better = compared.sooner(best, other), compared.better(best, other)
-    also = "" if round(sooner, 2) == round(better, 2) else f"; with core-hours included it is better with {better:.0%}"
-    yield f"The probability that it ends before {another} is {sooner:.0%}{also}."
+    also = (
+        ""
+        if round(sooner, 2) == round(better, 2)
+        else f"; with core-hours included, the probability that it is better is {100 * better:.0f} %"
+    )
+    yield f"The probability that it ends before {another} is {100 * sooner:.0f} %{also}."
     cheapest = compared.least
     if own == best and cheapest != best:
         rival, chance = _name(advice, cheapest), compared.better(cheapest, best)
-        yield f"{_begun(rival)} may be better; with a probability of {chance:.0%} that is not certain enough to change."
+        yield f"{_begun(rival)} may be better; the probability is {100 * chance:.0f} %, which is too low to change."
 
 
 def _beside(advice: StageAdvice, one: int, other: int) -> str:
@@ -146,18 +150,18 @@ def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
     one = trial.untried
     where = trial.partition if _has_partitions(advice) else ""
     name = shape_words(one.width, where, advice.what)
-    gain = f"{format_duration(trial.gain_s)} ({trial.share:.0%} of the time to its end)"
+    gain = f"{format_duration(trial.gain_s)} ({100 * trial.share:.0f} % of the time to its end)"
     if not trial.is_worth_it and trial.share < _NOTHING:
         return "No other width is worth a try."
     if not trial.is_worth_it:
         return f"No other width is worth a try: knowing the run time on {name} would save {gain} on average."
-    scales = f" ({one.scales(trial.needed_s):.0%} of perfect scaling)" if one.width > one.near.width else ""
+    scales = f" ({100 * one.scales(trial.needed_s):.0f} % of perfect scaling)" if one.width > one.near.width else ""
     low, high = map(format_core_hours, trial.core_hours)
     takes = f"{low} core-hours" if low == high else f"{low} to {high} core-hours"
     return (
         f"Worth a try: {name}, which is better if it runs there for at most {format_duration(trial.needed_s)}"
-        f"{scales}; probability {trial.likely:.0%}. Knowing its run time saves {gain} on average; the trial takes "
-        f"{takes}."
+        f"{scales}; probability {100 * trial.likely:.0f} %. Knowing its run time saves {gain} on average; the trial "
+        f"takes {takes}."
     )
 
 

@@ -56,7 +56,10 @@ def logs(
     element: Annotated[
         int | None,
         typer.Option(
-            help="Of a job array, this element. [default: those that failed, or all]", min=0, show_default=False
+            help="Of a job array, this element. [default: those that failed, or all]",
+            min=0,
+            max=MAX_JOBS,
+            show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

@@ -45,7 +45,9 @@ CommandWalltimeOption = Annotated[
         show_default=False,
     ),
 ]
-NowOption = Annotated[int | None, typer.Option(help="The number of cores that it asks for now.", metavar="N", min=1)]
+NowOption = Annotated[
+    int | None, typer.Option(help="The number of cores that it asks for now.", metavar="N", min=1, max=MAX_CORES)
+]
 PlaceOption = Annotated[
     str | None,
     typer.Option(

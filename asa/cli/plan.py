@@ -31,7 +31,7 @@ from asa.cli.completing import complete_workflows
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
 from asa.cli.runs import SCHEMA
-from asa.cli.screen import clock
+from asa.cli.screen import clock, probability
 from asa.core import plugins
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
@@ -53,6 +53,7 @@ _UNKNOWN = "waits are not known here yet: one job per stage, with dependencies"
 _OF_WAITS = ("expected_submit_in_s", "wait_s", "ready_in_s", "start_in_s", "gap_s", "idle_s", "idle_core_hours")
 _FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
 _USUAL_WORTH = "1 % of Per-Stage's core-hours counts as much as 0.8 % of its"
+_SUBMITTED = {"nothing": "now", "ready": "when ready", "dependency": "with dependency", "await": "ahead of time"}
 _NARROW = 40
 _FEW = 4
 _OTHER_CLOCK_S = 86_400.0
@@ -250,32 +251,33 @@ class _Line:
         """Say in words when it is submitted, and why then."""
         from asa.cli.weighing import short_name
 
-        job, name = self.job, short_name(self.job.block.stages)
-        behind, ends = _names(self.after), "end" if len(self.after) > 1 else "ends"
+        job, name, behind = self.job, short_name(self.job.block.stages), _names(self.after)
         if self.is_local:
-            return f"run {name} here, {f'when {behind} {ends}' if behind else 'at once'}: it does not wait in a queue"
+            when = f"at the end of {behind}" if behind else "at once"
+            return f"run {name} on this computer, {when}: it does not wait in a queue"
         half_s, max_s = _quantiles(self.waits_s, 0.5, 0.9)
-        waits = f"half of such jobs start within {format_duration(half_s)}, 9 in 10 within {format_duration(max_s)}"
-        gap = f"expected gap {_expected(job.start_s - job.ready_s)}"
+        waits = f"Half of such jobs start within {format_duration(half_s)}, 9 in 10 within {format_duration(max_s)}"
         if not self.after:
-            return (
-                f"submit {name} now, {_clock(self.now_s, self.now_s)}: {waits}, expected wait {_expected(self.waits_s)}"
-            )
+            usual = f"the mean wait is {_expected(self.waits_s)}"
+            return f"submit {name} now, {_clock(self.now_s, self.now_s)}. {waits}; {usual}"
         ready_s = float(job.ready_s.mean())
-        release = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
+        end = f"the end of {behind}, expected at {_at(ready_s, self.now_s)}"
+        starts = f"On average it starts {_expected(job.start_s - job.ready_s)} after the end of {behind}"
         if self.submit_s is None:
             in_turn = job.keep.value == "nothing" or self.follows_legs
-            turn = f"{release}: {waits}" if in_turn else "once the jobs before it are"
-            return f"submit {name} {turn}, {gap}"
+            turn = f"at {end}. {waits}" if in_turn else "once the jobs before it are submitted"
+            return f"submit {name} {turn}. {starts}"
         when = "now, " if self.submit_s < 1 else "at "
         when += _clock(self.now_s + self.submit_s, self.now_s)
         lead_s = max(ready_s - self.submit_s, 0.0)
-        chance = f"P(wait <= {format_duration(lead_s)}) = {float((self.waits_s <= lead_s).mean()):.2f}"
+        chance = probability(float((self.waits_s <= lead_s).mean()))
+        in_time = f"The probability that its wait is over by then is {chance}"
         if job.keep.value == "await":
-            return f"submit {name} {when}: {chance}, expected idle {format_duration(job.idle_s)}, {gap}"
+            idle = f"its cores idle for {format_duration(job.idle_s)} on average"
+            return f"submit {name} {when}, for {end}. {in_time}; {idle}. {starts}"
         if self.age_accrues:
-            return f"submit {name} {when}, to be released {release}: {chance}, {gap} until its cores are free"
-        return f"submit {name} {when}, to queue from {release}: {waits}, {gap}"
+            return f"submit {name} {when}, held until {end}. {in_time}. {starts}"
+        return f"submit {name} {when}, held until {end}; its wait begins then. {waits}. {starts}"
 
     def as_dict(self) -> dict[str, Any]:
         job, block = self.job, self.job.block
@@ -408,34 +410,38 @@ class _Shown:
     def why_this(self) -> str:
         """Say by what the plan was chosen."""
         outlook, aim = self.outlook, self.aim
-        hours, price_s = outlook.sketch.core_hours, outlook.question.price_s
-        if aim.at_most is not None:
-            words = f"Chosen: the fastest within {aim.at_most:g} times Per-Stage's core-hours"
-            if hours > aim.at_most * outlook.per_stage_hours * (1 + 1e-9):
-                words = (
-                    f"No plan takes at most {aim.at_most:g} times Per-Stage's core-hours: the one with the fewest "
-                    f"is chosen"
-                )
-            if aim.deadline_s is None:
-                return f"{words}."
-            words += "; "
-        else:
-            words = "Chosen: "
-        if aim.deadline_s is not None:
-            chance = float((outlook.sketch.end_s <= aim.deadline_s - outlook.now_s).mean())
-            by = _clock(aim.deadline_s, outlook.now_s)
-            if chance < 0.9:
-                return f"{words}no plan has ended by {by} in nine cases of ten: the fastest, which has in {chance:.0%}."
-            plan = f"{words}the plan with the fewest core-hours that ends by {by}"
-            return f"{plan} in nine cases of ten; this one has in {chance:.0%}."
+        if aim.at_most is not None or aim.deadline_s is not None:
+            return self._why_within()
         if self.made.capabilities.charges == "used":
-            return f"{words}the fastest, since this site charges for what is used, not for what is held."
-        worth = f"a core-hour is worth {format_duration(price_s)} of makespan"
+            return "Chosen: the fastest plan, because this site charges for what is used, not for what is held."
+        worth = f"if a core-hour is worth {format_duration(outlook.question.price_s)} of makespan"
         if aim.price_s is not None:
-            return f"{words}the lowest cost, if {worth}."
+            return f"Chosen: the plan with the lowest cost, {worth}."
         share = "1 % of its core-hours weighs as much as 0.1 % of its" if outlook.question.typically else _USUAL_WORTH
         otherwise = "--price, --at-most and --deadline change this"
-        return f"{words}the lowest cost, if {worth}, so that {share} makespan; {otherwise}."
+        return f"Chosen: the plan with the lowest cost, {worth}: {share} makespan. {otherwise}."
+
+    def _why_within(self) -> str:
+        """Say by what the plan was chosen where there is a budget, a deadline or both."""
+        outlook, aim = self.outlook, self.aim
+        limit = "" if aim.at_most is None else f"at most {aim.at_most:g} times Per-Stage's core-hours"
+        too_many = aim.at_most is not None and (
+            outlook.sketch.core_hours > aim.at_most * outlook.per_stage_hours * (1 + 1e-9)
+        )
+        fewest = f"No plan takes {limit}. Chosen: the plan with the fewest."
+        if aim.deadline_s is None:
+            return fewest if too_many else f"Chosen: the fastest plan that takes {limit}."
+        chance = float((outlook.sketch.end_s <= aim.deadline_s - outlook.now_s).mean())
+        by = f"by {_clock(aim.deadline_s, outlook.now_s)}"
+        this = f"The probability that it ends {by} is {probability(chance)}."
+        if too_many:
+            return f"{fewest} {this}"
+        sure = f"{by} with a probability of at least 90 %"
+        if chance < 0.9:
+            among = f" that takes {limit}" if limit else ""
+            return f"No plan{among} ends {sure}. Chosen: the fastest plan. {this}"
+        among = f" and takes {limit}" if limit else ""
+        return f"Chosen: the plan with the fewest core-hours that ends {sure}{among}. {this}"
 
 
 def _times(sketch: Sketch, outlook: Outlook) -> float:
@@ -462,7 +468,9 @@ def _expected(times_s: Any) -> str:
 
 
 def _names(stages: Sequence[str]) -> str:
-    return ", ".join(stages) if len(stages) <= _FEW else f"{stages[0]} and {len(stages) - 1} more"
+    if len(stages) > _FEW:
+        return f"{stages[0]} and {len(stages) - 1} more"
+    return " and ".join([*filter(None, [", ".join(stages[:-1])]), *stages[-1:]])
 
 
 def _clock(time_s: float, now_s: float) -> str:
@@ -621,15 +629,15 @@ def _print_weighed(console: Console, weighed: Weighed) -> None:
     from rich.text import Text
 
     console.print(Text.assemble("\n", (f"Alternatives for {weighed.stage}", "bold"), "\n"))
-    table = _table("Job", "Kept back", "Starts in", "Gap", "Idle core-h", "Costs s", left=("Job", "Kept back"))
+    table = _table("Job", "Submitted", "Starts in", "Gap", "Idle core-h", "Cost", left=("Job", "Submitted"))
     for one in (weighed.chosen, *weighed.others):
         table.add_row(
             one.way,
-            one.kept,
+            _SUBMITTED[one.kept],
             format_duration(one.start_s),
             format_duration(one.gap_s),
             f"{one.idle_core_hours:,.2f}",
-            f"{one.cost_s:,.0f}",
+            format_duration(one.cost_s),
             style="bold green" if one is weighed.chosen else "",
         )
     console.print(table)

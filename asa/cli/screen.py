@@ -64,6 +64,19 @@ class _Column:
         return max(len(self.heading), *(len(self.cell(stage)) for stage in stages), 0) + _GAP
 
 
+def probability(share: float) -> str:
+    """Write a probability in percent; never as 0 or 100, since what was sampled or learned is no proof.
+
+    Examples
+    --------
+    >>> [probability(share) for share in (0.0, 0.123, 0.998)]
+    ['less than 1 %', '12 %', 'more than 99 %']
+    """
+    if share < 0.005:
+        return "less than 1 %"
+    return "more than 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
 def clock(time_s: float, now_s: float | None = None) -> str:
     """Write a time for people here: without its date if that is today's.
 

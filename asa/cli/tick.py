@@ -16,6 +16,7 @@ from asa.cli.detaching import connecting, end_keeper, has_ended, keep
 from asa.cli.runs import RunArgument, RunsOption, check_not_hosted, command, open_run, read_state
 from asa.core import plainly
 from asa.errors import InputError, LeaseError
+from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
     from asa.backend import Facility
@@ -31,7 +32,7 @@ def tick(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     runs: RunsOption = None,
     kept: Annotated[str, typer.Option(hidden=True)] = "",  # by whom it is called, and what the run is marked with
-    keeper: Annotated[int, typer.Option(hidden=True)] = 0,
+    keeper: Annotated[int, typer.Option(hidden=True, max=MAX_JOBS)] = 0,
     lasts: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
     """Take one look at a run: read the state of its jobs, submit what is due, and return within seconds.

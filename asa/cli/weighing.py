@@ -14,10 +14,10 @@ from asa.strategies.planning import Aim, Block, Job, Outlook, Question, Sketch, 
 from asa.units import format_duration
 
 _KEPT = {
-    "nothing": "asked for now",
+    "nothing": "submitted now",
     "ready": "submitted when ready",
     "dependency": "submitted early with a dependency",
-    "await": "submitted early, idle if it starts too early",
+    "await": "submitted ahead of time, idle if it starts too early",
 }
 
 

@@ -44,7 +44,7 @@ def run_page(
         )
     if incidents := _incidents(run, records):
         sections.append(Section("incidents", "What did not go as planned", [incidents]))
-    title = name if name.lower().startswith("run") else f"Run {name}"
+    title = f"{name[:1].upper()}{name[1:]}" if name.lower().startswith("run") else f"Run {name}"
     return Page(title, _summary(run, records, metrics, strategy), sections, made or {})
 
 
@@ -58,8 +58,10 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
     lasted = format_duration(run.end_s - run.begin_s)
     end = next((r for r in reversed(records) if isinstance(r, RunEnded)), None)
     if metrics is None:
-        how = "is not over" if end is None else f"{end.outcome}{f': {end.reason}' if end.reason else ''}"
-        return [f"After {lasted} this run with strategy `{strategy}` {'' if end is None else 'has '}{how}."]
+        if end is None:
+            return [f"Not ended yet, {lasted} after its start; strategy `{strategy}`."]
+        reason = f": {end.reason}" if end.reason else ""
+        return [f"{end.outcome.capitalize()} after {lasted}{reason}.", f"Strategy: `{strategy}`."]
     waits = [stage.perceived_wait_s for stage in metrics.stages if stage.critical]
     ran, waited, first = (
         format_duration(seconds)
@@ -88,7 +90,8 @@ def _jobs(run: Timeline) -> Table:
         Column.of_time("Submitted", "After the start of the run"),
         Column.of_time("Predicted end of wait", "When it was submitted, plus the predicted wait"),
         Column.of_time("Predicted start", "Not before its dependency had ended"),
-        Column.of_time("Start"), Column.of_time("End"), Column("State"), Column("Why submitted then"),
+        Column.of_time("Start"), Column.of_time("End"), Column("State"),
+        Column("Reason", note="Why it was submitted then; of a job that failed, why it did"),
     ]  # fmt: skip
     rows = [
         (
@@ -119,11 +122,11 @@ def _stages(run: Timeline, metrics: RunMetrics) -> Table:
         (one.stage, one.perceived_wait_s, one.run_s, jobs.get(one.stage, ""), "yes" if one.critical else "no")
         for one in metrics.stages
     ]
-    return Table(columns, rows, "Stages.")
+    return Table(columns, rows, "How long each stage waited and ran.")
 
 
 def _stands(stands: Sequence[tuple[str, str, str, str]]) -> Table:
-    return Table([Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "Stages.")
+    return Table([Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "What became of each stage.")
 
 
 _CENSORED = {"exact": "exactly", "at_most": "at most", "at_least": "at least"}
@@ -145,7 +148,7 @@ def _waits(observed: Sequence[Observed]) -> Table:
         )
         for r in observed
     ]
-    return Table(columns, rows, "Waits in the queue.")
+    return Table(columns, rows, "How long jobs waited in the queue, and how long they were predicted to.")
 
 
 def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
@@ -167,4 +170,4 @@ def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
                 continue
         rows.append((r.time_s - run.begin_s, ", ".join(r.stages), what))
     columns = [Column.of_time("After"), Column("Stages"), Column("What")]
-    return Table(columns, rows, "In order.") if rows else None
+    return Table(columns, rows, "In the order of time, since the start of the run.") if rows else None

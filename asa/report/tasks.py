@@ -15,8 +15,8 @@ from asa.units import format_duration
 _BINS = 120
 _Floats = NDArray[np.float64]
 _HOW = (
-    "A row for each job that ran tasks of the stage, in the order in which they began: the darker, the more of its "
-    "tasks ran at that time. Who came late took what was left."
+    "One row per job, in the order in which they began to run tasks. The darker, the more tasks the job ran at that "
+    "time."
 )
 
 
@@ -42,7 +42,7 @@ def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[s
         )
         for one, job, cores in known
     ]
-    title = f"Who ran the tasks of {stage}"
+    title = f"Tasks of {stage}, by job"
     words = f"{len(known)} jobs ran {_tasks(sum(len(one.exit_codes) for one, *_ in known))} of {stage}"
     return Section(
         f"tasks-{stage}",
@@ -74,7 +74,7 @@ def _tasks(count: int) -> str:
 def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> Table:
     columns = [
         Column("Job"), Column("Cores", 0), Column.of_time("First task", "Began, after the first of all"),
-        Column.of_time("Last task", "Ended, after the first of all"), Column("Tasks", 0), Column("Of these failed", 0),
+        Column.of_time("Last task", "Ended, after the first of all"), Column("Tasks", 0), Column("Failed", 0),
         Column.of_time("Mean task", "How long a task ran on average"),
     ]  # fmt: skip
     rows = [
@@ -90,8 +90,7 @@ def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> Table:
         for one, job, cores in known
     ]
     last_s = max(float(one.ended_s.max()) for one, *_ in known) - begin_s
-    return Table(
-        columns,
-        rows,
-        f"Jobs that ran its tasks; {format_duration(last_s)} from the first one's beginning to the last one's end.",
-    )
+    n_tasks, n_failed = (sum(int(row[place]) for row in rows) for place in (4, 5))
+    failed = f"; {n_failed:,} failed" if n_failed else ""
+    words = f"{_tasks(n_tasks)}{failed}. From the start of the first to the end of the last: {format_duration(last_s)}."
+    return Table(columns, rows, words)

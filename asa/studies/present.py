@@ -18,6 +18,7 @@ from asa.core import documents
 from asa.core.drawing import new_figure, save_figure
 from asa.core.intervals import Interval
 from asa.report.intervals import plain
+from asa.units import format_duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,28 +29,34 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- numbers
 
 
-def number(value: float, digits: int, sign: Literal["", "+"] = "") -> str:
+def number(value: float, digits: int | None, sign: Literal["", "+"] = "") -> str:
     """Write a number, no zero with a sign; what is not known as a hyphen.
 
+    `digits`: behind the point; None for seconds, which are written as durations.
+
     Examples
     --------
-    >>> number(1234.5, 1), number(-0.04, 1, "+"), number(math.nan, 1)
-    ('1,234.5', '+0.0', '-')
+    >>> number(1234.5, 1), number(-0.04, 1, "+"), number(math.nan, 1), number(5400.0, None, "+")
+    ('1,234.5', '+0.0', '-', '+1h30m')
     """
-    return "-" if math.isnan(value) else f"{plain(value, digits):{sign},.{digits}f}"
+    if math.isnan(value):
+        return "-"
+    if digits is None:
+        return f"{sign if round(value) >= 0 else ''}{format_duration(value)}"
+    return f"{plain(value, digits):{sign},.{digits}f}"
 
 
-def plus_minus(found: Interval, digits: int, sign: Literal["", "+"] = "") -> str:
-    """Write a mean and half its interval, if it has one.
+def plus_minus(found: Interval, digits: int | None, sign: Literal["", "+"] = "") -> str:
+    """Write a mean and half its interval, if it has one; `digits` as `number` has them.
 
     Examples
     --------
-    >>> plus_minus(Interval(2.0, 1.5, 2.5), 1)
-    '2.0 +-0.5'
+    >>> plus_minus(Interval(2.0, 1.5, 2.5), 1), plus_minus(Interval(7200.0, 5400.0, 9000.0), None)
+    ('2.0 +-0.5', '2h00m +-30m00s')
     """
     if math.isnan(found.mean):
         return "-"
-    return f"{found.mean:{sign},.{digits}f}{'' if math.isnan(found.half) else f' +-{found.half:,.{digits}f}'}"
+    return f"{number(found.mean, digits, sign)}{'' if math.isnan(found.half) else f' +-{number(found.half, digits)}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class Measure:
     words: str
     scale: float = 1.0  # what it is multiplied by to be shown, in this unit
     unit: str = ""
-    digits: int = 2
+    digits: int | None = 2  # None for seconds, which are written as durations
     is_loss: bool = False  # the less of it, the better
 
     def scaled(self, found: Interval) -> Interval:

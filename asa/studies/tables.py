@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -20,16 +21,10 @@ from asa.studies.schedulers.study import SchedulerResults, SchedulerStanding
 from asa.studies.standings import MARGIN
 from asa.units import format_duration
 
-_HEADINGS = {"twt_s": ("TWT, s", 0), "makespan_s": ("Makespan, s", 0), "core_hours": ("Core-hours", 0)}
-_ACCURACY = {
-    "real_h": ("Real h", 1),
-    "predicted_h": ("Pred. h", 1),
-    "perceived_h": ("PWT h", 1),
-    "hit_percent": ("Hit %", 0),
-    "miss_percent": ("Miss %", 0),
-    "overhead_h": ("OH", 1),
-}
-_BREAKDOWN = ("Wait 1", "Others", "Longest", "Runs", "Core-h", "OH", "Anew")
+_HEADINGS = {"twt_s": ("waiting", None), "makespan_s": ("makespan", None), "core_hours": ("core-hours", 0)}
+_WAITS = {"real_h": "Real wait", "predicted_h": "Predicted wait", "perceived_h": "Perceived wait"}
+_SHARES = {"hit_percent": ("Hit %", 0), "miss_percent": ("Miss %", 0), "overhead_h": ("Overhead, core-h", 1)}
+_BREAKDOWN = ("Wait 1", "Others", "Longest", "Runs", "Core-h", "Idle", "Anew")
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "as the paper": ("=", "green"),
     "same order": ("~", ""),
@@ -51,8 +46,8 @@ def of_paper(results: PaperResults) -> RenderableType:
         mine = [usage for usage in results.usages if usage.mode == mode]
         for workflow in WORKFLOWS:
             parts += [_of_metric(results, mode, workflow, metric, mine) for metric in METRICS]
-    parts += [_title("Table 2, predictions of waits: ours / the paper's; OH in core-hours")]
-    parts += [_of_accuracies(workflow, results.accuracies) for workflow in WORKFLOWS]
+    parts += [_title("Table 2, predictions of waits: ours / the paper's")]
+    parts += [table for workflow in WORKFLOWS for table in _of_accuracies(workflow, results.accuracies)]
     parts.append(_of_convergences(results))
     for mode in campaign.modes:
         parts += [_of_breakdowns(mode, workflow, results.breakdowns) for workflow in WORKFLOWS]
@@ -84,10 +79,11 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     return Table(["Cores", *STRATEGIES], rows, f"{workflow}: {heading}", wraps=())
 
 
-def _beside(compared: Compared, digits: int) -> Text:
+def _beside(compared: Compared, digits: int | None) -> Text:
     mark, style = _MARKS[compared.verdict]
     off = "" if math.isnan(compared.deviation) else f" {_percent(compared.deviation)}"
-    return Text.assemble(number(compared.ours.mean, digits), (f"/{compared.published:,g}{off} ", "dim"), (mark, style))
+    theirs = number(compared.published, digits)
+    return Text.assemble(number(compared.ours.mean, digits), (f"/{theirs}{off} ", "dim"), (mark, style))
 
 
 def _above(compared: Compared) -> Text:
@@ -100,18 +96,28 @@ def _percent(deviation: float) -> str:
     return f"{number(100 * deviation, 0, '+')} %" if abs(deviation) < 10 else f"x{1 + deviation:.0f}"
 
 
-def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> Table:
-    rows = []
-    for row in accuracies:
-        if row.workflow == workflow:
-            cells = []
-            for name, (_, digits) in _ACCURACY.items():
-                compared: Compared = getattr(row, name)
-                mark, style = _MARKS[compared.verdict]
-                ours = number(compared.ours.mean, digits)
-                cells.append(Text.assemble(ours, (f"/{compared.published:g} ", "dim"), (mark, style)))
-            rows.append(Row([f"{row.cores:5d}", *cells]))
-    return Table(["Cores", *(heading for heading, _ in _ACCURACY.values())], rows, workflow, wraps=())
+def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> Iterator[Table]:
+    """Draw two tables, as one would be too wide for a terminal: waits, and what came of the predictions."""
+    mine = [row for row in accuracies if row.workflow == workflow]
+    waits = [Row([f"{row.cores:5d}", *(_judged(getattr(row, name), _hours) for name in _WAITS)]) for row in mine]
+    yield Table(["Cores", *_WAITS.values()], waits, workflow, wraps=())
+    shares = [
+        Row([
+            f"{row.cores:5d}",
+            *(_judged(getattr(row, name), partial(number, digits=digits)) for name, (_, digits) in _SHARES.items()),
+        ])
+        for row in mine
+    ]  # fmt: skip
+    yield Table(["Cores", *(heading for heading, _ in _SHARES.values())], shares, wraps=())
+
+
+def _judged(compared: Compared, shown: Callable[[float], str]) -> Text:
+    mark, style = _MARKS[compared.verdict]
+    return Text.assemble(shown(compared.ours.mean), (f"/{shown(compared.published)} ", "dim"), (mark, style))
+
+
+def _hours(value: float) -> str:
+    return number(3600 * value, None)
 
 
 def _of_convergences(results: PaperResults) -> Table:
@@ -126,8 +132,8 @@ def _of_convergences(results: PaperResults) -> Table:
 
 def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) -> Table:
     title = (
-        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: makespans by part, in s; core-hours, of which idle (OH); "
-        f"jobs submitted again"
+        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: makespans by part (the wait of the first stage, the sum "
+        "and the longest of the others, run times); core-hours, and idle ones; jobs submitted again"
     )
     rows = []
     for one in sorted(breakdowns, key=lambda one: one.cores):
@@ -135,16 +141,16 @@ def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) ->
             first, *others = one.stages
             longest = max(others, key=lambda stage: stage.wait_s)
             numbers = (
-                number(first.wait_s, 0),
-                number(sum(stage.wait_s for stage in others), 0),
-                f"{number(longest.wait_s, 0)} {longest.stage}" if longest.wait_s >= 1 else "-",
-                number(sum(stage.run_s for stage in one.stages), 0),
+                number(first.wait_s, None),
+                number(sum(stage.wait_s for stage in others), None),
+                f"{number(longest.wait_s, None)} {longest.stage}" if longest.wait_s >= 1 else "-",
+                number(sum(stage.run_s for stage in one.stages), None),
                 number(one.core_hours.mean, 0),
                 number(one.overhead_core_hours, 1),
                 number(one.resubmissions, 1),
             )
             rows.append((f"{one.cores:5d}", one.strategy, *numbers))
-    return Table(["Cores", "Strategy", *_BREAKDOWN], rows, title, left=(0, 1), wraps=())
+    return Table(["Cores", "Strategy", *_BREAKDOWN], rows, title, left=(0, 1), wraps=(4,))  # the name of a stage
 
 
 def _of_claims(claims: Sequence[Claim]) -> Table:
@@ -191,7 +197,7 @@ def _legend(window_h: float) -> str:
         "intervals (Student's t over seeds). Waits: those between stages, their sum over Per-Stage's; - where that is "
         "less than a minute a run. Others: jobs that waited when the client came or came in the "
         f"{window_h:g} h after it, followed for {2 * window_h:g} h, beside the same world without it: "
-        "seconds that they waited longer on average, what their bounded slowdown grew by, and "
+        "by how much they waited longer on average, what their bounded slowdown grew by, and "
         "the hours that they waited longer for each core-hour of the client's (h/CH). = the quickest, or not "
         f"significantly slower. * another strategy took less time, by more than {100 * MARGIN:.0f} %, and no more "
         "core-hours, or the reverse, in some cell. ! the others wait significantly longer, or less; no sign: neither "
@@ -214,7 +220,7 @@ def _of_scheduler(scheduler: str, standings: Sequence[SchedulerStanding]) -> Tab
             f"{one.makespan.mean:.2f}",
             f"{one.core_hours.mean:.2f}",
             number(one.perceived_wait, 2),
-            f"{number(one.longer_wait_s.mean, 1, '+')}{'!' if one.longer else ''}",
+            f"{number(one.longer_wait_s.mean, None, '+')}{'!' if one.longer else ''}",
             number(one.more_slowdown.mean, 2, "+"),
             number(one.waited_more_per_core_hour, 2, "+"),
         )
@@ -223,15 +229,15 @@ def _of_scheduler(scheduler: str, standings: Sequence[SchedulerStanding]) -> Tab
             _span(one.makespan, 2),
             _span(one.core_hours, 2),
             "",
-            _span(one.longer_wait_s, 1, "+"),
+            _span(one.longer_wait_s, None, "+"),
             _span(one.more_slowdown, 2, "+"),
             "",
         )
         rows += [Row(cells), Row(bounds, "dim")]
-    headings = ["Strategy", "Makespan", "Core-hours", "Waits", "Others +s", "+Slowdown", "h/CH"]
+    headings = ["Strategy", "Makespan", "Core-hours", "Waits", "Others", "+Slowdown", "h/CH"]
     return Table(headings, rows, title, wraps=())
 
 
-def _span(interval: Interval, digits: int, sign: Literal["", "+"] = "") -> str:
+def _span(interval: Interval, digits: int | None, sign: Literal["", "+"] = "") -> str:
     low, high = (number(bound, digits, sign) for bound in (interval.low, interval.high))
     return f"{low}..{high}" if interval.is_spread else ""

@@ -13,7 +13,7 @@ import typer
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
-from asa.units import MAX_DAYS, MAX_RUNS, MAX_SEED
+from asa.units import MAX_DAYS, MAX_RUNS, MAX_SEED, format_duration
 
 from .limits import MAX_CORES
 
@@ -71,7 +71,7 @@ def calibrate(
     def report(step: Step) -> None:
         if step.best:
             numbers = ", ".join(f"{name}={value:g}" for name, value in step.model.parameters().items())
-            waits = ", ".join(f"{m.mean_wait_s:.0f} s" for m in step.measured)
+            waits = ", ".join(format_duration(m.mean_wait_s) for m in step.measured)
             console.print(f"trial {step.number}: waits {waits}; misfit {step.misfit:.3f}; {numbers}", highlight=False)
 
     with _processes() as executor:
@@ -205,9 +205,9 @@ def _show(title: str, measured: Sequence[Measured]) -> None:
     table = Table(title=title, title_justify="left")
     for heading in (
         "Cores",
-        "Walltime s",
-        "Paper s",
-        "Simulated s",
+        "Walltime",
+        "Paper",
+        "Simulated",
         "95 % +-",
         "Simulated / paper",
         "Had to wait",
@@ -216,10 +216,10 @@ def _show(title: str, measured: Sequence[Measured]) -> None:
     for m in measured:
         table.add_row(
             str(m.target.cores),
-            str(m.target.walltime_s),
-            f"{m.target.mean_wait_s:.0f}",
-            f"{m.mean_wait_s:.0f}",
-            "-" if math.isnan(m.half_width_s) else f"{m.half_width_s:.0f}",
+            format_duration(m.target.walltime_s),
+            format_duration(m.target.mean_wait_s),
+            format_duration(m.mean_wait_s),
+            "-" if math.isnan(m.half_width_s) else format_duration(m.half_width_s),
             f"{m.ratio:.2f}",
             f"{100 * m.waited:.0f} %",
         )
@@ -231,13 +231,11 @@ def _show_fit(name: str, document: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from asa.units import format_duration
-
     console = Console()
     fitted = document["fitted"]
     jobs, load = document["jobs"], document["load"]
     table = Table(title=f"{name}: what was fitted", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    headings = ("Cores", "Jobs", "Work", "Jobs a campaign", "Mean cores", "Mean request h", "Mean run h", "At limit")
+    headings = ("Cores", "Jobs", "Work", "Jobs a campaign", "Mean cores", "Mean request", "Mean run", "At limit")
     for heading in headings:
         table.add_column(heading, justify="right")
     for row in fitted["widths"]:
@@ -247,8 +245,8 @@ def _show_fit(name: str, document: dict[str, Any]) -> None:
             f"{100 * row['work']:.1f} %",
             f"{row['jobs_a_campaign']:.2f}",
             f"{row['mean_cores']:.1f}",
-            f"{row['mean_request_s'] / 3600:.2f}",
-            f"{row['mean_run_s'] / 3600:.2f}",
+            format_duration(row["mean_request_s"]),
+            format_duration(row["mean_run_s"]),
             f"{100 * row['at_limit']:.1f} %",
         )
     console.print(table)
@@ -258,7 +256,8 @@ def _show_fit(name: str, document: dict[str, Any]) -> None:
     for line in (
         (
             f"widths: serial {100 * fitted['serial']:.1f} %, powers of two {100 * fitted['powers_of_two']:.1f} %, "
-            f"other popular ones {100 * fitted['other_popular']:.1f} %, the rest {100 * fitted['other_widths']:.1f} %"
+            f"other popular ones {abs(100 * fitted['other_popular']):.1f} %, the rest "
+            f"{100 * fitted['other_widths']:.1f} %"
         ),
         f"most popular requests: {requests}",
         (

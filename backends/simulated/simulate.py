@@ -15,6 +15,7 @@ import typer
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
+from asa.units import format_duration
 
 from .cores import slow
 from .limits import MAX_CORES, NEVER
@@ -325,7 +326,7 @@ def _print(done: Schedule, title: str) -> None:
 
     measures = summary(done)
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    for heading in ("Cores", "Jobs", "Wait s", "Median", "95 %", "Slowdown", "Busy %", "Queue"):
+    for heading in ("Cores", "Jobs", "Mean wait", "Median", "95 %", "Slowdown", "Busy %", "Queue"):
         table.add_column(heading, justify="right")
     for size in measures["sizes"]:
         few = size["most_cores"] // 2 + 1
@@ -335,7 +336,11 @@ def _print(done: Schedule, title: str) -> None:
     table.add_row("all", f"{measures['started']:,}", *_shown(measures), style="bold")
     console = Console()
     console.print(table)
-    console.print("waits are means; slowdown is bounded at 10 s; queue is the mean number of waiting jobs", style="dim")
+    console.print(
+        "95 %: 95 % of the jobs waited no longer. Slowdown: mean of (wait + run time) / run time, run times below 10 s "
+        "taken as 10 s. Queue: mean number of waiting jobs.",
+        style="dim",
+    )
     busy, waiting, _ = _over_time(done, max(min(console.width - 28, 100), 10))
     console.print(f"busy cores   {_spark(busy, 1.0)}  of {done.log.cores}", highlight=False)
     console.print(f"waiting jobs {_spark(waiting, waiting.max())}  up to {waiting.max():.0f}", highlight=False)
@@ -370,13 +375,13 @@ def _draw(done: Schedule, title: str, path: Path) -> None:
     for panel in (above, below):
         panel.spines[["top", "right"]].set_visible(False)
     figure.suptitle(
-        f"{title}; mean wait {measures['mean_wait_s'] / 3600:.1f} h, {measures['jobs']:,} jobs", x=0.01, ha="left"
+        f"{title}; mean wait {format_duration(measures['mean_wait_s'])}, {measures['jobs']:,} jobs", x=0.01, ha="left"
     )
     save_figure(figure, path)
 
 
 def _shown(of: dict[str, Any]) -> list[str]:
-    waits = [f"{of[key]:,.0f}" for key in ("mean_wait_s", "median_wait_s", "p95_wait_s")]
+    waits = [format_duration(of[key]) for key in ("mean_wait_s", "median_wait_s", "p95_wait_s")]
     return [*waits, f"{of['bounded_slowdown']:.2f}", f"{100 * of['utilisation']:.1f}", f"{of['mean_queue_length']:.1f}"]
 
 

@@ -67,6 +67,7 @@ def test_tables_are_for_people(log):
         "log.swf: easy, default conventions",
         "3-4",
         "1.60",
+        "Mean wait",
         "busy cores",
         "waiting jobs",
         "of 4",

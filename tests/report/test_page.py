@@ -165,6 +165,9 @@ def test_marks_of_a_strip_lie_where_their_values_are():
         if shape.get("aria-label")
     }
     assert at["b, x: 1"] - at["a, x: 0"] == pytest.approx((at["a, y: 4"] - at["a, x: 0"]) / 4, abs=0.2)
+    in_time = strips({"a": {"x": -60.0, "y": 7200.0}}, title="t", x_words="x", in_time=True)
+    assert {"a, x: -1m00s", "a, y: 2h00m"} <= {shape.get("aria-label") for shape in ET.fromstring(in_time).iter("path")}
+    assert ">1h30m<" in in_time
 
 
 def test_what_cannot_be_drawn_does_not_break_a_page():
@@ -317,7 +320,7 @@ def test_the_paper_s_evaluation_has_pages(tmp_path):
     row = next(
         one for one in told["usages"] if (one["workflow"], one["cores"], one["strategy"]) == ("blast", 56, "asa")
     )
-    assert f">{row['makespan_s']['ours']['mean']:,.1f}<" in page
+    assert f">{format_duration(row['makespan_s']['ours']['mean'])}<" in page
     assert page.count("as the paper") > 54
     charts = 2 * 3 * 3 + 1  # of the largest size of each centre, by workflow and strategy; and ASA Naive
     assert page.count("<svg viewBox") == 6 + 3 + 6 + 3 + charts

@@ -39,7 +39,7 @@ def test_jobs_are_shown_by_their_numbers_with_what_they_did():
     assert table.rows == [("4711", 2, 0.0, 20.0, 2, 1, 15.0), ("4712", 2, 15.0, 25.0, 1, 0, 10.0)]
     assert "job 4711: 2 tasks on 2 cores, 0s to 20s" in figure.svg
     assert "2 jobs ran 3 tasks of fit" in figure.svg
-    assert "Who ran the tasks of fit" in render(Page("Run x", (), [section]))
+    assert "Tasks of fit, by job" in render(Page("Run x", (), [section]))
     assert tasks_section("fit", did[2:], jobs) is None
 
 

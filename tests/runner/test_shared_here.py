@@ -113,7 +113,7 @@ def test_what_all_jobs_wrote_is_shown(place):
     assert told["text"].count("told ") == 30
     place.asa("report", "--out", "page.html")
     page = (place.root / "page.html").read_text()
-    assert "Who ran the tasks of a" in page
+    assert "Tasks of a, by job" in page
     assert all(f"job {one['job']}: " in page for one in told["jobs"])
 
 

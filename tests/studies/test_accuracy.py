@@ -748,9 +748,9 @@ def test_the_best_of_each_column_is_marked():
         Score("a.swf", "oracle", jobs=9, log10_error=0.0, hit_ratio=1.0, late_s=0.0, **near),
     ]
     text = shown(scores)
-    assert lines_of(text, "good") == [["good", "0.500*", "20.0*"], ["good", "50.0*", "91.0*"], ["good", "5"]]
-    assert lines_of(text, "bad") == [["bad", "0.500*", "10.0"], ["bad", "50.0*", "97.0"], ["bad", "4*"]]
-    assert lines_of(text, "oracle") == [["oracle", "0.000", "100.0"], ["oracle", "50.0", "91.0"], ["oracle", "0"]]
+    assert lines_of(text, "good") == [["good", "0.500*", "20.0*"], ["good", "50.0*", "91.0*"], ["good", "5s"]]
+    assert lines_of(text, "bad") == [["bad", "0.500*", "10.0"], ["bad", "50.0*", "97.0"], ["bad", "4s*"]]
+    assert lines_of(text, "oracle") == [["oracle", "0.000", "100.0"], ["oracle", "50.0", "91.0"], ["oracle", "0s"]]
     assert "a.swf: 9 waits" in text
     assert "*" not in shown(scores[:1]).split("Error:")[0]
 

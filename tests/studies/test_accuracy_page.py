@@ -114,15 +114,15 @@ def test_geometries_are_folded_and_named():
     assert words(page) == words(accuracy_page(TWO[:3])), "the whole log counts"
 
 
-def test_a_scheduler_s_own_estimates_are_told_in_seconds():
+def test_a_scheduler_s_own_estimates_are_told_in_time():
     starts = Score(
         "starts.csv", "scheduler", jobs=2, abs_error_s=45.0, abs_error_p50_s=45.0, bias_s=15.0, late_share=0.5
     )
     page = accuracy_page([starts])
     assert page.summary == []
     html = render(page)
-    assert "started later than estimated" in html
-    assert re.search(r'data-value="15.0"', html)
+    assert "started later than predicted" in html
+    assert re.search(r'data-value="15.0"[^>]*>15s<', html)
     both = accuracy_page([*TWO, starts])
     assert [section.title for section in both.sections][-3:] == ["a", "b", "starts.csv"]
 

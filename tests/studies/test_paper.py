@@ -270,8 +270,8 @@ def test_the_command_prints_tables_and_json(outcomes, kept):
     assert told["usages"] == json.loads(json.dumps(conclude(SMALL, outcomes).as_dict()["usages"]))
     tables = CliRunner().invoke(app, command).stdout
     for words in (
-        "montage: Makespan, s",
-        "15,582",
+        "montage: makespan",
+        "/4h19m",
         "Table 2",
         "Fig. 5",
         "Verdicts",

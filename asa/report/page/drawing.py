@@ -535,12 +535,15 @@ def strips(
     x_words: str,
     goal: float | None = None,
     intervals: Mapping[tuple[str, str], tuple[float, float]] | None = None,
+    in_time: bool = False,
 ) -> str:
     """Draw a row for each thing, with a mark for each of its values: where it lies, and how far these lie apart.
 
     `intervals`: of values, by the same two names: whiskers, for which each mark has a line of its own in its row.
+    `in_time`: whether values are seconds.
     """
     whiskers = intervals or {}
+    written = format_duration if in_time else _number
     of = list(dict.fromkeys(name for values in rows.values() for name in values))
     each = 9.0  # between the lines of a row, if its marks have one each
     row, top = (each * max(len(of), 1) + 10 if whiskers else 24.0), 14.0
@@ -555,9 +558,9 @@ def strips(
     def at(value: float) -> float:
         return left + (_WIDTH - left - 14) * (value - low) / (high - low)
 
-    for tick in _ticks(low, high, 8):
+    for tick in _durations(low, high, 8) if in_time else _ticks(low, high, 8):
         canvas.line(at(tick), top, at(tick), top + plot, "grid")
-        canvas.text(at(tick), top + plot + 18, _number(tick), anchor="middle")
+        canvas.text(at(tick), top + plot + 18, _duration(tick) if in_time else _number(tick), anchor="middle")
     canvas.text((left + _WIDTH) / 2, top + plot + 40, x_words, anchor="middle")
     if goal is not None:
         canvas.line(at(goal), top, at(goal), top + plot, "published")
@@ -571,10 +574,10 @@ def strips(
         for key, value in entries.items():
             mark = of.index(key)
             beside = y + each * (mark - (len(of) - 1) / 2) if whiskers else y
-            words = f"{name}, {key}: {_number(value)}"
+            words = f"{name}, {key}: {written(value)}"
             if interval := whiskers.get((name, key)):
                 canvas.line(at(interval[0]), beside, at(interval[1]), beside, f"whisker s{mark % _PALETTE}")
-                words += f" ({_number(interval[0])} to {_number(interval[1])})"
+                words += f" ({written(interval[0])} to {written(interval[1])})"
             canvas.add(_mark(mark, at(value), beside, words))
     return canvas.svg()
 
@@ -628,7 +631,8 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     least, most = min(values, default=0.0), max(values, default=1.0)
     if 0 <= least <= 0.4 * most:
         least = 0.0
-    room = 0.06 * (most - least) or max(0.06 * abs(most), 0.5)
+    is_one = most - least <= 1e-9 * max(abs(most), abs(least))  # sums of the same numbers differ in their last digits
+    room = max(0.06 * abs(most), 0.5) if is_one else 0.06 * (most - least)
     return (least - room if least else 0.0), most + room
 
 

@@ -107,7 +107,8 @@ def _template() -> Template:
         ) from error
 
     def worded(words: str) -> Markup:
-        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words)))  # noqa: S704 - escaped before
+        kept = re.sub(r"(?<=\d) %", "\u00a0%", escape(words))  # a number and its sign are not parted at a line's end
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", kept))  # noqa: S704 - escaped before
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"worded": worded, "svg": Markup, "cell": _cell, "ranges": _ranges}

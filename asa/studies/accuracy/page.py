@@ -286,6 +286,8 @@ def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption
 
 def _column(measure: ScoreMeasure, scores: Sequence[Score]) -> Column:
     is_range = any(len(measure.values(one)) > 1 for one in scores)
+    if measure.decimals is None:
+        return Column.of_time(measure.heading)
     return Column(measure.heading, None if is_range else measure.decimals)
 
 

@@ -14,6 +14,7 @@ from asa.errors import InputError
 from asa.studies import present
 from asa.studies.accuracy.scores import Score
 from asa.studies.present import Figure, Look, Panel, Row, Series, Table
+from asa.units import format_duration, parse_duration
 from asa.waits import LEVELS
 
 REFERENCES = ("oracle", "scheduler")  # shown beside estimators, not ranked among them
@@ -27,12 +28,14 @@ class ScoreMeasure:
 
     heading: str
     shown: Callable[[Score], tuple[float, ...]]  # numbers of a cell: one, or the ends of a range
-    decimals: int = 0
+    decimals: int | None = 0  # None for seconds, which are written as durations
     # how far a number is from perfect; None where none is better than another
     badness: Callable[[float], float] | None = abs
 
     def values(self, score: Score) -> tuple[float, ...]:
         """Numbers of a cell as they are shown, so that what looks equal is equally good."""
+        if self.decimals is None:
+            return tuple(map(_as_written, self.shown(score)))
         return tuple(round(value, self.decimals) for value in self.shown(score))
 
     def text(self, score: Score) -> str:
@@ -40,7 +43,7 @@ class ScoreMeasure:
         values = self.values(score)
         if any(map(math.isnan, values)):
             return "-"
-        return "-".join(f"{value + 0.0:,.{self.decimals}f}" for value in values)  # + 0.0: no minus before zero
+        return "-".join(present.number(value, self.decimals) for value in values)
 
     def worst(self, score: Score) -> float:
         """Say how far a cell is from perfect; nan where that is not known, or nothing is perfect."""
@@ -48,6 +51,13 @@ class ScoreMeasure:
         if self.badness is None or any(map(math.isnan, values)):
             return math.nan
         return max(map(self.badness, values))
+
+
+def _as_written(seconds: float) -> float:
+    """Give the seconds that a written duration stands for."""
+    if math.isnan(seconds):
+        return seconds
+    return math.copysign(parse_duration(format_duration(abs(seconds))), seconds) + 0.0  # no minus before zero
 
 
 def _missing(of: float) -> Callable[[float], float]:
@@ -60,7 +70,7 @@ ACCURACY = (
     ScoreMeasure("Hits %", lambda s: (100 * s.hit_ratio,), 1, _missing(100)),
     ScoreMeasure("2x %", lambda s: (100 * s.within_2x,), 1, _missing(100)),
     ScoreMeasure("Pinball", lambda s: (s.pinball_log10,), 3),
-    ScoreMeasure("in s", lambda s: (s.pinball_s,), 0),
+    ScoreMeasure("Pinball time", lambda s: (s.pinball_s,), None),
 )
 STATED = (
     ScoreMeasure("In p50 %", lambda s: (100 * s.within_p50,), 1, None),
@@ -70,43 +80,43 @@ STATED = (
     ScoreMeasure("Blocks", lambda s: tuple(100 * share for share in s.coverage_p90_range), 0, _missing(90)),
 )
 COST = (
-    ScoreMeasure("Late s", lambda s: (s.late_s,), 0),
+    ScoreMeasure("Late", lambda s: (s.late_s,), None),
     ScoreMeasure("Idle c-h", lambda s: (s.idle_core_h,), 2),
-    ScoreMeasure("Off p50", lambda s: (s.abs_error_p50_s,), 0),
-    ScoreMeasure("Off p90", lambda s: (s.abs_error_p90_s,), 0),
+    ScoreMeasure("Off p50", lambda s: (s.abs_error_p50_s,), None),
+    ScoreMeasure("Off p90", lambda s: (s.abs_error_p90_s,), None),
     ScoreMeasure("Regret", lambda s: (s.regret_per_job,), 3, lambda value: value),
     ScoreMeasure("Bound", lambda s: (s.regret_bound_per_job,), 3, None),
     ScoreMeasure("us/job", lambda s: (s.us_per_job,), 1),
 )
 SECONDS = (
     ScoreMeasure("Jobs", lambda s: (s.jobs,), 0, None),
-    ScoreMeasure("Off p50", lambda s: (s.abs_error_p50_s,), 0, None),
-    ScoreMeasure("Off p90", lambda s: (s.abs_error_p90_s,), 0, None),
-    ScoreMeasure("Off mean", lambda s: (s.abs_error_s,), 0, None),
-    ScoreMeasure("Bias s", lambda s: (s.bias_s,), 0, None),
+    ScoreMeasure("Off p50", lambda s: (s.abs_error_p50_s,), None, None),
+    ScoreMeasure("Off p90", lambda s: (s.abs_error_p90_s,), None, None),
+    ScoreMeasure("Off mean", lambda s: (s.abs_error_s,), None, None),
+    ScoreMeasure("Bias", lambda s: (s.bias_s,), None, None),
     ScoreMeasure("Later %", lambda s: (100 * s.late_share,), 1, None),
 )
 ACCURACY_NOTE = (
-    "Error: mean distance in powers of ten, 0.3 is a factor of 2, waits of at least 10 s; Hits: closest of 53 "
-    "alternatives found; 2x: within a factor of 2; Pinball: loss of the nine quantiles, in powers of ten and in "
-    "seconds."
+    "Error: mean of |log10(predicted / real wait)|, waits below 10 s taken as 10 s; 0.3 is a factor of 2. Hits: share "
+    "of predictions that are the closest of the paper's 53 alternatives. 2x: share within a factor of 2. Pinball: "
+    "pinball loss, averaged over nine quantiles, of log10 of the wait; and of the wait itself, as a time."
 )
 STATED_NOTE = (
-    "In p50, p90: jobs that started within these; Cover: coverage, the same but with waits that equal a stated one "
-    "spread over the levels that state it, so that 50 and 90 are right however many jobs do not wait; Blocks: p90's "
-    "least and largest coverage in ten blocks of the trace."
+    "In p50, p90: share of jobs that waited no longer than the predicted quantile. Cover: the same, except that waits "
+    "equal to several predicted quantiles count for each in part, so that a right p50 covers 50 % even where many jobs "
+    "do not wait. Blocks: the smallest and the largest coverage of p90 in ten consecutive blocks of the log."
 )
 COST_NOTE = (
-    "Submitted the predicted wait ahead, a job is Late by so many seconds, or its cores Idle for so many core-hours, "
-    "in the mean; Off: seconds between predicted and real wait, exceeded by half and by a tenth of the jobs; Regret: "
-    "misses a job beyond those of the best fixed alternative of each geometry, and Theorem 1's Bound on it; us/job: "
-    "processor time."
+    "If each job were submitted its predicted wait before it is needed: Late, how much too late it would start on "
+    "average; Idle, the core-hours a job that would start early and idle. Off: the difference between predicted and "
+    "real wait that half (p50), or a tenth (p90), of the jobs exceed. Regret: misses per job more than those of the "
+    "best fixed alternative of each geometry; Bound: the upper bound on it by Theorem 1. us/job: processor time."
 )
-BEST_NOTE = "* best of its column; oracle: the truth as prediction, for reference."
+BEST_NOTE = "* best of its column. oracle: predicts the real wait; for reference."
 SECONDS_NOTE = (
-    "The scheduler's own estimate of the start less the real start, in seconds; without times of submission the rest "
-    "cannot be scored. Off: its amount, exceeded by half and by a tenth of the jobs; Bias: its mean; Later: share of "
-    "jobs that started later than estimated."
+    "The scheduler's own predicted start, less the real start; without times of submission the rest cannot be scored. "
+    "Off: the difference that half (p50), or a tenth (p90), of the jobs exceed. Bias: its mean. Later: share of jobs "
+    "that started later than predicted."
 )
 
 

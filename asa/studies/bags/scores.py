@@ -13,7 +13,7 @@ from rich.text import Text
 
 from asa.core.intervals import Interval, as_ratio, mean_interval, statistic_interval
 from asa.studies.bags.study import BagRun
-from asa.studies.present import Row, Table, number
+from asa.studies.present import Row, Table, number, plus_minus
 from asa.studies.runs import put_together
 
 _SHOWN = (2, 4, 8, 28)  # numbers of jobs, beside the most
@@ -89,8 +89,7 @@ class Verdicts:
             "Makespan of a bag of tasks as so many jobs over that as one job of all its cores; geometric means of "
             f"{self.starts} starts. Most: of the most jobs, which asa takes of a range, with the 95 % interval over "
             "starts. Hours: what all cores together take. Over best: over the number of jobs that was best over all "
-            "starts. Core-h: over one job's. Others: by how many seconds the mean wait of others is longer than with "
-            "one job."
+            "starts. Core-h: over one job's. Others: by how much the mean wait of others is longer than with one job."
         )
         return Group(Table(("", *headings), rows, title="Bags over several jobs"), Text(words, style="dim"))
 
@@ -101,7 +100,7 @@ def _cells(one: Verdict) -> tuple[str, ...]:
         _ratio(one.taken_over_one),
         _ratio(one.taken_over_best),
         number(one.core_hours, 2),
-        f"{one.others_wait_s.mean:+.0f} +-{(one.others_wait_s.high - one.others_wait_s.low) / 2:.0f}",
+        plus_minus(one.others_wait_s, None, "+"),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
-from asa.studies.present import Figure, Look, Measure, Panel, Series, beside, draw
+from asa.studies.present import Figure, Look, Measure, Panel, Series, beside, draw, number
 
 from .comparison import Outcome
 from .distance import Distance
@@ -46,10 +46,10 @@ def draw_all(outcomes: Sequence[Outcome], folder: Path) -> list[str]:
     figures = {}
     for machine in machines(grid):
         mine = of_machine(grid, machine)
-        for number, measures in ((13, MEASURES), (14, SSD_MEASURES)):
+        for place, measures in ((13, MEASURES), (14, SSD_MEASURES)):
             some = {name: methods for name, methods in mine.items() if has_ssd(methods) == (measures is SSD_MEASURES)}
             if some:
-                figures[f"figure-{number}-{machine}.png"] = _kiviats(some, measures)
+                figures[f"figure-{place}-{machine}.png"] = _kiviats(some, measures)
         figures[f"figure-8-{machine}.png"] = _waits(mine)
         if f"{machine}-s4" in mine:
             figures[f"figures-9-11-{machine}.png"] = _breakdowns(f"{machine}-s4", mine[f"{machine}-s4"])
@@ -125,6 +125,6 @@ def _axis(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> str:
     """Name an axis, and what is at its ends: first the worst, then the best."""
     means = [values(some, measure.name).mean() * measure.scale for some in methods.values()]
     ends = sorted(means, reverse=measure.is_loss)
-    digits = measure.digits if ends[0] < 100 else 0
-    low, high = (f"{end:,.{digits}f}" for end in (ends[0], ends[-1]))
+    digits = 0 if measure.digits is not None and ends[0] >= 100 else measure.digits
+    low, high = (number(end, digits) for end in (ends[0], ends[-1]))
     return f"{measure.words}\n{low} to {high} {measure.unit}".rstrip()

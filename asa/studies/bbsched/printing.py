@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from asa.core.intervals import Interval, mean_interval
-from asa.studies.present import Measure, Row, Table, console, plus_minus
+from asa.studies.present import Measure, Row, Table, console, number, plus_minus
 
 from .comparison import Outcome
 from .distance import Distance
@@ -91,10 +91,10 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
         rows = _estimates(out, found, 1, is_change=True)
         _put(out, f"{title}: average wait against {BASELINE}, %, draw by draw", headings, rows)
     longest = [
-        (method, *(f"{max(one.longest_wait_s for one in of[method]) / 3600:,.1f}" for of in grid.values()))
+        (method, *(number(max(one.longest_wait_s for one in of[method]), None) for of in grid.values()))
         for method in methods
     ]
-    _put(out, f"{title}: longest wait, h", headings, longest)
+    _put(out, f"{title}: longest wait", headings, longest)
     if len(methods) > 1:
         areas = [{method: area(shares) for method, shares in kiviat(of, measures).items()} for of in grid.values()]
         shares = [
@@ -107,7 +107,7 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
 def _estimates(
     out: Console,
     found: Mapping[str, Sequence[Interval]],
-    digits: int,
+    digits: int | None,
     *,
     is_change: bool = False,
     best: Sequence[Collection[str]] = (),
@@ -126,7 +126,7 @@ def _estimates(
             rows.append(Row(["  the paper's", *papers[method]], "dim"))
     widest = [max(one.half for one in column) for column in zip(*found.values(), strict=True)]
     if not has_room and not any(map(math.isnan, widest)):
-        rows.append(Row(["+- at most", *(f"{half:,.{digits}f}" for half in widest)], "dim"))
+        rows.append(Row(["+- at most", *(number(half, digits) for half in widest)], "dim"))
     return rows
 
 
@@ -138,7 +138,7 @@ def _papers(grid: Grid, measure: Measure) -> dict[str, list[str]]:
             FIGURES.get((name, method, measure.name), {}).get(of[method][0].case.window) for name, of in grid.items()
         ]
         if any(papers):
-            found[method] = [f"{paper * measure.scale:,.{measure.digits}f}" if paper else "" for paper in papers]
+            found[method] = [number(paper * measure.scale, measure.digits) if paper else "" for paper in papers]
     return found
 
 
@@ -177,9 +177,9 @@ def _print_breakdowns(out: Console, name: str, methods: Mapping[str, Sequence[Ou
         rows = []
         for method, parts in found.items():
             waits = zip((part.average_wait_s for part in parts), least, strict=True)
-            rows.append(Row([method, *(_starred(f"{s / 3600:,.2f}", is_best=s == best) for s, best in waits)]))
+            rows.append(Row([method, *(_starred(number(s, None), is_best=s == best) for s, best in waits)]))
         rows.append(Row(["jobs", *(f"{parts[0].jobs:,}" for parts in columns)], "dim"))
-        _put(out, f"{name}: average wait, h, by {words}", [label(by, parts[0]) for parts in columns], rows)
+        _put(out, f"{name}: average wait by {words}", [label(by, parts[0]) for parts in columns], rows)
 
 
 def _print_text(out: Console, grid: Grid) -> None:
@@ -219,7 +219,7 @@ def _print_sensitivity(out: Console, outcomes: Sequence[Outcome]) -> None:
                 rows.append(Row([_words(one) if solver == solvers[0] else "", solver, *ours]))
             papers = FIGURES.get((name, method, one.name), {})
             if papers:
-                theirs = (f"{papers[of] * one.scale:,.{one.digits}f}" if of in papers else "" for of in windows)
+                theirs = (number(papers[of] * one.scale, one.digits) if of in papers else "" for of in windows)
                 rows.append(Row(["", "paper", *theirs], "dim"))
     title = f"{'Table 3: ' if method == 'bbsched' else ''}{method} by the size of the window"
     _put(out, title, ["", *map(str, windows)], rows, left=(0, 1))

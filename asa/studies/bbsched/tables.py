@@ -26,7 +26,7 @@ Grid = Mapping[str, Mapping[str, Sequence[Outcome]]]
 
 _NODES = Measure("node_usage", "node usage", 100, "%")
 _BUFFER = Measure("burst_buffer_usage", "burst-buffer usage", 100, "%")
-_WAIT = Measure("average_wait_s", "average wait", 1 / 3600, "h", is_loss=True)
+_WAIT = Measure("average_wait_s", "average wait", digits=None, is_loss=True)
 _SLOWDOWN = Measure("average_slowdown", "average slowdown", is_loss=True)
 
 MEASURES: Final = (_NODES, _BUFFER, _WAIT, _SLOWDOWN)

@@ -29,10 +29,10 @@ _SCHEMA = 1
 _MAX_JOBS = 10_000
 _ACTIONS = {
     "expands": "expansions a job",
-    "expand_s": "seconds of one",
+    "expand_s": "time of one, s",
     "timed_out": "share that timed out",
     "shrinks": "shrinks a job",
-    "shrink_s": "seconds of one",
+    "shrink_s": "time of one, s",
 }
 _FIGURES = ("figures-4-5", "figure-6", "figure-7", "figure-8")
 
@@ -145,10 +145,10 @@ def _draw(made: Study, folder: Path, jobs: int, costs: Costs) -> None:
 
 
 _DIFFER = (
-    "Where they differ: flexible executions grow by three quarters and not by half, as what a job prefers is "
-    "taken to be the knee of Amdahl's curve, at which N-body loses more; Table 3's executions hardly grow, as "
-    "jobs of small workloads also grow into an idle machine, and gain; fewer jobs shrink, as none does for a job "
-    "that cores are on their way to."
+    "Known differences: in Table 4, flexible jobs run three quarters longer than fixed ones, in the paper half as "
+    "long again: here a job prefers the width at the knee of Amdahl's curve, where N-body loses more. In Table 3, "
+    "run times hardly grow, because jobs of small workloads also expand into an idle machine. Fewer jobs shrink, "
+    "because none shrinks for a job that already gets the cores of another."
 )
 
 
@@ -160,8 +160,8 @@ def _print(made: Study) -> None:
     out = console()
     out.print(_actions(table_2(made)), _gains(table_3(made)), _throughput(table_4(made)), sep="\n")
     out.print(
-        f"Ours: means over {made.seeds} workloads of each size, +- half their 95 % interval. Gains: by how much less "
-        f"than with fixed jobs. {_DIFFER}",
+        f"Ours: means over {made.seeds} workloads of each size, +- half their 95 % interval. Gain: percent less than "
+        f"with fixed jobs. {_DIFFER}",
         style="dim",
     )
 
@@ -190,9 +190,11 @@ def _throughput(rows: Sequence[PaperRow]) -> Table:
     for jobs in dict.fromkeys(row.jobs for row in rows):
         cells.append(Row([f"{jobs} jobs"], "bold"))
         for what in dict.fromkeys(row.what for row in rows):
-            pairs = (_pair(by_key[jobs, what, of], int(what == "utilisation")) for of in versions)
+            pairs = (_pair(by_key[jobs, what, of], _digits(what, of)) for of in versions)
             cells.append((what, *(cell for pair in pairs for cell in pair)))
-    return _table("Table 4: throughput workloads, percent and s; changes in points and percent", [""], versions, cells)
+    return _table(
+        "Table 4: throughput workloads; changes in points of utilisation, and in percent", [""], versions, cells
+    )
 
 
 def _table(title: str, first: Sequence[str], groups: Sequence[str], rows: Sequence[Row | Sequence[str]]) -> Table:
@@ -205,12 +207,21 @@ def _table(title: str, first: Sequence[str], groups: Sequence[str], rows: Sequen
     return Table(headings, rows, title, left=left, wraps=ours)
 
 
-def _pair(row: PaperRow, digits: int) -> tuple[str, str]:
+def _digits(what: str, version: str) -> int | None:
+    """Say how a figure of Table 4 is written, see `asa.studies.present.number`."""
+    if what == "utilisation":
+        return 1
+    return 0 if version == "change" else None
+
+
+def _pair(row: PaperRow, digits: int | None) -> tuple[str, str]:
     """Write the paper's number and ours."""
+    from asa.studies.present import number
+
     ours = row.ours
-    paper = "-" if row.paper is None else f"{row.paper:,.{digits}f}"
+    paper = number(math.nan if row.paper is None else row.paper, digits)
     if math.isnan(ours.mean):
         return paper, "-"
     half = max(ours.mean - ours.low, ours.high - ours.mean)  # the other one may end where the measure does
-    spread = "" if math.isnan(half) else f" +-{half:,.{digits if half < 10 else 0}f}"
-    return paper, f"{ours.mean:,.{digits}f}{spread}"
+    spread = "" if math.isnan(half) else f" +-{number(half, 0 if digits is not None and half >= 10 else digits)}"
+    return paper, f"{number(ours.mean, digits)}{spread}"

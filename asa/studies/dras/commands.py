@@ -15,7 +15,7 @@ import typer
 from asa.core.drawing import check_figure_path, make_figure_folder
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
-from asa.units import MAX_CORES, MAX_DAYS, MAX_JOBS, MAX_RUNS, MAX_SEED
+from asa.units import MAX_CORES, MAX_DAYS, MAX_JOBS, MAX_RUNS, MAX_SEED, format_duration
 
 if TYPE_CHECKING:
     from asa.backends.dras.weights import Agent, Ranked
@@ -476,8 +476,8 @@ def _line(episode: Episode) -> str:
     return (
         f"{episode.number:7}  {episode.phase:9} {episode.jobs:6} {episode.updates:8} {episode.worth:7.3f} "
         f"{found.reward:23.3f} "
-        f"{found.mean_wait_s / 3600:8.2f} h {found.max_wait_s / 3600:8.1f} h {found.slowdown:9.1f} "
-        f"{episode.seconds:6.1f} s{'  best' if episode.best else ''}"
+        f"{format_duration(found.mean_wait_s):>10} {format_duration(found.max_wait_s):>10} {found.slowdown:9.1f} "
+        f"{format_duration(episode.seconds):>8}{'  best' if episode.best else ''}"
     )
 
 
@@ -527,7 +527,7 @@ def _as_dict(tested: Split, outcomes: Sequence[MethodOutcome]) -> dict[str, Any]
 
 
 def _print(tested: Split, outcomes: Sequence[MethodOutcome], ours: Sequence[str]) -> None:
-    from asa.studies.present import Table, console
+    from asa.studies.present import Table, console, number
 
     from .tables import MEASURES, grouped, of, sizes, target
 
@@ -535,19 +535,20 @@ def _print(tested: Split, outcomes: Sequence[MethodOutcome], ours: Sequence[str]
     rows = [
         (name, str(len(some)), *(_cell(of(some, one.name), one) for one in MEASURES)) for name, some in methods.items()
     ]
-    out.print(Table(["", "runs", *(one.words for one in MEASURES)], rows, _tested(tested), is_wide=True))
+    out.print(Table(["", "runs", *(one.words for one in MEASURES)], rows, _tested(tested)))
     out.print(_modes(methods))
     headings = ["", *(f"{100 * part.to:g}" for part in sizes(outcomes))]
-    rows = [(name, *(f"{part.mean_wait_s / 3600:.2f}" for part in sizes(some))) for name, some in methods.items()]
-    out.print(Table(headings, rows, "Mean wait (h) by width, up to % of the machine", is_wide=True))
+    rows = [(name, *(number(part.mean_wait_s, None) for part in sizes(some))) for name, some in methods.items()]
+    out.print(Table(headings, rows, "Mean wait by width, up to % of the machine", is_wide=True))
     for name in ours:
-        words = {True: "yes", False: "no", None: "cannot be said of a single training, which has no interval"}
-        verdicts = (f"{rival}: {words[is_met]}" for rival, is_met in target(methods, name).items())
-        out.print(
-            f"{name} beats, on mean wait and slowdown, beyond the interval, who reserves; and its longest wait is "
-            f"within 1.5 of fcfs-easy's: {', '.join(verdicts)}",
-            style="dim",
-        )
+        verdicts = target(methods, name)
+        is_bounded = verdicts.pop("longest wait", None)
+        words = {True: "yes", False: "no", None: "unknown, as one training gives no interval"}
+        if verdicts:
+            found = "; ".join(f"{rival}: {words[is_met]}" for rival, is_met in verdicts.items())
+            out.print(f"{name}: are its mean wait and its slowdown significantly less? Than {found}.", style="dim")
+        if is_bounded is not None:
+            out.print(f"{name}: is its longest wait at most 1.5 times fcfs-easy's? {words[is_bounded]}.", style="dim")
 
 
 def _cell(found: Interval, measure: Measure) -> str:
@@ -584,23 +585,19 @@ def _print_ablation(tested: Split, outcomes: Sequence[MethodOutcome], words: Map
 
 
 def _modes(methods: Mapping[str, Sequence[MethodOutcome]]) -> Table:
-    from asa.studies.present import Table
+    from asa.studies.present import Row, Table, number
 
     from .paper import TABLE_IV
     from .tables import modes
 
-    kinds = ("backfilled", "ready", "reserved")
-    rows = []
+    rows: list[Row] = []
     for name, some in methods.items():
-        if not (by_mode := modes(some)):
-            continue
-        ours = (
-            (100 * one.jobs, 100 * one.core_hours, one.mean_wait_s / 3600) for one in map(by_mode.__getitem__, kinds)
-        )
-        rows.append((name, *(f"{value:.2f}" for values in ours for value in values)))
-        if name in TABLE_IV:
-            theirs = (TABLE_IV[name][kind] for kind in kinds)
-            rows.append(("  paper", *(c for jobs, hours in theirs for c in (f"{jobs:.2f}", f"{hours:.2f}", ""))))
-    headings = ["", *(f"{kind}\n{what}" for kind in kinds for what in ("jobs", "core-hours", "wait (h)"))]
-    title = "Table IV, in percent, and mean waits by mode (Fig. 8); the paper's below ours"
-    return Table(headings, rows, title, is_wide=True)
+        theirs = TABLE_IV.get(name, {})
+        for place, (mode, one) in enumerate(modes(some).items()):
+            ours = (number(100 * one.jobs, 2), number(100 * one.core_hours, 2), number(one.mean_wait_s, None))
+            papers = (number(value, 2) for value in theirs.get(mode, (math.nan, math.nan)))
+            cells = ("" if place else name, mode, *ours, *papers)
+            rows.append(Row(cells, begins_section=not place and bool(rows)))
+    headings = ["", "mode", "jobs (%)", "core-hours (%)", "mean wait", "paper's jobs", "core-hours"]
+    title = "Table IV: jobs and core-hours by how jobs started, and their mean waits (Fig. 8)"
+    return Table(headings, rows, title, left=(0, 1))

@@ -20,10 +20,10 @@ _MAX_WAIT: Final = 1.5
 
 
 MEASURES: Final = (
-    Measure("mean_wait_s", "mean wait (h)", 1 / 3600, is_loss=True),
-    Measure("max_wait_s", "longest wait (h)", 1 / 3600, digits=1, is_loss=True),
+    Measure("mean_wait_s", "mean wait", digits=None, is_loss=True),
+    Measure("max_wait_s", "longest wait", digits=None, is_loss=True),
     Measure("slowdown", "bounded slowdown", digits=1, is_loss=True),
-    Measure("response_s", "response (h)", 1 / 3600, is_loss=True),
+    Measure("response_s", "response time", digits=None, is_loss=True),
     Measure("utilisation", "utilisation (%)", 100.0),
 )
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from asa.core.intervals import Interval, as_ratio, mean_interval, statistic_interval
 from asa.studies.legs.study import WAYS, HandOver
-from asa.studies.present import Row, Table, number
+from asa.studies.present import Row, Table, number, plus_minus
 from asa.studies.runs import put_together
 
 _NONE_S = 60.0  # so long an interruption is none
@@ -113,21 +113,23 @@ class Verdicts:
             rows += [Row((f"  {one.way}", *_cells(one))) for one in of]
         told = "; ".join(f"{name}: {way.words}" for name, way in WAYS.items() if any(o.way == name for o in self.found))
         words = (
-            "Without: share of hand-overs with no interruption (a minute at most). Interruption: mean hours in which "
-            "nothing runs, with the 95 % interval over starts. Overlap: percent of the core-hours in which two jobs "
-            "hold cores. Hand-overs: a run; each is a state saved. Makespan: from the first leg's start, over the "
-            f"reactive user's. Load by the mean interruption of the reactive user: up to 2 h, up to 12 h, more. {told}."
+            "Without: share of hand-overs without interruption (of at most a minute). Interruption: mean time in which "
+            "nothing runs, with the 95 % interval over starts. Overlap: percent of the core-hours, used while two jobs "
+            "hold cores. Hand-overs: per run; the state is saved at each. Makespan: from the start of the first leg, "
+            "over that of the reactive user. Load: by the mean interruption of the reactive user, light up to 2 h, "
+            f"medium up to 12 h, heavy beyond. {told}."
         )
         return Group(Table(("", *headings), rows, title="Continuing in the next leg"), Text(words, style="dim"))
 
 
 def _cells(one: Standing) -> tuple[str, ...]:
     over = one.makespan_over_reactive
-    half = (one.interruption_h.high - one.interruption_h.low) / 2
+    found = one.interruption_h
+    interruption_s = Interval(3600 * found.mean, 3600 * found.low, 3600 * found.high, found.freedom)
     return (
         str(one.starts),
         f"{one.without:.0%}".replace("%", " %"),
-        f"{number(one.interruption_h.mean, 2)} +-{half:.2f}",
+        plus_minus(interruption_s, None),
         f"{100 * one.overlap:.2f}",
         number(one.hand_overs, 1),
         "" if over is None else number(over.mean, 2),

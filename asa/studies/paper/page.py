@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from asa.core.intervals import Interval
 from asa.report.intervals import plain, written
 from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Bar, bars, gantt
@@ -22,20 +23,14 @@ _FOUND: Mapping[Verdict, str] = {
     "differs": "differ",
 }
 _SPELLED = {"blast": "BLAST"}
-_BESIDE = (
-    Column("Ours", 1), Column("95 %", None, "Student's interval of the mean"), Column("Paper's", 1),
-    Column("Off, %", 0, "Ours over the paper's, less 1"),
-    Column("Verdict"),
-)  # fmt: skip
-_USED = (("twt_s", "waiting, s"), ("makespan_s", "makespan, s"), ("core_hours", "core-hours"))
-_MET = (
-    ("real_h", "real wait, h"),
-    ("predicted_h", "predicted wait, h"),
-    ("perceived_h", "perceived wait, h"),
-    ("hit_percent", "hits, %"),
-    ("miss_percent", "misses, %"),
-    ("overhead_h", "overhead, core-h"),
-)
+_INTERVAL = Column("95 %", None, "Student's interval of the mean")
+_OFF = (Column("Off, %", 0, "Ours over the paper's, less 1"), Column("Verdict"))
+_BESIDE = (Column("Ours", 1), _INTERVAL, Column("Paper's", 1), *_OFF)
+_BESIDE_TIME = (Column.of_time("Ours"), _INTERVAL, Column.of_time("Paper's"), *_OFF)
+_TIMES = (("twt_s", "waiting"), ("makespan_s", "makespan"))
+_USED = (*_TIMES, ("core_hours", "core-hours"))
+_WAITS = (("real_h", "real wait"), ("predicted_h", "predicted wait"), ("perceived_h", "perceived wait"))
+_SHARES = (("hit_percent", "hits, %"), ("miss_percent", "misses, %"), ("overhead_h", "overhead, core-h"))
 _METHODS = (
     (
         "Sequential: each workflow runs by itself, in a copy of its own of the queue. Concurrent: the three workflows "
@@ -122,9 +117,9 @@ def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = No
 def _tables(results: PaperResults, modes: Sequence[Mode]) -> list[Section]:
     makespans = [figure for mode in modes for figure in _makespans(results, mode)]
     return [
-        Section("table-1", "Table 1: waiting, makespan, core-hours", [*makespans, _usages(results)]),
+        Section("table-1", "Table 1: waiting, makespan, core-hours", [*makespans, *_usages(results)]),
         Section("averages", "Table 1's averages: above the best strategy of each size", [_averages(results)]),
-        Section("table-2", "Table 2: waits, predicted and real", [_accuracies(results)]),
+        Section("table-2", "Table 2: waits, predicted and real", list(_accuracies(results))),
     ]
 
 
@@ -255,21 +250,26 @@ def _claims(results: PaperResults) -> Table:
     return Table(columns, rows, "Claims of the text.", _verdicts(rows, 7))
 
 
-def _usages(results: PaperResults) -> Table:
-    columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("Strategy"), Column("Runs"),
-               Column("What"), *_BESIDE]  # fmt: skip
+def _usages(results: PaperResults) -> Iterator[Table]:
+    columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("Strategy"), Column("Runs")]
+
+    def shown(one: Usage) -> tuple[str, str, int, str, str]:
+        return one.workflow, one.system, one.cores, one.strategy, one.mode
+
     rows = [
-        (one.workflow, one.system, one.cores, one.strategy, one.mode, words, *_beside(getattr(one, name), 1))
-        for one in results.usages
-        for name, words in _USED
+        (*shown(one), words, *_beside(getattr(one, name), None)) for one in results.usages for name, words in _TIMES
     ]
-    return Table(columns, rows, "Means over replications with their 95 % intervals.", _verdicts(rows, 10))
+    words = "Waiting and makespan: means over replications with their 95 % intervals."
+    yield Table([*columns, Column("What"), *_BESIDE_TIME], rows, words, _verdicts(rows, 10))
+    hours = [(*shown(one), *_beside(one.core_hours, 1)) for one in results.usages]
+    words = "Core-hours: means over replications with their 95 % intervals."
+    yield Table([*columns, *_BESIDE], hours, words, _verdicts(hours, 9))
 
 
 def _averages(results: PaperResults) -> Table:
     columns = [Column("Workflow"), Column("Strategy"), Column("Runs"), Column("What"), *_BESIDE]
     rows = [
-        (one.workflow, one.strategy, one.mode, f"{words.split(',')[0]}, %", *_beside(getattr(one, name), 1))
+        (one.workflow, one.strategy, one.mode, f"{words}, %", *_beside(getattr(one, name), 1))
         for one in results.normalised
         for name, words in _USED
     ]
@@ -277,15 +277,22 @@ def _averages(results: PaperResults) -> Table:
     return Table(columns, rows, words, _verdicts(rows, 8))
 
 
-def _accuracies(results: PaperResults) -> Table:
-    columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("What"), *_BESIDE]
+def _accuracies(results: PaperResults) -> Iterator[Table]:
+    columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("What")]
+    rows = [
+        (one.workflow, one.system, one.cores, words, *_beside(_of(one, name), None, 3600.0))
+        for one in results.accuracies
+        for name, words in _WAITS
+    ]
+    words = "Waits: 60 submissions of each size, one a minute, in every replication."
+    yield Table([*columns, *_BESIDE_TIME], rows, words, _verdicts(rows, 8))
     rows = [
         (one.workflow, one.system, one.cores, words, *_beside(_of(one, name), 2))
         for one in results.accuracies
-        for name, words in _MET
+        for name, words in _SHARES
     ]
-    words = "60 submissions of each, one a minute, in every replication; misses are what hits leave of 100 %."
-    return Table(columns, rows, words, _verdicts(rows, 8))
+    words = "Hits, misses and overhead of the same submissions; hits and misses add up to 100 %."
+    yield Table([*columns, *_BESIDE], rows, words, _verdicts(rows, 8))
 
 
 def _of(row: Accuracy, name: str) -> Compared:
@@ -337,8 +344,10 @@ def _stacked(one: Breakdown) -> Bar:
     return Bar(tuple(parts))
 
 
-def _beside(found: Compared, digits: int) -> tuple[float, str, float, float, str]:
-    return found.ours.mean, written(found.ours, digits), found.published, 100 * found.deviation, found.verdict
+def _beside(found: Compared, digits: int | None, unit: float = 1.0) -> tuple[float, str, float, float, str]:
+    ours = found.ours
+    scaled = Interval(unit * ours.mean, unit * ours.low, unit * ours.high, ours.freedom)
+    return scaled.mean, written(scaled, digits), unit * found.published, 100 * found.deviation, found.verdict
 
 
 def _verdicts(rows: Sequence[Sequence[object]], column: int) -> dict[tuple[int, int], str]:

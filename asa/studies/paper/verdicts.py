@@ -42,14 +42,15 @@ FACTOR = 1.25
 EQUAL = 0.05
 
 RULE = (
-    f"As the paper: of every two strategies that the paper has more than {EQUAL:.0%} apart, the same one is ahead "
-    f"here, by more than {EQUAL:.0%} and beyond the 95% interval of the paired replications, and the ratio to the "
-    f"row's best is the paper's within a factor of {FACTOR}; same order: only the first; differs: not even that. In "
-    "Table 2 sizes stand for strategies and the figure itself for the ratio; a percentage of the text is as the paper "
-    "within that factor, or, where the paper gives no number, if its whole interval is above nothing, and of the same "
-    "order if it has the same sign. If all were alike: the same rule on a world in which every strategy of a row, or "
-    "size of a column, has the same figure. Core-hours, to which the workflows are fitted, are counted apart, and of "
-    "hits and misses, which add up to 100%, hits alone."
+    f"As the paper: (1) every strategy that differs by more than {100 * EQUAL:g} % in the paper differs here in the "
+    f"same direction, significantly and by more than {100 * EQUAL:g} %; and (2) the ratio to the best of the row is "
+    f"the paper's within a factor of {FACTOR}. Same order: only (1) holds. Differs: (1) does not hold. In Table 2 "
+    "the sizes of a workflow are compared in place of strategies, and the figure itself in place of the ratio. A "
+    f"percentage in the text is as the paper within a factor of {FACTOR}; where the paper gives no number, if its "
+    "95 % interval is above 0; and in the same order if it has the same sign. If all were alike: the same counts "
+    "for made-up results in which all strategies of a row, or all sizes of a column, have the same figure. "
+    "Core-hours are counted apart, because the run times are fitted to them. Of hits and misses, which add up to "
+    "100 %, only hits are counted."
 )
 
 _K = TypeVar("_K", bound=Hashable)

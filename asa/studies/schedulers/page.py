@@ -369,7 +369,7 @@ def _overview(results: SchedulerResults) -> Iterator[Part]:
     for caption, digits, value, marks in (
         ("Makespan, over Big Job's. Marked: the quickest, and what is not significantly slower.", 2, _makespan, quick),
         (f"Core-hours, over Per-Stage's. Marked: within {100 * THRIFTY:.0f} % of the least.", 2, _core_hours, thrifty),
-        ("How much longer the others wait. Marked: significant.", 0, _longer_wait_s, longer),
+        ("How much longer the others wait. Marked: significant.", None, _longer_wait_s, longer),
     ):
         rows = {name: {one.strategy: value(one) for one in mine} for name, mine in _by_scheduler(standings).items()}
         yield _matrix("Scheduler", rows, caption, digits, marks)
@@ -395,10 +395,10 @@ def _matrix(
     heading: str,
     by_row: Mapping[str, Mapping[str, float]],
     caption: str,
-    digits: int,
+    digits: int | None,
     marked: Mapping[tuple[str, str], str],
 ) -> Table:
-    """Make a column a strategy, with marks by row and strategy."""
+    """Make a column a strategy, with marks by row and strategy; without `digits` of durations."""
     strategies = list(dict.fromkeys(name for known in by_row.values() for name in known))
     rows = [[what, *(known.get(name) for name in strategies)] for what, known in by_row.items()]
     marks = {
@@ -407,7 +407,8 @@ def _matrix(
         for column, name in enumerate(strategies)
         if (what, name) in marked
     }
-    return Table([Column(heading), *(Column(name, digits) for name in strategies)], rows, caption, marks)
+    columns = [Column.of_time(name) if digits is None else Column(name, digits) for name in strategies]
+    return Table([Column(heading), *columns], rows, caption, marks)
 
 
 def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
@@ -420,9 +421,10 @@ def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
     drawn = strips(
         rows,
         title="How much longer others wait",
-        x_words="how much longer the others wait on average, s",
+        x_words="how much longer the others wait on average",
         goal=0.0,
         intervals=intervals,
+        in_time=True,
     )
     words = "Mean wait of the others, above that without this workflow, under each scheduler; with 95 % intervals."
     return [Text((_OTHERS,)), Figure(drawn, words), _harm(standings)]

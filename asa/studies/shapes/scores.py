@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.text import Text
 
 from asa.core.intervals import Interval, as_ratio, mean_interval, statistic_interval
-from asa.studies.present import Row, Table, number
+from asa.studies.present import Row, Table, number, plus_minus
 from asa.studies.runs import put_together
 from asa.studies.shapes.study import CHOSEN, ShapeRun
 
@@ -135,8 +135,8 @@ class Verdicts:
             f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
             "the one width that was best over all starts. Over each: over the width that was best at each start; none "
             "is a single width that anybody could have known. Possible: of these two the second over the first. Over "
-            "Big Job: makespan, and core-hours. Geometric means with 95 % intervals over starts. Others: by how many "
-            "seconds the mean wait of others is longer than with the Big Job."
+            "Big Job: makespan, and core-hours. Geometric means with 95 % intervals over starts. Others: by how much "
+            "the mean wait of others is longer than with the Big Job."
         )
         by_age = put_together(judged(self.runs), lambda one: one.age_accrues)
         return Group(*(_table(age, of) for age, of in by_age.items()), Text(words, style="dim"))
@@ -159,7 +159,7 @@ def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a
                     number(one.hours_over_fixed, 2),
                     _ratio(one.over_big_job),
                     number(one.hours_over_big_job, 2),
-                    _seconds(one.others_wait_s),
+                    plus_minus(one.others_wait_s, None, "+"),
                 ),
                 style="bold" if one.workflow == ALL else "",
             )
@@ -174,8 +174,3 @@ def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a
 def _ratio(found: Interval) -> str:
     half = (found.high - found.low) / 2
     return f"{found.mean:.2f}{'' if np.isnan(half) else f' +-{half:.2f}'}"
-
-
-def _seconds(found: Interval) -> str:
-    half = (found.high - found.low) / 2
-    return f"{found.mean:+.0f}{'' if np.isnan(half) else f' +-{half:.0f}'}"

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from asa.errors import AsaError
 from asa.studies.bbsched import comparison
 from asa.studies.bbsched.commands import app
+from asa.units import format_duration
 
 DAY = 86_400
 KINDS = ("original", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
@@ -101,14 +102,14 @@ def test_tables_fit_the_terminal(log, columns):
     assert "…" not in done.stdout
     told = words(done.stdout)
     for title in (
-        "Theta: node usage, %", "Theta: burst-buffer usage, %", "Theta: average wait, h", "Theta: average slowdown",
+        "Theta: node usage, %", "Theta: burst-buffer usage, %", "Theta: average wait", "Theta: average slowdown",
         "Theta: average wait against baseline", "Theta: longest wait", "SSD: SSD usage", "SSD: wasted SSD",
         "area in the Kiviat graph", "Section 4, 2 workloads", "Section 5, 1 workload:", "by nodes",
         "by burst buffer (TB)", "by run time", "What the paper's text says",
     ):  # fmt: skip
         assert title in told
     assert [line.split() for line in lines if "the paper's" in line][:4] == [
-        ["the", "paper's", figure] for figure in ("73.29", "89.54", "2.46", "8.16")
+        ["the", "paper's", figure] for figure in ("73.29", "89.54", "2h27m", "8.16")
     ]
     assert ["theta-s4", "bbsched", "average", "wait", "-41.00"] in [line.split()[:5] for line in lines]
     assert re.search(r"bbsched is best or tied in \d of 8 cells \(the others in \d to \d\): best in \d,", told)
@@ -124,11 +125,11 @@ def test_numbers_in_the_tables_are_those_of_json(log):
     outcomes = json.loads(bbsched(*arguments, "--output", "json").stdout)
     told = bbsched(*arguments).stdout
     by_key = {(one["workload"], one["method"]): one for one in outcomes}
-    wait_table = told.split("Theta: average wait, h")[1].split("Theta:")[0]
+    wait_table = told.split("Theta: average wait")[1].split("Theta:")[0]
     for method in ("baseline", "bbsched"):
         row = next(line for line in wait_table.splitlines() if line.startswith(method))
-        waits = [by_key[workload, method]["average_wait_s"] / 3600 for workload in ("theta-s3", "theta-s4")]
-        assert [cell.strip("*") for cell in row.split()[1:]] == [f"{wait:,.2f}" for wait in waits]
+        waits = [by_key[workload, method]["average_wait_s"] for workload in ("theta-s3", "theta-s4")]
+        assert [cell.strip("*") for cell in row.split()[1:]] == [format_duration(wait) for wait in waits]
     base, ours = (by_key["theta-s4", method] for method in ("baseline", "bbsched"))
     percent = 100 * (ours["average_wait_s"] / base["average_wait_s"] - 1)
     assert f"-41.00 {percent:+.2f}" in words(told)
@@ -145,7 +146,7 @@ def test_windows_and_solvers_are_put_side_by_side(log):
     assert table[1].split() == ["1", "10", "20"]
     rows = [line.split() for line in table]
     assert ["paper", "67.12", "73.29"] in rows
-    assert ["paper", "2.89", "2.46"] in rows
+    assert ["paper", "2h53m", "2h27m"] in rows
     assert [row[-4] for row in rows if len(row) >= 4 and row[-4] in {"genetic", "exact"}] == ["genetic", "exact"] * 4
     assert "a window of 20 and the genetic solver" in words(done.stdout)
 

@@ -206,7 +206,7 @@ def run(*arguments):
 def test_the_command_prints_tables_and_draws(tmp_path):
     done = run("--jobs", "50,400", "--seeds", 2, "--plot", tmp_path / "new")
     assert done.exit_code == 0, done.output
-    assert all(heading in done.output for heading in ("Table 2", "Table 3", "Table 4", "4,115"))
+    assert all(heading in done.output for heading in ("Table 2", "Table 3", "Table 4", "1h08m"))
     assert "…" not in done.output
     figures = sorted(path.name for path in (tmp_path / "new").iterdir())
     assert figures == ["figure-6.png", "figure-7.png", "figure-8.png", "figures-4-5.png"]
