@@ -35,7 +35,7 @@ OWN = ["own_estimator", "own_scheduler", "own_strategy", "own_workflow", "small_
 QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # days, days, replications
 PAGE_LINES = 70
 OF_OTHERS = {
-    *("--asa-walltime", "--keep-going", "--retries", "--sdm"),  # Snakemake's, with our plug-in
+    *("--asa-option", "--asa-walltime", "--keep-going", "--retries", "--sdm"),  # Snakemake's, with our plug-in
     "--bb",
     "--exclusive",
     "--gpus-per-task",
