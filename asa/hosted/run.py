@@ -286,6 +286,8 @@ class HostedRun:
                     requests=self._take_requests,
                 )
             _mark_ended(self.folder)
+            if self._shared.live:  # it ended before its last pass, as one that is cancelled may
+                self._hear_ends(self.folder.state()[0])
         except BaseException as error:  # noqa: BLE001 - it is for the host's thread
             with self._shared.lock:
                 self._shared.trouble = error
@@ -319,7 +321,10 @@ class HostedRun:
 
     def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:  # noqa: ARG002
         """Tell the host of stages that have ended, as far as the run knows."""
-        state = states[0]
+        self._hear_ends(states[0])
+        self._look()
+
+    def _hear_ends(self, state: RunState) -> None:
         ended = []
         with self._shared.lock:
             live = list(self._shared.live)
@@ -335,7 +340,6 @@ class HostedRun:
             elif state.outcome is not None:
                 ended.append(self._failed(state, name, f"the run was {state.outcome}: {state.reason}"))
         self._tell(ended)
-        self._look()
 
     def _failed(self, state: RunState, name: str, reason: str) -> Ending:
         if not (of_it := state.jobs_of(name)):

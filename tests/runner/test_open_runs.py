@@ -410,3 +410,21 @@ def test_stages_of_one_allocation_follow_each_other_by_their_host(host, tmp_path
     assert state.outcome == "completed"
     assert len(state.jobs) == 1
     assert run.ran() == ["a", "b", "c"]
+
+
+def test_whoever_cancels_a_run_is_heard_of_however_soon_it_ends(host, monkeypatch):
+    """Also where no pass of the loop comes after that."""
+    run = host(("a",))
+    run.claim("a", "sleep 600")
+    until(run.ran, what="its beginning")
+    monkeypatch.setattr(HostedRun, "_hear_ends", _only_at_the_end(run.run, HostedRun._hear_ends))
+    run.run.cancel("you asked for it")
+    assert "you asked for it" in run.hear("a")[0].reason
+
+
+def _only_at_the_end(run, hear):
+    def hears(self, state):
+        if self is not run or (run.folder.path / "host-ended").exists():
+            hear(self, state)
+
+    return hears
