@@ -65,11 +65,20 @@ rule g2:
 """
 
 
+def as_theirs(project):
+    """Run by Snakemake's own executor, which at times, if seldom, finds no job to go on with: then once more."""
+    said = project.run(executor="local", code=None)
+    if "Out of jobs ready to be started" in said:
+        project.run("--rerun-incomplete", executor="local")
+    else:
+        assert project.begun[-1].process.returncode == 0, said
+
+
 def test_results_are_those_of_the_local_executor(project):
     """Temporary and protected files, a checkpoint, local rules, threads, attempts and groups: byte for byte."""
     ours, theirs = project(WHOLE), project(WHOLE, name="theirs")
     said = ours.run()
-    theirs.run(executor="local")
+    as_theirs(theirs)
     # Snakemake 9.0, but for its local executor, leaves temporary files that are made while a checkpoint is pending
     left = {"seed.txt", *(f"g1-{number}.txt" for number in range(3))} if version() < (9, 27) else set()
 
