@@ -267,7 +267,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
     handover_s = _HANDOVER_S if grows else 0.0
-    question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s, typically=is_moldable)
+    question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s, is_moldable, is_wary=True)
     sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
         plans = _at_all_prices(question, makespan_s, hours)

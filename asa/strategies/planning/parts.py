@@ -173,6 +173,17 @@ class Parts:
             depths[name] = max((depths[p] + 1 for p in after), default=0)
         return depths
 
+    def stretch(self, block: Block) -> tuple[float, int]:
+        """Say how much longer a block runs since it puts stages one after the other that could run at the same time.
+
+        Returns: seconds, and how many levels of the graph it covers.
+        """
+        ends: dict[str, float] = {}
+        for name in block.stages:
+            before = (ends[one] for one in self.workflow.stages[name].after if one in ends)
+            ends[name] = max(before, default=0.0) + self._runs_s[name]
+        return block.run_s - max(ends.values()), len({self.depths[name] for name in block.stages})
+
     def in_order(self, piece: str | tuple[Series, ...]) -> tuple[str, ...]:
         """Give the stages of a piece in the workflow's order."""
         return (piece,) if isinstance(piece, str) else tuple(sorted(_stages(piece), key=self.names.index))
