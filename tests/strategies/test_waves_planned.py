@@ -1,6 +1,7 @@
 """Small stages on a machine that gives whole nodes: planned together, and run side by side in a simulation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,3 +101,25 @@ def test_a_simulated_machine_charges_a_node_for_what_shares_it(strategy):
     assert whole.core_hours <= 28 * 900 / 3600, "a node for each of 30 jobs would be 134 core-hours"
     assert whole.makespan_s <= 900
     assert shared.core_hours <= 28 * 30 * 720 / 3600
+
+
+def _levels(run_s):
+    """One stage, four side by side, and one again, each of 16 cores."""
+    asked = {"cores": 16, "walltime_s": 2 * run_s, "expected_run_s": run_s, "command": "x"}
+    parts = [Stage(f"p{n}", after=("a",), **asked) for n in range(4)]
+    first, last = Stage("a", **asked), Stage("b", after=tuple(part.name for part in parts), **asked)
+    return Workflow("levels", [first, *parts, last])
+
+
+@pytest.mark.parametrize("age_accrues", [True, False])
+def test_a_fan_is_put_into_one_job_only_where_a_short_wait_is_longer_than_what_that_takes(age_accrues):
+    """Nine in ten waits are longer than 6 minutes: two of them are saved, for three more runs."""
+    site = replace(view(_levels(60.0), whole=False).capabilities, age_accrues=age_accrues)
+
+    def jobs(run_s):
+        seen = replace(view(_levels(run_s), whole=False), capabilities=site)
+        return [job.block.stages for job in look_ahead(seen, Waits(3600.0)).sketch.jobs]
+
+    assert jobs(60.0) == [("a", "p0", "p1", "p2", "p3", "b")]
+    together = [stages for stages in jobs(2400.0) if len({name for name in stages if name.startswith("p")}) > 1]
+    assert not together
