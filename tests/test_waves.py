@@ -157,6 +157,15 @@ def test_wide_stages_share_no_node():
     assert len(packed(fan(3, cores=14), jobs, 0.0)) == 2
 
 
+def test_a_walltime_is_asked_for_the_waves_though_all_stages_are_in_the_job():
+    """Unless the whole has a walltime of its own."""
+    stages = [Stage(name, cores=1, command="true", walltime_s=3600.0) for name in "abcd"]
+    job = planned(*"abcd")
+    assert spec_of(RunState("run", Workflow("w", stages), WHOLE, "abcd12345678"), job).walltime_s == 3600
+    of_its_own = Workflow("w", stages, walltime_s=9000.0)
+    assert spec_of(RunState("run", of_its_own, WHOLE, "abcd12345678"), job).walltime_s == 9000
+
+
 def test_waves_follow_each_other():
     stages = [Stage(f"s{n}", cores=1, command="true", expected_run_s=60.0) for n in range(60)]
     state = RunState("run", Workflow("w", stages), WHOLE, "abcd12345678")

@@ -83,7 +83,8 @@ def revise(
     width = folder.plan.width
     once_more = state.workflow.with_followers(again)
     done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
-    revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=flow.walltime_s)
+    walltime_s = flow.walltime_s if flow.says_walltime else None
+    revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=walltime_s)
     _check_sharing(state, revised, done | set(once_more), file)
     if kept := [name for name in sorted(done) if _differ(flow.stages[name], state.workflow.stages[name], width)]:
         whose = "stage" if len(kept) == 1 else "stages"

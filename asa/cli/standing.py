@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asa.backend import JobState
+from asa.backend import JobState, JobStatus
 from asa.bags import Bag
 from asa.cli.element_standing import ElementStanding, element_standing
 from asa.cli.leg_standing import LegStanding, leg_standing
@@ -443,7 +443,7 @@ def _stage(
         expected_start_s=announced_s if is_pending else None,
         reason=more or _reason_with_job(view, status, words),
         given_up=job.giving_up,
-        exit_code=0 if words == "done" and status.exit_code is not None else status.exit_code,
+        exit_code=0 if words == "done" and status.exit_code is not None else _exit_code(name, status),
         resubmissions=view.resubmissions,
         planned_s=lacks.submit_s if lacks is not None else None,
         plan=lacks.reason if lacks is not None else "",
@@ -571,3 +571,9 @@ def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
         return None
     until_s = status.start_s if status.start_s is not None else status.end_s
     return max((until_s if until_s is not None else now_s) - queued_since(status, state.capabilities), 0.0)
+
+
+def _exit_code(stage: str, status: JobStatus) -> int | None:
+    """Give the exit code of a stage: of several side by side its own, where it failed while others went on."""
+    own = next((step.exit_code for step in status.steps if step.name == stage), None)
+    return status.exit_code if own is None else own

@@ -88,7 +88,7 @@ def plan_run(
         name=name or workflow.name,
         workflow=workflow.name,
         stages=tuple(workflow.stages.values()),
-        walltime_s=workflow.walltime_s,
+        walltime_s=workflow.walltime_s if workflow.says_walltime else None,
         strategy=strategy,
         estimator=estimator.estimator,
         estimator_why=estimator.why,

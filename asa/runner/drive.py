@@ -95,7 +95,7 @@ def drive(
             retry=retry,
             again=tuple(again),
             revised=tuple(revised.stages.values()) if revised is not None else (),
-            walltime_s=revised.walltime_s if revised is not None else None,
+            walltime_s=revised.walltime_s if revised is not None and revised.says_walltime else None,
             place=str(folder.path),
             fail_fast=plan.fail_fast,
             is_open=bool(plan.host),

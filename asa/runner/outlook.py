@@ -16,6 +16,7 @@ from asa.observations import queued
 from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
+from asa.runner.packing import packed
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.runner.timing import earliest_s
@@ -236,7 +237,8 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
     is_first = True
     while True:
         made = strategy.plan(state.view(now_s), forecast)
-        if not (planned := [job for job in made.submissions if _is_news(state, job)]):
+        asked = packed(state, made.submissions, now_s)
+        if not (planned := [job for job in asked if _is_news(state, job)]):
             break
         _shape(state, planned, made.choices, now_s)
         for job in planned:

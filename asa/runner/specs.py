@@ -78,7 +78,10 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         **(shared_by(stages) if len(stages) == 1 else demands_of(waves)),
         dependencies=tuple(_dependency(state, planned, job_id) for job_id in waited_for),
         # a dependency that a site drops starts the job, but not the payload
-        awaits=(*(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()), *_own(gates, slots[0].stage)),
+        awaits=(
+            *(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()),
+            *(_own(gates, slots[0].stage) if len(waves[0]) == 1 else ()),  # else each of the wave waits by itself
+        ),
         posts=tuple(_token(state, name) for name in planned.stages),
         supersedes=_superseded(state, planned),
         max_await_s=_max_await_s(state, planned, before, demand.walltime_s, handover_s),
@@ -344,8 +347,12 @@ def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency
 
 
 def _awaited_end(state: RunState, job_id: str) -> DependencyType:
-    """Say for which end of a job others wait: any of one that shares a stage, as their payloads wait for more."""
-    return DependencyType.AFTERANY if state.jobs[job_id].spec.bag else DependencyType.AFTEROK
+    """Say for which end of a job others wait: any of one that shares a stage, or has several side by side.
+
+    Their payloads wait for more: for the stages that they follow.
+    """
+    spec = state.jobs[job_id].spec
+    return DependencyType.AFTERANY if spec.bag or any(step.beside for step in spec.steps) else DependencyType.AFTEROK
 
 
 def _job_of(state: RunState, stage: str) -> str:

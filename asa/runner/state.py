@@ -538,6 +538,8 @@ class RunState:
         if status.payload_start_s is not None and (was.payload_start_s is None or requeued):
             yield from self._payload_began(job, status.payload_start_s)
         self._tell_steps(job, was.steps)
+        if any(step.beside for step in job.spec.steps):  # what follows a short one is not to wait for the others
+            yield from self._steps_done(job)
         yield from self._resized(job)
         if status.state.is_final:
             yield Ended(
@@ -603,11 +605,18 @@ class RunState:
     def _is_void_for(self, job: Job, needed: Job) -> bool:
         """Whether one job can do no more for another: of several that share a stage, if none that is left can."""
         if not needed.spec.bag:
-            return needed.is_void
+            return needed.is_void and not self._has_done_its_part(needed, job)
         if self.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
             return False
         mates = (one for one in self._needed(job) if one.round == needed.round)
         return all(one.status.state.is_final or one.giving_up for one in mates)
+
+    def _has_done_its_part(self, needed: Job, job: Job) -> bool:
+        """Whether of a job that failed those stages completed, of several side by side, that another's follow."""
+        if not any(step.beside for step in needed.spec.steps):
+            return False
+        followed = {before for name in job.planned.stages for before in self.stages[name].stage.after}
+        return all(self.stages[name].phase is Phase.DONE for name in followed.intersection(needed.planned.stages))
 
     def _left_of(self, job: Job) -> list[str]:
         """Name the stages of a job that are its own still, and not settled."""
@@ -783,16 +792,24 @@ class RunState:
         """Decide what becomes of stages that ran side by side in a job: of each that failed, and of all others."""
         status = job.status
         codes = {step.name: step.exit_code for step in status.steps}
+        ends = {name: _as_of_step(status, codes.get(name)) for name in culprits}
         again = [name for name in culprits if name in self.repeatable]
-        failed = [name for name in culprits if name not in again]
+        tried = [n for n in culprits if n not in again and may_retry(replace(job, status=ends[n]), self.stages[n])]
+        failed = [name for name in culprits if name not in again and name not in tried]
         if status.state is JobState.CANCELLED and not self.is_open:
             failed = [name for name in left if name not in again]
         self._ask_again(job, but=failed)
+        for name in tried:
+            before = self.stages[name].stage
+            self._count_attempt(name, [ends[name]], end)
+            avoided = [node for node in self.avoided([name]) if node in status.bad_nodes]
+            reason = why(ends[name]) + learned(before, self.stages[name].stage, avoided)
+            yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=status.job_id, reason=reason)
         for name in again:
-            yield from self._hand_back(name, why(_as_of_step(status, codes.get(name))), end, status.job_id)
+            yield from self._hand_back(name, why(ends[name]), end, status.job_id)
         by_reason: dict[str, list[str]] = {}
         for name in failed:
-            reason = f"stage {name!r} ended as {why(_as_of_step(status, codes.get(name)))}"
+            reason = f"stage {name!r} ended as {why(ends.get(name, status))}"
             by_reason.setdefault(reason, []).append(name)
         for reason, names in by_reason.items():
             yield from self._fail(names, reason, end)
@@ -1028,7 +1045,7 @@ class RunState:
     def _allocated(self, job: Job, start_s: float) -> None:
         if not job.given_up and not job.planned.joins:
             limit_s = start_s + job.spec.walltime_s
-            needed_s = sum(self.stages[name].stage.walltime_s for name in job.planned.stages)
+            needed_s = walltime_of(self.waves(job.planned.stages, job.planned.widths))
             hold_until = start_s + min(job.planned.spare_walltime_s, max(job.spec.walltime_s - needed_s, 0.0))
             for name in self._left_of(job):
                 view = self.stages[name]
@@ -1045,7 +1062,9 @@ class RunState:
 
 def _as_of_step(status: JobStatus, exit_code: int | None) -> JobStatus:
     """Give the end of a job as that of one of its steps, where that is known."""
-    return status if exit_code is None else replace(status, state=JobState.FAILED, exit_code=exit_code, reason="")
+    if exit_code is None:
+        return status
+    return replace(status, state=JobState.FAILED, exit_code=exit_code, reason=f"exit code {exit_code}")
 
 
 def _with_past(view: StageView, before: StageView) -> StageView:

@@ -175,7 +175,7 @@ def _steps(payload: Payload) -> list[str]:
             *(f"  {line}" for line in body),
             "  exit 0",
             ") &",
-            'lanes="$lanes $!"',
+            'joined "$!"',
         ]
         if number == last:
             run.append("gather")
@@ -337,11 +337,16 @@ pass_on() {{
   if [ "$1" = TERM ]; then
     if [ -n "$over" ]; then ending=1; else signals=$((signals + 1)); fi
   fi
-  for lane in $lanes; do kill -s "$1" "$lane" 2>/dev/null || :; done
+  for lane in $lanes; do pass_to_lane "$lane" "$1"; done
   [ -z "$child" ] || asa_tell_process "$child" "$1"
 }}
 
 {TELL_PROCESS}
+
+# What runs in the background ignores INT, and not every shell lets that be changed: URG stands for it.
+pass_to_lane() {{
+  case $2 in INT) kill -s URG "$1" 2>/dev/null || : ;; *) kill -s "$2" "$1" 2>/dev/null || : ;; esac
+}}
 
 # A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
 # in that moment the second `wait` may know it no more (127, in bash -1), and the first one's answer stands.
@@ -366,7 +371,13 @@ reap() {{
 # A step of a wave runs in a process of its own: if it fails, that is noted, and the others go on.
 beside() {{
   inner=$1 own=$2 lanes= child=
-  for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
+  for signal in CONT HUP TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
+  trap "pass_on INT" URG
+}}
+# One that was told to end before its process was known is told again.
+joined() {{
+  lanes="$lanes $1"
+  [ "$signals" -eq 0 ] || kill -s TERM "$1" 2>/dev/null || :
 }}
 leave() {{
   code=$1
@@ -378,16 +389,18 @@ leave() {{
 }}
 # The wave's end: what failed counts for more than what gave its cores back, since nobody handed it over.
 gather() {{
-  failed= held=
+  failed= held= twin=
   for lane in $lanes; do
     reap "$lane"
     lanes=${{lanes# "$lane"}}
     case $code in
       0) ;;
       {HELD_EXIT}) held=$code ;;
+      {TWIN_EXIT}) twin=$code ;; # it has another job, and so has what else did not complete
       *) failed=${{failed:-$code}} ;;
     esac
   done
+  [ -z "$twin" ] || [ -n "$failed" ] || exit "$twin"
   code=${{failed:-${{held:-0}}}}
   [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
 }}

@@ -682,13 +682,14 @@ def test_a_job_that_is_told_to_end_ends_all_of_its_wave(start, folder, tmp_path)
     assert posted(folder) == set()
 
 
-def test_what_a_step_traps_reaches_it_in_a_wave(start, folder, tmp_path):
-    trap = "trap 'echo told >told-{0}; exit 0' USR1; touch began-{0}; while :; do sleep 0.1; done"
+@pytest.mark.parametrize("told", ["USR1", "INT"])
+def test_what_a_step_traps_reaches_it_in_a_wave(start, folder, tmp_path, told):
+    trap = f"trap 'echo told >told-{{0}}; exit 0' {told}; touch began-{{0}}; while :; do sleep 0.1; done"
     steps = tuple(step(name, trap.format(name), beside=name != "a") for name in "ab")
     process = start(token="a", steps=steps, posted=("a", "b"))
     work = tmp_path / "where it works"
     until(lambda: all((work / f"began-{name}").exists() for name in "ab"), what="the wave")
-    os.kill(process.pid, signal.SIGUSR1)
+    os.kill(process.pid, signal.Signals[f"SIG{told}"])
     assert done(process)[0] == 0
     assert all((work / f"told-{name}").exists() for name in "ab")
     assert posted(folder) == {"a", "b"}

@@ -35,9 +35,10 @@ def queue(tmp_path):
 class Host:
     """A program that hosts a run of stages, in a queue of this machine."""
 
-    def __init__(self, root, strategy="asa-plan", **settings):
+    def __init__(self, root, strategy="asa-plan", whole_nodes="no", **settings):
         self.root, self.ended = root, {}
-        self.opened = open_facility("local", None, {"cores": "4", "spool": str(root / "spool")})
+        options = {"cores": "4", "spool": str(root / "spool"), "whole_nodes": whole_nodes}
+        self.opened = open_facility("local", None, options)
         self.settings = Settings(strategy, "last", None, history=0, **settings)
 
     def begin(self, *stages):
@@ -265,6 +266,34 @@ def test_of_more_ready_stages_than_the_host_hands_over_none_is_asked_for_ahead(h
     assert state.outcome == "completed"
     assert len(state.intents) == 6
     assert all(not one.spec.awaits for one in list(state.intents.values())[:4])
+
+
+@pytest.mark.parametrize("whole_nodes", ["no", "yes"])
+def test_of_very_many_ready_stages_those_that_are_handed_over_run(host, whole_nodes):
+    """Also where only some are planned at a time, and those which come first in the workflow are not wanted yet."""
+    names = [f"s{number}" for number in range(70)]
+    run = host(*((name,) for name in names), max_jobs=6, whole_nodes=whole_nodes)
+    for at in (-6, -12, -18):
+        chosen = names[at : at + 6 or None]
+        with run.run.at_once():
+            for name in chosen:
+                run.claim(name)
+        run.hear(*chosen)
+    run.end()
+    assert sorted(run.ran()) == sorted(names[-18:])
+
+
+def test_a_job_of_stages_side_by_side_begins_those_that_were_handed_over(host):
+    """And does not wait for the first of them."""
+    run = host(("a",), ("b",), ("c",), strategy="chained", whole_nodes="yes")
+    until(lambda: any(len(i.planned.stages) == 3 for i in run.state().intents.values()), what="a job of three")
+    run.claim("c")
+    run.claim("b")
+    assert all(one.completed for one in run.hear("b", "c"))
+    run.claim("a")
+    assert all(one.completed for one in run.hear("a"))
+    assert run.end().outcome == "completed"
+    assert len(run.state().intents) == 1
 
 
 def test_what_can_never_start_is_refused_before_the_run_begins(host):

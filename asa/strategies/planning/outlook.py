@@ -283,7 +283,9 @@ def _part_of(view: RunView) -> RunView:
     waiting = [name for name in names if view.stages[name].phase is Phase.WAITING]
     if len(waiting) <= WHOLE_STAGES:
         return view
-    chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(waiting[:NEXT_STAGES])
+    ready = view.to_run_now()  # those are to be asked for whatever becomes of the others
+    in_turn = list(dict.fromkeys([*ready, *waiting]))[:NEXT_STAGES]
+    chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(in_turn)
     stages = {name: view.stages[name] for name in names if name in chosen}
     made = [replace(one.stage, after=tuple(p for p in one.stage.after if p in chosen)) for one in stages.values()]
     views = {name: replace(one, stage=stage) for (name, one), stage in zip(stages.items(), made, strict=True)}
