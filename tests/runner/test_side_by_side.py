@@ -20,7 +20,6 @@ def queue(tmp_path):
 @pytest.fixture
 def run(tmp_path, queue, monkeypatch):
     """Run stages to their end, each of which leaves a line; give the run's state, its records and those lines."""
-
     monkeypatch.chdir(tmp_path)  # where commands run
 
     def run(*stages, strategy="per-stage"):
