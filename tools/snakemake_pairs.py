@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - it prints its table
 """Snakemake through `--executor asa` against `snakemake-executor-plugin-slurm`, in pairs, on real Slurm daemons.
 
-    python tools/snakemake_pairs.py [--pairs N] [--clusters N] [--seed N] [--seconds S]
+    python tools/snakemake_pairs.py [--pairs N] [--clusters N] [--seed N] [--seconds S] [--small N]
 
 One workflow of seven levels, of one job and of two in turn, each job on a whole node for some seconds. Others' jobs
 keep arriving at moments, of sizes and for times that the pair's seed draws, whatever ours do; both of a pair meet the
@@ -13,6 +13,8 @@ Both look once a second at what has become of their jobs: of the other plugin th
 seconds and more, it would find jobs of seconds long over. asa knows run times from one run before, on an empty cluster,
 and nothing of waits but what the cluster's accounting tells anybody. A job of the other plugin starts Snakemake twice,
 once more than asa's: with jobs of seconds a part of what is gained is that; `--seconds` makes them longer.
+
+With `--small N` the levels are of one job, of N, and of one, each of one core, on nodes that Slurm gives whole.
 
 It needs root, Slurm with its accounting (as tests/slurm), Snakemake as `tests/snakemake/install.sh` installs it, and a
 package index: the newest of the other plugin is installed beside Snakemake.
@@ -75,16 +77,16 @@ _HOW = {
 }
 
 
-def snakefile(seconds: float) -> str:
+def snakefile(seconds: float, widths: Sequence[int], cores: int) -> str:
     """Write the workflow; each job of a level follows all of the level before."""
     drawn = random.Random(0)
-    rules = [f'rule all:\n    input: "{len(WIDTHS) - 1}/0.txt"\n']
-    for level, width in enumerate(WIDTHS):
+    rules = [f'rule all:\n    input: "{len(widths) - 1}/0.txt"\n']
+    for level, width in enumerate(widths):
         lasts = {str(job): f"{drawn.uniform(0.85, 1.15) * seconds:.1f}" for job in range(width)}
-        before = [f"{level - 1}/{job}.txt" for job in range(WIDTHS[level - 1])] if level else []
+        before = [f"{level - 1}/{job}.txt" for job in range(widths[level - 1])] if level else []
         rules.append(
             f"rule level{level}:\n    input: {before!r}\n"
-            f'    output: "{level}/{{job}}.txt"\n    threads: {CORES}\n'
+            f'    output: "{level}/{{job}}.txt"\n    threads: {cores}\n'
             f"    params: lasts=lambda wildcards: {lasts!r}[wildcards.job]\n"
             f'    resources: runtime={math.ceil(seconds / 60) + 1}, slurm_partition="normal", slurm_account="test"\n'
             '    shell: "sleep {params.lasts}; date > {output}"\n'
@@ -228,13 +230,13 @@ def one_run(cluster: Testbed, place: Path, pair: int, who: str, seed: int, text:
 
 def pairs_of_cluster(number: int, root: Path, asked: argparse.Namespace) -> list[Told]:
     """Run every so many-th pair on a cluster of its own."""
-    conf = "MinJobAge=7200"
+    conf = "MinJobAge=7200" + "\nPartitionName=DEFAULT OverSubscribe=EXCLUSIVE" * bool(asked.small)
     cluster = Testbed(root / str(number), accounting=True, nodes=NODES, cores_per_node=CORES, conf=conf)
     told: list[Told] = []
     try:
         with _ONE_BEGINS:
             cluster.start()
-        place, text = cluster.folder("pairs"), snakefile(asked.seconds)
+        place, text = cluster.folder("pairs"), snakefile(asked.seconds, widths_of(asked), 1 if asked.small else CORES)
         first_s = run(cluster, place / "before" / "flow", OURS, text)
         times = RunTimes(place / "before" / "flow" / "bank").folder
         print(f"cluster {number}: Slurm {cluster.version}, {first_s:.0f} s where nobody else is", flush=True)
@@ -250,6 +252,11 @@ def pairs_of_cluster(number: int, root: Path, asked: argparse.Namespace) -> list
             shutil.copytree(cluster.root / "jobs", asked.keep / str(number), dirs_exist_ok=True, symlinks=True)
         cluster.stop()
     return told
+
+
+def widths_of(asked: argparse.Namespace) -> Sequence[int]:
+    """Say how many jobs each level has."""
+    return (1, asked.small, 1) if asked.small else WIDTHS
 
 
 def install() -> str:
@@ -303,6 +310,7 @@ def main() -> int:
     parser.add_argument("--clusters", type=int, default=1, help="that run pairs at the same time, each a share of them")
     parser.add_argument("--seed", type=int, default=1, help="of the others' jobs of the first pair")
     parser.add_argument("--seconds", type=float, default=6.0, help="for which a job runs")
+    parser.add_argument("--small", type=int, default=0, help="of so many jobs of one core, on nodes given whole")
     parser.add_argument("--keep", type=Path, help="folder to which all that the runs have left is copied")
     asked: Any = parser.parse_args()
     if reason := no_slurm() or snakemake_runs.missing():
@@ -313,8 +321,9 @@ def main() -> int:
     subprocess.run([PYTHON, "-m", "compileall", "-q", str(snakemake_runs.asa_folder())], check=True)
     os.umask(0)  # the cluster's user is not this script's, and writes into its folders
     [snakemake, *_] = (snakemake_runs.INSTALLED / ".installed").read_text().split()
-    work_h = sum(WIDTHS) * asked.seconds * CORES / 3600
-    print(f"{snakemake}, {PLUGIN} {version}; levels of {', '.join(map(str, WIDTHS))} jobs, {work_h:.2f} core-hours")
+    widths = widths_of(asked)
+    work_h = sum(widths) * asked.seconds * (1 if asked.small else CORES) / 3600
+    print(f"{snakemake}, {PLUGIN} {version}; levels of {', '.join(map(str, widths))} jobs, {work_h:.2f} core-hours")
     with tempfile.TemporaryDirectory(prefix="asa-", dir="/tmp") as folder, ThreadPoolExecutor(asked.clusters) as every:
         Path(folder).chmod(0o755)
         begun = [every.submit(pairs_of_cluster, number, Path(folder), asked) for number in range(asked.clusters)]
