@@ -143,7 +143,7 @@ def test_a_site_file_may_name_its_strategy(place):
     for given, strategy in (([], "chained"), (["--strategy", "per-stage"], "per-stage")):
         shown = place.asa("run", "flow.toml", "--dry-run", "--output", "json", *given)
         assert json.loads(shown.stdout)["strategy"] == strategy
-        assert "On default" in shown.stderr
+        assert "Using default" in shown.stderr
     (sites / "default.toml").write_text(text.replace("chained", "chaned"))
     assert "there is no strategy 'chaned'" in place.asa("run", "flow.toml", "--dry-run", code=2).stderr
 

@@ -554,7 +554,7 @@ def test_what_would_not_fit_into_the_whole_is_not_expected(tmp_path):
     RunTimes(tmp_path).observe(runs([300.0] * 5))
     found = expect(flow, RunTimes(tmp_path), SITE)
     assert found.workflow is flow
-    assert "walltime of 800 s" in found.trouble
+    assert "walltime of 13m20s" in found.trouble
 
 
 def of_widths(law=None, until=(), own=8, learns=True, walltime_s=36_000.0, **shapes):

@@ -222,7 +222,7 @@ def test_harm_is_drawn_with_its_intervals():
     text = render(schedulers_page(results(luck=0.5)))
     strip = text.partition('aria-label="How much longer others wait')[2].partition("</svg>")[0]
     assert len(re.findall(r'class="whisker', strip)) == 8
-    assert re.search(r'aria-label="x, first: [-\d.,]+ \([-\d.,]+ to [-\d.,]+\)"', strip)
+    assert re.search(r'aria-label="x, first: [-\dhms]+ \([-\dhms]+ to [-\dhms]+\)"', strip)
 
 
 def test_other_figures_are_other_words():

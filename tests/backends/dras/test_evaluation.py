@@ -343,7 +343,7 @@ def test_an_agent_is_evaluated_and_drawn(trained, short_log, tmp_path):
     shown = here(*arguments, "fcfs-easy", *SHORT_DAYS).stdout
     assert "Table IV" in shown
     assert "30.45" in shown  # the paper's
-    assert "fcfs-easy: cannot be said of a single training" in " ".join(shown.split())
+    assert "fcfs-easy: unknown, as one training gives no interval" in " ".join(shown.split())
 
 
 def test_an_agent_that_cannot_be_used_is_refused_before_anything_runs(short_log, trained, tmp_path, monkeypatch):
