@@ -35,7 +35,7 @@ def shared(state, *names):
     return [i for i in state.intents.values() if set(names) <= set(i.planned.stages)]
 
 
-@pytest.mark.parametrize("strategy", ["per-stage", "asa-plan", "chained"])
+@pytest.mark.parametrize("strategy", ["per-stage", "asa-plan"])
 def test_jobs_that_are_ready_share_a_job_and_run_at_the_same_time(project, strategy):
     ours = project(fan(), "whole_nodes=yes", "--asa-strategy", strategy)
     ours.run()
