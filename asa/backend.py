@@ -250,6 +250,11 @@ class JobSpec(Demands):
     saves_s: float | None = None
     array: Array | None = None
 
+    @property
+    def has_waves(self) -> bool:
+        """Whether some of its steps run at the same time."""
+        return any(step.beside for step in self.steps)
+
 
 class JobState(StrEnum):
     """Where a job stands. Pending is not running, and neither is an end."""

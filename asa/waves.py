@@ -18,9 +18,8 @@ from asa.workflow import Slot, Stage
 
 Waves = tuple[tuple[Stage, ...], ...]
 
-_COUNTED = re.compile(
-    r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)"
-)  # options of which two stages need twice as much
+# options for what two stages at a time cannot share
+_COUNTED = re.compile(r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)")
 _STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on whatever cores these find
 
 

@@ -352,7 +352,7 @@ def _awaited_end(state: RunState, job_id: str) -> DependencyType:
     Their payloads wait for more: for the stages that they follow.
     """
     spec = state.jobs[job_id].spec
-    return DependencyType.AFTERANY if spec.bag or any(step.beside for step in spec.steps) else DependencyType.AFTEROK
+    return DependencyType.AFTERANY if spec.bag or spec.has_waves else DependencyType.AFTEROK
 
 
 def _job_of(state: RunState, stage: str) -> str:

@@ -538,7 +538,7 @@ class RunState:
         if status.payload_start_s is not None and (was.payload_start_s is None or requeued):
             yield from self._payload_began(job, status.payload_start_s)
         self._tell_steps(job, was.steps)
-        if any(step.beside for step in job.spec.steps):  # what follows a short one is not to wait for the others
+        if job.spec.has_waves:  # what follows a short one is not to wait for the others
             yield from self._steps_done(job)
         yield from self._resized(job)
         if status.state.is_final:
@@ -613,7 +613,7 @@ class RunState:
 
     def _has_done_its_part(self, needed: Job, job: Job) -> bool:
         """Whether of a job that failed those stages completed, of several side by side, that another's follow."""
-        if not any(step.beside for step in needed.spec.steps):
+        if not needed.spec.has_waves:
             return False
         followed = {before for name in job.planned.stages for before in self.stages[name].stage.after}
         return all(self.stages[name].phase is Phase.DONE for name in followed.intersection(needed.planned.stages))
@@ -780,7 +780,7 @@ class RunState:
 
     def _ended_in(self, job: Job, left: Sequence[str]) -> list[str]:
         """Name the stages that a job's end ended: the first that is left, or those of its wave that ran or failed."""
-        if len(job.planned.stages) == 1 or not any(step.beside for step in job.spec.steps):
+        if len(job.planned.stages) == 1 or not job.spec.has_waves:
             return list(left[:1])
         steps = {step.name: step for step in job.status.steps if step.name in left}
         failed = [name for name in left if name in steps and steps[name].exit_code is not None]
