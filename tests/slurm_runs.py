@@ -459,7 +459,7 @@ def accounting_away(slurm):
 def forgetful(slurm):
     """Start another cluster, without accounting, whose controller forgets jobs two seconds after their end."""
     root = slurm.root.with_name(f"{slurm.root.name}-f")
-    testbed = Testbed(root, newer=slurm.newer, nodes=2, conf="MinJobAge=2")
+    testbed = Testbed(root, release=slurm.release, nodes=2, conf="MinJobAge=2")
     try:
         yield testbed.start()
     finally:

@@ -11,15 +11,22 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("slurm") / "testbed.sh"
 _GOOD = ("idle", "mix", "alloc", "comp")
-NEWER_TREE = Path(os.environ.get("ASA_SLURM_TREE") or Path.home() / ".cache" / "asa" / "slurm-24.11")
-"""A folder with a Debian that has Slurm 24.11, as `slurm/newer.sh` makes it."""
+RELEASES = OLDEST, _, NEWEST = ("22.05", "24.11", "26.05")
+"""Releases of Slurm that asa is tried with: the oldest is the host's own (as of Debian 12), others are in trees."""
+TREES = Path(os.environ.get("ASA_SLURM_TREES") or Path.home() / ".cache" / "asa")
+"""The folder of the trees, as `slurm/tree.sh` makes them."""
 
 
-def missing(newer=False):
-    """Say why no cluster can be started here; empty if one can."""
-    if newer:
-        if not (NEWER_TREE / "usr/sbin/slurmrestd").exists():
-            return f"no Slurm 24.11 in {NEWER_TREE}: make it with tests/slurm/newer.sh"
+def tree_of(release):
+    """Give the folder of a Debian with that Slurm; None for the host's own."""
+    return None if release == OLDEST else TREES / f"slurm-{release}"
+
+
+def missing(release=OLDEST):
+    """Say why no cluster of that release can be started here; empty if one can."""
+    if tree := tree_of(release):
+        if not (tree / "usr/sbin/slurmrestd").exists():
+            return f"no Slurm {release} in {tree}: make it with tests/slurm/tree.sh {release}"
         return "" if os.geteuid() == 0 else "a tree of its own needs root"
     needed = ("slurmctld", "slurmd", "slurmrestd", "munged", "sbatch", "mariadbd", "slurmdbd")
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -31,13 +38,13 @@ def missing(newer=False):
 class Testbed:
     """A running cluster.
 
-    `newer` is 24.11, else what the host has (22.05 on Debian 12). `conf` is appended to slurm.conf.
+    `release` is one of `RELEASES`. `conf` is appended to slurm.conf.
     """
 
     __test__ = False
 
     root: Path
-    newer: bool = False
+    release: str = OLDEST
     accounting: bool = False
     nodes: int = 4
     cores_per_node: int = 28
@@ -77,6 +84,11 @@ class Testbed:
         if (self.root / "settings").exists():
             self._script("stop", "--purge", timeout=120, check=False)
         shutil.rmtree(self.root, ignore_errors=True)
+
+    @property
+    def tree(self):
+        """Folder of the Debian that its daemons and jobs have in place of the host's; None if it is the host's."""
+        return tree_of(self.release)
 
     @property
     def version(self):
@@ -161,7 +173,7 @@ class Testbed:
             "TB_DBD": "1" if self.accounting else "0",
             "TB_ACCRUE": "1" if self.accrue else "0",
             "TB_CONF": self.conf,
-            "TB_CHROOT": str(NEWER_TREE) if self.newer else "",
+            "TB_CHROOT": str(self.tree or ""),
         }
         done = subprocess.run(
             command,

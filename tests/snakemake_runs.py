@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from slurm_testbed import NEWER_TREE, until
+from slurm_testbed import OLDEST, tree_of, until
 
 from asa.runner import list_runs
 
@@ -22,9 +22,10 @@ PATIENCE_S = 240
 _KEPT = []
 
 
-def missing(newer=False):
-    """Say why no Snakemake can be run here, or where Slurm is 24.11; empty if one can."""
-    place = NEWER_TREE / INSTALLED.absolute().relative_to("/") if newer else INSTALLED
+def missing(release=OLDEST):
+    """Say why no Snakemake can be run here, or on the nodes of that release; empty if one can."""
+    tree = tree_of(release)
+    place = tree / INSTALLED.absolute().relative_to("/") if tree else INSTALLED
     if not (place / ".installed").is_file():
         return f"no Snakemake in {place}: install it with tests/snakemake/install.sh"
     return ""

@@ -357,12 +357,12 @@ def place_of(given: argparse.Namespace) -> Iterator[Place]:
         folder = given.folder or Path("out") / f"pipelines-{time.strftime('%Y%m%d-%H%M%S')}"
         yield Place(given.backend, settings, folder.absolute())
         return
-    with testbed(newer=given.newer) as (cluster, reached):
+    with testbed(given.release) as (cluster, reached):
         yield Place("slurm-rest", reached | settings, cluster.folder("pipelines"), cluster)
 
 
 @contextmanager
-def testbed(*, newer: bool) -> Iterator[tuple[Any, dict[str, Any]]]:
+def testbed(release: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Start a throw-away cluster; gives it, and the settings by which it is reached."""
     from portable_tools import bring
     from slurm_testbed import Testbed
@@ -372,12 +372,12 @@ def testbed(*, newer: bool) -> Iterator[tuple[Any, dict[str, Any]]]:
     root.chmod(0o755)
     # jobs of one priority go by their numbers: who asks early is early, also while it depends on another
     rule = "PriorityType=priority/basic"
-    cluster = Testbed(root, newer=newer, nodes=NODES, cores_per_node=CORES_PER_NODE, conf=rule)
+    cluster = Testbed(root, release=release, nodes=NODES, cores_per_node=CORES_PER_NODE, conf=rule)
     try:
         cluster.start()
         pace = {"poll": "1s", "max_poll": "5s"}
         reached = {"url": f"unix://{cluster.socket}", "system": "testbed", "age_accrues": True, **pace}
-        if newer:  # a Debian of its own, which has none of the programs
+        if cluster.tree:  # a Debian of its own, which has none of the programs
             tools = {tool for pipeline in PIPELINES.values() if not pipeline.missing() for tool in pipeline.tools}
             reached["environment"] = {"PATH": f"{bring(tools, cluster.folder('tools'))}:/usr/bin:/bin"}
         yield cluster, reached
@@ -440,7 +440,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--width", type=int, help="cores of the wide stages")
     parser.add_argument("--seed", type=int, default=1, help="of the queue")
     parser.add_argument("--testbed", action="store_true", help="start a cluster of real Slurm daemons; needs root")
-    parser.add_argument("--newer", action="store_true", help="with --testbed: Slurm 24.11")
+    parser.add_argument("--release", default="22.05", help="of Slurm with --testbed; others than 22.05 from a tree")
     given = parser.parse_args(words)
     if unknown := [name for name in given.pipelines if name not in PIPELINES]:
         parser.error(f"there is no pipeline {unknown[0]!r}")

@@ -28,7 +28,7 @@ What differs from the log's site, so that nobody takes it for that site:
   after the last submission are not judged; their number is printed.
 
 It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld slurmd slurmdbd slurmrestd slurm-client
-munge mariadb-server); 24.11 comes from the tree that the tests use. Without `--log` the log is the first in
+munge mariadb-server); newer releases come from the trees that the tests use. Without `--log` the log is the first in
 `$ASA_DATA/swf`, else jobs of the simulated queue's workload model. Seeds choose the stretch.
 """
 
@@ -63,7 +63,7 @@ from asa.backends.simulated.swf import read_swf
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.rest import RestLink
 from rich.console import Console
-from slurm_testbed import Testbed, missing
+from slurm_testbed import NEWEST, OLDEST, RELEASES, Testbed, missing
 
 from asa import QueuedJob, WaitBank
 from asa.backend import Capabilities
@@ -73,7 +73,6 @@ from asa.studies.accuracy.scores import log10_errors, within_factor
 from asa.studies.present import Table, console, number
 from asa.waits import LEVELS, QueueEvent, WaitForecast
 
-RELEASES = ("22.05", "24.11")
 ESTIMATORS = ("asa", "asa-queue", "last", "median")
 SITE = "test-only"
 MIN_WAIT_S = 5.0
@@ -280,7 +279,7 @@ def cores_per_node(replayed_there: Stretch) -> int:
 
 
 @contextmanager
-def cluster(newer: bool, replayed_there: Stretch, conf: str = "") -> Iterator[Testbed]:
+def cluster(release: str, replayed_there: Stretch, conf: str = "") -> Iterator[Testbed]:
     """Start a cluster as large as the log's machine; whatever happens, nothing of it is left."""
     partitions = (
         *filter(None, [conf]),
@@ -293,7 +292,7 @@ def cluster(newer: bool, replayed_there: Stretch, conf: str = "") -> Iterator[Te
     root.chmod(0o755)
     # with accounting: without it Slurm lets no job's age count
     size = {"nodes": _NODES, "cores_per_node": cores_per_node(replayed_there)}
-    bed = Testbed(root, newer=newer, accounting=True, conf="\n".join(partitions), **size)
+    bed = Testbed(root, release=release, accounting=True, conf="\n".join(partitions), **size)
     try:
         yield bed.start()
     finally:
@@ -626,7 +625,7 @@ def _numbers(value: Any) -> Any:
 
 def one_release(release: str, replayed_there: Stretch, seed: int) -> dict[str, Any]:
     """Start the daemons of a release, replay, and judge."""
-    with cluster(release == RELEASES[1], replayed_there) as bed:
+    with cluster(release, replayed_there) as bed:
         found = live(bed, release, replayed_there, seed)
     if not (judged := scores(found)):
         _tell(f"{release}: none of {len(found.forecasts)} jobs can be judged")
@@ -667,10 +666,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="chooses the stretch of the log")
     parser.add_argument("--json", action="store_true", help="print all forecasts and figures as JSON")
     options: Any = parser.parse_args(arguments)
-    wanted = RELEASES if options.release == "both" else (options.release,)
-    able = [each for each in wanted if not missing(each == RELEASES[1])]
+    wanted = (OLDEST, NEWEST) if options.release == "both" else (options.release,)
+    able = [each for each in wanted if not missing(each)]
     for each in set(wanted) - set(able):
-        _tell(f"{each} is not run: {missing(each == RELEASES[1])}")
+        _tell(f"{each} is not run: {missing(each)}")
     if not able:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is below `finally` is done

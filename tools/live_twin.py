@@ -212,13 +212,13 @@ def one_release(release: str, there: live.Stretch, ways: Sequence[str], count: i
     moments = [(0.1 + 0.75 * place / count) * length_s for place in range(count)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with live.cluster(release == live.RELEASES[1], there, conf=_FAIR) as bed:
+        with live.cluster(release, there, conf=_FAIR) as bed:
             alone = play(bed, there, (), moments)
             gathered(bed, folder)
         made = TwinSite.made(folder, seed=1)
     about = made.twin.about
     live._tell(f"{release}: with Montages")
-    with live.cluster(release == live.RELEASES[1], there, conf=_FAIR) as bed:
+    with live.cluster(release, there, conf=_FAIR) as bed:
         real = play(bed, there, ways, moments)
     site = TwinSite(twin=made.twin, user="new", poll_s=1, partition="batch")
     site.arrive(alone["clock_s"] + moment for moment in moments)
@@ -296,8 +296,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     options: Any = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    wanted = live.RELEASES if options.release == "both" else (options.release,)
-    able = [each for each in wanted if not missing(each == live.RELEASES[1])]
+    wanted = (live.OLDEST, live.NEWEST) if options.release == "both" else (options.release,)
+    able = [each for each in wanted if not missing(each)]
     if len(able) > 1:
         passed = [word for word in sys.argv[1:] if word != "--json"]
         command = [sys.executable, __file__, *passed, "--json", "--release"]

@@ -2,7 +2,7 @@
 # quick_elsewhere.sh wheel|oldest|tree [DIR] - the quick tests against the built wheel, in an environment of its own:
 #   wheel   with the pinned versions
 #   oldest  with the oldest versions that pyproject.toml allows
-#   tree    with the Python of a Debian tree in DIR (tests/slurm/newer.sh makes one); needs root
+#   tree    with the Python of a Debian tree in DIR (tests/slurm/tree.sh makes one); needs root
 # It ends with 75 where packages cannot be fetched, which says nothing of these tests.
 set -eu
 unfetched() { echo "$1: packages cannot be fetched" >&2; exit 75; }

@@ -1,13 +1,13 @@
 #!/bin/sh
 # release.sh - build the packages that are published, into dist, and try them:
 #   metadata by `twine check --strict`; the wheel and the source package each in an empty environment of this Python, of
-#   `python3.13`, `python3.14` and $NEWER_PYTHON where there is one, and of the Python of a Debian tree (tests/slurm/newer.sh
+#   `python3.13`, `python3.14` and $NEWER_PYTHON where there is one, and of the Python of a Debian tree (tests/slurm/tree.sh
 #   makes one; needs root), with the first minute of the README in each; and once with nothing pinned, as users get it.
 # It ends with 75 where packages cannot be fetched, which says nothing of these.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 place=$root/build/release
-tree=${ASA_SLURM_TREE:-$HOME/.cache/asa/slurm-24.11}
+tree=${ASA_SLURM_TREES:-$HOME/.cache/asa}/slurm-26.05
 pip="-m pip --disable-pip-version-check -q"
 unfetched() { echo "$1: packages cannot be fetched" >&2; exit 75; }
 rm -rf "$place" "$root/dist" "$root/build/lib" "$root"/build/bdist.* && mkdir -p "$place" # a module that is gone would stay in a wheel

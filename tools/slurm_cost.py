@@ -27,15 +27,15 @@ from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.rest import RestLink
 from slurm_fake_link import FakeLink, VirtualClock
-from slurm_testbed import Testbed, missing
+from slurm_testbed import RELEASES, Testbed, missing
 
 from asa.backend import Capabilities, JobSpec
 
 
 @contextmanager
-def cluster(*, newer):
+def cluster(release):
     """Start a throw-away cluster."""
-    testbed = Testbed(Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp")), newer=newer)
+    testbed = Testbed(Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp")), release=release)
     testbed.root.chmod(0o755)
     try:
         yield testbed.start()
@@ -118,11 +118,11 @@ def main():
     print(
         f"{options.jobs} jobs of others in the queue; ms of CPU, least of ten: the client / its commands; ms it takes"
     )
-    for newer, kind in itertools.product((False, True), ("rest", "commands")):
-        if reason := missing(newer):
-            print(f"{'24.11' if newer else '22.05'}: {reason}")
+    for release, kind in itertools.product(RELEASES, ("rest", "commands")):
+        if reason := missing(release):
+            print(f"{release}: {reason}")
             continue
-        with cluster(newer=newer) as testbed:
+        with cluster(release) as testbed:
             crowd(testbed, options.jobs)
             look, queue = measured(testbed, kind)
             share = (later - 12) * look[0] + 12 * queue[0]

@@ -8,7 +8,7 @@ throw-away cluster of real daemons (slurmctld, 16 slurmd, slurmrestd) that this 
 user keeps the cluster busy. Each strategy is a client of its own, with a run folder of its own; all meet the same load.
 
     python tools/slurm_strategies.py --rounds 3          # the release that this computer has
-    python tools/slurm_strategies.py --newer             # Slurm 24.11, from the tree that the tests use
+    python tools/slurm_strategies.py --release 26.05     # another Slurm, from the tree that the tests use
 
 It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld slurmd slurmrestd slurm-client munge).
 """
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts 
 from asa.backends.slurm.facility import SlurmRest
 from asa.workflows import montage
 from rich.console import Console
-from slurm_testbed import Testbed, missing
+from slurm_testbed import OLDEST, RELEASES, Testbed, missing
 
 import asa
 from asa.backend import Backend
@@ -130,10 +130,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cores", type=int, default=112)
-    parser.add_argument("--newer", action="store_true", help="Slurm 24.11 in place of this computer's")
+    parser.add_argument("--release", default=OLDEST, choices=RELEASES, help="of Slurm; the oldest is this computer's")
     options: Any = parser.parse_args()
     console = Console()
-    if reason := missing(options.newer):
+    if reason := missing(options.release):
         console.print(f"Nothing is run: {reason}")
         return 0
     os.umask(0)  # the cluster's user is not this script's, and writes into its folders
@@ -141,7 +141,7 @@ def main() -> int:
     root.chmod(0o755)
     # jobs of one priority go by their numbers: who asks early is early, also while it depends on another
     cluster = Testbed(
-        root, newer=options.newer, nodes=NODES, cores_per_node=CORES_PER_NODE, conf="PriorityType=priority/basic"
+        root, release=options.release, nodes=NODES, cores_per_node=CORES_PER_NODE, conf="PriorityType=priority/basic"
     )
     try:
         cluster.start()

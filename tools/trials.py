@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
 
-from slurm_testbed import missing
+from slurm_testbed import RELEASES, missing
 from trial.draw import SITES, STRATEGIES, Trial, draw
 from trial.faults import ENDS, suffer
 from trial.operator import Operator
@@ -47,7 +47,7 @@ def unable(trial: Trial) -> str:
     """Say why a trial cannot be made here; empty if it can."""
     if os.geteuid() != 0:
         return "small disks of its own need root"
-    return missing(trial.version == "24.11") if trial.version else ""
+    return missing(trial.version) if trial.version else ""
 
 
 def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
@@ -188,7 +188,7 @@ def main() -> int:
     """Make the trials, print what came of them; 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", default="0-34", help="as 3 or 0-49 or 1,5,8-9")
-    parser.add_argument("--version", default="all", choices=("all", "22.05", "24.11"))
+    parser.add_argument("--version", default="all", choices=("all", *RELEASES))
     parser.add_argument("--link", default="all", choices=("all", "cli", "rest", "local"))
     parser.add_argument("--strategy", default="all", help=", ".join(STRATEGIES))
     parser.add_argument("--jobs", type=int, default=3, help="trials at once")

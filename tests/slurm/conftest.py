@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from slurm_testbed import Testbed, missing
+from slurm_testbed import NEWEST, OLDEST, Testbed, missing
 
-VERSIONS = ("22.05", "24.11")
 _GPUS = """\
 SelectTypeParameters=CR_CPU_Memory
 DefMemPerCPU=100
@@ -31,27 +30,25 @@ def whole(request):
         request.getfixturevalue("slurm").mend()
 
 
-@pytest.fixture(scope="session", params=[VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.full)])
+@pytest.fixture(scope="session", params=[OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def slurm(request):
     """Give a cluster with accounting: 4 nodes of 28 cores, partitions `normal` and `debug` (at most 30 minutes)."""
-    newer = request.param == "24.11"
-    if reason := missing(newer):
+    if reason := missing(request.param):
         pytest.skip(reason)
     # a socket's path is short: not in pytest's own folder
-    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-{request.param}"), newer=newer, accounting=True)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-{request.param}"), release=request.param, accounting=True)
     try:
         yield testbed.start()
     finally:
         testbed.stop()
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def gpus(request):
     """Give a cluster of nodes of 28 cores and four GPUs of two types, which counts memory."""
-    newer = request.param == "24.11"
-    if reason := missing(newer):
+    if reason := missing(request.param):
         pytest.skip(reason)
-    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus{newer:d}"), newer=newer, conf=_GPUS)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus{request.param}"), release=request.param, conf=_GPUS)
     (testbed.root / "etc").mkdir(parents=True)
     (testbed.root / "etc" / "gres.conf").write_text(_DEVICES)
     try:

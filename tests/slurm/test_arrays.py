@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from slurm_runs import SlurmRun, glancing, process, stage, told_jobs
-from slurm_testbed import Testbed, missing, until
+from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
 
 from asa.cli.element_standing import element_standing
 from asa.elements import parse_array
@@ -163,7 +163,7 @@ def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm, link):
 @pytest.mark.parametrize("link", LINKS)
 def test_elements_that_are_cancelled_before_they_begin_have_ended(slurm, link):
     """Slurm goes on telling of them together; one of them, and all of another array."""
-    if (link == "rest") != slurm.newer:
+    if (link == "rest") != (slurm.release == NEWEST):
         pytest.skip("takes a minute of waiting: each way on one of both versions")
     then = "until [ -e go ]; do sleep 0.2; done"
     one, every = (SlurmRun(slurm, flow("1-6%2", then), link=link, strategy="per-stage") for _ in range(2))
@@ -217,14 +217,13 @@ def test_those_who_look_once_suffice_and_may_be_killed(slurm):
     assert sizes == {"64M", "128M"}, "exit code 137 asks for more memory"
 
 
-@pytest.fixture(scope="module", params=["22.05", pytest.param("24.11", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=[OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def narrow(request):
     """Give a cluster whose arrays have numbers below 6, and whose user may have 5 jobs in the queue."""
-    newer = request.param == "24.11"
-    if reason := missing(newer):
+    if reason := missing(request.param):
         pytest.skip(reason)
     conf = "AccountingStorageEnforce=associations,limits\nMaxArraySize=6\n"
-    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-narrow"), newer=newer, accounting=True, conf=conf)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-narrow"), release=request.param, accounting=True, conf=conf)
     try:
         testbed.start()
         testbed.run_as_root("sacctmgr", "-i", "modify", "user", testbed.user, "set", "MaxSubmitJobs=5")

@@ -13,7 +13,7 @@ import typer
 from asa.backends.slurm.facility import SlurmCommands, SlurmRest
 from asa.backends.slurm.probe import Prober
 from asa.backends.slurm.settings import CommandSettings
-from slurm_testbed import Testbed, missing, until
+from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
 from typer.testing import CliRunner
 
 from asa.cli.doctor import doctor
@@ -56,13 +56,12 @@ def examined(arguments, *more, code=0):
     return told, {finding["topic"]: finding for finding in told["findings"]}
 
 
-@pytest.fixture(params=["22.05", "24.11"])
+@pytest.fixture(params=[OLDEST, NEWEST])
 def accruing(request):
     """Give a cluster where age always accrues."""
-    newer = request.param == "24.11"
-    if reason := missing(newer):
+    if reason := missing(request.param):
         pytest.skip(reason)
-    cluster = Testbed(Path(f"/tmp/asa-{os.getpid()}-a{request.param}"), newer=newer, nodes=1, accrue=True)
+    cluster = Testbed(Path(f"/tmp/asa-{os.getpid()}-a{request.param}"), release=request.param, nodes=1, accrue=True)
     try:
         yield cluster.start()
     finally:

@@ -63,7 +63,7 @@ WISHES = {
     "SBATCH_DISTRIBUTION": "block", "SBATCH_EXCLUSIVE": "user", "SBATCH_MEM_PER_CPU": "50M",
 }  # fmt: skip
 """Some that the options of `OPTIONS` come before, some that fill in, and some that are off."""
-SHOWN = ("Partition=", "OverSubscribe=", "MinMemory", "ReqB:S:C:T", "NtasksPerN", "Requeue=", "Nice=")
+SHOWN = ("Partition=", "OverSubscribe=", "Exclusive=", "MinMemory", "ReqB:S:C:T", "NtasksPerN", "Requeue=", "Nice=")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from forked import ASA, asa
-from slurm_testbed import Testbed, missing, until
+from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
 
 ONE = """\
 name = "two"
@@ -24,14 +24,13 @@ walltime = "5m"
 """
 
 
-@pytest.fixture(params=["22.05", "24.11"])
+@pytest.fixture(params=[OLDEST, NEWEST])
 def strict(request):
     """Give a cluster that lets its user have one job in the queue."""
-    newer = request.param == "24.11"
-    if reason := missing(newer):
+    if reason := missing(request.param):
         pytest.skip(reason)
     conf = "AccountingStorageEnforce=associations,limits\n"
-    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-strict"), newer=newer, accounting=True, conf=conf)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-strict"), release=request.param, accounting=True, conf=conf)
     try:
         testbed.start()
         testbed.run_as_root(

@@ -11,7 +11,7 @@ import live_forecasts
 import numpy as np
 import pytest
 from live_forecasts import ESTIMATORS, SITE, Forecast, Jobs, Live, facts, from_model, scores, stretch
-from slurm_testbed import missing
+from slurm_testbed import NEWEST, OLDEST, missing
 
 PREDICTORS = [*ESTIMATORS, SITE, f"asa with {SITE}", f"{SITE}, corrected", f"asa x {SITE}", f"asa-queue x {SITE}"]
 
@@ -84,9 +84,9 @@ def written(path):
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("release", ["22.05", pytest.param("24.11", marks=pytest.mark.full)])
+@pytest.mark.parametrize("release", [OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def test_all_are_judged_on_the_same_jobs(release, tmp_path):
-    if reason := missing(release == "24.11"):
+    if reason := missing(release):
         pytest.skip(reason)
     asked = ["--log", str(written(tmp_path / "log.swf")), "--jobs", "30", "--minutes", "0.25", "--release", release]
     command = [sys.executable, live_forecasts.__file__, *asked, "--json"]

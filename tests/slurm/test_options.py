@@ -1,4 +1,4 @@
-"""A stage's further options and its cores a task: what real daemons of both versions make of them."""
+"""A stage's further options and its cores a task: what real daemons make of them."""
 
 import time
 from dataclasses import replace
@@ -8,6 +8,7 @@ from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.facility import SlurmCommands, SlurmRest
 from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.rest import RestLink
+from slurm_testbed import NEWEST, OLDEST
 
 from asa.errors import BackendError, SubmitRejectedError
 from asa.runner.specs import spec_of
@@ -15,7 +16,7 @@ from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob
 from asa.workflow import Stage, Workflow
 
-APIS = {"22.05": ("v0.0.38",), "24.11": ("v0.0.40", "v0.0.41", "v0.0.42")}
+APIS = {"22.05": ("v0.0.38",), "26.05": ("v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45")}
 OPTIONS = {
     "--nice=10": "Nice=10",
     "--tmp=100M": "MinTmpDiskNode=100M",
@@ -27,7 +28,7 @@ OPTIONS = {
     "--mail-user=ada@example.org": "MailUser=ada@example.org",
     "--threads-per-core=1": "ReqB:S:C:T=0:0:*:1",
     "--wckey=project": "",
-    "--exclusive=user": "OverSubscribe=USER",
+    "--exclusive=user": "Exclusive=USER",
 }
 
 
@@ -36,7 +37,7 @@ def links(slurm):
     """Give a link by commands, and one for each version of the API that is served."""
     slurm.empty()
     made = {"commands": CommandLink(prefix=slurm.prefix)}
-    made |= {api: RestLink(f"unix://{slurm.socket}", api=api) for api in APIS[slurm.version[:5]]}
+    made |= {api: RestLink(f"unix://{slurm.socket}", api=api) for api in APIS[slurm.release]}
     yield made
     for link in made.values():
         link.close()
@@ -61,20 +62,24 @@ def job(slurm):
     )
 
 
-def shown(slurm, link, job):
-    return slurm.run("scontrol", "show", "job", link.submit(job))
+def shown(slurm, job_id):
+    """Show a job as the newest release does, which has a field of its own for `--exclusive`."""
+    told = slurm.run("scontrol", "show", "job", job_id)
+    if slurm.release == NEWEST:
+        return told
+    return told.replace("OverSubscribe=NO", "Exclusive=NODE").replace("OverSubscribe=USER", "Exclusive=USER")
 
 
 def test_cores_are_asked_for_in_tasks(slurm, links, job):
     for link in links.values():
-        told = shown(slurm, link, job)
+        told = shown(slurm, link.submit(job))
         for words in ("NumCPUs=4 ", "NumTasks=2 ", "CPUs/Task=2 ", "Comment=asa:token"):
             assert words in told
 
 
 def test_each_option_arrives_by_each_way(slurm, links, job):
     for name, link in links.items():
-        told = shown(slurm, link, replace(job, options=tuple(OPTIONS), nodes=1))
+        told = shown(slurm, link.submit(replace(job, options=tuple(OPTIONS), nodes=1)))
         for option, words in OPTIONS.items():
             assert words in told, f"{option} by {name}"
 
@@ -86,7 +91,7 @@ def test_whole_nodes_may_be_asked_for(slurm, links, job):
             with pytest.raises(SubmitRejectedError, match="--exclusive"):
                 link.submit(whole)
         else:
-            assert "OverSubscribe=NO" in shown(slurm, link, whole), name
+            assert "Exclusive=NODE" in shown(slurm, link.submit(whole)), name
 
 
 def test_what_slurm_does_not_have_is_its_own_refusal(links, job):
@@ -113,12 +118,12 @@ def test_nodes_of_its_own_with_the_tasks_that_a_stage_asks_for(slurm):
         state = RunState("flow", flow, backend.capabilities, "r" * 12)
         spec = spec_of(state, PlannedJob(("a",), 0.0, Keep.NOTHING, ""))
         assert (spec.cores, spec.tasks) == (28, 2)
-        if isinstance(site, SlurmRest) and slurm.version.startswith("22.05"):
+        if isinstance(site, SlurmRest) and slurm.release == OLDEST:
             with pytest.raises(SubmitRejectedError, match="--exclusive"):
                 backend.submit(spec)
         else:
-            told = slurm.run("scontrol", "show", "job", backend.submit(spec))
-            for words in ("NumNodes=1", "NumTasks=2 ", "MinMemoryNode=8M", "OverSubscribe=NO"):
+            told = shown(slurm, backend.submit(spec))
+            for words in ("NumNodes=1", "NumTasks=2 ", "MinMemoryNode=8M", "Exclusive=NODE"):
                 assert words in told, site
         backend.close()
     slurm.empty()

@@ -11,10 +11,10 @@ pytestmark = pytest.mark.full  # real programs, over and over
 
 @pytest.fixture(scope="module")
 def settings(slurm):
-    """Reach the cluster; nodes of the newer one are another Debian, to which the programs are brought."""
+    """Reach the cluster; nodes of a newer release are another Debian, to which the programs are brought."""
     before = os.umask(0)  # jobs are another user's than this test's, and write where it made folders
     settings = {"url": f"unix://{slurm.socket}", "system": "testbed", "poll": "0.4s", "max_poll": "1s"}
-    if slurm.newer:
+    if slurm.tree:
         path = bring(_tools(), slurm.folder("tools"))
         settings["environment"] = {"PATH": f"{path}:/usr/bin:/bin"}
     yield settings

@@ -19,7 +19,7 @@ QUIET = (("OMPI_MCA_btl", "self,vader"), ("OMPI_MCA_plm", "isolated"), ("OMPI_MC
 
 @pytest.fixture
 def modules(slurm):
-    if slurm.newer:
+    if slurm.tree:
         pytest.skip("its compute nodes are in a tree of their own, without modules")
     folder = slurm.root / "modules"
     (folder / "tool").mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def test_a_launcher_hands_signals_on_and_its_exit_code_is_the_stages(slurm):
 
 @needs_mpi
 def test_open_mpi_starts_its_processes_in_a_job(slurm):
-    if slurm.newer:
+    if slurm.tree:
         pytest.skip("its compute nodes are in a tree of their own, without Open MPI")
     said = Preparation(launcher="mpirun --oversubscribe --bind-to none")
     one = stage("a", then="echo $OMPI_COMM_WORLD_RANK.$OMPI_COMM_WORLD_SIZE >>ranks", cores=4, environment=ROOT + QUIET,

@@ -1,4 +1,4 @@
-"""The REST link against real daemons: 22.05 with v0.0.38, 24.11 with v0.0.40 to v0.0.42."""
+"""The REST link against real daemons: 22.05 with v0.0.38, 26.05 with v0.0.42 to v0.0.45."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from asa.errors import (
     UnavailableError,
 )
 
-APIS = {"22.05": ("v0.0.38",), "24.11": ("v0.0.40", "v0.0.41", "v0.0.42")}
+APIS = {"22.05": ("v0.0.38",), "26.05": ("v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45")}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def asking(slurm):
 @pytest.fixture
 def every_api(slurm):
     """A link for each version that is served."""
-    links = [RestLink(f"unix://{slurm.socket}", api=api) for api in APIS[slurm.version[:5]]]
+    links = [RestLink(f"unix://{slurm.socket}", api=api) for api in APIS[slurm.release]]
     yield links
     for link in links:
         link.close()
@@ -86,7 +86,7 @@ def running(link, job_id):
 def test_it_says_who_answers(slurm, asking):
     about = asking.about()
     assert about.version == slurm.version
-    assert APIS[slurm.version[:5]][-1] in about.means
+    assert APIS[slurm.release][-1] in about.means
     assert (about.cluster, about.controller_up, about.accounting, about.token_ends_s) == ("testbed", True, True, None)
     assert asking.settings() == {}
     normal, debug = asking.partitions()

@@ -19,7 +19,7 @@ from forked import ASA, asa
 from portable_tools import bring
 from real_pipelines import SMALL, pipeline_of
 from slurm_runs import process, told_jobs
-from slurm_testbed import until
+from slurm_testbed import OLDEST, until
 from trial.verdict import reshaped
 
 from asa.runner import RunFolder
@@ -46,7 +46,7 @@ class Place:
         reach = f"url=unix://{slurm.socket}" if link == "rest" else f"prefix={' '.join(slurm.prefix)}"
         self.on = ("--backend", "slurm-rest" if link == "rest" else "slurm-cli", "--option", reach)
         self.on += ("--option", "poll=0.5s", "--option", "max_poll=1s")
-        if link == "rest" and slurm.newer:  # which does not report what else is taken
+        if link == "rest" and slurm.release != OLDEST:  # which does not report what else is taken
             self.on += ("--option", "partition=normal")
         self.env = {**os.environ, "HOME": str(folder), "ASA_RUNS": str(folder / "runs"), "COLUMNS": "300"}
         self.env |= {"ASA_BANK": str(folder / "bank"), "ASA_SITES": str(folder / "sites")}
@@ -166,7 +166,7 @@ def blast(place):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     text = text.replace('[ "$(ls hits', mark('[ "$(ls hits'))
-    if place.slurm.newer:  # nodes that are another Debian, which has none of the programs
+    if place.slurm.tree:  # nodes that are another Debian, which has none of the programs
         (place.folder / "tools").mkdir()
         tools = bring(pipeline.tools, place.folder / "tools")
         text = text.replace('LC_ALL = "C",', f'LC_ALL = "C", PATH = "{tools}:/usr/bin:/bin",')

@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from slurm_testbed import until
+from slurm_testbed import NEWEST, until
 from snakemake_runs import Project, asa_folder, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -75,8 +75,8 @@ def project_on_gpus(gpus, tmp_path):
 
 def projects(slurm, tmp_path):
     made, asa = [], None
-    if slurm.newer:  # its nodes are another Debian, with a Python of its own
-        if why := missing(newer=True):
+    if slurm.tree:  # its nodes are another Debian, with a Python of its own
+        if why := missing(slurm.release):
             pytest.skip(why)
         asa = slurm.root / "jobs" / "asa"
         shutil.copytree(asa_folder(), asa, dirs_exist_ok=True)
@@ -172,7 +172,7 @@ def test_killed_and_run_again_no_job_runs_twice_and_none_is_left(slurm, project)
 @pytest.mark.full
 def test_a_job_whose_node_fails_is_tried_again_by_snakemake(slurm, project):
     """With --retries; what follows it waits for that."""
-    if not slurm.newer:
+    if slurm.release != NEWEST:
         pytest.skip("takes two minutes of waiting: on one of both versions")
     ours = project(STEPS, "commands", "--retries", "1")
     begun = ours.begin()

@@ -11,8 +11,8 @@ SAMPLE = (
     (31, "", "local", "asa"),
     (41, "22.05", "cli", "elastic"),
     (47, "22.05", "rest", "asa-plan"),
-    (16, "24.11", "cli", "chained"),
-    (21, "24.11", "rest", "big-job"),
+    (16, "26.05", "cli", "chained"),
+    (21, "26.05", "rest", "big-job"),
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from slurm_runs import LINKS, SlurmRun, stage
-from slurm_testbed import Testbed, missing
+from slurm_testbed import NEWEST, OLDEST, Testbed, missing
 
 MEET = (
     "touch here-{0}; n=0; until [ $(ls here-* | wc -l) -ge 3 ] || [ $n -ge 900 ]; do sleep 0.1; n=$((n + 1)); done; {1}"
@@ -16,14 +16,13 @@ MEET = (
 """Only stages that run at the same time get beyond it soon; `{1}`: what then."""
 
 
-@pytest.fixture(scope="module", params=["22.05", "24.11"])
+@pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def slurm(request):
     """Give a cluster whose jobs share no node."""
-    newer = request.param == "24.11"
-    if reason := missing(newer):
+    if reason := missing(request.param):
         pytest.skip(reason)
     conf = "PartitionName=DEFAULT OverSubscribe=EXCLUSIVE"
-    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-whole{newer:d}"), newer=newer, conf=conf)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-whole{request.param}"), release=request.param, conf=conf)
     try:
         yield testbed.start()
     finally:
@@ -31,7 +30,8 @@ def slurm(request):
 
 
 def begun(slurm, stages, link, strategy="per-stage"):
-    settings = {"whole_nodes": True} if link == "rest" and not slurm.newer else {}  # which that one does not tell
+    is_untold = link == "rest" and slurm.release == OLDEST
+    settings = {"whole_nodes": True} if is_untold else {}
     with closing(SlurmRun(slurm, stages, link=link, strategy=strategy, **settings).connect(time.sleep)) as backend:
         asked = backend.capabilities
     return SlurmRun(slurm, stages, link=link, strategy=strategy, of_plan={"capabilities": asked}, **settings)

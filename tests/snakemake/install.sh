@@ -4,7 +4,7 @@
 #   PYTHON=.venv/bin/python tests/snakemake/install.sh [FOLDER [VERSION]]
 #
 # Whoever runs it needs a package index. With VERSION `oldest` it is the oldest that the plugin promises to work with.
-# Else, where there is a tree with Slurm 24.11 (tests/slurm/newer.sh), also into the folder of that name in it, for its
+# Else, where there is a tree with a newer Slurm (tests/slurm/tree.sh), also into the folder of that name in it, for its
 # Python: its compute nodes see nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -29,7 +29,7 @@ lacks() { [ "$(cat "$1/.installed" 2>/dev/null)" != "$packages" ]; }
 
 if lacks "$folder"; then install "$folder"; fi
 
-tree=${ASA_SLURM_TREE:-$HOME/.cache/asa/slurm-24.11}
+tree=${ASA_SLURM_TREES:-$HOME/.cache/asa}/slurm-26.05
 if [ "$version" != oldest ] && [ -L "$tree/usr/bin/python3" ] && lacks "$tree$folder"; then
   python=$(readlink "$tree/usr/bin/python3")
   wheels=$(mktemp -d); trap 'rm -rf "$wheels"' EXIT

@@ -1,10 +1,13 @@
 """What a trial is: a workflow, a cluster and its load, and what goes wrong when; all drawn by the seed."""
 
+import itertools
 import random
 from dataclasses import asdict, dataclass, replace
 
+from slurm_testbed import OLDEST, RELEASES
+
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic", "pool")
-SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"), ("", "local"))
+SITES = (*itertools.product(RELEASES, ("cli", "rest")), ("", "local"))
 NODES, CORES_PER_NODE = 4, 4
 MORE_FROM = 7000
 """The first seed whose trials have more in them: each seed below draws what it always drew."""
@@ -169,7 +172,7 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
         clock_off_s=chance.choice([0, 0, 0, 0, 0, 0, -90, 90]) if not _has_local(steps, link) else 0,
         accrue=chance.random() < 0.3,
         load=chance.choice([0, 1, 2, 3]) if link != "local" else 0,
-        short_tokens=link == "rest" and version == "24.11" and chance.random() < 0.5,
+        short_tokens=link == "rest" and version != OLDEST and chance.random() < 0.5,
         preempts=random.Random(f"preemption {seed}").choice(["REQUEUE", "REQUEUE", "CANCEL"]),
     )
     faults = _faults(random.Random(f"faults {seed} {link}"), link, steps)
@@ -259,7 +262,7 @@ def _more(chance: random.Random, trial: Trial) -> Trial:
     """Draw what the trial has beside what each seed has: files, payloads that are told to end, slow local stages."""
     steps = list(trial.steps)
     for at, step in enumerate(steps):
-        steps[at] = _with_files(chance, step, steps[:at], python=trial.version != "24.11")
+        steps[at] = _with_files(chance, step, steps[:at], python=trial.version in ("", OLDEST))
     site = replace(trial.site, kill_wait_s=chance.choice([1, 5]), small_tmp=chance.random() < 0.4)
     faults = list(trial.faults)
     if site.small_tmp and chance.random() < 0.6:

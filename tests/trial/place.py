@@ -148,7 +148,7 @@ class Cluster(Place):
         conf += "AccountingStorageEnforce=associations,limits" * trial.site.accounting
         self.slurm = Testbed(
             root,
-            newer=trial.version == "24.11",
+            release=trial.version,
             accounting=trial.site.accounting,
             nodes=NODES,
             cores_per_node=CORES_PER_NODE,
@@ -326,7 +326,7 @@ class Respawn:
         command = self.argv
         if self.uid:
             command = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", *command]
-        if self.cluster.slurm.newer:
+        if self.cluster.slurm.tree:
             command = ["nsenter", "-t", str(self.cluster.pid("munged")), "-m", "-r", "-w", "--", *command]
         (self.cluster.root / "run" / "rest" / "slurmrestd.sock").unlink(
             missing_ok=True
