@@ -607,6 +607,22 @@ def test_partitions_and_nodes_with_free_text_at_their_end():
     assert (node.states, node.partitions) == (("IDLE", "DRAIN"), ("a", "b"))
 
 
+@pytest.mark.parametrize(
+    ("words", "is_exclusive"),
+    [
+        ("OverSubscribe=EXCLUSIVE", True),
+        ("OverSubscribe=NO", False),
+        ("Exclusive=NODE OverSubscribe=NO", True),
+        ("Exclusive=USER OverSubscribe=NO", False),
+        ("Exclusive=NO OverSubscribe=NO", False),
+        ("ExclusiveUser=YES OverSubscribe=NO", False),
+    ],
+)
+def test_whether_jobs_share_nodes_is_said_otherwise_since_26_05(words, is_exclusive):
+    (partition,) = says(stdout=f"PartitionName=p Default=NO {words} State=UP TotalCPUs=4 TotalNodes=1\n").partitions()
+    assert partition.is_exclusive is is_exclusive
+
+
 def test_a_prefix_is_not_told_whole():
     """It may contain a password."""
     told = CommandLink(prefix=["sshpass", "-p", "secret", "ssh", "x"], run=lambda *_: Done(0, "")).about()

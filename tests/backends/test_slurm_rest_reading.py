@@ -78,6 +78,17 @@ def test_partitions_and_nodes(version):
     assert node.partitions == ("normal", "debug")
 
 
+@pytest.mark.parametrize(
+    ("word", "jobs", "is_exclusive"),
+    [(None, 0, True), (None, 1, False), ("NODE", 0, True), ("NO", 0, False), ("USER", 0, False)],
+)
+def test_whether_jobs_share_nodes(word, jobs, is_exclusive):
+    """v0.0.45 says of every partition that no jobs may share a node, and has a word beside it."""
+    told = {"name": "p", "maximums": {"oversubscribe": {"jobs": jobs, "flags": []}}}
+    told |= {"partition": {"state": ["UP"]} | ({"exclusive": word} if word else {})}
+    assert reading.partition(told).is_exclusive is is_exclusive
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_accounting_becomes_a_history(version, tmp_path):
     jobs = body(version, "slurmdb_jobs_since_uts")["jobs"]

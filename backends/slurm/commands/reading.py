@@ -275,7 +275,8 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
             barred_accounts=tuple(name for name in fields.get("DenyAccounts", "").split(",") if name),
             priority_factor=_count(fields.get("PriorityJobFactor", "1")),
             priority_tier=_count(fields.get("PriorityTier", "1")),
-            is_exclusive=fields.get("OverSubscribe") == "EXCLUSIVE",
+            # before 26.05, and since
+            is_exclusive=fields.get("OverSubscribe") == "EXCLUSIVE" or fields.get("Exclusive") == "NODE",
         )
         for fields in _lines("PartitionName", printed)
     ]

@@ -174,9 +174,14 @@ def partition(entry: Mapping[str, Any]) -> SlurmPartition:
 
 
 def _is_exclusive(entry: Mapping[str, Any]) -> bool:
-    """Say whether a partition's jobs share no node: then so many may share one as none; v0.0.38 does not tell."""
-    said = nested(entry, "maximums", "oversubscribe", "jobs")
-    return whole(said) == 0
+    """Say whether a partition's jobs share no node; v0.0.38 does not tell.
+
+    v0.0.45 has a word for it. Before, it was said by a number of jobs that may share a node, none, which v0.0.45 says
+    of every partition.
+    """
+    if word := text(nested(entry, "partition", "exclusive")):
+        return word == "NODE"
+    return whole(nested(entry, "maximums", "oversubscribe", "jobs")) == 0
 
 
 def _names(value: Any) -> tuple[str, ...]:
