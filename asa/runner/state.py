@@ -927,6 +927,9 @@ class RunState:
             if view.next_job_id == status.job_id:
                 self.stages.put(name, replace(view, next_job_id=None, is_unyielding=True))
             return
+        if job.given_up:
+            self._ask_again(job)
+            return
         if status.exit_code == UNYIELDING_EXIT and self.sharing.spent(job.round, view.leg) <= MAX_ROUNDS:
             self._ask_for_leg(replace(view, is_unyielding=True), view.leg)  # the one before has ended since
             return

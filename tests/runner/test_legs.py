@@ -18,7 +18,7 @@ from asa.estimators import WaitBank
 from asa.payload import STALLED_EXIT, UNYIELDING_EXIT
 from asa.records import Ended, StageEnded, StageStarted
 from asa.runner import Run, run_all
-from asa.runner.entries import Accepted, Intended, Refused, Reported, Shaped
+from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, Reported, Shaped
 from asa.runner.sharing import NOTHING_LEFT
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
@@ -34,10 +34,10 @@ AFTER = Stage("b", cores=1, walltime_s=50, expected_run_s=10, after=("a",), comm
 SITE = Capabilities("x", 8, 8, age_accrues=False)
 
 
-def run(others=(), stage=TRAIN, strategy="per-stage", *, age_accrues=False):
+def run(others=(), stage=TRAIN, strategy="per-stage", *, behind=(), age_accrues=False):
     columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
     world = SimulatedBackend(Engine(8, JobTable(*columns), now=0, age_accrues=age_accrues), Machine("m", 1, 8))
-    return run_all(world, [Run(Workflow("w", (stage, AFTER)), load_strategy(strategy), bank=WaitBank("last"))])[0]
+    return run_all(world, [Run(Workflow("w", (stage, AFTER, *behind)), load_strategy(strategy), bank=WaitBank("last"))])[0]
 
 
 def legs_of(result):
@@ -201,6 +201,19 @@ def test_the_next_leg_is_taken_out_where_all_is_done_or_has_failed():
         told.tell("1", state, 50.0, 5.0, exit_code=code)
         assert told.view.phase is (Phase.DONE if not code else Phase.FAILED)
         assert [job_id for job_id, _ in told.state.lost_jobs()] == ["2"]
+
+
+def test_a_leg_that_is_given_back_before_it_began_is_asked_for_again():
+    """As where it would have idled: its stage follows one that still runs."""
+    told = Told()
+    told.submit("1")
+    told.tell("1", JobState.RUNNING, 5.0)
+    list(told.state.apply(GivingUp("1", "it would idle", 6.0)))
+    told.tell("1", JobState.CANCELLED, 7.0)
+    list(told.state.apply(GivenUp("1", "it would idle", 8.0)))
+    assert told.state.outcome is None
+    assert (told.view.phase, told.view.leg, told.view.resubmissions) == (Phase.WAITING, 1, 1)
+    assert told.submit("2").token == "abcd1234-1-1l1"
 
 
 def test_a_failure_begins_a_new_round_that_knows_of_the_legs_before():
