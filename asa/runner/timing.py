@@ -82,7 +82,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
             if idle:
                 left = _idle_left_behind_local(state) if left is None else left
                 fits = idle <= left
-            if not fits or not put_off.isdisjoint(_before(state, job.stages)):
+            if not fits or _follows_legs(state, job.stages) or not put_off.isdisjoint(_before(state, job.stages)):
                 put_off.update(job.stages)
                 time_s = math.inf
             elif left is not None:
@@ -134,9 +134,10 @@ def _before(state: RunState, stages: Sequence[str]) -> list[str]:
     return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
 
 
-def _continues(state: RunState, name: str) -> bool:
-    view = state.stages[name]
-    return view.stage.continues is not None and not view.phase.is_settled
+def _follows_legs(state: RunState, stages: Sequence[str]) -> bool:
+    """Whether some stages follow one that continues: which leg is the last, for whose end to wait, is not known."""
+    views = (state.stages[name] for name in _before(state, stages))
+    return any(view.stage.continues is not None and not view.phase.is_settled for view in views)
 
 
 def earliest_s(state: RunState, planned: PlannedJob) -> float:
@@ -147,8 +148,8 @@ def earliest_s(state: RunState, planned: PlannedJob) -> float:
     """
     if planned.joins or planned.leg:
         return -math.inf
-    if any(_continues(state, name) for name in _before(state, planned.stages)):
-        return math.inf  # which leg is the last is not known
+    if _follows_legs(state, planned.stages):
+        return math.inf
     if all(state.stages[name].stage.local for name in planned.stages) and any(
         not state.stages[before].phase.is_settled
         for name in planned.stages

@@ -86,6 +86,14 @@ def test_behind_the_leg_that_runs_it_keeps_its_place():
     assert len({r.job_id for r in result.records if isinstance(r, Ended)}) <= 5
 
 
+@pytest.mark.parametrize("strategy", ["chained", "asa", "asa-plan", "per-stage", "big-job"])
+def test_two_stages_in_a_row_follow_the_last_leg(strategy):
+    result = run(strategy=strategy, behind=(replace(AFTER, name="c", after=("b",)),))
+    assert result.outcome == "completed", result.reason
+    began, ended = times(result, StageStarted), times(result, StageEnded)
+    assert ended["a"] <= began["b"] < ended["b"] <= began["c"]
+
+
 def test_so_many_legs_and_no_more():
     result = run(stage=replace(TRAIN, continues=replace(WARNED, max_legs=2)))
     assert (result.outcome, result.reason) == ("failed", "stage 'a' has not completed after its 2 legs")
