@@ -244,9 +244,10 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
 
     It has a time of its own, as there; who runs out of it ends with 124.
     """
-    element = replace(stage, tasks=(), jobs=(1, 1))
-    text = payload_text(element, cores)
-    jobs = share.jobs if share else stage.jobs[1]
+    at_once = stage.job_count  # in this job: several where it has other stages, too, and so all that this one needs
+    each, of_one = stage.of_each_job(), max(cores // at_once, 1)
+    text = payload_text(replace(each, tasks=(), jobs=(1, 1)), of_one)
+    jobs = at_once * (share.jobs if share else 1)
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     run = [
         f"export ASA_STAGE={shlex.quote(stage.name)}",
@@ -254,7 +255,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
         f"asa_limit='timeout -k 10 {limit_s}'\n$asa_limit true 2>/dev/null || asa_limit=",
         "export asa_limit",
     ]
-    one = replace(stage, cpus_per_task=max(cores, 1), inputs=(), outputs=(), preparation=None)
+    one = replace(each, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
     run.append(_bag(one, cores, place, share, text) if share and place else _tasks(one, cores, place, text))
     return PRIVATE * bool(stage.environment) + "\n".join(run)
 

@@ -85,7 +85,7 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     workflow = plan.make_workflow()
     for job in _jobs(plan, strategy, _NoWaits(), 0.0):
         stages = [workflow.stages[name] for name in job.planned.stages]
-        if why := (plan.capabilities.impossible(job.spec) or _conflict(stages)):
+        if why := (plan.capabilities.impossible(job.spec) or _conflict(stages, plan.capabilities)):
             reasons["+".join(job.planned.stages)] = why
     for stage in workflow.stages.values():
         if stage.name not in reasons and (why := _beyond(stage, plan.capabilities)):
@@ -149,11 +149,12 @@ _BESIDE_OPTIONS = (
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 
 
-def _conflict(stages: Sequence[Stage]) -> str | None:
+def _conflict(stages: Sequence[Stage], site: Capabilities) -> str | None:
     """Say what keeps stages from sharing a job."""
     if len(stages) > 1 and (legs := [stage.name for stage in stages if stage.continues]):
         return f"{legs[0]} continues in legs, each a job of its own, so it cannot share a job: use another strategy"
-    if len(stages) > 1 and (arrays := [stage.name for stage in stages if stage.array]):
+    # where the batch system has no arrays, elements are run as tasks are
+    if len(stages) > 1 and site.arrays and (arrays := [stage.name for stage in stages if stage.array]):
         return f"{arrays[0]} is a job array, whose elements are jobs, so it cannot share a job: use another strategy"
     for what, asked in (
         ("partitions", {stage.partition for stage in stages if stage.partition}),

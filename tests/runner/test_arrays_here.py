@@ -37,6 +37,23 @@ def test_each_element_runs_once_and_is_told_its_number(place, strategy):
     assert place.lines()[-1] == "after"
 
 
+@pytest.mark.parametrize("strategy", ["per-stage", "big-job", "asa-plan"])
+@pytest.mark.parametrize("cores", ["cores = 2", "cores = 2\ncpus_per_task = 2"])
+def test_elements_of_several_cores_run_side_by_side_in_a_job_with_what_follows(tmp_path, strategy, cores):
+    """Two fit onto the machine; alone in a job or with others, each has its own cores and its own walltime."""
+    place = Place(tmp_path, cores=4)
+    try:
+        command = f"{TELL}; echo $ASA_CORES >>cores; touch at.$ASA_ELEMENT; ls at.* | wc -l >>counts; sleep 3; rm at.*NT"
+        path = place.root / flow(place, command.replace("*NT", "$ASA_ELEMENT"), array="1-4")
+        path.write_text(path.read_text().replace("cores = 1", cores, 1).replace("1min", "5s", 1))
+        place.asa("run", path.name, *place.on, "--strategy", strategy)
+        assert Counter(place.lines()) == once(1, 2, 3, 4)
+        assert place.lines("cores") == ["2"] * 4
+        assert max(place.lines("counts")) == "2"
+    finally:
+        place.close()
+
+
 def test_no_more_run_at_once_than_the_throttle_says(place):
     """Each leaves a file while it runs, and counts those that are there."""
     count = "touch at.$ASA_ELEMENT; ls at.* | wc -l >>counts; sleep 0.3; rm at.$ASA_ELEMENT"
