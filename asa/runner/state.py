@@ -673,7 +673,8 @@ class RunState:
         first = job.planned.stages[0]
         if job.spec.leg and self.stages[first].job_id == job.status.job_id:
             self.stages.put(first, replace(self.stages[first], leg_start_s=at_s))
-        if job.spec.bag and (began_s := self.sharing.began_s(job, at_s)) < at_s:
+        has_begun = self.stages[first].started_s is not None
+        if job.spec.bag and ((began_s := self.sharing.began_s(job, at_s)) < at_s or has_begun):
             if self.stages[first].job_id == job.status.job_id and self.stages[first].started_s is None:
                 self.stages.put(first, replace(self.stages[first], started_s=began_s))
             return  # another job began the stage
