@@ -43,8 +43,8 @@ def test_elements_of_several_cores_run_side_by_side_in_a_job_with_what_follows(t
     """Two fit onto the machine; alone in a job or with others, each has its own cores and its own walltime."""
     place = Place(tmp_path, cores=4)
     try:
-        command = f"{TELL}; echo $ASA_CORES >>cores; touch at.$ASA_ELEMENT; ls at.* | wc -l >>counts; sleep 3; rm at.*NT"
-        path = place.root / flow(place, command.replace("*NT", "$ASA_ELEMENT"), array="1-4")
+        count = "touch at.$ASA_ELEMENT; ls at.* | wc -l >>counts; sleep 3; rm at.$ASA_ELEMENT"
+        path = place.root / flow(place, f"{TELL}; echo $ASA_CORES >>cores; {count}", array="1-4")
         path.write_text(path.read_text().replace("cores = 1", cores, 1).replace("1min", "5s", 1))
         place.asa("run", path.name, *place.on, "--strategy", strategy)
         assert Counter(place.lines()) == once(1, 2, 3, 4)

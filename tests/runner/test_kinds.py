@@ -5,6 +5,7 @@ ends: whoever asks then waits for 300 s.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def stages_of(kind, followers):
     after = ["tried", *(f"after{number}" for number in range(followers))]
     behind = [
         Stage(name, cores=2, walltime_s=100.0, expected_run_s=50.0, command="work", after=(before,))
-        for before, name in zip(after, after[1:], strict=False)
+        for before, name in pairwise(after)
     ]
     return [first, tried, *behind]
 

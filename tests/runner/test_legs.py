@@ -37,7 +37,8 @@ SITE = Capabilities("x", 8, 8, age_accrues=False)
 def run(others=(), stage=TRAIN, strategy="per-stage", *, behind=(), age_accrues=False):
     columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
     world = SimulatedBackend(Engine(8, JobTable(*columns), now=0, age_accrues=age_accrues), Machine("m", 1, 8))
-    return run_all(world, [Run(Workflow("w", (stage, AFTER, *behind)), load_strategy(strategy), bank=WaitBank("last"))])[0]
+    flow = Workflow("w", (stage, AFTER, *behind))
+    return run_all(world, [Run(flow, load_strategy(strategy), bank=WaitBank("last"))])[0]
 
 
 def legs_of(result):
