@@ -59,6 +59,10 @@ class Kept:
     is_renumbered: bool = False  # whether the batch system numbers them otherwise; see `Payload`
     spent_s: float = 0.0  # what its elements ran before they were put back into the queue
     starts: tuple[tuple[int, float], ...] = ()  # since when those of its elements run that did at the last look
+    # what the batch system did not show at the last look: elements (empty for the job itself), in how many looks one
+    # after the other, and since when
+    absent: tuple[tuple[str, int, float], ...] = ()
+    cancelled_s: float | None = None  # when the batch system last took its cancellation
 
 
 class RunFolder:
@@ -144,7 +148,8 @@ class RunFolder:
             fields = read_json(read_file(self._jobs / job_id))
             steps = tuple(fields["steps"])
             starts = tuple((int(number), float(start_s)) for number, start_s in fields.get("starts", ()))
-            return Kept(**{**fields, "steps": steps, "starts": starts})
+            absent = tuple((str(which), int(looks), float(s)) for which, looks, s in fields.get("absent", ()))
+            return Kept(**{**fields, "steps": steps, "starts": starts, "absent": absent})
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

@@ -15,6 +15,7 @@ from asa.backends.shell.marks import Kept, RunFolder
 from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import Elements, parse_elements
 
+from .absence import PRESENT, Absence, of_elements, together
 from .link import SlurmRecord
 from .states import ended_as
 from .tracking import TWIN, VANISHED, TrackedJob
@@ -45,17 +46,22 @@ class TrackedArray(TrackedJob):
     _queue: TrackedElement | None = None  # those that wait, as one
     _spent_s: float = 0.0  # what elements ran before they were put back into the queue
     _starts: dict[int, float] = field(default_factory=dict)  # since when elements run
+    _absent: dict[int, Absence] = field(default_factory=dict)  # elements that an earlier client did not see
 
     @classmethod
     def of(cls, kept: Kept, status: JobStatus, **fields: Any) -> TrackedArray:
         """Begin to track one, or go on where another client left it."""
         numbers = frozenset(parse_elements(kept.array))
-        return cls(kept, status, numbers=numbers, _spent_s=kept.spent_s, _starts=dict(kept.starts), **fields)
+        made = cls(kept, status, numbers=numbers, _spent_s=kept.spent_s, _starts=dict(kept.starts), **fields)
+        made._absent = of_elements(kept.absent)
+        return made
 
     def is_to_be_kept(self) -> bool:
         """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
         starts = tuple(sorted((n, s) for n, s in self._starts.items() if n not in self.own or self.own[n].is_live))
-        was, self.kept = self.kept, replace(self.kept, spent_s=self._spent_s, starts=starts)
+        absent = together({number: one.absence for number, one in self.own.items() if one.is_live})
+        was, kept = self.kept, replace(self.kept, spent_s=self._spent_s, starts=starts, absent=absent)
+        self.kept = replace(kept, cancelled_s=self.cancelled_s)
         return self.kept != was
 
     # ------------------------------------------------------------------ what is heard
@@ -90,6 +96,7 @@ class TrackedArray(TrackedJob):
         missing = live - told - waiting
         if knows_all:
             missing |= self.numbers - self.own.keys() - waiting
+        self._absent = {number: absence for number, absence in self._absent.items() if number in missing}
         return self._become(self._together(now_s)), missing
 
     def _hear_one(self, number: int, record: SlurmRecord, folder: RunFolder, now_s: float, clock_s: float) -> None:
@@ -190,10 +197,13 @@ class TrackedArray(TrackedJob):
 
     def _made(self, number: int | None) -> TrackedElement:
         base = self.kept.token or f"job.{self.job_id}"
-        kept = replace(self.kept, token=base if number is None else f"{base}/e{number}", array="")
+        token = base if number is None else f"{base}/e{number}"
+        kept = replace(self.kept, token=token, array="", absent=())
         job_id = self.job_id if number is None else f"{self.job_id}_{number}"
         status = JobStatus(job_id, JobState.PENDING, self.kept.submit_s)
-        return TrackedElement(kept, status, heard_s=self.heard_s, holds=(self.kept.token, self.job_id))
+        one = TrackedElement(kept, status, heard_s=self.heard_s, holds=(self.kept.token, self.job_id))
+        one.absence = PRESENT if number is None else self._absent.pop(number, PRESENT)
+        return one
 
     def _together(self, now_s: float) -> JobStatus:
         """Say how the array stands as a whole."""

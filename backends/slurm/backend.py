@@ -340,6 +340,7 @@ class SlurmBackend:
                 raise
         if job is not None:
             job.cancelled_s = self._clock()
+            self._keep(job)
             self._pacer.changed(job.cancelled_s)
 
     def withdraw(self, job_id: str) -> bool:
@@ -596,8 +597,7 @@ class SlurmBackend:
             changed, missing = job.hear_all(records, self._folder, self.now(), clock_s)
             if missing:
                 changed |= self._miss_elements(job, missing)
-            if job.is_to_be_kept():
-                self._folder.keep_job(job.job_id, job.kept)
+            self._keep(job)
             changed |= self._end_needless_elements(job)
         except ValueError as error:
             self._trouble = f"Slurm says that an element of job {job.job_id} is {error}, which is not known here"
@@ -641,6 +641,7 @@ class SlurmBackend:
         job.sent_s = None
         try:
             changed = job.hear(record, self._folder, self.now(), clock_s)
+            self._keep(job)
         except ValueError as error:
             self._trouble = f"Slurm says that job {job.job_id} is {error}, which is not known here"
         except UnavailableError as error:
@@ -648,6 +649,11 @@ class SlurmBackend:
         else:
             if changed:
                 self._pacer.changed(clock_s)
+
+    def _keep(self, job: TrackedJob) -> None:
+        """Keep on the disk what the next client cannot learn of Slurm, if that is news."""
+        if job.is_to_be_kept():
+            self._folder.keep_job(job.job_id, job.kept)
 
     def _is_settling(self, job_id: str) -> bool:
         """Say whether a job was accepted so lately that Slurm need not show it yet."""
@@ -670,6 +676,7 @@ class SlurmBackend:
                 continue
             try:
                 changed = job.miss(self._folder, self.now(), self._clock(), certain=certain)
+                self._keep(job)
             except UnavailableError as error:
                 self._trouble = _in_words(error)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from asa.backends.shell.marks import Kept, Mark, RunFolder
@@ -13,6 +13,7 @@ from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
 from asa.payload import HELD_EXIT
 
+from .absence import PRESENT, Absence
 from .link import SlurmRecord
 from .states import HELD, status_of
 
@@ -25,8 +26,6 @@ VANISHED: Final = "Vanished"
 IGNORED_DEPENDENCY: Final = "DependencyIgnored"
 """Reason of a job that was cancelled since Slurm released it before its dependency was met."""
 
-_GRACE_LOOKS = 3
-_GRACE_S = 60.0
 _SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
 _CLOCKS_S = 300.0  # nodes' clocks differ from the controller's by less, and a mark that is older is of an earlier run
 _SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that come and go while a job queues
@@ -46,10 +45,21 @@ class TrackedJob:
     held_here: bool = False  # it is on hold because this client wants it
     released_s: float | None = None  # when this client last released or cancelled it, on the client's clock
     cancelled_s: float | None = None
+    absence: Absence = PRESENT  # in how many looks Slurm did not show it
     _reported: JobStatus | None = None
     _ran: bool = False
-    _missed: int = 0
-    _missed_since_s: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        """Go on where another client left it."""
+        self.cancelled_s = self.kept.cancelled_s
+        if not self.kept.array and self.kept.absent:
+            self.absence = Absence(*self.kept.absent[0][1:])
+
+    def is_to_be_kept(self) -> bool:
+        """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
+        absent = (("", self.absence.looks, self.absence.since_s),) if self.absence.looks else ()
+        was, self.kept = self.kept, replace(self.kept, absent=absent, cancelled_s=self.cancelled_s)
+        return self.kept != was
 
     @property
     def job_id(self) -> str:
@@ -84,7 +94,7 @@ class TrackedJob:
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
         by_slurm = status_of(record, now_s, ran=self._ran, kept_back=self.kept.kept_back)
-        self._missed, self.heard_s, self.record = 0, clock_s, record
+        self.absence, self.heard_s, self.record = PRESENT, clock_s, record
         if by_slurm is None:
             raise ValueError(" ".join(record.states))
         self._ran |= by_slurm.state is JobState.RUNNING
@@ -101,10 +111,8 @@ class TrackedJob:
             return self._become(replace(self.status, state=JobState.CANCELLED, end_s=max(now_s, self._latest_s())))
         if not certain:
             return False
-        if self._missed == 0:
-            self._missed_since_s = clock_s
-        self._missed += 1
-        if self._missed < _GRACE_LOOKS or clock_s - self._missed_since_s < _GRACE_S:
+        self.absence = self.absence.again(clock_s)
+        if not self.absence.is_over(clock_s):
             return False
         end_s = max(now_s, self._latest_s())
         return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=VANISHED))

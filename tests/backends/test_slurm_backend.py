@@ -26,6 +26,7 @@ from asa.backend import (
     Step,
     site_word_s,
 )
+from asa.elements import parse_array
 from asa.errors import (
     BackendError,
     InputError,
@@ -1118,3 +1119,53 @@ def test_slurm_is_asked_twelve_times_a_minute_at_most_and_never_of_what_cannot_b
     assert backend.estimated_start(spec()) is not None
     site.link.says_s = -30.0
     assert site_word_s(backend, spec()) == 0.0
+
+
+# ---------------------------------------------------------------------- clients that look once
+
+
+def looks_once(site, job, every_s=30.0, within=10):
+    """Look with a new client each time; give the state in which the job ended, None if it did not."""
+    for _ in range(within):
+        status = site.client().status([job])[job]
+        if status.state.is_final:
+            return status.state, status.reason
+        site.clock.sleep(every_s)
+    return None
+
+
+@pytest.mark.parametrize("array", ["", "1-3"])
+def test_clients_that_look_once_decide_together_that_a_job_has_vanished(world, array):
+    site = world()
+    job = site.client().submit(spec(5000.0, token="a", held=True, array=parse_array(array) if array else None))
+    for lost in site.link.arrays_of.get(job, [job]):
+        site.link.forget(lost)
+    site.link.arrays_of.clear()
+    began_s = site.clock()
+    assert looks_once(site, job) == (JobState.FAILED, "Vanished")
+    assert site.clock() - began_s >= 60
+
+
+def test_what_came_back_between_two_of_them_has_not_vanished(world):
+    site = world()
+    job = site.client().submit(spec(5000.0, token="a", held=True))
+    for _ in range(6):
+        lost = site.link.forget(job)
+        site.clock.sleep(40)
+        assert not site.client().status([job])[job].state.is_final
+        site.clock.sleep(40)
+        assert not site.client().status([job])[job].state.is_final
+        site.link.all[job] = lost
+        assert not site.client().status([job])[job].state.is_final
+
+
+@pytest.mark.parametrize("array", ["", "1-3"])
+def test_the_next_of_them_knows_that_a_job_was_cancelled_which_slurm_forgot_since(world, array):
+    site = world()
+    job = site.client().submit(spec(5000.0, token="a", held=True, array=parse_array(array) if array else None))
+    first = site.client()
+    first.status([job])
+    first.cancel(job)
+    site.clock.sleep(1000)
+    assert not site.link.controller
+    assert looks_once(site, job, within=1) == (JobState.CANCELLED, "")

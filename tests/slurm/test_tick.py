@@ -6,7 +6,10 @@ import signal
 import time
 
 import pytest
-from slurm_runs import SlurmRun, glancing, stage
+from slurm_runs import LINKS, SlurmRun, forgetful, glancing, stage
+from slurm_testbed import OLDEST, until
+
+from asa.elements import parse_array
 
 LONGEST_S = 5.0  # that a client lives, beside what its process takes to begin on a busy machine
 MOMENTS = [*(("journal", at) for at in range(6)), ("change", 0), ("change", 1), ("look", 0), ("look", 2)]
@@ -64,3 +67,54 @@ def test_who_looks_does_what_a_client_left(slurm):
     client.has_left()
     to_its_end(run, itertools.repeat(()))
     run.check()
+
+
+@pytest.fixture
+def forgets(slurm):
+    """Give a cluster whose controller forgets jobs two seconds after their end, and has no accounting."""
+    with forgetful(slurm) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_what_was_cancelled_and_forgotten_between_two_looks_has_ended(forgets, link):
+    stages = [stage("a", then="sleep 2; exit 3"), stage("b", "a", array=parse_array("0-3")), stage("c", "b")]
+    run = SlurmRun(forgets, stages, link=link)
+    to_its_end(run, itertools.repeat(()), within_s=60.0)
+    assert run.folder.state()[0].reason == "stage 'a' ended as failed (NonZeroExitCode)"
+    until(lambda: not run.jobs(), what="that all are forgotten")
+    assert to_the_last(run) <= 3
+
+
+def to_the_last(run):
+    """Look until nothing of a run that has ended is left; gives how often."""
+    for count in itertools.count(1):
+        one = glancing(run)
+        one.join(60.0)
+        if not run.folder.state()[0].unfinished_jobs():
+            return count
+        time.sleep(1.0)
+        assert count < 20
+    raise AssertionError
+
+
+@pytest.mark.full  # it takes over a minute: so long Slurm may fail to show a job
+def test_looks_decide_together_that_a_forgotten_job_is_gone(slurm):
+    if slurm.release != OLDEST:
+        pytest.skip("once is enough")
+    with forgetful(slurm) as cluster:
+        runs = [SlurmRun(cluster, [stage("a", then="sleep 5"), *chain(3)[1:]], link=link) for link in LINKS]
+        for run in runs:
+            glancing(run).join(60.0)
+            until(lambda run=run: run.ran["a"], what="its begin")
+            cluster.run_as_root("scancel", *(run.job(name)["JobId"] for name in "bc"))
+        until(lambda: not any(run.jobs() for run in runs), what="that all are forgotten")
+        until_s = time.monotonic() + 150.0
+        while left := [run for run in runs if run.folder.state()[0].outcome is None]:
+            assert time.monotonic() < until_s
+            time.sleep(5.0)
+            for run in left:
+                glancing(run).join(60.0)
+        for run in runs:
+            assert run.folder.state()[0].reason == "stage 'b' ended as failed (Vanished)"
+            assert run.ran == {"a": 1}
