@@ -334,7 +334,7 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, element: str = "") 
     """
     workers = max(1, cores // stage.cpus_per_task)
     *check, tasks = _listed(stage, "")
-    take = f"{_RUN}\n{READING}\n{_TAKE_ARGUMENTS}\n{_WORKERS}\n{_for_tasks(stage, TAKING)}"
+    take = f"{_RUN}\n{_INTERRUPTED}\n{READING}\n{_TAKE_ARGUMENTS}\n{_WORKERS}\n{_for_tasks(stage, TAKING)}"
     lines = [
         f"asa_bag={shlex.quote(place)}",
         f"asa_round={share.round}",
@@ -448,6 +448,21 @@ asa_pass_on() {
 """.strip()
 )
 
+# Whether a task that has ended may have been interrupted, with its job: it may have saved its state and left. Whoever
+# ends a job lists its processes, then signals one after the other. A pause that begins after the task's end and is
+# ended by a signal was on that list, so that the task was not: it had ended by itself.
+_INTERRUPTED = r"""
+asa_interrupted() {
+  if [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ]; then return 0; fi
+  [ -n "${SLURM_JOB_ID-}" ] || return 1
+  for asa_pause in 0.3 1; do
+    { env sleep "$asa_pause"; } 2>/dev/null
+    case $? in 0) break ;; 129 | 130 | 143) return 1 ;; esac
+  done
+  [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ]
+}
+""".strip()
+
 # What tells elements of an array from each other, for what may run where the job's variables are not.
 _ELEMENT = r"""
 ASA_ELEMENT=${SLURM_ARRAY_TASK_ID:?}
@@ -497,6 +512,7 @@ mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
 # end no more begin.
 _POOL = rf"""
 {_RUN}
+{_INTERRUPTED}
 asa_list=$1 asa_done=$2 asa_workers=$3 asa_cpus_per_task=$4 asa_cpus=$5 asa_first=0 asa_all=$3
 [ -r "$asa_list" ] || sleep 5
 [ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; exit 87; }}
@@ -525,11 +541,7 @@ asa_task() {{
     else
       echo "$asa_slot" >&9
       asa_slot=
-      # It may have saved its state and left: Slurm tells one process of a job after the other to end.
-      [ -z "$asa_done" ] || [ -z "${{SLURM_JOB_ID-}}" ] || sleep 0.3 || sleep 1 || :
-      if [ -n "$asa_done" ] && [ -z "$asa_ended_by" ] && [ ! -e "$asa_running/ending" ]; then
-        mv -f "$asa_done/.$1" "$asa_done/$1" || :
-      fi
+      [ -z "$asa_done" ] || asa_interrupted || mv -f "$asa_done/.$1" "$asa_done/$1" || :
     fi
   fi
   [ -z "$asa_slot" ] || echo "$asa_slot" >&9

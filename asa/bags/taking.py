@@ -120,8 +120,7 @@ done
 """.strip()
 
 # Runs on each node of the job: takes chunks, and has its workers run their tasks. A worker is a number that is free or
-# busy; who becomes free says so in a pipe. A task that ends as this job is ended does not count: it may have saved its
-# state and left.
+# busy; who becomes free says so in a pipe. A task that is interrupted as this job is ended does not count.
 TAKING = r"""
 asa_me=$asa_me.${asa_cpus:+$SLURM_PROCID}
 [ -n "${asa_me##*.}" ] || asa_me=${asa_me}0
@@ -162,9 +161,8 @@ asa_task() { # a worker's number, the task's place, its number and its text
   elif [ -n "${SLURM_JOB_ID-}" ]; then
     echo "$asa_slot" >&9
     asa_slot=
-    sleep 0.3 || sleep 1 || :
   fi
-  if [ -z "$asa_ended_by" ] && [ ! -e "$asa_running/ending" ]; then
+  if ! asa_interrupted; then
     [ "$asa_code" -eq 0 ] ||
       printf 'asa: task %s of %s failed with exit code %s: %s\n' "$3" "$((asa_count + asa_before))" "$asa_code" "$4" >&2
     asa_record ":$2 $asa_code $asa_began $asa_time;"

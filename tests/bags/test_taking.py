@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from slurm_testbed import until
@@ -158,6 +159,43 @@ def test_who_is_told_to_end_gives_back_by_itself(place):
     assert ended(other)[0] == 0
     assert place.did("e") == once(24)
     assert Bag(place.bag).progress().completed == 24
+
+
+def processes_of(job):
+    """A job's processes, by what they run, as Slurm lists them before it signals each: children first."""
+    listed = subprocess.run(
+        ["ps", "-s", str(job.pid), "-o", "pid=,args=", "--sort=-pid"], capture_output=True, text=True, check=True
+    ).stdout
+    return {int(line.split(None, 1)[0]): line.split(None, 1)[1] for line in listed.splitlines()}
+
+
+def tell_all(pids):
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def test_a_task_that_completed_just_before_its_job_is_ended_is_not_run_again(place):
+    job = place.begin("t-0", [place.task(0.2)] * 2, cores=1, jobs=1, environment={"SLURM_JOB_ID": "1"}.items())
+    listed = until(lambda: place.did("e")[1] and "sleep 0.3" in (found := processes_of(job)).values() and found)
+    tell_all(listed)
+    assert ended(job)[0] == 143
+    assert place.noted("t-0.1.0") == {1}
+    assert ended(place.begin("t-1", [place.task(0)] * 2))[0] == 0
+    assert place.did("e")[1] == 1
+
+
+def test_a_task_that_saves_its_state_as_its_job_is_ended_is_run_again(place):
+    """It is signalled first, and leaves with 0 before the job hears of the signal."""
+    task = f"trap 'kill $!; exit 0' TERM; echo b$ASA_TASK >>{place.root}/did; sleep 30 >/dev/null 2>&1 & wait; echo e"
+    job = place.begin("t-0", [task] * 2, cores=1, jobs=1, environment={"SLURM_JOB_ID": "1"}.items())
+    until(lambda: place.did("b")[1])
+    listed = list(processes_of(job))
+    for pid in listed:
+        tell_all([pid])
+        time.sleep(0.03)
+    assert ended(job)[0] == 143
+    assert place.noted("t-0.1.0") == set()
 
 
 def test_an_idle_worker_takes_what_is_given_back(place):

@@ -105,6 +105,33 @@ def test_jobs_that_are_cancelled_requeued_and_killed_give_back(slurm, link):
     run.check_bag(interrupted=12)  # of two workers each, in three jobs: what ran, and had ended a moment before
 
 
+def test_what_completed_just_before_a_scancel_is_not_run_again(slurm):
+    """One of two jobs is cancelled in the tenths of a second after the end of its task."""
+    run = BagRun(slurm, 8, seconds=1, cores=2, jobs=2, link="commands", strategy="per-stage")
+    client = run.client()
+    until(lambda: len(run.running()) == 2, what="two jobs")
+    began_s = time.monotonic()
+    names = {job["JobName"] for job in run.running()}
+    while not (job_id := just_after_a_task(names)):
+        assert time.monotonic() - began_s < 30
+        time.sleep(0.01)
+    slurm.run("scancel", job_id)
+    client.result()
+    run.check_bag(interrupted=1)  # the task after it
+    assert set(run.did("e").values()) == {1}
+
+
+def just_after_a_task(names):
+    """Name one of some jobs that waits after the end of a task, in case a signal comes."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes() == b"sleep\x000.3\0":
+                values = dict(one.partition(b"=")[::2] for one in (path.parent / "environ").read_bytes().split(b"\0"))
+                if values.get(b"SLURM_JOB_NAME", b"").decode() in names:  # other clusters have the same numbers
+                    return values[b"SLURM_JOB_ID"].decode()
+    return ""
+
+
 def test_a_node_that_is_lost_gives_back(slurm):
     """Two jobs of a node each; one loses its power, and Slurm puts its job back into the queue."""
     run = BagRun(slurm, 160, seconds=4, cores=56, jobs=2, link="commands", strategy="per-stage")
