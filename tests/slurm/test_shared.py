@@ -30,7 +30,7 @@ class BagRun(SlurmRun):
         did, (seconds, cores, jobs, nodes, walltime_s) = self.place / "did", self._task
         if one.name == "b":
             return Stage("b", cores=1, walltime_s=60, after=("a",), command=f"echo after >>{did}")
-        task = f"echo b$ASA_TASK >>{did}; sleep {seconds}; echo e$ASA_TASK >>{did}"
+        task = f"echo b$ASA_TASK >>{did}; sleep {seconds} && echo e$ASA_TASK >>{did}"
         cores = None if nodes else cores
         return Stage(
             "a", cores=cores, nodes=nodes, walltime_s=walltime_s, expected_run_s=10, tasks=(task,) * self.count,
