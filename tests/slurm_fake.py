@@ -1,8 +1,8 @@
 """A Slurm that lives in memory on a clock of its own, and a transport on which things go wrong.
 
-`FakeSlurm` is slurmctld and slurmrestd in one, of version 22.05 (API v0.0.38) or 24.11 (v0.0.42): a transport for
-httpx that answers as the real daemons were seen to answer; `slurm/test_fake.py` holds it against them. What it does
-not know it does not make up: it raises NotImplementedError.
+`FakeSlurm` is slurmctld and slurmrestd in one, of version 22.05 (API v0.0.38), 24.11 or 26.05 (v0.0.42, the oldest that
+this one serves): a transport for httpx that answers as the real daemons were seen to answer; `slurm/test_fake.py` holds
+it against them. What it does not know it does not make up: it raises NotImplementedError.
 
 A job's script is really run, with `sh`. The script's own `sleep` and `date +%s` go by the virtual clock, which stands
 still while a script does something. A job lasts until its script has ended, and at least as long as a line
@@ -64,6 +64,8 @@ _ERRORS = {
     2072: "Invalid generic resource (gres) specification",
     2073: "Job is no longer pending execution",
     2084: "Job has already finished",
+    2127: "Environment is missing in job",
+    2166: "Unable to resolve user ID to user name",
     9000: "Query empty or not RFC7320 compliant",
     9001: "Failure during parsing",
     9202: "Unable to convert Data type",
@@ -396,7 +398,7 @@ class FakeSlurm(httpx.BaseTransport):
     folder
         Where scripts are kept; a fresh one.
     version
-        ``22.05`` or ``24.11``.
+        ``22.05``, ``24.11`` or ``26.05``.
     nodes, cores_per_node
         Its size; the nodes are called n001 and so on.
     start_s
@@ -423,11 +425,11 @@ class FakeSlurm(httpx.BaseTransport):
     """
 
     def __init__(
-        self, folder, version="24.11", *, nodes=4, cores_per_node=28, start_s=1_800_000_000.0, by_priority=False,
+        self, folder, version="26.05", *, nodes=4, cores_per_node=28, start_s=1_800_000_000.0, by_priority=False,
         latency_s=1.0, completing_s=0.0, min_job_age_s=300.0, requeue_delay_s=121, age_accrues=False, accounting=False,
         drops_unknown_dependency=None, user="asatest",
     ):  # fmt: skip
-        self.dialect = {"22.05": Old, "24.11": New}[version](self)
+        self.dialect = {"22.05": Old, "24.11": New, "26.05": Newest}[version](self)
         self.version = version
         self.nodes = {name: Node(name, cores_per_node) for name in (f"n{i:03d}" for i in range(1, nodes + 1))}
         self.cores_per_node = cores_per_node
@@ -938,9 +940,7 @@ def node_range(names):
 
 # ---- how the versions spell it
 
-_NO_URL = 404, "Unable find requested URL. Please view /openapi/v3 for API reference."
 _NO_METHOD = 405, "Requested REST method is not defined at URL. Please view /openapi/v3 for API reference."
-_NO_PARSE = 400, "Unable to parse query."
 _FLAGS = {"skip_steps", "usage_time_as_submit_time", "disable_truncate_usage_time", "show_duplicates"}
 _QUERIES = {"start_time", "end_time", "submit_time", "job_name", "users", "step", "cluster"} | _FLAGS
 _UNITS_S = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -962,10 +962,13 @@ class Dialect:
     """What both versions share: routes, and the plain facts of a job."""
 
     template: Mapping
+    templates = ""  # of which release they are, where not of its own
+    no_url = 404, "Unable find requested URL. Please view /openapi/v3 for API reference."
+    no_parse = 400, "Unable to parse query."
 
     def __init__(self, slurm):
         self.slurm = slurm
-        self.template = json.loads((TEMPLATES / f"templates-{self.release}.json").read_text())
+        self.template = json.loads((TEMPLATES / f"templates-{self.templates or self.release}.json").read_text())
         self._keys = frozenset(self.template["keys"])
 
     def answer(self, request):  # noqa: PLR0911 - as many ways to go wrong
@@ -976,15 +979,15 @@ class Dialect:
         found = re.fullmatch(r"/(slurm|slurmdb)/([^/]+)/(.*?)/?", path)
         methods = self._route(found[1], found[3]) if found and found[2] == self.api else None
         if methods is None:
-            return _NO_URL
+            return self.no_url
         if request.method not in methods:
             return self.no_method
         try:
             body = json.loads(request.content or b"{}")
         except ValueError:
-            return _NO_PARSE
+            return self.no_parse
         if re.search(r"[,\[\]]", query):
-            return _NO_PARSE
+            return self.no_parse
         if not self.slurm.controller_up and found[1] == "slurm":
             return self.down(found[3])
         self.slurm.remember()
@@ -1458,7 +1461,9 @@ class New(Dialect):
 
     release, api, none = "24.11", "v0.0.42", ""
     signalled = "RaisedSignal"
-    no_method = _NO_URL
+    no_method = Dialect.no_url
+    takes_too_large = False
+    no_environment = 2019
     unknown_queries = frozenset()
     unknown_anyway = frozenset()
 
@@ -1715,20 +1720,19 @@ class New(Dialect):
         source = "slurm_submit_batch_job()"
         try:
             self._check_complete(ask)
-            job = self.slurm.submit(ask, takes_too_large=False)
+            job = self.slurm.submit(ask, takes_too_large=self.takes_too_large)
         except RefusedError as refused:
             errors = [self._told(refused.number, source, "Batch job submission failed")]
             return 500, self._body(errors=errors, warnings=warnings)
-        if ask.held:
-            told = _ERRORS[2042]
+        if number := 2042 if ask.held else 2015 if job.stuck == "PartitionConfig" else 0:
+            told = _ERRORS[number]
             more = [f"Job submission resulted in non-zero return code: {told}", told]
             warnings += [{"description": text, "source": source} for text in more]
         return 200, self._body(warnings=warnings, job_id=job.job_id, step_id="batch", job_submit_user_msg="")
 
-    @staticmethod
-    def _check_complete(ask):
+    def _check_complete(self, ask):
         if not ask.environment:
-            raise RefusedError(2019)
+            raise RefusedError(self.no_environment)
         if not ask.folder:
             raise RefusedError(2063)
 
@@ -1834,6 +1838,54 @@ class New(Dialect):
         kind = _OPEN_KINDS[type(value)], _KINDS.get(type(value), "dictionary")
         told = f"Expected OpenAPI {wanted} but got OpenAPI type={kind[0]} (Slurm type={kind[1]}): {_written(value)}"
         return {"description": told, "source": where}
+
+
+class Newest(New):
+    """26.05: API v0.0.42, as it was seen to serve it."""
+
+    release, templates = "26.05", "24.11"
+    _nowhere = (
+        "Unable to find requested URL endpoint. Please query the '/openapi/v3' endpoint or visit "
+        "'https://slurm.schedmd.com/rest_api.html' for the OpenAPI specification which includes a list of all "
+        "possible slurmrestd endpoints."
+    )
+    no_url = 404, _nowhere
+    no_method = no_url
+    no_parse = 500, "Unspecified error"
+    takes_too_large = True
+    no_environment = 2127
+
+    def answer(self, request):
+        """Answer; what the controller refuses has a status of its own."""
+        status, body = super().answer(request)
+        errors = body.get("errors", ()) if isinstance(body, dict) else ()
+        return 422 if status == 500 and any(2000 <= error["error_number"] < 3000 for error in errors) else status, body
+
+    def _body(self, **told):
+        body = super()._body(**told)
+        slurm = {"version": {"major": "26", "micro": "5", "minor": "05"}, "release": "26.05.5"}
+        return body | {"meta": body["meta"] | {"slurm": body["meta"]["slurm"] | slurm}}
+
+    def describe(self, job):
+        """Describe a job, whose errors have a file of their own only where it was asked for."""
+        return super().describe(job) | ({} if job.ask.stderr else {"standard_error": ""})
+
+    def past_jobs(self, body, query):
+        """Look for past jobs, of users that this host knows."""
+        unknown = [user for user in query.get("users", ()) if user not in ("root", self.slurm.user)]
+        if not unknown:
+            return super().past_jobs(body, query)
+        resolving = self._told(2166, "_foreach_resolve", f"Unable to resolve user: {unknown[0]}")
+        rejecting = self._told(9000, "op_handler_jobs", "Rejecting request. Failure parsing query parameters")
+        return 422, self._body(room="meta_accounting", errors=[resolving, rejecting])
+
+    def accounted(self, chosen):
+        status, body = super().accounted(chosen)
+        for warning in body["warnings"]:
+            warning["description"] = "slurmdb_jobs_get() found nothing"
+        for job in body["jobs"]:
+            job["stdout"] = job["stdout"].removeprefix(f"{job['working_directory']}/")
+        return status, body
 
 
 def _written(value):

@@ -37,7 +37,7 @@ from asa.strategies import load_strategy
 from asa.workflow import Stage, Workflow
 
 STAGES = ("a", "b", "c", "d")
-VERSIONS = ("22.05", "24.11")
+VERSIONS = ("22.05", "26.05")
 STRATEGIES = ("chained", "per-stage", "asa-naive")
 JOURNAL = "journal-kill"
 BEGIN_S, MAX_S = 1_800_000_000.0, 6 * 3600

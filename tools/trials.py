@@ -7,6 +7,8 @@ themselves, and the verdict comes from these and from Slurm. Trials rotate over 
     python tools/trials.py --seeds 0-349                 # every strategy, both releases, both links, this machine
     python tools/trials.py --seeds 7000-7184             # with scripts, SIGTERM, --fail-fast and more, as draw.py says
     python tools/trials.py --seeds 8000-8049 --strategy asa-plan    # with stages of several shapes, too
+    python tools/trials.py --seeds 9000-9499 --world hostile        # where a site does all to a client that sites do
+    python tools/trials.py --seeds 9000-9049 --world absence,codes  # some of that, by its names in draw.WORLD
 
 `invalid` is a trial in which a fault lay outside what is promised; `broken` leaves its evidence below --keep.
 It needs root, for clusters and small disks of its own, and Slurm installed, as tests/slurm does.
@@ -29,8 +31,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
 
 from slurm_testbed import RELEASES, missing
-from trial.draw import SITES, STRATEGIES, Trial, draw
+from trial.draw import SITES, STRATEGIES, WORLD, Trial, draw
 from trial.faults import ENDS, suffer
+from trial.hostile import show_late
 from trial.operator import Operator
 from trial.place import Cluster, Place
 from trial.verdict import Verdict, judge
@@ -69,11 +72,13 @@ def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
         threading.Thread(
             target=lambda: ([one.join() for one in waited_for], operator.faults_over.set()), daemon=True
         ).start()
+        if any(step.late_s for step in trial.steps):
+            threading.Thread(target=show_late, args=(operator,), daemon=True).start()
         operator.operate()
         for fault in faults:
             fault.join()
         left = _settled(place)
-        verdict = judge(operator, place.marks, left)
+        verdict = judge(operator, place.marks, left, place.touched() if isinstance(place, Cluster) else [])
         verdict.took_s = time.monotonic() - began_s
         if keep is not None and verdict.word != "clean":
             _keep(keep / trial.name, operator, verdict)
@@ -123,7 +128,9 @@ def chosen(options: Any) -> list[Trial]:
     if options.version != "all" and options.link == "all":
         sites = [site for site in sites if site[0]]
     strategies = STRATEGIES if options.strategy == "all" else tuple(options.strategy.split(","))
-    ways = [(site, strategy) for site in sites for strategy in strategies if strategy != "pool" or site in POOLED]
+    world = worlds(options.world)
+    pooled = () if world else POOLED  # whose jobs are root's, as are strangers'
+    ways = [(site, strategy) for site in sites for strategy in strategies if strategy != "pool" or site in pooled]
     if not ways:
         raise SystemExit("trials.py: there is no such version with such a link")
     trials = []
@@ -131,8 +138,18 @@ def chosen(options: Any) -> list[Trial]:
         first, _, last = part.partition("-")
         for seed in range(int(first), int(last or first) + 1):
             (version, link), strategy = ways[seed % len(ways)]
-            trials.append(draw(seed, version, link, strategy))
+            trials.append(draw(seed, version, link, strategy, world))
     return trials
+
+
+def worlds(asked: str) -> tuple[str, ...]:
+    """Read the names of a hostile world: `hostile` for all."""
+    names = tuple(WORLD) if asked == "hostile" else tuple(name for name in asked.split(",") if name)
+    if unknown := [name for name in names if name not in WORLD]:
+        raise SystemExit(
+            f"trials.py: there is no world {unknown[0]!r}; there are {', '.join(WORLD)}, and hostile for all"
+        )
+    return names
 
 
 def matrix(verdicts: list[Verdict]) -> str:
@@ -191,6 +208,7 @@ def main() -> int:
     parser.add_argument("--version", default="all", choices=("all", *RELEASES))
     parser.add_argument("--link", default="all", choices=("all", "cli", "rest", "local"))
     parser.add_argument("--strategy", default="all", help=", ".join(STRATEGIES))
+    parser.add_argument("--world", default="", help=f"hostile, or some of {','.join(WORLD)}")
     parser.add_argument("--jobs", type=int, default=3, help="trials at once")
     parser.add_argument("--keep", type=Path, default=Path("out/trials"), help="where evidence is kept")
     options = parser.parse_args()

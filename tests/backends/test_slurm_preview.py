@@ -29,7 +29,7 @@ def backend(link, folder):
     return SlurmBackend(link, folder, Capabilities("x", 28, 28, age_accrues=True), defaults=defaults)
 
 
-@pytest.mark.parametrize("version", ["22.05", "24.11"])
+@pytest.mark.parametrize("version", ["22.05", "26.05"])
 def test_the_request_is_shown(tmp_path, version):
     slurm = FakeSlurm(tmp_path / "slurm", version)
     shown = backend(RestLink("http://slurm", transport=slurm), tmp_path / "run").preview(SPEC)

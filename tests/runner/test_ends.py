@@ -472,7 +472,7 @@ def story(tmp_path):
 @pytest.mark.parametrize("strategy", ["per-stage", "chained"])
 def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, monkeypatch):
     """The client is killed when it has heard that b failed, before it could cancel c."""
-    one = story("24.11", strategy, 70, 60, 400, 70)
+    one = story("26.05", strategy, 70, 60, 400, 70)
     (one.folder / "mended").unlink()
     real, armed = Active.commit, [True]
 
@@ -499,7 +499,7 @@ def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, m
 
 def test_what_completed_meanwhile_is_not_run_again(story):
     """C completes while nobody looks, after b has failed."""
-    one = story("24.11", "per-stage", 70, 60, 100, 70)
+    one = story("26.05", "per-stage", 70, 60, 100, 70)
     (one.folder / "mended").unlink()
     one.down = (150, 400)
     result = one.client()
@@ -510,7 +510,7 @@ def test_what_completed_meanwhile_is_not_run_again(story):
     assert one.ran() == {"a": 1, "b": 2, "c": 1, "d": 1}
 
 
-@pytest.mark.parametrize("version", ["22.05", "24.11"])
+@pytest.mark.parametrize("version", ["22.05", "26.05"])
 @pytest.mark.parametrize("to_s", [340, 425, 500])
 def test_nothing_is_given_back_on_old_news(story, version, to_s):
     """Slurm is away while an allocation that came early becomes due."""
@@ -523,7 +523,7 @@ def test_nothing_is_given_back_on_old_news(story, version, to_s):
 
 
 def test_who_is_given_back_has_ended_before_another_is_asked_for(story):
-    one = story("24.11", "asa-naive", 300, 50, 60, 20)
+    one = story("26.05", "asa-naive", 300, 50, 60, 20)
     one.slurm.occupy(112, BEGIN_S, BEGIN_S + 400)  # so that all are asked for long before they are needed
     result = one.client()
     assert result.outcome == "completed"

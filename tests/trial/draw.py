@@ -31,9 +31,29 @@ ONLY = {
     "cli": ("slow_sbatch", "lost_sbatch", "slow_commands"),
     "rest": ("rest_restart", "rest_away", "rest_lost", "rest_slow"),
 }
+WORLD: dict[str, tuple[str, ...]] = {
+    "identity": ("numbers_anew", "other_cluster"),
+    "absence": ("answers_empty", "answers_partial", "answers_cut", "answers_shuffled", "accounting_lags"),
+    "faults": ("fails_before", "fails_after", "answers_late", "conf_empty"),
+    "words": ("states_unknown", "reasons_unknown"),
+    "nodes": ("bad_node",),
+    "numbers": ("two_numbers",),
+    "codes": (),
+    "files": (),
+}
+"""A hostile world: what sites do to a client, by kinds; of the last two, steps have more."""
+_BY_COMMANDS = {"conf_empty", "two_numbers"}
+_LASTS_S = {
+    "answers_empty": (5.0, 45.0), "accounting_lags": (20.0, 60.0), "conf_empty": (1.0, 6.0), "bad_node": (15.0, 30.0),
+}  # fmt: skip
+_QUIET = ("kill", "gone", "term", "int", "hup", "away", "two_resumes", "controller_restart", "hold", "time_limit")
+"""Of the faults that there always were, those that a hostile world has, too: they end no stage."""
+CODES = (2, 42, *range(81, 93), 124, 126, 127, 130, 137, 143, 255)
+"""Exit codes of a user's own program, some of which asa or a shell uses, too."""
 HARSH = {
     *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
     *("node_crash", "slurmd_away", "node_down", "preempted", "controller_killed", "told", "tmp_full"),
+    "numbers_anew",
 }
 """Faults that may end a stage, so that `asa resume --retry` has to ask for it again; after others the run goes on.
 
@@ -62,11 +82,18 @@ class Step:
     expects: float = 0.0  # seconds that asa is told, where these are not what it takes
     widths: tuple[int, ...] = ()  # cores that it may be asked for with, its own first; empty for these alone
     partitions: tuple[str, ...] = ()  # likewise where it may be sent
+    late_s: float = 0.0  # for which what it gives cannot be seen by others
 
     @property
     def fails(self) -> bool:
         """Whether it does so by itself, at first or always."""
         return self.how.startswith(("fail", "lacks"))
+
+    @property
+    def bad_times(self) -> int:
+        """How often it fails, hangs or lacks its outputs by itself; 0 if never or always."""
+        _, times, *_ = (*self.how.split(":"), "")
+        return int(times) if times.isdigit() else 0
 
     @property
     def parts(self) -> dict[str, str]:
@@ -120,6 +147,7 @@ class Trial:
     site: Site
     again_from: str
     fail_fast: bool = False
+    world: tuple[str, ...] = ()  # of `WORLD`
 
     @property
     def name(self) -> str:
@@ -129,7 +157,8 @@ class Trial:
     def again(self) -> str:
         """The arguments that repeat it."""
         version = f" --version {self.version}" if self.version else ""
-        return f"--seeds {self.seed}{version} --link {self.link} --strategy {self.strategy.partition(':')[0]}"
+        world = f" --world {','.join(self.world)}" if self.world else ""
+        return f"--seeds {self.seed}{version} --link {self.link} --strategy {self.strategy.partition(':')[0]}{world}"
 
     @property
     def gentle(self) -> bool:
@@ -159,7 +188,7 @@ class Trial:
         return asdict(self)
 
 
-def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
+def draw(seed: int, version: str, link: str, strategy: str, world: tuple[str, ...] = ()) -> Trial:
     """Draw a trial: the same workflow for a seed whatever the strategy is, the same faults for a seed and a link."""
     chance = random.Random(f"workflow {seed}")
     steps = _steps(chance, link)
@@ -184,7 +213,9 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     trial = Trial(seed, version, link, strategy, steps, faults, site, again_from)
     if seed >= MORE_FROM:
         trial = _more(random.Random(f"more {seed}"), trial)
-    return trial if seed < SHAPES_FROM else _shapes(random.Random(f"shapes {seed}"), trial)
+    if seed >= SHAPES_FROM:
+        trial = _shapes(random.Random(f"shapes {seed}"), trial)
+    return _hostile(random.Random(f"hostile {seed} {link}"), trial, world) if world else trial
 
 
 def _has_local(steps: tuple[Step, ...], link: str) -> bool:
@@ -336,3 +367,55 @@ def _shapes(chance: random.Random, trial: Trial) -> Trial:
         able = chance.random() < 0.7 and not step.local and trial.strategy != "pool"
         steps.append(replace(step, widths=(step.cores, *others), partitions=either) if able else step)
     return replace(trial, steps=tuple(steps))
+
+
+# ---------------------------------------------------------------------- in a hostile world
+
+
+def _hostile(chance: random.Random, trial: Trial, world: tuple[str, ...]) -> Trial:
+    """Let a site do to the client what it is asked to, beside faults that end no stage; a relay needs no tokens."""
+    kinds = [kind for name in world for kind in WORLD[name] if trial.link == "cli" or kind not in _BY_COMMANDS]
+    faults = [fault for fault in trial.faults if fault.kind in _QUIET]
+    if kinds and trial.link != "local":
+        faults += [_hostile_fault(chance, chance.choice(kinds), trial) for _ in range(chance.choice([1, 2, 2, 3]))]
+    steps = list(trial.steps)
+    if not trial.strategy.startswith("asa-plan"):  # which alone is asked for several shapes
+        steps = [replace(one, widths=(), partitions=()) for one in steps]
+    if "nodes" in world:  # one of which is to be spared
+        most = (NODES - 1) * CORES_PER_NODE
+        steps = [
+            replace(one, cores=min(one.cores, most), widths=tuple(w for w in one.widths if w <= most)) for one in steps
+        ]
+    if "codes" in world:
+        steps = [_with_code(chance, one) for one in steps]
+    if "files" in world:
+        for at, step in enumerate(steps):
+            steps[at] = _with_late_files(chance, step, steps[:at])
+    site = replace(trial.site, short_tokens=False)
+    return replace(trial, faults=tuple(faults), steps=tuple(steps), site=site, world=world, again_from="")
+
+
+def _hostile_fault(chance: random.Random, kind: str, trial: Trial) -> Fault:
+    at = chance.choice(["begin", "start", "start", "end"])
+    delay_s = chance.uniform(0, 12.0) if at == "begin" else chance.choice([0.0, 0.1, 0.5, 1.0, 2.0])
+    lasts_s = chance.uniform(*_LASTS_S.get(kind, (3.0, 20.0)))
+    return Fault(kind, at, chance.choice(trial.steps).name, round(delay_s, 2), round(lasts_s, 1), chance.random())
+
+
+def _with_code(chance: random.Random, step: Step) -> Step:
+    """Let a step that fails at first do so with a code that means something to others; and some that do not."""
+    code = chance.choice(CODES)
+    if step.how.startswith("fail:") and step.bad_times:
+        return replace(step, how=f"{step.how}:{code}")
+    if step.how == "ok" and not step.local and chance.random() < 0.2:
+        return replace(step, how=f"fail:1:{code}", retries=max(step.retries, 1))
+    return step
+
+
+def _with_late_files(chance: random.Random, step: Step, before: list[Step]) -> Step:
+    """Let a step give a file that others see late, and need those of steps before it."""
+    if step.when != "success" or step.local or step.tasks:
+        return step
+    gives = step.gives or chance.random() < 0.5
+    givers = [one.name for one in before if one.name in step.after and one.gives]
+    return replace(step, gives=gives, late_s=chance.choice([2.0, 6.0, 15.0]) if gives else 0.0, needs=tuple(givers))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,10 @@ MOMENT_S = 45.0  # in which a stage begins or ends, or the fault does not come
 ENDS = "time_limit"  # what ends a stage that hangs, and so has to come whenever that begins
 
 
+MORE: dict[str, Callable[[Fault, Operator], None]] = {}
+"""Faults of other modules, by kind."""
+
+
 class VoidError(Exception):
     """There is nothing to spoil."""
 
@@ -29,7 +34,7 @@ def suffer(fault: Fault, operator: Operator) -> None:
         return
     time.sleep(fault.delay_s)
     try:
-        globals()[f"_{fault.kind}"](fault, operator)
+        (MORE.get(fault.kind) or globals()[f"_{fault.kind}"])(fault, operator)
     except VoidError as why:
         operator.note("void", f"{fault}: {why}")
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:

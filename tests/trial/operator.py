@@ -16,6 +16,7 @@ from .draw import TOLD, Step, Trial
 from .place import Cluster, Place
 
 GOES_ON, RETRIES = 12, 3
+IN_HOSTILITY = 40  # resumes, some of which a site refuses
 _RELIEF_S = 30.0  # between an administrator's looks at the nodes
 BOUND_S = 300.0
 LEFT = 130
@@ -126,9 +127,11 @@ class Operator:
     gap_s: float = 1.0
     again_at: int | None = None
     retried: int = 0
+    lost: bool = False  # the run's jobs, with all that their cluster knew
     passes: list[dict[str, object]] = field(default_factory=list)
     faults_over: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
+    spoils: threading.Lock = field(default_factory=threading.Lock)  # held by what spoils answers
 
     # ------------------------------------------------------------------ for faults
 
@@ -162,7 +165,7 @@ class Operator:
     def operate(self) -> None:
         """Begin the run, and go on with it until it has ended or the bounds are reached."""
         (self.place.work / "flow.toml").write_text(toml(self.trial.steps, self.place.work / "step.sh"))
-        ends_s = time.monotonic() + BOUND_S + self._slow_s()
+        ends_s = time.monotonic() + BOUND_S * (1 + bool(self.trial.world)) + self._slow_s()
         self._start(
             "run",
             "flow.toml",
@@ -184,7 +187,10 @@ class Operator:
                 break
             if verdict == "retry" and self.retried >= self._max_retries():
                 break
-            if verdict == "go on" and ((gone_on := gone_on + 1) > GOES_ON or self._is_stuck()):
+            if self.lost and self._is_stuck():  # as it is to be
+                break
+            bound = IN_HOSTILITY if self.trial.world else GOES_ON
+            if verdict == "go on" and ((gone_on := gone_on + 1) > bound or self._is_stuck()):
                 self.troubles.append(f"not ended after {gone_on} times asa resume")
                 break
             self.retried += verdict == "retry"
@@ -219,6 +225,8 @@ class Operator:
     def _is_stuck(self) -> bool:
         """Tell whether one client after the other has given up, and nothing began or ended meanwhile."""
         last = self.passes[-4:]
+        if self.trial.world and not self.faults_over.is_set() and not self.lost:
+            return False
         return len(last) == 4 and len({one["marks"] for one in last}) == 1 and all(one["codes"] == [1] for one in last)
 
     def _max_retries(self) -> int:
@@ -230,10 +238,8 @@ class Operator:
         ended = {words[1] for words in ends if words[-1] == "0"}
         if doomed and ended >= set(parts):
             return 1
-        drawn = [
-            (step, step.how.partition(":")[2]) for step in self.trial.steps
-        ]  # one after the other, in the worst case
-        return RETRIES + sum(max(int(times) - step.retries, 0) for step, times in drawn if times.isdigit())
+        # one after the other, in the worst case
+        return RETRIES + sum(max(step.bad_times - step.retries, 0) for step in self.trial.steps)
 
     def status(self) -> dict[str, object]:
         """What `asa status` tells of the run."""

@@ -5,8 +5,8 @@ import random
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -14,7 +14,9 @@ from pathlib import Path
 
 from slurm_testbed import Testbed
 
+from . import between
 from .draw import CORES_PER_NODE, NODES, Trial
+from .strangers import MARKED, Elsewhere, Strangers
 
 PAYLOAD = Path(__file__).with_name("step.sh")
 OTHER = "other"  # what the jobs are called that are not the run's
@@ -158,7 +160,10 @@ class Cluster(Place):
         self._load = OtherUser(self)
         self._tokens: threading.Thread | None = None
         self._over = threading.Event()
-        self.relay: Relay | None = None
+        self.relay: between.Relay | None = None
+        self.strangers = Strangers(self.slurm, [step.name for step in trial.steps], trial.seed) if trial.world else None
+        is_lent = any(fault.kind == "other_cluster" for fault in trial.faults)
+        self.elsewhere = Elsewhere(root.with_name(f"{root.name}e"), trial.version, trial.seed) if is_lent else None
 
     def start(self) -> None:
         for _ in range(3):
@@ -170,20 +175,29 @@ class Cluster(Place):
             super().stop()
         else:
             raise RuntimeError("the cluster did not start at its first attempt, three times")
+        if self.elsewhere is not None:
+            self.elsewhere.start()
         self._write_prefix()
         if self.trial.site.short_tokens:
             self._renew()
             self._tokens = threading.Thread(target=self._keep_token, daemon=True)
             self._tokens.start()
         elif self.trial.link == "rest":
-            self.relay = Relay(self.root / "relay.sock", self.slurm.socket)
-            self.relay.start()
+            self.relay = between.Relay(self.root / "relay.sock", self.slurm.socket)
+            threading.Thread(target=self.relay.serve_forever, daemon=True).start()
         self._load.start()
+        if self.strangers is not None:
+            self.strangers.start()
 
     def stop(self) -> None:
         self._over.set()
         if self.relay is not None:
             self.relay.shutdown()
+            self.relay.server_close()
+        if self.strangers is not None:
+            self.strangers.end()
+        if self.elsewhere is not None:
+            self.elsewhere.stop()
         self._load.over.set()
         if self._load.is_alive():
             self._load.join()
@@ -210,9 +224,13 @@ class Cluster(Place):
     # ------------------------------------------------------------------ what there is
 
     def jobs(self, *states: str) -> list[str]:
-        told = self.slurm.run_as_root("squeue", "-h", "-o", "%i %T %j", check=False)
-        lines = [line.split() for line in told.splitlines() if line]
-        return [job for job, state, name in lines if name != OTHER and (not states or state in states)]
+        told = self.slurm.run_as_root("squeue", "-h", "-o", "%i|%T|%k|%j", check=False)
+        lines = [line.split("|", 3) for line in told.splitlines() if line.count("|") >= 3]
+        return [
+            job
+            for job, state, comment, name in lines
+            if name != OTHER and comment != MARKED and (not states or state in states)
+        ]
 
     def left(self) -> list[str]:
         return self.jobs()
@@ -263,6 +281,39 @@ class Cluster(Place):
                     os.kill(int(told.parent.name), signal.SIGKILL)
         return respawn
 
+    def spoil(self, spoil: between.Spoil | None) -> None:
+        """Let answers to the client be spoiled in some way from now on, or no more."""
+        if self.relay is not None:
+            self.relay.spoil = spoil
+        elif spoil is not None:
+            spoil.write(self.root / "spoil")
+        else:
+            (self.root / "spoil").unlink(missing_ok=True)
+
+    def lead_elsewhere(self, *, there: bool) -> None:
+        """Let the client reach the other cluster, or its own."""
+        assert self.elsewhere is not None
+        if self.relay is not None:
+            self.relay.to = self.elsewhere.slurm.socket if there else self.slurm.socket
+        elif there:
+            (self.root / "elsewhere").touch()
+        else:
+            (self.root / "elsewhere").unlink(missing_ok=True)
+
+    def forget_all(self) -> None:
+        """Let the controller begin with nothing, and with its first number; what runs is killed as nobody's."""
+        self.slurm.stop_controller()
+        if self.strangers is not None:
+            self.strangers.are_gone()
+        for path in (self.root / "state").iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.slurm.start_controller()
+
+    def touched(self) -> list[str]:
+        """Tell what was done to jobs that are not the run's."""
+        told = self.strangers.touched() if self.strangers is not None else []
+        return told + (self.elsewhere.touched() if self.elsewhere is not None else [])
+
     def relieve(self) -> None:
         """Let nodes take jobs again that Slurm drained when its controller came back, as an administrator does."""
         told = self.slurm.run_as_root("sinfo", "-h", "-N", "-p", "normal", "-o", "%N %E", check=False)
@@ -285,17 +336,21 @@ class Cluster(Place):
     def _write_prefix(self) -> None:
         """Write what runs a command as the user; files beside it make commands late, or their answers lost."""
         path = self.root / "as-user"
-        slow, lost = self.root / "slow", self.root / "lost"
+        slow, lost, spoil = self.root / "slow", self.root / "lost", self.root / "spoil"
         there = self.slurm.env["TB_AS_ROOT"].split() if self.user == "root" else self.slurm.prefix
+        other = self.elsewhere.slurm.prefix if self.elsewhere is not None else there
         lines = [
             "#!/bin/bash",
             "unset LD_PRELOAD",
+            f"there=({shlex.join(there)})",
+            f"[ -e {self.root}/elsewhere ] && there=({shlex.join(other)})",
+            f'[ -e {spoil} ] && there=({shlex.join([sys.executable, between.__file__])} {spoil} "${{there[@]}}")',
             f'[ -e {slow} ] && case " $* " in $(cat {slow})) sleep 4;; esac',
             f'if [ -e {lost} ] && [[ " $* " = *" sbatch "* ]]; then',
-            f'  {shlex.join(there)} "$@" >/dev/null 2>&1',
+            '  "${there[@]}" "$@" >/dev/null 2>&1',
             '  echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1',
             "fi",
-            f'exec {shlex.join(there)} "$@"',
+            'exec "${there[@]}" "$@"',
         ]
         path.write_text("\n".join(lines) + "\n")
         path.chmod(0o755)
@@ -322,8 +377,12 @@ class Respawn:
         self.env = {key: value for key, _, value in pairs}
         self.uid, self.gid = proc.stat().st_uid, proc.stat().st_gid
 
-    def __call__(self) -> None:
+    def __call__(self, hidden: Path | None = None) -> None:
+        """Start it; where a folder is to be hidden from it and all that it starts, with an empty one in its place."""
         command = self.argv
+        if hidden is not None:
+            hides = 'mount -t tmpfs -o mode=755 asa-trial "$0" && exec "$@"'
+            command = ["unshare", "-m", "--propagation", "private", "sh", "-c", hides, str(hidden), *command]
         if self.uid:
             command = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", *command]
         if self.cluster.slurm.tree:
@@ -345,46 +404,6 @@ class Respawn:
         (run / f"{self.daemon}.pid").write_text(f"{process.pid}\n")
         born = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
         (run / f"{self.daemon}.start").write_text(f"{born}\n")
-
-
-class Relay(threading.Thread):
-    """What lies between a client and slurmrestd: passes on, may lose answers or be late with them."""
-
-    def __init__(self, path: Path, to: str) -> None:
-        super().__init__(daemon=True)
-        self.to, self.mode = to, ""
-        self._listens = socket.socket(socket.AF_UNIX)
-        self._listens.bind(str(path))
-        self._listens.listen(16)
-
-    def run(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listens.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def shutdown(self) -> None:
-        self._listens.close()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, socket.socket(socket.AF_UNIX) as daemon, suppress(OSError):
-            daemon.connect(self.to)
-            back = threading.Thread(target=self._answer, args=(daemon, client), daemon=True)
-            back.start()
-            while data := client.recv(65536):
-                daemon.sendall(data)
-            daemon.shutdown(socket.SHUT_WR)
-            back.join(5.0)
-
-    def _answer(self, daemon: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError):
-            while data := daemon.recv(65536):
-                if self.mode == "slow":
-                    time.sleep(3.0)
-                if self.mode == "lost":
-                    break
-                client.sendall(data)
-            client.shutdown(socket.SHUT_RDWR)
 
 
 class OtherUser(threading.Thread):

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What each step of a trial runs: it notes beside this file that it begins and ends, whatever asa makes of it.
 #
-#   step.sh NAME SECONDS HOW     HOW: ok | fail:N | hang:N | lacks:N (the first N executions), fail:always,
+#   step.sh NAME SECONDS HOW     HOW: ok | fail:N[:CODE] | hang:N | lacks:N (the first N executions), fail:always,
 #                                or what SIGTERM does: save (it ends with 0), stays (it goes on), late:N (1, in N s)
 #
 # Lines of `marks`, each appended by one write: what happened, the step, its nonce, then
@@ -29,6 +29,7 @@ until_over() { # also where its children are told to end, too
 code=0 gives=${BASH_SOURCE[0]%/*}/gives/$name
 case $how in
   fail:always) code=1 ;;
+  fail:*:*) how=${how#*:} && [ "${before:-0}" -lt "${how%:*}" ] && code=${how#*:} ;;
   fail:*) [ "${before:-0}" -lt "${how#*:}" ] && code=1 ;;
   hang:*) [ "${before:-0}" -lt "${how#*:}" ] && seconds=900 ;;
   lacks:*) [ "${before:-0}" -lt "${how#*:}" ] && gives='' code=lacks0 ;;

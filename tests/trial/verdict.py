@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .draw import Step, Trial
+from .draw import WORLD, Step, Trial
 from .operator import Operator
 
 # Around a kill: nobody knows of an end between a payload's last line and asa's note of it; and what ends before SIGKILL
@@ -24,6 +24,7 @@ _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "c
 _TELLS_LATE = {
     *("controller_away", "controller_killed", "controller_restart", "munge_away", "slurmd_away", "slurmd_restart"),
     *("node_down", "node_crash", "suspend", "disk_full", "tmp_full"),
+    *(kind for kinds in WORLD.values() for kind in kinds),
 }  # where Slurm itself hears late of an end, or counts otherwise, or a job waits for room before its payload begins
 
 
@@ -88,9 +89,9 @@ def read(marks: str) -> list[Execution]:
     return list(found.values())
 
 
-def judge(operator: Operator, marks: str, left: list[str]) -> Verdict:
-    """Judge a trial that is over."""
-    verdict = Verdict(operator.trial)
+def judge(operator: Operator, marks: str, left: list[str], touched: list[str]) -> Verdict:
+    """Judge a trial that is over; `touched` are strangers' jobs to which something was done."""
+    verdict = Verdict(operator.trial, broken=touched)
     _Judge(operator, verdict, read(marks[: operator.again_at])).judge(left)
     if operator.again_at is not None:
         _Judge(operator, verdict, read(marks[operator.again_at :])).judge_again()
@@ -111,10 +112,13 @@ class _Judge:
                 self._once(part)
             self._order(step)
             self._needless(step)
-        self._completion()
-        self._outcome()
-        self._first_pass()
-        self._fail_fast()
+        if self.operator.lost:
+            self._given_up()
+        else:
+            self._completion()
+            self._outcome()
+            self._first_pass()
+            self._fail_fast()
         self._retries()
         self._times()
         self._surroundings()
@@ -258,6 +262,18 @@ class _Judge:
                     continue
                 self.verdict.broken.append(f"status has {step.name} as {stage['state']!r}; its marks say otherwise")
 
+    def _given_up(self) -> None:
+        """Where the cluster has forgotten the run, it may go on, or end with an error, but tell no lie."""
+        if not self.operator.passes:
+            return
+        last, client = self.operator.passes[-1], self.operator.clients[-1]
+        self.verdict.outcome = f"lost, {last['status'].get('state')}"  # type: ignore[attr-defined]
+        everything = all(self._well(step) for step in self.trial.steps if step.when != "failed")
+        if 0 in last["codes"] and not everything:  # type: ignore[operator]
+            self.verdict.broken.append("told completed, but not all stages completed, whose cluster had forgotten them")
+        if client.code not in (0, None) and not client.text.strip():
+            self.verdict.broken.append(f"the last client ended with {client.code} and said nothing")
+
     # ------------------------------------------------------------------ failures
 
     def _first_pass(self) -> None:
@@ -268,6 +284,8 @@ class _Judge:
         if ended is None or not self.trial.gentle:
             return
         then = {step.name for step in self.trial.steps if step.fails}
+        if self.trial.world:  # whose retries are for what they do themselves, and for nothing else
+            then -= {step.name for step in self.trial.steps if step.bad_times and step.bad_times <= step.retries}
         if not then:
             reason = ended["status"].get("reason")  # type: ignore[attr-defined]
             self.verdict.broken.append(f"the run failed, and no stage of it did: {reason}")
