@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from asa.demands import Demands
 from asa.elements import NONE, Array, Elements
-from asa.errors import InputError
+from asa.errors import BackendError, InputError
 from asa.units import format_duration
 from asa.waits import QueueEvent
 
@@ -29,6 +29,7 @@ __all__ = [
     "Advice",
     "Advisor",
     "Backend",
+    "CancelsMany",
     "Capabilities",
     "Condition",
     "Dependency",
@@ -713,6 +714,47 @@ def check_backend(backend: object) -> None:
             where=f"{type(backend).__module__}.{type(backend).__qualname__}",
             hint="Correct the package it is from; `asa.testing.check_backend` tells all that a backend does.",
         )
+
+
+@runtime_checkable
+class CancelsMany(Protocol):
+    """A backend that cancels several jobs by few calls."""
+
+    def cancel_all(self, job_ids: Collection[str]) -> Mapping[str, BackendError]:
+        """Cancel pending or running jobs; those that have ended are left as they are.
+
+        Parameters
+        ----------
+        job_ids
+            As `Backend.submit` returned them.
+
+        Returns
+        -------
+        dict of BackendError
+            The jobs that were not cancelled, each with why. One that the site does not know has a `JobNotFoundError`.
+
+        Raises
+        ------
+        UnavailableError
+            The site cannot be asked; none was cancelled.
+        """
+        ...
+
+
+def cancel_all(backend: Backend, job_ids: Collection[str]) -> dict[str, BackendError]:
+    """Cancel several jobs, one by one where a backend does not cancel several; give those that were not, with why."""
+    if isinstance(backend, CancelsMany):
+        try:
+            return dict(backend.cancel_all(job_ids)) if job_ids else {}
+        except BackendError as error:
+            return dict.fromkeys(job_ids, error)
+    left: dict[str, BackendError] = {}
+    for job_id in job_ids:
+        try:
+            backend.cancel(job_id)
+        except BackendError as error:
+            left[job_id] = error
+    return left
 
 
 @runtime_checkable

@@ -7,12 +7,13 @@ one is kept, and the other is cancelled, however late it turns up.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from asa.backend import Backend, JobState, JobStatus, Withdrawing
+from asa.backend import Backend, JobState, JobStatus, Withdrawing, cancel_all
 from asa.errors import (
     BackendError,
     JobNotFoundError,
@@ -100,6 +101,11 @@ class Submitter(ABC):
     @abstractmethod
     def heard(self, status: JobStatus) -> None:
         """Note how a job stands, which may be no news."""
+
+    def heard_all(self, statuses: Iterable[JobStatus]) -> None:
+        """Note how several jobs stand."""
+        for status in statuses:
+            self.heard(status)
 
     # ------------------------------------------------------------------ submitting
 
@@ -248,26 +254,30 @@ class Submitter(ABC):
             return None
 
     def _cancel_surplus(self, token: str, surplus: Iterable[JobStatus]) -> bool:
-        for status in surplus:
-            if not status.state.is_final:
-                if not self._cancel(status.job_id):
-                    return False  # another look will tell
-                self.surplus(token, status.job_id, self.backend.now())
-        return True
+        return not self._cancel_unwanted({token: surplus})
+
+    def _cancel_unwanted(self, unwanted: Mapping[str, Iterable[JobStatus]]) -> list[str]:
+        """Cancel jobs of tokens, and note that; tell of which tokens not all were: another look will tell."""
+        alive = {token: _alive(found) for token, found in unwanted.items()}
+        taken = self._cancel(list(itertools.chain.from_iterable(alive.values())))
+        now_s = self.backend.now()
+        for token, job_ids in alive.items():
+            for job_id in job_ids:
+                if job_id in taken:
+                    self.surplus(token, job_id, now_s)
+        return [token for token, job_ids in alive.items() if not taken.issuperset(job_ids)]
 
     def _cancel_strays(self, found: Iterable[JobStatus]) -> bool:
-        return all([self._cancel(status.job_id) for status in found if not status.state.is_final])  # noqa: C419 - each
+        return self._cancel(job_ids := _alive(found)).issuperset(job_ids)
 
-    def _cancel(self, job_id: str) -> bool:
-        """Send a cancellation; say whether it was taken."""
-        try:
-            self.backend.cancel(job_id)
-        except JobNotFoundError:
-            pass  # it has ended, however
-        except BackendError as error:
-            self.last_trouble = str(error)
-            return False
-        return True
+    def _cancel(self, job_ids: Collection[str]) -> set[str]:
+        """Send cancellations; give those that were taken, as are those of jobs that have ended, however."""
+        taken = set(job_ids)
+        for job_id, error in cancel_all(self.backend, job_ids).items():
+            if not isinstance(error, JobNotFoundError):
+                self.last_trouble = str(error)
+                taken.discard(job_id)
+        return taken
 
     # ------------------------------------------------------------------ cancelling
 
@@ -287,26 +297,27 @@ class Submitter(ABC):
             self.last_trouble = str(error)
             return False
 
-    def tell_cancellation(self, job_id: str) -> bool:
-        """Have a job cancelled; say whether the batch system took that. It is sent again until the job ends."""
-        status, now_s = self.status_of(job_id), self.backend.now()
-        if status is not None and status.state.is_final:
-            self._cancelled_s.pop(job_id, None)  # should it be started once more by hand, that is another matter
-            return True
-        first_s, last_s = self._cancelled_s.get(job_id, (now_s, -math.inf))
-        if 0 <= now_s - last_s < AGAIN_S[-1]:
-            return True
-        if not self._cancel(job_id):
-            return False
-        self._cancelled_s[job_id] = first_s, now_s
-        return True
+    def tell_cancellations(self, job_ids: Iterable[str]) -> set[str]:
+        """Have jobs cancelled; give those of which the batch system took that. It is sent again until they end."""
+        now_s, taken, due = self.backend.now(), set[str](), list[str]()
+        for job_id in job_ids:
+            status = self.status_of(job_id)
+            if status is not None and status.state.is_final:
+                self._cancelled_s.pop(job_id, None)  # should it be started once more by hand, that is another matter
+                taken.add(job_id)
+            elif 0 <= now_s - self._cancelled_s.get(job_id, (now_s, -math.inf))[1] < AGAIN_S[-1]:
+                taken.add(job_id)
+            else:
+                due.append(job_id)
+        for job_id in self._cancel(due):
+            self._cancelled_s[job_id] = self._cancelled_s.get(job_id, (now_s, now_s))[0], now_s
+            taken.add(job_id)
+        return taken
 
-    def cancel(self, job_id: str) -> bool:
-        """Have a job cancelled, and hear how it stands, once that is taken; say whether it has ended."""
-        if self.tell_cancellation(job_id):
-            self.ask([job_id])
-        status = self.status_of(job_id)
-        return status is not None and status.state.is_final
+    def cancel(self, job_ids: Collection[str]) -> None:
+        """Have jobs cancelled, and hear how those stand of which that is taken."""
+        if taken := self.tell_cancellations(job_ids):
+            self.ask([job_id for job_id in job_ids if job_id in taken])
 
     def cancelled_s(self, job_id: str) -> float | None:
         """Say since when the batch system knows that a job is to be cancelled; None if it does not."""
@@ -332,8 +343,7 @@ class Submitter(ABC):
             return []
         if (jobs := self._find(tokens)) is None:
             return None
-        unknown = {t: [s for s in found if self._is_to_go(s.job_id)] for t, found in jobs.items()}
-        return [token for token, found in unknown.items() if not self._cancel_surplus(token, found)]
+        return self._cancel_unwanted({t: [s for s in found if self._is_to_go(s.job_id)] for t, found in jobs.items()})
 
     def _is_to_go(self, job_id: str) -> bool:
         status = self.status_of(job_id)
@@ -350,8 +360,7 @@ class Submitter(ABC):
             return False
         except JobNotFoundError:
             return all([self._ask_one(job_id) for job_id in job_ids])  # noqa: C419 - each is asked for
-        for status in statuses.values():
-            self.heard(status)
+        self.heard_all(statuses.values())
         return True
 
     def _ask_one(self, job_id: str) -> bool:
@@ -367,3 +376,7 @@ class Submitter(ABC):
             status = replace(last, state=JobState.FAILED, reason="the batch system does not know the job", end_s=now_s)
         self.heard(status)
         return True
+
+
+def _alive(found: Iterable[JobStatus]) -> list[str]:
+    return [status.job_id for status in found if not status.state.is_final]

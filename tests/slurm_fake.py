@@ -61,6 +61,7 @@ _ERRORS = {
     2038: "Job dependency problem",
     2042: "Job is in held state, pending scheduler release",
     2063: "Job cannot be submitted without the current working directory specified.",
+    2172: "Cannot signal job",
     2072: "Invalid generic resource (gres) specification",
     2073: "Job is no longer pending execution",
     2084: "Job has already finished",
@@ -1491,6 +1492,10 @@ class New(Dialect):
     def more_routes(self):
         return {("slurm", "jobs/state"): ("GET", self.states), ("slurmdb", "ping"): ("GET", self.ping_accounting)}
 
+    def _route(self, room, path):
+        found = super()._route(room, path)
+        return found | {"DELETE": self.delete_jobs} if (room, path) == ("slurm", "jobs") else found
+
     # -- questions
 
     def down(self, path):
@@ -1754,18 +1759,31 @@ class New(Dialect):
     def delete_job(self, number, _, query):
         if query:
             raise NotImplementedError(query)
+        return 200, self._body(status=self._cancelled(number))
+
+    def delete_jobs(self, body, query):
+        if query or (odd := set(body) - {"jobs", "job_name"}):
+            raise NotImplementedError(query or odd)
+        name = body.get("job_name")
+        return 200, self._body(status=[told for job in body["jobs"] for told in self._cancelled(int(job), name)])
+
+    def _cancelled(self, number, name=None):
+        """Cancel a job; tell why not, if so."""
         job = self.slurm.jobs.get(number)
-        if job is not None and not job.is_final:
+        is_other = job is not None and name not in {None, job.ask.name}
+        if job is not None and not job.is_final and not is_other:
             self.slurm.cancel(job)
-            return 200, self._body(status=[])
-        code = 2017 if job is None else 2021
-        told = {
-            "error": {"string": _ERRORS[code], "code": code, "message": _ERRORS[code]},
-            "step_id": str(number),
-            "job_id": boxed(None if job is None else number),
-            "federation": {"sibling": ""},
-        }
-        return 200, self._body(status=[told])
+            return []
+        code = 2017 if job is None else 2172 if is_other and not job.is_final else 2021
+        told = f"Job name {job.ask.name} != filter name {name}: {_ERRORS[code]}" if code == 2172 else _ERRORS[code]
+        return [
+            {
+                "error": {"string": _ERRORS[code], "code": code, "message": told},
+                "step_id": str(number),
+                "job_id": boxed(None if job is None else number),
+                "federation": {"sibling": ""},
+            }
+        ]
 
     def _read(self, body, where):
         values, warnings = {}, []

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from asa.backends.shell.script import TWIN_EXIT, WITHDRAWN, array_of
-from asa.backends.slurm.link import SlurmAbout, SlurmJob, SlurmRecord
+from asa.backends.slurm.link import OwnJob, SlurmAbout, SlurmJob, SlurmRecord
 
 from asa.elements import Elements, parse_array, parse_elements
 from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -13,6 +13,17 @@ from asa.payload import HELD_EXIT
 
 BEGIN_S = 1_700_000_000.0
 FINAL = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"}
+
+
+def own(job_id):
+    """Take a number for a job's, without asking."""
+    return OwnJob(job_id, "")
+
+
+def cancel(link, job_id):
+    """Cancel one job by a link; raises why it was not."""
+    for error in link.cancel([own(job_id)]).values():
+        raise error
 
 
 class VirtualClock:
@@ -250,13 +261,26 @@ class FakeLink:
     def accounting(self, since_s, until_s):
         raise NotImplementedError
 
-    def cancel(self, job_id):
+    def owners(self, job_ids):
+        self._call("owners")
+        known = {i: job for i, job in self.controller.items() if self._is_listed(job)}
+        ours = [job for i, job in known.items() if i in job_ids or job.array_id in job_ids]
+        told = [self._element(job) if job.array_id else self.record(job) for job in ours]
+        return told + [record for record in self.foreign if record.job_id in job_ids]
+
+    def cancel(self, jobs):
+        """Cancel jobs, by one call, as any link does."""
         self._call("cancel")
-        if job_id in self.arrays_of:
-            for one in self.arrays_of[job_id]:
-                self._cancel(self.all[one])
-            return
-        self._cancel(self._known(job_id))
+        left = {}
+        for job in jobs:
+            if job.job_id in self.arrays_of:
+                for one in self.arrays_of[job.job_id]:
+                    self._cancel(self.all[one])
+            elif job.job_id in self.controller:
+                self._cancel(self.all[job.job_id])
+            else:
+                left[job.job_id] = JobNotFoundError("unknown job")
+        return left
 
     def cancel_element(self, array_id, number):
         """Do what ``scancel 12_4`` does."""
@@ -269,9 +293,9 @@ class FakeLink:
             self._end(job, "CANCELLED", None if started else job.exit_code)
             job.start_s = job.start_s or job.end_s  # as Slurm has it
 
-    def update(self, job_id, *, held=None, walltime_s=None, nodes=None):
+    def update(self, job, *, held=None, walltime_s=None, nodes=None):
         self._call("update")
-        job = self._known(job_id)
+        job = self._known(job.job_id)
         if held is not None:
             job.held = "JobHeldUser" if held else ""
             job.eligible_s = None

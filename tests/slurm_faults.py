@@ -53,9 +53,9 @@ class MortalJournal(Journal):
         super().__init__(path)
         self.life = life
 
-    def append(self, entry):
+    def append(self, *entries):
         self.life.touch()
-        super().append(entry)
+        super().append(*entries)
         self.life.touch()
 
 

@@ -373,9 +373,9 @@ class MortalFolder(RunFolder):
         with super().driven() as journal:
             append = journal.append
 
-            def mortal(entry):
+            def mortal(*entries):
                 with self._death.around("journal"):
-                    append(entry)
+                    append(*entries)
 
             journal.append = mortal
             yield journal

@@ -271,22 +271,28 @@ def test_a_refusal_is_told_and_whatever_else_is_raised_leaves_it_open():
     assert owner.notes == []
 
 
+def cancels(owner):
+    """Have a job cancelled; say whether it has ended."""
+    owner.cancel(["1"])
+    return owner.status_of("1").state.is_final
+
+
 def test_a_cancellation_is_told_until_it_is_taken_and_again_while_the_job_does_not_end():
     """A controller that dies may have forgotten it."""
     world = World()
     owner = Owner(world)
     send(owner, Attempt())
     world.faults = 1.0
-    assert (owner.cancel("1"), world.cancelled, owner.cancelled_s("1")) == (False, [], None)
+    assert (cancels(owner), world.cancelled, owner.cancelled_s("1")) == (False, [], None)
     world.faults, became, world.become = 0.0, world.become, lambda *_, **__: None
     first_s = world.clock_s
-    assert (owner.cancel("1"), world.cancelled) == (False, ["1"])
+    assert (cancels(owner), world.cancelled) == (False, ["1"])
     world.clock_s += AGAIN_S[-1] - 1
-    assert (owner.cancel("1"), world.cancelled) == (False, ["1"])
+    assert (cancels(owner), world.cancelled) == (False, ["1"])
     world.become = became
     world.clock_s += 1
-    assert (owner.cancel("1"), world.cancelled, owner.cancelled_s("1")) == (True, ["1", "1"], first_s)
-    assert owner.cancel("1")
+    assert (cancels(owner), world.cancelled, owner.cancelled_s("1")) == (True, ["1", "1"], first_s)
+    assert cancels(owner)
     assert world.cancelled == ["1", "1"], "it has ended"
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from asa.backends.slurm.link import SlurmAbout, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 
-from asa.errors import JobNotFoundError
-
 MULTIFACTOR = {"PriorityType": "priority/multifactor", "MinJobAge": "300 sec", "MessageTimeout": "10 sec"}
 
 
@@ -108,11 +106,15 @@ class ToldLink:
         self.asked_accounting.append((since_s, until_s))
         return self.told_accounting
 
-    def cancel(self, job_id):
+    def owners(self, job_ids):
+        self._ask("owners")
+        return [self._record(job_id) for job_id in job_ids if job_id in self.submitted]
+
+    def cancel(self, jobs):
         self._ask("cancel")
-        if job_id not in self.submitted:
-            raise JobNotFoundError("no such job")
-        self.cancelled.append(job_id)
+        assert all(self.submitted[job.job_id][0].name == job.name for job in jobs)
+        self.cancelled += [job.job_id for job in jobs]
+        return {}
 
     def close(self):
         self.closed = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -71,7 +71,7 @@ class PoolJobs(Submitter):
             return
         job.is_unwanted = True
         if job.status is not None:
-            self._tell_cancellation_of(job)
+            self._tell_cancellations_of([job])
             job.cancel_s = self.backend.now() + AGAIN_S[0]
         elif not job.is_open:
             self._refuse(token, _UNSENT)
@@ -89,7 +89,7 @@ class PoolJobs(Submitter):
             if job.status is None:
                 self._see_to(token, job)
         self.look_for_twins(self._doubtful | self._late)
-        now_s = self.backend.now()
+        now_s, unwanted = self.backend.now(), list[str]()
         for token, job in self._jobs.items():
             if job.status is None:
                 continue
@@ -97,8 +97,9 @@ class PoolJobs(Submitter):
                 if self.follow_twin(token, job.status.job_id) is None:
                     self._become(token, job, replace(job.status, reason="the job that runs its workers is lost"))
             elif job.is_unwanted and not job.status.state.is_final and now_s >= job.cancel_s:
-                self.cancel(job.status.job_id)
+                unwanted.append(job.status.job_id)
                 job.cancel_s = now_s + AGAIN_S[0]
+        self.cancel(unwanted)
 
     def _see_to(self, token: str, job: _Job) -> None:
         """Send a job, or find out whether it was accepted."""
@@ -136,13 +137,11 @@ class PoolJobs(Submitter):
             if job.is_unwanted and job.is_open:
                 job.attempt.again_s = 0.0
                 self._see_to(token, job)
-        for job in self._jobs.values():
-            if job.is_unwanted:
-                self._tell_cancellation_of(job)
+        self._tell_cancellations_of(job for job in self._jobs.values() if job.is_unwanted)
 
-    def _tell_cancellation_of(self, job: _Job) -> None:
-        if job.status is not None and not job.status.state.is_final:
-            self.tell_cancellation(job.status.job_id)
+    def _tell_cancellations_of(self, jobs: Iterable[_Job]) -> None:
+        sent = (job.status for job in jobs if job.status is not None)
+        self.tell_cancellations([status.job_id for status in sent if not status.state.is_final])
 
     def sweep(self) -> None:
         """Cancel, once, whatever turns up that the pool does not know."""

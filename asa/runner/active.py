@@ -109,16 +109,17 @@ class Active(Submitter):
     # the waits that were predicted last, by stages
     predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 
-    def commit(self, entry: Entry) -> None:
-        """Write down what happened, and let it change the state; learn what there is to learn."""
-        if self.run.journal is not None:
-            self.run.journal.append(entry)
-        for news in self.state.apply(entry):
-            self.note(news.record if isinstance(news, Observation) else news)
-            if isinstance(news, Observation):
-                _learn(self, news)
-            elif isinstance(news, Ended):
-                _tell_end(self, news)
+    def commit(self, *entries: Entry) -> None:
+        """Write down what happened, all of it at once, and let it change the state; learn what there is to learn."""
+        if self.run.journal is not None and entries:
+            self.run.journal.append(*entries)
+        for entry in entries:
+            for news in self.state.apply(entry):
+                self.note(news.record if isinstance(news, Observation) else news)
+                if isinstance(news, Observation):
+                    _learn(self, news)
+                elif isinstance(news, Ended):
+                    _tell_end(self, news)
 
     def replay(self, entries: Iterable[Entry]) -> None:
         """Come back to where an interrupted run was; what was learned then is put into the bank's store if need be."""
@@ -228,6 +229,14 @@ class Active(Submitter):
 
     def heard(self, status: JobStatus) -> None:
         """Note what was heard of a job, if it is new."""
+        self.heard_all([status])
+
+    def heard_all(self, statuses: Iterable[JobStatus]) -> None:
+        """Note what was heard of several jobs, as far as it is new."""
+        self.commit(*(Reported(news) for status in statuses if (news := self._news_of(status)) is not None))
+
+    def _news_of(self, status: JobStatus) -> JobStatus | None:
+        """Say what is to be noted of what was heard of a job; None if it is not new."""
         job = self.state.jobs[status.job_id]
         is_shared = bool(job.spec.bag) and job.spec.array is None
         if is_shared and status.state is JobState.COMPLETED and self._left_some(job):
@@ -235,9 +244,9 @@ class Active(Submitter):
         elif is_shared and status.state.is_final and status.elements is None:
             status = replace(status, elements=job.status.elements or self._elements_in_turn(job))
         if status != replace(job.status, expected_start_s=status.expected_start_s):
-            self.commit(Reported(status))
-        else:
-            job.status = status  # what is expected moves all the time, and nothing hangs on it
+            return status
+        job.status = status  # what is expected moves all the time, and nothing hangs on it
+        return None
 
     def _left_some(self, job: Job) -> bool:
         """Whether a completed job that shares its stage left tasks to others: its script says when all have ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from asa.backend import (
     StepTimes,
     Troubleshooting,
     Withdrawing,
+    cancel_all,
 )
 from asa.core import plugins
 from asa.errors import BackendError, SubmitRejectedError
@@ -146,6 +147,13 @@ class BesideBackend:
         """Cancel a job, wherever it is."""
         backend, own = self._of(job_id)
         backend.cancel(own)
+
+    def cancel_all(self, job_ids: Collection[str]) -> Mapping[str, BackendError]:
+        """Cancel several jobs, wherever they are; see `asa.backend.CancelsMany`."""
+        far = [job_id for job_id in job_ids if not job_id.startswith(_PREFIX)]
+        near = [job_id.removeprefix(_PREFIX) for job_id in job_ids if job_id.startswith(_PREFIX)]
+        left = {f"{_PREFIX}{job_id}": error for job_id, error in cancel_all(self.near, near).items()}
+        return left | cancel_all(self.far, far)
 
     def withdraw(self, job_id: str) -> bool:
         """See to it that a job's payload does not begin, wherever it is; see `asa.backend.Withdrawing`."""

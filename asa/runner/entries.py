@@ -6,6 +6,7 @@ they bring a run that was interrupted back to where it was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -236,6 +237,8 @@ Entry = (
 )
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
+_TOGETHER = '{"entries":['
+_together: TypeAdapter[dict[str, list[Entry]]] = TypeAdapter(dict[str, list[Annotated[Entry, Discriminator("kind")]]])
 
 
 def write_entry(entry: Entry) -> str:
@@ -246,3 +249,15 @@ def write_entry(entry: Entry) -> str:
 def read_entry(line: str | bytes) -> Entry:
     """Read what `write_entry` wrote; keys that a later version has added are passed over."""
     return _entry.validate_json(line)
+
+
+def write_entries(entries: Sequence[Entry]) -> str:
+    """Write entries that come together as one line of JSON, without the line's end."""
+    if len(entries) == 1:
+        return write_entry(entries[0])
+    return f"{_TOGETHER}{','.join(map(write_entry, entries))}]}}"
+
+
+def read_entries(line: bytes) -> list[Entry]:
+    """Read what `write_entries` wrote."""
+    return _together.validate_json(line)["entries"] if line.startswith(_TOGETHER.encode()) else [read_entry(line)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from asa.core.store import LineFile, read_lines
 from asa.errors import JournalError, LeaseError
-from asa.runner.entries import Entry, read_entry, write_entry
+from asa.runner.entries import Entry, read_entries, write_entries
 
 _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
 
@@ -42,17 +42,18 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
             f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its permissions."
         ) from error
     entries: list[Entry] = []
-    sound = 0
+    sound = read = 0
     for line in lines:
         try:
-            entries.append(read_entry(line))
+            entries += read_entries(line)
         except ValueError:
             break
         sound += len(line) + 1
-    if not _is_torn(b"".join(line + b"\n" for line in lines[len(entries) :]) + rest):
+        read += 1
+    if not _is_torn(b"".join(line + b"\n" for line in lines[read:]) + rest):
         raise JournalError(
             "is damaged",
-            where=f"{path}:{len(entries) + 1}",
+            where=f"{path}:{read + 1}",
             hint="What was done since is not known. Restore it; or look at the queue, and start a new run.",
         )
     return entries, sound
@@ -69,7 +70,7 @@ def _is_torn(rest: bytes) -> bool:
 
 
 class Journal:
-    """An append-only file of one entry a line, each on the disk when `append` returns.
+    """An append-only file of entries, of which those that came together are a line, on the disk when `append` returns.
 
     Parameters
     ----------
@@ -103,8 +104,8 @@ class Journal:
         self._guard = guard
         self._file = LineFile(path, end=sound, mode=0o600)
 
-    def append(self, entry: Entry) -> None:
-        """Write an entry; it is there for good, or not at all.
+    def append(self, *entries: Entry) -> None:
+        """Write one or more entries, as one line: they are there for good, or not at all.
 
         Raises
         ------
@@ -113,7 +114,7 @@ class Journal:
         LeaseError
             Another client has written to it.
         """
-        line = write_entry(entry).encode() + b"\n"
+        line = write_entries(entries).encode() + b"\n"
         try:
             self._guard()
             if self._file.has_changed():
@@ -129,7 +130,7 @@ class Journal:
                 where=str(self.path),
                 hint="Nothing more is submitted; jobs go on. Free disk space, then: asa resume.",
             ) from error
-        self.latest = entry
+        self.latest = entries[-1]
 
     def close(self) -> None:
         """Close the file; the next entry opens it again."""

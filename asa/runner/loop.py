@@ -180,11 +180,9 @@ def run_all(
     ]
 
 
-def _deliver(active: Sequence[Active], changed: Iterable[JobStatus]) -> None:
-    for status in changed:
-        for one in active:
-            if status.job_id in one.state.jobs:
-                one.heard(status)
+def _deliver(active: Sequence[Active], changed: Sequence[JobStatus]) -> None:
+    for one in active:
+        one.heard_all(status for status in changed if status.job_id in one.state.jobs)
 
 
 def _settle(backend: Backend, active: Sequence[Active]) -> None:
@@ -346,7 +344,8 @@ def _follow_plan(one: Active) -> float | None:
         submissions = [settled(one.state, job) for job in claimed_apart(one.state, asked)]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
-            kept = [c.job_id for c in plan.cancellations if not cancel(one, c.job_id, c.reason)]
+            wanted = {c.job_id: c.reason for c in plan.cancellations}
+            kept = wanted.keys() - cancel(one, wanted)
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload begins of which nothing is heard yet
             continue  # what was given back is asked for again, unless it ended meanwhile

@@ -16,7 +16,7 @@ from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, Su
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
 from asa.runner.arrays import is_no_array
-from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
+from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job, round_of
 from asa.runner.specs import demand_of, legs_of, round_of_legs, spec_of, tasks_of, token_of
@@ -27,26 +27,32 @@ _MAX_STUCK_S = 900.0  # nor so long after that was decided, whoever told the bat
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 
 
-def cancel(one: Active, job_id: str, reason: str) -> bool:
-    """Decide that a job is to be cancelled, unless it has ended meanwhile; tell whether it was decided.
+def cancel(one: Active, reasons: Mapping[str, str]) -> set[str]:
+    """Decide that jobs are to be cancelled, each for a reason, unless it has ended meanwhile; tell which were decided.
 
     While the run goes on, one whose payload has not begun is cancelled only if it never will: between a look and the
     cancellation it might begin, and complete just as it is killed. Where the batch system cannot be asked now nothing
     is decided: what is known may be old.
     """
-    had_begun = one.state.jobs[job_id].status.payload_start_s is not None
-    one.ask([job_id])
-    job, is_over = one.state.jobs[job_id], one.state.outcome is not None
-    if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
-        return False
-    if not job.giving_up:
-        begins = job.status.payload_start_s is not None and not had_begun  # who decided this knew it as idle
-        if not is_over and (begins or not one.withdraw(job_id)):
-            one.ask([job_id])  # where it has begun just now
-            return False
-        one.commit(GivingUp(job_id, reason, one.backend.now()))
-    tell_cancellations(one)
-    return True
+    had_begun = {job_id for job_id in reasons if one.state.jobs[job_id].status.payload_start_s is not None}
+    one.ask(reasons)
+    decided, is_over, given_up = set[str](), one.state.outcome is not None, list[Entry]()
+    for job_id, reason in reasons.items():
+        job = one.state.jobs[job_id]
+        if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
+            continue
+        if not job.giving_up:
+            # who decided this knew it as idle
+            begins = job.status.payload_start_s is not None and job_id not in had_begun
+            if not is_over and (begins or not one.withdraw(job_id)):
+                one.ask([job_id])  # where it has begun just now
+                continue
+            given_up.append(GivingUp(job_id, reason, one.backend.now()))
+        decided.add(job_id)
+    one.commit(*given_up)
+    if decided:
+        tell_cancellations(one)
+    return decided
 
 
 def tell_cancellations(one: Active) -> float | None:
@@ -55,16 +61,19 @@ def tell_cancellations(one: Active) -> float | None:
     A job is given up once it has ended: until then it may yet complete, and its stages must not have another.
     """
     again: list[float] = []
-    for job_id in one.to_cancel():
-        job, now = one.state.jobs[job_id], one.backend.now()
-        has_ended, cancelled_s = one.cancel(job_id), one.cancelled_s(job_id)
+    ended: list[Entry] = []
+    one.cancel(wanted := one.to_cancel())
+    for job_id in wanted:
+        job, now, cancelled_s = one.state.jobs[job_id], one.backend.now(), one.cancelled_s(job_id)
+        has_ended = job.status.state.is_final
         is_late = now > job.giving_up_s + _MAX_STUCK_S  # as who looks once knows it
         is_told = cancelled_s is not None and now > cancelled_s + _STUCK_S
         is_stuck = one.state.outcome is not None and (is_told or is_late)
         if (has_ended and job.status.state is not JobState.COMPLETED) or is_stuck:
-            one.commit(GivenUp(job_id, job.giving_up, now))
+            ended.append(GivenUp(job_id, job.giving_up, now))
         elif not has_ended:
             again.append(now + AGAIN_S[0])
+    one.commit(*ended)
     return min(again, default=None)
 
 
@@ -224,7 +233,7 @@ def open_gates(one: Active) -> float | None:
                 again = one.backend.now() + AGAIN_S[0]
                 break
             if why and (job_id := one.job_of(token)) is not None and one.is_to_begin(job_id):
-                cancel(one, job_id, why)
+                cancel(one, {job_id: why})
         else:
             del state.unopened[name]
             state.gates.pop(name, None)
@@ -362,15 +371,15 @@ def give_up_orphans(one: Active) -> float | None:
     if one.state.outcome not in (None, "completed"):
         return None  # all are cancelled
     while orphans := one.state.lost_jobs():
-        if not any([cancel(one, job_id, why) for job_id, why in orphans]):  # noqa: C419 - each is cancelled
+        if not cancel(one, dict(orphans)):
             break  # they have ended, or nothing can be decided now
     return one.backend.now() + AGAIN_S[0] if orphans or one.to_cancel() else None
 
 
 def clean_up(one: Active) -> None:
     """Cancel what is left of a run that ended without its result."""
-    for job_id in one.state.live_jobs():
-        cancel(one, job_id, f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}")
+    why = f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}"
+    cancel(one, dict.fromkeys(one.state.live_jobs(), why))
 
 
 def catch_up(one: Active) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from asa.backend import (
     Adjustable,
     Backend,
+    CancelsMany,
     Dependency,
     DependencyType,
     JobSpec,
@@ -191,6 +192,13 @@ def _cancels(backend: Backend, run_s: float) -> None:
     status = _until(backend, running, _ended)
     assert status.state is JobState.CANCELLED, "a cancelled running job is cancelled"
     assert status.end_s is not None, "when it ended is reported"
+    if isinstance(backend, CancelsMany):
+        several = [backend.submit(_spec(run_s, held=True)) for _ in range(3)]
+        left = backend.cancel_all([*several, "no-such-job"])
+        assert left.keys() == {"no-such-job"}, "of several jobs those are named that were not cancelled"
+        assert isinstance(left["no-such-job"], JobNotFoundError), "with why"
+        ends = [_until(backend, job_id, _ended).state for job_id in several]
+        assert ends == [JobState.CANCELLED] * 3, "and the others are cancelled"
 
 
 def _awaits_tokens(backend: Backend, run_s: float) -> None:

@@ -33,6 +33,7 @@ from .dependencies import Passed, is_unmet, pass_on
 from .feed import QueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .options import without_nodes
+from .ownership import COMMENT, AnothersJobError, Ownership, token_of
 from .pacing import Pacer
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
@@ -43,7 +44,6 @@ _FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another
 _LONGEST_FILE_NAME = 200
 _MIN_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
-_COMMENT = "asa:"
 _NOTHING = "#!/bin/sh\nexit 0\n"
 _MINUTE_S, _MAX_ESTIMATES = 60.0, 12
 _ALL_MEMORY = "--mem=0"
@@ -96,6 +96,8 @@ class SlurmBackend:
         self._feed_poll_s = queue_poll_s
         self._feed_due_s = -math.inf
         self._estimated_s: list[float] = []
+        self._strangers: set[str] = set()  # jobs that were asked for, of which nothing tells that they are of this run
+        self._own = Ownership(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
     # ------------------------------------------------------------------ what is known without asking
 
@@ -151,6 +153,7 @@ class SlurmBackend:
         if spec.array is not None:
             kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))
         self._folder.keep_job(job_id, kept)
+        self._strangers.discard(job_id)
         tracked = TrackedArray.of if kept.array else TrackedJob
         self._jobs[job_id] = tracked(
             kept,
@@ -318,7 +321,7 @@ class SlurmBackend:
             begin_s=passed.begin_s,
             held=spec.held,
             environment=defaults.submission(),
-            comment=f"{_COMMENT}{spec.token}" if spec.token else "",
+            comment=f"{COMMENT}{spec.token}" if spec.token else "",
             cpus_per_task=spec.cpus_per_task,
             options=_with_own_nodes(spec),
             array=self._array(spec),
@@ -330,18 +333,31 @@ class SlurmBackend:
 
     def cancel(self, job_id: str) -> None:
         """Cancel a job; of one that has ended, do nothing."""
+        for error in self.cancel_all([job_id]).values():
+            raise error
+
+    def cancel_all(self, job_ids: Collection[str]) -> dict[str, BackendError]:
+        """Cancel several jobs, by few calls; see `asa.backend.CancelsMany`."""
+        live = [job_id for job_id in job_ids if job_id not in self._jobs or self._jobs[job_id].is_live]
+        left = self._own.cancel(live) if live else {}
+        clock_s = self._clock()
+        for job_id in live:
+            job, error = self._jobs.get(job_id), left.get(job_id)
+            if job is None or not (error is None or isinstance(error, JobNotFoundError)):
+                continue
+            left.pop(job_id, None)  # it has ended, however: a look tells
+            if error is None or isinstance(error, AnothersJobError):
+                job.cancelled_s = clock_s
+                self._keep(job)
+            self._pacer.changed(clock_s)
+        return left
+
+    def _expected(self, job_id: str) -> Kept | None:
+        """Say what a job of some number is, if it is of this run; None if it is not, as far as is known."""
+        if job_id in self._strangers:
+            return None
         job = self._jobs.get(job_id)
-        if job is not None and not job.is_live:
-            return
-        try:
-            self._link.cancel(_number(job_id))
-        except JobNotFoundError:
-            if job is None:
-                raise
-        if job is not None:
-            job.cancelled_s = self._clock()
-            self._keep(job)
-            self._pacer.changed(job.cancelled_s)
+        return self._folder.kept_job(job_id) if job is None else job.kept
 
     def withdraw(self, job_id: str) -> bool:
         """See to it that a job's payload does not begin; see `asa.backend.Withdrawing`."""
@@ -351,19 +367,19 @@ class SlurmBackend:
 
     def hold(self, job_id: str) -> None:
         """Keep a pending job from starting."""
-        self._link.update(_number(job_id), held=True)
+        self._own.update(_number(job_id), held=True)
         if (job := self._changed(job_id)) is not None:
             job.held_here = True
 
     def release(self, job_id: str) -> None:
         """Let a held job go."""
-        self._link.update(_number(job_id), held=False)
+        self._own.update(_number(job_id), held=False)
         if (job := self._changed(job_id)) is not None:
             job.held_here, job.released_s = False, self._clock()
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
         """Give a job another time limit; see `asa.backend.Adjustable`."""
-        self._link.update(_number(job_id), walltime_s=walltime_s)
+        self._own.update(_number(job_id), walltime_s=walltime_s)
         if (job := self._changed(job_id)) is not None:
             job.kept = replace(job.kept, walltime_s=walltime_s)
 
@@ -376,7 +392,7 @@ class SlurmBackend:
                 where=f"job {job_id}",
                 hint="Reach Slurm by its commands, or by the REST API of Slurm 23.02 or later.",
             )
-        self._link.update(number, nodes=nodes)
+        self._own.update(number, nodes=nodes)
         self._changed(job_id)
 
     def _changed(self, job_id: str) -> TrackedJob | None:
@@ -414,7 +430,7 @@ class SlurmBackend:
                 self._miss([job] if job.is_live else [])
             elif job.is_live or record.restarts > job.status.restarts or job.status.state is JobState.CANCELLED:
                 self._hear(job, record)
-            found[_token_of(record.name)].append(job)
+            found[token_of(record.name)].append(job)
         for token, jobs in found.items():
             jobs += [job for job in self._jobs.values() if job.kept.token == token and job not in jobs]
             holder = self._folder.holder(token)
@@ -425,7 +441,7 @@ class SlurmBackend:
     def _found_arrays(self, arrays: Mapping[str, Sequence[SlurmRecord]]) -> Iterator[tuple[str, TrackedJob]]:
         for array_id, elements in arrays.items():
             if self._is_mine(replace(elements[0], job_id=array_id)):
-                yield _token_of(elements[0].name), self._found_array(array_id, elements)
+                yield token_of(elements[0].name), self._found_array(array_id, elements)
 
     def _found_array(self, array_id: str, elements: Sequence[SlurmRecord]) -> TrackedJob:
         """Take up an array, some elements of which were found."""
@@ -471,9 +487,9 @@ class SlurmBackend:
         names = self._folder.names(tokens)
         names |= {job.kept.token: job.kept.name for job in self._jobs.values() if job.kept.token in tokens}
         if missing := {token for token in tokens if token not in names}:
-            names |= {token: r.name for r in self._link.queue() if (token := _token_of(r.name)) in missing}
+            names |= {token: r.name for r in self._link.queue() if (token := token_of(r.name)) in missing}
         records = self._link.named(set(names.values())) if names else []
-        of_tokens = [record for record in records if _token_of(record.name) in tokens]
+        of_tokens = [record for record in records if token_of(record.name) in tokens]
         return list({(record.job_id, record.array_id): record for record in sorted(of_tokens, key=_moment)}.values())
 
     def _is_mine(self, record: SlurmRecord) -> bool:
@@ -486,7 +502,7 @@ class SlurmBackend:
         if kept is not None and kept.name == record.name and self._user in ("", record.user):
             self._user = record.user
             return True
-        comments = (f"{_COMMENT}{_token_of(record.name)}", *([""] if self._user else []))
+        comments = (f"{COMMENT}{token_of(record.name)}", *([""] if self._user else []))
         return record.comment in comments and (not self._user or record.user in ("", self._user))
 
     def _in_order(self, token: str, jobs: list[TrackedJob]) -> list[TrackedJob]:
@@ -610,10 +626,12 @@ class SlurmBackend:
     def _end_needless_elements(self, job: TrackedArray) -> bool:
         """End elements that are back in the queue though their payloads have completed; say whether there were any."""
         needless = job.needless(self._folder)
-        for number, raw_id in needless:
-            self._link.cancel(raw_id)
+        raw_ids = dict.fromkeys((raw_id for _, raw_id in needless), job.kept)
+        left = self._own.cancel(raw_ids, raw_ids) if raw_ids else {}
+        ended = [number for number, raw_id in needless if isinstance(left.get(raw_id), JobNotFoundError | None)]
+        for number in ended:
             job.conclude_one(number, self._folder, self.now())
-        return bool(needless)
+        return bool(ended)
 
     def _miss_elements(self, job: TrackedArray, missing: Collection[int]) -> bool:
         """Find out what became of elements that the controller does not know any more."""
@@ -705,12 +723,20 @@ class SlurmBackend:
                 records, certain = self._past([job_id])
                 record = records.get(job_id)
             kept = self._kept_of(record) if record is not None else None
+            if kept is not None and kept.token:
+                self._folder.keep_job(job_id, kept)
+            else:
+                self._strangers.add(job_id)
         if kept is not None:
-            self._track(job_id, kept)
+            self._follow(job_id, kept)
         return kept is not None or certain
 
     def _track(self, job_id: str, kept: Kept) -> TrackedJob:
+        """Take up a job that was found, and keep what it is."""
         self._folder.keep_job(job_id, kept)
+        return self._follow(job_id, kept)
+
+    def _follow(self, job_id: str, kept: Kept) -> TrackedJob:
         status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
         tracked = TrackedArray.of if kept.array else TrackedJob
         job = self._jobs[job_id] = tracked(kept, status, heard_s=-math.inf)
@@ -721,8 +747,8 @@ class SlurmBackend:
         kept = self._folder.kept_job(record.job_id)
         if kept is not None and kept.name == record.name:
             return kept
-        token = _token_of(record.name)
-        is_one = bool(token) and (record.comment == f"{_COMMENT}{token}" or token in self._folder.names([token]))
+        token = token_of(record.name)
+        is_one = bool(token) and (record.comment == f"{COMMENT}{token}" or token in self._folder.names([token]))
         awaits, steps = self._folder.traits(record.name) if is_one else (False, ())
         array, is_renumbered = self._folder.array(record.name) if is_one else ("", False)
         return Kept(
@@ -753,10 +779,10 @@ class SlurmBackend:
     def _has_cancelled(self, job: TrackedJob) -> bool:
         """Cancel a job of which nobody has any use; whether the call reached Slurm, else the next look tries again."""
         try:
-            self._link.cancel(job.job_id)
-        except JobNotFoundError:
-            pass
-        except BackendError as error:
+            error = self._own.cancel([job.job_id]).get(job.job_id)
+        except BackendError as away:
+            error = away
+        if not isinstance(error, JobNotFoundError | None):
             self._trouble = _in_words(error)
             return False
         self._pacer.changed(self._clock())
@@ -783,9 +809,9 @@ class SlurmBackend:
         live = [job for job in live if not isinstance(job, TrackedArray)]
         records = self._link.jobs([job.job_id for job in live]) if live or not arrays else {}
         for job in live:
-            if (record := records.get(job.job_id)) is not None:
+            if (record := records.get(job.job_id)) is not None and job.is_ours(record):
                 self._hear(job, record)
-        self._miss([job for job in live if job.job_id not in records])
+        self._miss([job for job in live if job.job_id not in records or not job.is_ours(records[job.job_id])])
 
     def _early(self) -> list[TrackedJob]:
         """Jobs that Slurm released, of whose dependencies one is not met; the others are done with."""
@@ -818,11 +844,6 @@ class SlurmBackend:
             return []
         own = self._jobs.keys() | self._folder.job_ids()
         return self._feed.news(records, own, self.now(), most, ends=ends)
-
-
-def _token_of(name: str) -> str:
-    """Tell the token at the end of a job's full name; empty if there is none."""
-    return name.rpartition(".")[2] if "." in name else ""
 
 
 def _in_words(error: BackendError) -> str:

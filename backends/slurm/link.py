@@ -14,7 +14,7 @@ from typing import Protocol
 
 from asa.demands import Demands
 from asa.elements import Elements, parse_elements
-from asa.errors import InputError
+from asa.errors import BackendError, InputError
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
@@ -112,6 +112,14 @@ class SlurmRecord:
     array_id: str = ""  # the number of the array that it is of; empty for none
     # the elements of that array for which it stands, as Slurm numbers them; None where they are not all told
     elements: Elements | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnJob:
+    """A job that is to be changed, and that its number was found to belong to: `Ownership` alone makes these."""
+
+    job_id: str
+    name: str  # the name that Slurm has now
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +265,10 @@ class SlurmLink(Protocol):
         """Ask the controller for the elements of some arrays, by array; those that it does not know are missing."""
         ...
 
+    def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+        """Ask the controller afresh what some numbers are now: of jobs, of arrays, of elements by their own numbers."""
+        ...
+
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some arrays, the latest of each number, by array."""
         ...
@@ -280,12 +292,16 @@ class SlurmLink(Protocol):
         """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others."""
         ...
 
-    def cancel(self, job_id: str) -> None:
-        """Cancel a job; of one that has ended, nothing."""
+    def cancel(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+        """Cancel some jobs, in as few calls as possible; those that have ended are left as they are.
+
+        Gives the jobs that were not cancelled, each with why; nothing is raised. Where Slurm can, it compares their
+        names at that moment.
+        """
         ...
 
     def update(
-        self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: OwnJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job: hold or release it, give it another time limit, shrink it to so many nodes.
 

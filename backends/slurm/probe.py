@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from asa.backends.shell.marks import Kept
+
 from asa.errors import BackendError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 
 from .link import SlurmJob, SlurmLink, SlurmRecord
+from .ownership import Ownership
 from .settings import SlurmSettings
 
 _BEGINS_S = 3600
@@ -56,6 +59,8 @@ class Prober:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._link, self._settings, self._clock, self._sleep = link, settings, clock, sleep
+        self._own = Ownership(link, lambda _: self._submitted, is_settling=lambda _: True)
+        self._submitted: Kept | None = None
         self._left_over = ""
 
     def probe(self, *, age: bool) -> Revelation:
@@ -77,6 +82,9 @@ class Prober:
         before_s = self._clock()
         job = self._job(f"asa-probe.{uuid.uuid4().hex[:8]}", int(before_s) + _BEGINS_S)
         job_id = ""
+        self._submitted = Kept(
+            job.name, "", awaits=False, steps=(), kept_back=True, walltime_s=job.walltime_s, submit_s=before_s
+        )
         try:
             job_id = self._link.submit(job)
             yield job_id, before_s, self._clock()
@@ -130,10 +138,10 @@ class Prober:
             return []
 
     def _cancel(self, job_ids: Sequence[str]) -> None:
-        for job_id in job_ids:
-            try:
-                self._link.cancel(job_id)
-            except JobNotFoundError:
-                pass
-            except BackendError as error:
-                self._left_over = f"job {job_id} could not be cancelled: {error.message}"
+        try:
+            left = self._own.cancel(job_ids)
+        except BackendError as error:
+            left = dict.fromkeys(job_ids, error)
+        for job_id, why in left.items():
+            if not isinstance(why, JobNotFoundError):
+                self._left_over = f"job {job_id} could not be cancelled: {why.message}"

@@ -14,6 +14,7 @@ from asa.backends.slurm.commands.reading import QueueFormat, RecordFormat
 from asa.backends.slurm.link import SlurmJob
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slurm_fake_link import cancel, own
 from slurm_testbed import until
 
 from asa.errors import (
@@ -519,6 +520,13 @@ def test_a_single_unknown_job_is_missing_but_an_error_is_an_error():
         says(1, stderr="slurm_load_jobs error: Protocol authentication error\n").queue()
 
 
+@pytest.mark.parametrize("printed", ["", "12\n1200\n", "Quota: 80 %\n12;here\n1200\n"])
+def test_an_answer_without_one_number_is_in_doubt(printed):
+    """Of several nobody knows which is the job's: it is looked for by its token."""
+    with pytest.raises(SubmitInDoubtError):
+        says(0, stdout=printed).submit(JOB)
+
+
 @pytest.mark.parametrize(
     ("returncode", "stderr", "error"),
     [
@@ -535,10 +543,10 @@ def test_a_single_unknown_job_is_missing_but_an_error_is_an_error():
 def test_how_a_cancel_ends(returncode, stderr, error):
     link = says(returncode, stderr=stderr)
     if error is None:
-        link.cancel("7")
+        cancel(link, "7")
         return
     with pytest.raises(BackendError) as caught:
-        link.cancel("7")
+        cancel(link, "7")
     assert type(caught.value) is error
 
 
@@ -553,7 +561,7 @@ def test_how_a_cancel_ends(returncode, stderr, error):
 )
 def test_how_an_update_fails(stderr, error):
     with pytest.raises(BackendError) as caught:
-        says(1, stderr=stderr).update("7", walltime_s=60)
+        says(1, stderr=stderr).update(own("7"), walltime_s=60)
     assert type(caught.value) is error
 
 
@@ -565,9 +573,9 @@ def test_an_update_is_one_command_and_another_for_the_hold():
         return Done(0)
 
     link = CommandLink(run=run)
-    link.update("7", walltime_s=61, nodes=2, held=False)
-    link.update("7", held=True)
-    link.update("7")
+    link.update(own("7"), walltime_s=61, nodes=2, held=False)
+    link.update(own("7"), held=True)
+    link.update(own("7"))
     assert asked == [
         ["scontrol", "update", "JobId=7", "TimeLimit=2", "NumNodes=2"],
         ["scontrol", "release", "7"],

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from asa.backends.slurm.link import SlurmJob
+from asa.backends.slurm.link import OwnJob, SlurmJob
 from asa.backends.slurm.rest import RestLink, TokenSource
 from asa.backends.slurm.rest.memory import Memory
+from slurm_fake_link import cancel, own
 
 from asa.errors import (
     AccessError,
@@ -603,7 +604,7 @@ def test_a_job_that_we_changed_is_read_anew():
     queue = Queue(1, 2)
     asking = link(queue.desk, clock=lambda: 0.0)
     asking.jobs(["1", "2"])
-    asking.update("2", held=True)
+    asking.update(own("2"), held=True)
     queue.desk.asked.clear()
     asking.jobs(["1", "2"])
     assert "GET /slurm/v0.0.42/job/2" in queue.desk.paths
@@ -767,24 +768,34 @@ def test_long_spans_of_accounting_are_asked_for_by_the_day():
     ],
 )
 def test_cancelling(version, api, name, kind):
-    desk = Desk(table={f"DELETE /slurm/{api}/job/5": tuple(SAMPLES[version][name])})
+    path = "job/5" if api == "v0.0.38" else "jobs/"
+    desk = Desk(table={f"DELETE /slurm/{api}/{path}": tuple(SAMPLES[version][name])})
     if kind is None:
-        link(desk, api=api).cancel("5")
+        cancel(link(desk, api=api), "5")
     else:
         with pytest.raises(kind):
-            link(desk, api=api).cancel("5")
+            cancel(link(desk, api=api), "5")
     assert len(desk.asked) == 1
 
 
-def test_cancelling_where_the_answer_tells_nothing():
-    silent = (200, {"errors": [], "warnings": [], "meta": {}})
-    desk = Desk(table={"DELETE /slurm/v0.0.41/job/5": silent, "DELETE /slurm/v0.0.41/job/6": silent})
-    desk.table["GET /slurm/v0.0.41/job/5"] = (200, {"jobs": [job_told(5)], "errors": []})
-    desk.table["GET /slurm/v0.0.41/job/6"] = tuple(SAMPLES["24.11"]["job_unknown"])
-    asking = link(desk, api="v0.0.41")
-    asking.cancel("5")
-    with pytest.raises(JobNotFoundError):
-        asking.cancel("6")
+def test_many_jobs_are_cancelled_by_one_request_which_tells_of_each_that_was_not():
+    def told(job_id, code):
+        return {"error": {"string": "so", "code": code, "message": "so"}, "step_id": job_id, "job_id": {"set": False}}
+
+    status = [told("2", 2021), told("3", 2017), told("4_[1-3]", 2002), told("5", 2172)]
+    desk = Desk(table={"DELETE /slurm/v0.0.42/jobs/": (200, {"status": status, "errors": [], "warnings": []})})
+    asking = link(desk)
+    left = asking.cancel([own(str(number)) for number in range(1, 1001)])
+    assert {job_id: type(error) for job_id, error in left.items()} == {"3": JobNotFoundError, "4": BackendError}
+    assert asking.calls["cancel"] == 1
+    asking.cancel([own(str(number)) for number in range(1, 2002)])
+    assert asking.calls["cancel"] == 4
+
+
+def test_one_job_is_cancelled_under_its_name():
+    desk = Desk(table={"DELETE /slurm/v0.0.42/jobs/": (200, {"status": [], "errors": [], "warnings": []})})
+    assert link(desk).cancel([OwnJob("5", "x.token")]) == {}
+    assert json.loads(desk.asked[-1].content) == {"jobs": ["5"], "job_name": "x.token"}
 
 
 @pytest.mark.parametrize(
@@ -803,10 +814,10 @@ def test_cancelling_where_the_answer_tells_nothing():
 def test_changing(version, api, name, kind):
     desk = Desk(table={f"POST /slurm/{api}/job/5": tuple(SAMPLES[version][name])})
     if kind is None:
-        link(desk, api=api).update("5", held=True)
+        link(desk, api=api).update(own("5"), held=True)
     else:
         with pytest.raises(BackendError) as error:
-            link(desk, api=api).update("5", walltime_s=60)
+            link(desk, api=api).update(own("5"), walltime_s=60)
         assert type(error.value) is kind
 
 
@@ -814,8 +825,8 @@ def test_changing(version, api, name, kind):
 def test_what_is_no_job_id_is_not_sent(name):
     desk = Desk()
     with pytest.raises(JobNotFoundError):
-        link(desk).cancel(name)
-    assert desk.asked == []
+        link(desk).update(own(name), held=True)
+    assert [words for words in desk.paths if "job" in words] == []
 
 
 @pytest.mark.parametrize("status", [SAMPLES["22.05"]["ctld_down_ping"], SAMPLES["24.11"]["ctld_down_ping"]])

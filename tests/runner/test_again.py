@@ -244,9 +244,9 @@ def test_going_on_from_a_stage_is_safe_whatever_dies(tmp_path):
     for at in range(100):
         left = [at]
 
-        def commit(active, entry, left=left):
-            real(active, entry)
-            left[0] -= 1
+        def commit(active, *entries, left=left):
+            real(active, *entries)
+            left[0] -= len(entries)
             if left[0] < 0:
                 raise Killed
 

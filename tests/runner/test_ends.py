@@ -61,11 +61,11 @@ class LostOnce(FakeLink):
 
     cancels = 0
 
-    def cancel(self, job_id):
+    def cancel(self, jobs):
         self.cancels += 1
         if self.cancels == 1:
-            raise UnavailableError("the answer was lost")
-        return super().cancel(job_id)
+            return {job.job_id: UnavailableError("the answer was lost") for job in jobs}
+        return super().cancel(jobs)
 
 
 def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
@@ -86,9 +86,9 @@ class SlowToCancel(FakeLink):
         self.clock.sleep(30.0)
         self._advance()
 
-    def cancel(self, job_id):
+    def cancel(self, jobs):
         self.pass_by()
-        super().cancel(job_id)
+        return super().cancel(jobs)
 
 
 class GivesBack:
@@ -303,10 +303,11 @@ class AwayOnceCancelled(FakeLink):
 
     back_s = math.inf
 
-    def cancel(self, job_id):
-        super().cancel(job_id)
+    def cancel(self, jobs):
+        left = super().cancel(jobs)
         if self.back_s == math.inf:
             self.down, self.back_s = True, self.now_s + 120
+        return left
 
     def _call(self, name):
         if self.now_s >= self.back_s:
@@ -476,8 +477,8 @@ def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, m
     (one.folder / "mended").unlink()
     real, armed = Active.commit, [True]
 
-    def commit(active, entry):
-        real(active, entry)
+    def commit(active, *entries):
+        real(active, *entries)
         if armed and active.state.outcome == "failed":
             armed.clear()
             raise Killed

@@ -130,10 +130,11 @@ class MortalJournal(Journal):
         super().__init__(path)
         self.mortal = mortal
 
-    def append(self, entry):
-        self.mortal.touch(f"before {entry.kind}")
-        super().append(entry)
-        self.mortal.touch(f"after {entry.kind}")
+    def append(self, *entries):
+        kinds = " ".join(dict.fromkeys(entry.kind for entry in entries))
+        self.mortal.touch(f"before {kinds}")
+        super().append(*entries)
+        self.mortal.touch(f"after {kinds}")
 
 
 class MortalBackend:

@@ -25,6 +25,7 @@ from slurm_fake import (
     parse_dependency,
     random_faults,
 )
+from slurm_fake_link import cancel, own
 from slurm_testbed import NEWEST, OLDEST, until
 
 VERSIONS = (OLDEST, NEWEST)
@@ -194,6 +195,9 @@ def play(talker, wait):  # noqa: PLR0915 - one story
     note("cancel an unknown job", talker.ask("DELETE", "job/999999"))
     note("cancel an ended job", talker.ask("DELETE", f"job/{failing}"))
     note("cancel a held job", talker.ask("DELETE", f"job/{held}"))
+    many = {"jobs": ["999999", str(failing)]}
+    note("cancel several jobs", talker.ask("DELETE", "jobs/", many))
+    note("cancel a job of another name", talker.ask("DELETE", "jobs/", {"jobs": [str(running)], "job_name": "x"}))
     look("cancelled while held", held, is_in("CANCELLED"))
     note("states", talker.ask("GET", f"jobs/state?job_id={failing}&job_id={held}&job_id=999999"))
     note("states with a comma", talker.ask("GET", f"jobs/state?job_id={failing},{held}"))
@@ -857,15 +861,15 @@ def test_the_link_drives_it(fake, link, slurm_job, tmp_path):
     records = link.jobs([first, second, held, later])
     assert [records[job].states[0] for job in (first, second, held, later)] == ["RUNNING", *["PENDING"] * 3]
     assert [records[job].reason for job in (second, held, later)] == ["Dependency", "JobHeldUser", "BeginTime"]
-    link.update(held, held=False)
-    link.update(later, held=True)
+    link.update(own(held), held=False)
+    link.update(own(later), held=True)
     fake.sleep(300)
     records = link.jobs([first, second, held, later])
     assert [records[job].states[0] for job in (first, second, held, later)] == [*["COMPLETED"] * 3, "PENDING"]
     assert records[second].eligible_s == records[first].end_s
     assert records[first].exit_code == 0
     assert lines(tmp_path / "order") == ["first", "second"]
-    link.cancel(later)
+    cancel(link, later)
     assert link.jobs([later])[later].states[0] == "CANCELLED"
     assert {record.job_id for record in link.queue()} == {first, second, held, later}
     assert [record.job_id for record in link.named(["second"])] == [second]

@@ -8,6 +8,7 @@ import pytest
 from asa.backends.slurm.accounting import read_history
 from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.rest import RestLink, TokenSource
+from slurm_fake_link import cancel, own
 from slurm_testbed import until
 
 from asa.errors import (
@@ -126,8 +127,8 @@ def test_everything_that_is_asked_for_arrives(every_api, slurm, folder, job):
         for words in ("Account=test", "QOS=normal", "MinMemoryNode=1.50G", "NumNodes=2-2", f"WorkDir={folder}"):
             assert words in shown.replace("=1536M", "=1.50G")
         assert time.strftime("StartTime=%Y-%m-%dT%H:%M:%S", time.localtime(begin_s)) in shown or "JobHeldUser" in shown
-        link.cancel(first)
-        link.cancel(second)
+        cancel(link, first)
+        cancel(link, second)
         assert link.jobs([second])[second].states[0] == "CANCELLED"
         assert link.jobs([second])[second].start_s is None
 
@@ -138,7 +139,7 @@ def test_a_begin_time_is_kept_to_the_second(every_api, job):
         job_id = link.submit(replace(job, begin_s=begin_s))
         record = link.jobs([job_id])[job_id]
         assert (record.expected_start_s, record.reason) == (begin_s, "BeginTime")
-        link.cancel(job_id)
+        cancel(link, job_id)
 
 
 def test_a_job_gets_its_environment_and_nothing_else(every_api, slurm, folder, job):
@@ -167,7 +168,7 @@ def test_jobs_are_told_together_and_a_quiet_look_is_one_request(asking, job):
     found = asking.jobs([*ids, "999999"])
     assert list(found) == ids
     assert asking.calls["jobs"] == before + 1
-    asking.cancel(ids[0])
+    cancel(asking, ids[0])
     until(lambda: asking.jobs(ids)[ids[0]].states == ("CANCELLED",), what="the end of a cancelled job")
     assert {record.job_id for record in asking.queue()} >= set(ids)
     assert asking.jobs(["999999"]) == {}
@@ -177,14 +178,14 @@ def test_jobs_are_held_released_and_shortened(every_api, job):
     for link in every_api:
         job_id = link.submit(sleeping(job, held=True))
         assert link.jobs([job_id])[job_id].reason == "JobHeldUser"
-        link.update(job_id, held=False)
+        link.update(own(job_id), held=False)
         running(link, job_id)
-        link.update(job_id, walltime_s=119)
+        link.update(own(job_id), walltime_s=119)
         assert link.jobs([job_id])[job_id].limit_s == 120
         with pytest.raises(BackendError, match="denied") as error:
-            link.update(job_id, walltime_s=6000)
+            link.update(own(job_id), walltime_s=6000)
         assert type(error.value) is BackendError
-        link.cancel(job_id)
+        cancel(link, job_id)
 
 
 def test_running_jobs_are_shrunk_where_that_is_possible(every_api, slurm, job):
@@ -193,17 +194,17 @@ def test_running_jobs_are_shrunk_where_that_is_possible(every_api, slurm, job):
         if link.can_shrink:
             job_id = link.submit(sleeping(job, nodes=2, cores=4))
             running(link, job_id)
-            link.update(job_id, nodes=1)
+            link.update(own(job_id), nodes=1)
             until(lambda link=link, job_id=job_id: link.jobs([job_id])[job_id].nodes == 1, what="one node")
-            link.cancel(job_id)
+            cancel(link, job_id)
         else:
             with pytest.raises(BackendError, match="cannot shrink"):
-                link.update("1", nodes=1)
+                link.update(own("1"), nodes=1)
 
 
 def test_what_slurm_does_not_know_and_what_it_refuses(every_api, slurm, job):
     for link in every_api:
-        for what in (lambda link=link: link.cancel("999999"), lambda link=link: link.update("999999", held=True)):
+        for what in (lambda link=link: cancel(link, "999999"), lambda link=link: link.update(own("999999"), held=True)):
             with pytest.raises(JobNotFoundError):
                 what()
         with pytest.raises(SubmitRejectedError, match="Invalid partition name"):
@@ -212,7 +213,7 @@ def test_what_slurm_does_not_know_and_what_it_refuses(every_api, slurm, job):
             link.submit(replace(job, gpus=2))
         done = link.submit(job)
         ended(link, done)
-        link.cancel(done)
+        cancel(link, done)
         assert link.jobs([done])[done].states == ("COMPLETED",)
         if slurm.version.startswith("24"):
             with pytest.raises(SubmitRejectedError, match="dependency"):
@@ -226,7 +227,7 @@ def test_the_past_is_told_by_accounting(every_api, slurm, job, tmp_path):
         good = link.submit(replace(job, name=name))
         bad = link.submit(replace(job, name=f"{name}-bad", script="#!/bin/sh\nexit 7\n"))
         never = link.submit(replace(job, begin_s=int(time.time()) + 9000))
-        link.cancel(never)
+        cancel(link, never)
         ended(link, good)
         ended(link, bad)
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import PurePath
 from typing import Final
 
-from asa.errors import BackendError, JobNotFoundError, UnavailableError
+from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
-from ..link import SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import OwnJob, SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import process, refusals
+from .cancelling import not_cancelled, scancel_words
 from .process import Done, Runner
 from .reading import (
     ASSOCIATION_LIMITS,
@@ -44,6 +45,8 @@ from .writing import (
 )
 
 _LOOK_BACK_S: Final = 7 * 86400
+_MAX_IDS: Final = 1000  # in one command; beyond, squeue is asked for all jobs of the user
+_MAX_LIST: Final = 30_000  # characters of a list in one command line; systems take 128 kB for an argument
 _MAX_ESTIMATE_S: Final = 10.0  # for what a submission waits for, and could do without
 _JOB_ID = re.compile(r"[0-9]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")
@@ -164,29 +167,22 @@ class CommandLink:
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask the controller for some of this user's jobs."""
         wanted = _numbers(job_ids)
-        if not wanted:
-            return {}
-        form = QueueFormat()
-        done = self._squeue("jobs", form, "-j", ",".join(wanted), mine=True)
-        if len(wanted) == 1 and refusals.is_unknown_job(done):  # among several, squeue leaves it out
-            return {}
-        return {record.job_id: record for record in _understood(form, done) if record.job_id in wanted}
+        return {record.job_id: record for record in self._queued("jobs", wanted) if record.job_id in wanted}
 
     def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask the controller for the elements of some of this user's arrays."""
         wanted = _numbers(job_ids)
-        if not wanted:
-            return {}
-        form = QueueFormat()
-        done = self._squeue("arrays", form, "-j", ",".join(wanted), mine=True)
-        if len(wanted) == 1 and refusals.is_unknown_job(done):
-            return {}
-        return _by_array(_understood(form, done), wanted)
+        return _by_array(self._queued("arrays", wanted), wanted)
+
+    def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+        """Ask the controller what some numbers are now, of this user's: what is not told is others', or none."""
+        wanted = _numbers(job_ids)
+        return [one for one in self._queued("owners", wanted) if one.job_id in wanted or one.array_id in wanted]
 
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some of this user's arrays."""
         wanted = _numbers(job_ids)
-        records = self._records("past_arrays", "-j", ",".join(wanted)) if wanted else []
+        records = self._recorded("past_arrays", wanted)
         return _by_array(sorted(records, key=lambda record: record.submit_s), wanted)
 
     def queue(self) -> list[SlurmRecord]:
@@ -203,7 +199,8 @@ class CommandLink:
             return []
         # neither command knows a way to write a comma
         plain = all(_PLAIN_NAME.fullmatch(name) for name in names)
-        by_name = [f"--name={','.join(sorted(names))}"] if plain else []
+        listed = ",".join(sorted(names))
+        by_name = [f"--name={listed}"] if plain and len(listed) <= _MAX_LIST else []  # else all of the user's
         form = QueueFormat()
         queued = _understood(form, self._squeue("named", form, *by_name, mine=True))
         known = [record for record in queued if record.name in names]
@@ -215,13 +212,8 @@ class CommandLink:
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask accounting for some of this user's jobs."""
         wanted = _numbers(job_ids)
-        if not wanted:
-            return {}
-        return {
-            record.job_id: record
-            for record in sorted(self._records("past", "-j", ",".join(wanted)), key=lambda record: record.submit_s)
-            if record.job_id in wanted
-        }
+        records = sorted(self._recorded("past", wanted), key=lambda record: record.submit_s)
+        return {record.job_id: record for record in records if record.job_id in wanted}
 
     def accounting(self, since_s: float, until_s: float) -> str:
         """Ask accounting for the jobs of a span of time, as `SACCT_COMMAND` does."""
@@ -239,19 +231,21 @@ class CommandLink:
             raise refusals.reading_failed(program, done)
         return done.stdout[start:]
 
-    def cancel(self, job_id: str) -> None:
-        """Cancel a job. Only with ``-v`` does scancel tell of a job that it does not know."""
-        done = self._ask("cancel", clean("scancel", "-v", _number(job_id, "scancel")))
-        if refusals.has_ended(done):
-            return
-        if done.returncode or "scancel: error:" in done.stderr:
-            raise refusals.refused("scancel", job_id, done)
+    def cancel(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+        """Cancel some jobs, a thousand by one command."""
+        left: dict[str, BackendError] = {}
+        for some in (jobs[at : at + _MAX_IDS] for at in range(0, len(jobs), _MAX_IDS)):
+            try:
+                left |= not_cancelled(some, self._ask("cancel", clean("scancel", *scancel_words(some))))
+            except UnavailableError as error:
+                left |= {job.job_id: error for job in some}
+        return left
 
     def update(
-        self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: OwnJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job: its time limit and nodes by one command, holding or releasing it by another."""
-        number = _number(job_id, "scontrol")
+        number = job.job_id
         changes = [
             *([] if walltime_s is None else [f"TimeLimit={minutes(walltime_s)}"]),
             *([] if nodes is None else [f"NumNodes={nodes}"]),
@@ -270,6 +264,23 @@ class CommandLink:
         done = self._ask("update", clean("scontrol", *words))
         if done.returncode:
             raise refusals.refused("scontrol", job_id, done)
+
+    def _queued(self, method: str, wanted: Collection[str]) -> Iterator[SlurmRecord]:
+        """Ask for this user's jobs of some numbers; for all of them where those are too many for a command line."""
+        if not wanted:
+            return
+        form = QueueFormat()
+        which = ["-j", ",".join(wanted)] if len(wanted) <= _MAX_IDS else []
+        done = self._squeue(method, form, *which, mine=True)
+        if len(wanted) == 1 and refusals.is_unknown_job(done):  # among several, squeue leaves it out
+            return
+        yield from _understood(form, done)
+
+    def _recorded(self, method: str, wanted: Collection[str]) -> list[SlurmRecord]:
+        """Ask accounting for this user's jobs of some numbers, a thousand by one command."""
+        every = list(wanted)
+        portions = (every[at : at + _MAX_IDS] for at in range(0, len(every), _MAX_IDS))
+        return [one for some in portions for one in self._records(method, "-j", ",".join(some))]
 
     def _squeue(self, method: str, form: QueueFormat, *options: str, mine: bool) -> Done:
         # without --local, squeue first asks whether there is a federation
@@ -326,12 +337,6 @@ def _by_array(records: Iterable[SlurmRecord], wanted: Collection[str]) -> dict[s
     return found
 
 
-def _numbers(job_ids: Collection[str]) -> list[str]:
+def _numbers(job_ids: Collection[str]) -> dict[str, None]:
     """Keep what can be a job's number: anything else is not known to Slurm, but makes it refuse the whole list."""
-    return [job_id for job_id in dict.fromkeys(job_ids) if _JOB_ID.fullmatch(job_id)]
-
-
-def _number(job_id: str, program: str) -> str:
-    if not _JOB_ID.fullmatch(job_id):
-        raise JobNotFoundError(f"Slurm does not know job {job_id}", where=program)
-    return job_id
+    return {job_id: None for job_id in job_ids if _JOB_ID.fullmatch(job_id)}

@@ -197,15 +197,15 @@ def _array(text: str) -> dict[str, Any]:
 
 
 def read_job_id(printed: str) -> str | None:
-    r"""Read what ``sbatch --parsable`` printed, among what a login shell may say; None if there is no number.
+    r"""Read what ``sbatch --parsable`` printed, among what a login shell may say; None if it is not one number.
 
     Examples
     --------
-    >>> read_job_id("Welcome!\n4711;cluster\n"), read_job_id("")
-    ('4711', None)
+    >>> read_job_id("Welcome!\n4711;cluster\n"), read_job_id(""), read_job_id("4711\n1200\n")
+    ('4711', None, None)
     """
-    numbers = _JOB_ID.findall(printed)
-    return numbers[-1] if numbers else None
+    numbers = set(_JOB_ID.findall(printed))
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def read_start_s(printed: str) -> float | None:

@@ -45,8 +45,8 @@ class Dialect(ABC):
     """Whether nodes of a running job can be given back."""
     has_states: ClassVar[bool]
     """Whether there may be a light listing of states."""
-    tells_deletions: ClassVar[bool]
-    """Whether the answer to a cancellation says if there was such a job."""
+    cancels_many: ClassVar[bool]
+    """Whether several jobs can be cancelled by one request, which tells of each that was not."""
 
     def __init__(self, number: int) -> None:
         self.name = f"v0.0.{number}"
@@ -167,7 +167,7 @@ class _Dialect38(Dialect):
 
     can_shrink = False
     has_states = False
-    tells_deletions = True
+    cancels_many = False
 
     def number(self, value: int) -> int:
         return value
@@ -205,7 +205,7 @@ class _Dialect40(Dialect):
 
     can_shrink = True
     has_states = True
-    tells_deletions = False
+    cancels_many = True
 
     def number(self, value: int) -> dict[str, Any]:
         return {"set": True, "infinite": False, "number": value}
@@ -245,8 +245,6 @@ class _Dialect40(Dialect):
 
 class _Dialect42(_Dialect40):
     """Slurm 24.11 and later."""
-
-    tells_deletions = True
 
     def variables(self, job: SlurmJob) -> dict[str, str]:
         common = super().variables(job)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from getpass import getuser
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from pydantic_core import from_json
@@ -22,7 +22,7 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..link import SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import OwnJob, SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import limits, reading
 from .exchange import Answer, Exchange, LostAnswerError
 from .history import as_sacct
@@ -31,6 +31,7 @@ from .refusals import (
     ACCESS_DENIED,
     ALREADY_DONE,
     NOTHING_FOUND,
+    OTHER_NAME,
     TOO_WIDE,
     UNKNOWN_JOB,
     Complaint,
@@ -47,12 +48,16 @@ from .versions import Versions
 _DAY_S = 86400.0
 _LOOK_BACK_S = (14 * _DAY_S, _DAY_S, 3600.0)
 _MAX_SINGLE = 32
+_MAX_SOUGHT = 1000  # in a listing; for more all of it is decoded
 _FEW = 3
 _LISTED_PER_REQUEST_BYTES = 1 << 18  # so much of a listing costs a site about as much as a request
 _RESOURCES = "slurmdb_tres_get"
 _NO_STORAGE = frozenset({"", "accounting_storage/none"})
 _MAX_IN_ADDRESS = 200
 _MAX_NAMES = 50
+_MAX_IDS = 1000  # in one request
+
+_Piece = TypeVar("_Piece")
 
 
 class _TooWideError(BackendError):
@@ -70,7 +75,8 @@ class RestLink:
       `memory`), one by one if they are few, or if the whole listing would be a greater burden; where many were read
       long ago it is that listing alone, of which only the wanted jobs are decoded. So it is where there is no listing
       of states (v0.0.38), unless the whole cannot be received;
-    - `cancel` with v0.0.40 and v0.0.41, whose answer does not tell whether there is such a job, looks for it then;
+    - `owners` asks for few numbers one by one, for many in the whole listing; `cancel` sends as many requests as there
+      are jobs with v0.0.38, and one for a thousand later;
     - `named` asks the controller and the database, which is asked for 50 names at a time, submitted in the last 14 days
       (less where the site allows less);
     - `accounting` asks for a day at a time; `about` asks both sides.
@@ -220,6 +226,14 @@ class RestLink:
         found = {job_id: self._elements(job_id) for job_id in dict.fromkeys(job_ids)}
         return {job_id: records for job_id, records in found.items() if records}
 
+    def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+        """Ask the controller what some numbers are now, whosever they are."""
+        wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
+        if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
+            return [record for job_id in wanted for record in self._answered("owners", job_id)]
+        records = self._records(_objects(_decoded(self._listing("owners")), "jobs"))
+        return [one for one in records if one.job_id in wanted or one.array_id in wanted]
+
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some arrays, the latest of each number."""
         wanted = list(dict.fromkeys(job_ids))
@@ -283,37 +297,61 @@ class RestLink:
             begin_s = end_s
         return as_sacct(jobs)
 
-    def cancel(self, job_id: str) -> None:
-        """Cancel a job; of one that has ended, nothing."""
-        self._memory.forget(job_id)
-        what = f"job {job_id} cannot be cancelled"
-        answer = self._ask("cancel", "DELETE", "/slurm", f"/job/{_number(job_id)}")
-        document = answer.document()
-        found = complaints(document) + _deletions(document)
-        numbers = {complaint.number for complaint in found}
-        if numbers & ALREADY_DONE:
-            return
-        if answer.status != 200 or found:
-            raise refusal(answer.status, found, what)
-        if not document:
-            raise UnavailableError(f"{what}: the answer is no JSON", where=self._exchange.url)
-        if not self._versions.get().tells_deletions and self._single("cancel", job_id) is None:
-            raise JobNotFoundError(f"{what}: Slurm does not know it")
+    def cancel(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+        """Cancel some jobs: a thousand by a request, or each by its own where the version has no such request."""
+        left: dict[str, BackendError] = {}
+        for some in _pieces(jobs, _MAX_IDS):
+            for job in some:
+                self._memory.forget(job.job_id)
+            try:
+                has_many = self._versions.get().cancels_many
+                left |= self._cancel_many(some) if has_many else self._cancel_each(some)
+            except BackendError as error:
+                left |= {job.job_id: error for job in some}
+        return left
 
-    def update(
-        self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
-    ) -> None:
-        """Change a job. An answer that names an error, or a field that was ignored, is no success."""
-        self._memory.forget(job_id)
-        what = f"job {job_id} cannot be changed"
-        body = self._versions.get().change(held=held, walltime_s=walltime_s, nodes=nodes)
-        answer = self._ask("update", "POST", "/slurm", f"/job/{_number(job_id)}", body=body)
+    def _cancel_many(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+        """Cancel jobs by one request; Slurm compares the name itself where there is one job."""
+        body: dict[str, Any] = {"jobs": [job.job_id for job in jobs]}
+        if len(jobs) == 1 and jobs[0].name:
+            body["job_name"] = jobs[0].name
+        what = "jobs cannot be cancelled" if len(jobs) > 1 else f"job {jobs[0].job_id} cannot be cancelled"
+        document = self._checked_change(self._ask("cancel", "DELETE", "/slurm", "/jobs/", body=body), what)
+        return {job_id: refusal(200, [why], what) for job_id, why in _deletions(document) if _is_failure(why)}
+
+    def _cancel_each(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+        left: dict[str, BackendError] = {}
+        for job in jobs:
+            what = f"job {job.job_id} cannot be cancelled"
+            answer = self._ask("cancel", "DELETE", "/slurm", f"/job/{_number(job.job_id)}")
+            try:
+                if not any(complaint.number in ALREADY_DONE for complaint in complaints(answer.document())):
+                    self._checked_change(answer, what)
+            except UnavailableError:
+                raise
+            except BackendError as error:
+                left[job.job_id] = error
+        return left
+
+    def _checked_change(self, answer: Answer, what: str) -> dict[str, Any]:
+        """Decode an answer to a change, which must be a success."""
         document = answer.document()
         found = complaints(document)
         if answer.status != 200 or found:
             raise refusal(answer.status, found, what)
         if not document:
             raise UnavailableError(f"{what}: the answer is no JSON", where=self._exchange.url)
+        return document
+
+    def update(
+        self, job: OwnJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+    ) -> None:
+        """Change a job. An answer that names an error, or a field that was ignored, is no success."""
+        self._memory.forget(job.job_id)
+        what = f"job {job.job_id} cannot be changed"
+        body = self._versions.get().change(held=held, walltime_s=walltime_s, nodes=nodes)
+        answer = self._ask("update", "POST", "/slurm", f"/job/{_number(job.job_id)}", body=body)
+        document = self._checked_change(answer, what)
         ignored = [warning for warning in complaints(document, "warnings") if "gnoring" in warning.words]
         if ignored:
             raise BackendError(f"{what}: {summary(ignored)}")
@@ -389,10 +427,10 @@ class RestLink:
         """Read some jobs in full from the listing; one by one if that cannot be received."""
         if len(wanted) <= _MAX_SINGLE and not math.isfinite(self._listing_bytes):
             return self._one_by_one(wanted)
-        body = self._listing("jobs")
-        found = find(body, "job_id", [_number(job_id) for job_id in wanted])
+        body, sought = self._listing("jobs"), set(wanted)
+        found = find(body, "job_id", [_number(job_id) for job_id in wanted]) if len(wanted) <= _MAX_SOUGHT else None
         records = self._records(_objects(_decoded(body), "jobs") if found is None else found)
-        return self._kept({record.job_id: record for record in records if record.job_id in wanted})
+        return self._kept({record.job_id: record for record in records if record.job_id in sought})
 
     def _one_by_one(self, wanted: Sequence[str]) -> dict[str, SlurmRecord]:
         found = {job_id: self._single("jobs", job_id) for job_id in wanted}
@@ -405,20 +443,18 @@ class RestLink:
 
     def _single(self, caller: str, job_id: str) -> SlurmRecord | None:
         """Read one job; None if the controller does not know it."""
+        return next((record for record in self._answered(caller, job_id) if record.job_id == job_id), None)
+
+    def _answered(self, caller: str, job_id: str) -> list[SlurmRecord]:
+        """Read what the controller tells of a number; nothing if it does not know it."""
         answer = self._ask(caller, "GET", "/slurm", f"/job/{_number(job_id)}")
         if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):
-            return None
-        document = self._checked(answer, f"job {job_id} cannot be read")
-        records = self._records(_objects(document, "jobs"))
-        return next((record for record in records if record.job_id == job_id), None)
+            return []
+        return self._records(_objects(self._checked(answer, f"job {job_id} cannot be read"), "jobs"))
 
     def _elements(self, job_id: str) -> list[SlurmRecord]:
         """Read the elements of one array; none if the controller does not know it."""
-        answer = self._ask("arrays", "GET", "/slurm", f"/job/{_number(job_id)}")
-        if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):
-            return []
-        document = self._checked(answer, f"job {job_id} cannot be read")
-        return [record for record in self._records(_objects(document, "jobs")) if record.array_id == job_id]
+        return [record for record in self._answered("arrays", job_id) if record.array_id == job_id]
 
     def _states(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
         """Read the states of some jobs; None where that is not served."""
@@ -518,11 +554,18 @@ def _decoded(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _deletions(document: Mapping[str, Any]) -> list[Complaint]:
-    """Read what v0.0.42 says of each job that it was to cancel."""
-    errors = [reading.nested(entry, "error") for entry in reading.listed(document.get("status"))]
-    numbered = [(reading.whole(reading.nested(error, "code")), error) for error in errors]
-    return [Complaint(number, reading.text(reading.nested(error, "string"))) for number, error in numbered if number]
+def _deletions(document: Mapping[str, Any]) -> Iterable[tuple[str, Complaint]]:
+    """Read what Slurm says of jobs that it was to cancel, and did not, by their numbers."""
+    for entry in reading.listed(document.get("status")):
+        job_id, error = reading.text(reading.nested(entry, "step_id")), reading.nested(entry, "error")
+        if number := reading.whole(reading.nested(error, "code")):
+            words = reading.text(reading.nested(error, "message")) or reading.text(reading.nested(error, "string"))
+            yield job_id.partition("_")[0].partition(".")[0], Complaint(number, words)
+
+
+def _is_failure(why: Complaint) -> bool:
+    """Say whether a job goes on that was to be cancelled: not where it has ended, or is another's by now."""
+    return why.number not in ALREADY_DONE | {OTHER_NAME}
 
 
 def _lacks_resources_only(document: Mapping[str, Any]) -> bool:
@@ -545,5 +588,5 @@ def _number(job_id: str) -> int:
     return int(job_id)
 
 
-def _pieces(words: Sequence[str], most: int) -> Iterable[Sequence[str]]:
+def _pieces(words: Sequence[_Piece], most: int) -> Iterable[Sequence[_Piece]]:
     return (words[at : at + most] for at in range(0, len(words), most))

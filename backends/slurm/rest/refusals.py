@@ -22,6 +22,7 @@ from .reading import listed, text, whole
 UNKNOWN_JOB = 2017
 ACCESS_DENIED = 2002
 ALREADY_DONE = frozenset({2021, 2084})  # already completing or completed; finished
+OTHER_NAME = 2172  # it "cannot be signalled": the job has another name than the one given
 NOTHING_FOUND = 9003
 TOO_WIDE = 7007  # a span of time longer than the database gives at once
 _UNAUTHORISED = frozenset({1007, 6000, 6001, 6004, 6007, 6009, 6010, 9008})

@@ -1,0 +1,44 @@
+"""What scancel says of the jobs that it was to cancel, one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from asa.errors import BackendError
+
+from ..link import OwnJob
+from . import refusals
+from .process import Done
+
+_OF_JOB = re.compile(r"scancel: error: Kill job error on job id (\d+)\S*: .*")
+_ERROR = re.compile(r"(?m)^scancel: error: .*$")
+_NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or are others' by now
+
+
+def scancel_words(jobs: Sequence[OwnJob]) -> list[str]:
+    """Write the arguments that cancel some jobs.
+
+    Only with ``-v`` does scancel tell of a job that it does not know. A name is compared by scancel itself; it takes
+    one, so that it is given where there is one job.
+    """
+    name = [f"--name={jobs[0].name}"] if len(jobs) == 1 and jobs[0].name else []
+    return ["-v", *name, *(job.job_id for job in jobs)]
+
+
+def not_cancelled(jobs: Sequence[OwnJob], done: Done) -> dict[str, BackendError]:
+    """Read which jobs were not cancelled, and why; those that had ended are not among them."""
+    left: dict[str, BackendError] = {}
+    lines = _ERROR.findall(done.stderr)
+    of_jobs = {match[1]: line for line in lines if (match := _OF_JOB.match(line))}
+    is_compared = _NO_MATCH in done.stderr
+    for job in jobs:
+        line = of_jobs.get(job.job_id, "")
+        said = Done(done.returncode or 1, stderr=line)
+        if line and not refusals.has_ended(said) and not (is_compared and refusals.is_unknown_job(said)):
+            left[job.job_id] = refusals.refused("scancel", job.job_id, said)
+    unexplained = [line for line in lines if not _OF_JOB.match(line) and _NO_MATCH not in line]
+    if unexplained or (done.returncode and not lines):
+        why = {job.job_id: refusals.refused("scancel", job.job_id, done) for job in jobs if job.job_id not in of_jobs}
+        return left | why
+    return left

@@ -1,0 +1,109 @@
+"""Which jobs are ours: the one way to change a job, and the only maker of what a link takes for that.
+
+A number is no identity. A controller that lost its state gives numbers out again, and the same number on another
+cluster is somebody else's job. So before jobs are changed the controller is asked once what their numbers are now, and
+only those are changed whose name, or comment, has the token of the job that is meant, and whose user is this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from asa.backends.shell.marks import Kept
+
+from asa.errors import BackendError, JobNotFoundError
+
+from .link import OwnJob, SlurmLink, SlurmRecord
+
+COMMENT = "asa:"
+"""Begins the comment of a job that has a token, which follows."""
+
+
+class AnothersJobError(JobNotFoundError):
+    """The number is another job's now."""
+
+
+def token_of(name: str) -> str:
+    """Give the token at the end of a job's full name; empty if there is none."""
+    return name.rpartition(".")[2] if "." in name else ""
+
+
+def is_same(record: SlurmRecord, kept: Kept) -> bool:
+    """Say whether a record of a job's number is about that job."""
+    return record.name == kept.name or (bool(kept.token) and record.comment == f"{COMMENT}{kept.token}")
+
+
+class Ownership:
+    """Changes jobs of one client, and no others.
+
+    `expected`: what a job of some number is, if it is this client's; None if it is not.
+    `user`: who this client is; empty while that is not known.
+    `is_settling`: whether a job was accepted so lately that Slurm need not show it yet.
+    """
+
+    def __init__(
+        self,
+        link: SlurmLink,
+        expected: Callable[[str], Kept | None],
+        *,
+        user: Callable[[], str] = str,
+        is_settling: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._link, self._expected, self._user, self._is_settling = link, expected, user, is_settling
+
+    def cancel(
+        self, job_ids: Collection[str], elements_of: Mapping[str, Kept] | None = None
+    ) -> dict[str, BackendError]:
+        """Cancel some jobs; give those that were not, each with why.
+
+        `elements_of`: of elements, which are known by numbers of their own, the arrays that they are of.
+        Raises `UnavailableError`: Slurm cannot be asked; nothing was cancelled.
+        """
+        own, failed = self._told_apart(job_ids, elements_of or {})
+        return failed | (self._link.cancel(own) if own else {})
+
+    def update(
+        self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+    ) -> None:
+        """Change a job; see `SlurmLink.update`.
+
+        Raises `JobNotFoundError`: Slurm does not know it, or its number is another job's.
+        """
+        own, failed = self._told_apart([job_id], {})
+        for error in failed.values():
+            raise error
+        for job in own:
+            self._link.update(job, held=held, walltime_s=walltime_s, nodes=nodes)
+
+    def _told_apart(
+        self, job_ids: Collection[str], elements_of: Mapping[str, Kept]
+    ) -> tuple[list[OwnJob], dict[str, BackendError]]:
+        """Tell the numbers that are jobs of this client from those that are not, each with why."""
+        wanted = list(dict.fromkeys(job_ids))
+        now: dict[str, list[SlurmRecord]] = {}
+        for record in self._link.owners(wanted):
+            for number in {record.job_id, record.array_id} - {""}:
+                now.setdefault(number, []).append(record)
+        own, failed = list[OwnJob](), dict[str, BackendError]()
+        for job_id in wanted:
+            records = now.get(job_id, [])
+            # of an array one element has the array's number: all that has this number is looked at
+            if not records and self._is_settling(job_id) and (kept := self._expected(job_id)) is not None:
+                own.append(OwnJob(job_id, kept.name))
+            elif not records:
+                failed[job_id] = JobNotFoundError("Slurm does not know the job", where=f"job {job_id!r}")
+            elif all(self._is_own(job_id, record, elements_of) for record in records):
+                own.append(OwnJob(job_id, records[0].name))
+            else:
+                failed[job_id] = AnothersJobError(
+                    f"is not changed: the number is that of another job now, {records[0].name!r}",
+                    where=f"job {job_id}",
+                    hint="Is this the cluster on which it was submitted? Slurm may have lost its state, too.",
+                )
+        return own, failed
+
+    def _is_own(self, job_id: str, record: SlurmRecord, elements_of: Mapping[str, Kept]) -> bool:
+        kept = elements_of.get(job_id) or self._expected(job_id)
+        if kept is None or not is_same(record, kept):
+            return False
+        return record.user in {"", self._user()} or not self._user()
