@@ -198,6 +198,11 @@ class FakeLink:
         found = {i: [known[e] for e in self.arrays_of[i] if e in known] for i in job_ids if i in self.arrays_of}
         return {i: self._together(jobs) for i, jobs in found.items() if jobs}
 
+    def denies(self, job_id):
+        self._call("denies")
+        known = {*self.controller, *(job.array_id for job in self.controller.values())}
+        return job_id not in known
+
     def past_arrays(self, job_ids):
         self._call("past_arrays")
         if not self.has_accounting:

@@ -1,14 +1,35 @@
-"""What it means that Slurm does not show a job: for how long, and in how many looks, is kept for the next client."""
+"""What it means that the controller does not show a job: decided by evidence, for an answer may be empty or cut off.
+
+A job has ended where its mark or accounting says so. It runs on while accounting says that it runs, or while it has
+begun and not said that it ended, until its walltime is over. Only of what did not begin, or should be over, the absence
+itself is evidence: where it lasts over several looks, and the controller says outright that it does not know the job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from asa.elements import Elements, parse_elements
 
+from .link import SlurmRecord
+from .states import ended_as
+
+NOT_SHOWN: Final = "NotShown"
+"""Reason of a job that is taken to run though the controller does not show it."""
+
+CLOCKS_S: Final = 300.0
+"""Nodes' clocks differ from the controller's by less, and what is older than a job by more is of an earlier one."""
+
 _LOOKS = 3
 _GRACE_S = 60.0
+_DOUBT_S = 600.0  # so long an answer that is only empty is not believed
+_KILLED_S = 300.0  # so long after its cancellation accounting may say that a job runs
+_OVER_S = 300.0  # a job may run so much longer than its walltime
+_MAX_DENIALS = 8  # a look asks for so many jobs one by one
+_MAYBE_BACK = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})  # in the queue, of which accounting hears later
 
 
 class Absence(NamedTuple):
@@ -29,6 +50,111 @@ class Absence(NamedTuple):
 
 PRESENT: Final = Absence()
 """Of a job that was shown at the last look."""
+
+
+class Verdict(Enum):
+    """What became of a job that the controller does not show, and of whose end no mark tells."""
+
+    ENDED = auto()
+    """It ended as accounting says."""
+    CANCELLED = auto()
+    """It ended by this client's cancellation."""
+    RUNNING = auto()
+    """It runs."""
+    REPLACED = auto()
+    """It is no more, and another job of its name is there."""
+    GONE = auto()
+    """It is no more, and nothing tells how it ended."""
+    UNKNOWN = auto()
+    """The next look decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of such a job. Times are Slurm's, of absence and cancellation the client's."""
+
+    job_id: str
+    name: str  # which no other job has but one of its token; empty if it has none
+    absence: Absence  # with this look
+    now_s: float
+    clock_s: float  # the client's
+    walltime_s: float  # the longest that is known of it
+    submit_s: float = 0.0
+    began_s: float | None = None  # by its mark, which says nothing of an end
+    suspended_s: float | None = None  # it was suspended when it was last shown, then
+    cancelled_s: float | None = None  # Slurm took its cancellation, then
+    past: SlurmRecord | None = None  # what accounting has of it
+    is_certain: bool = True  # accounting could be asked, or there is none
+
+
+class Inquiry:
+    """What is asked in a look before a job is taken for gone: the controller for it alone, and everybody for its name.
+
+    `denies`: asks for a job by its number; whether the controller says outright that it does not know it. A few are
+    asked for one by one; what is said of those holds for all. `search`: finds the jobs that are there by their names.
+    """
+
+    def __init__(self, denies: Callable[[str], bool], search: Callable[[], Mapping[str, str]]) -> None:
+        self._denies, self._search = denies, search
+        self._denied: dict[str, bool] = {}
+        self._found: Mapping[str, str] | None = None
+
+    def denies(self, job_id: str) -> bool:
+        """Say whether the controller does not know a job."""
+        if job_id not in self._denied:
+            if len(self._denied) >= _MAX_DENIALS:
+                return all(self._denied.values())
+            self._denied[job_id] = self._denies(job_id)
+        return self._denied[job_id]
+
+    def namesake(self, name: str) -> str:
+        """Name the job of a name that is there; empty if there is none."""
+        if self._found is None and name:
+            self._found = self._search()
+        return (self._found or {}).get(name, "")
+
+
+NOTHING_ASKED: Final = Inquiry(lambda _: False, dict)
+"""Where nothing is to be taken for gone."""
+
+
+def verdict(known: Evidence, inquiry: Inquiry) -> Verdict:
+    """Decide what became of a job that the controller does not show.
+
+    Raises `UnavailableError`: that is to be asked for, and cannot be.
+    """
+    past = known.past if known.past is not None and _is_of_this_job(known.past, known.submit_s) else None
+    if past is not None and ended_as(past) is not None:
+        may_be_back = past.states[0] in _MAYBE_BACK and not known.absence.is_over(known.clock_s)
+        return Verdict.UNKNOWN if may_be_back else Verdict.ENDED
+    runs_s = past.start_s if past is not None and "PENDING" not in past.states else None
+    if known.cancelled_s is not None:
+        return _cancelled(known, is_running=runs_s is not None)
+    latest_s = max((s for s in (runs_s, known.began_s, known.suspended_s) if s is not None), default=None)
+    limit_s = max(known.walltime_s, (past.limit_s if past is not None else None) or 0.0)
+    if latest_s is not None and known.now_s < latest_s + limit_s + _OVER_S:
+        return Verdict.RUNNING
+    if not known.is_certain or not known.absence.is_over(known.clock_s):
+        return Verdict.UNKNOWN
+    is_old = known.clock_s - known.absence.since_s >= _DOUBT_S
+    if not is_old and not inquiry.denies(known.job_id):
+        return Verdict.UNKNOWN
+    namesake = inquiry.namesake(known.name)
+    return Verdict.UNKNOWN if namesake == known.job_id else Verdict.REPLACED if namesake else Verdict.GONE
+
+
+def _is_of_this_job(past: SlurmRecord, submit_s: float) -> bool:
+    """Say whether accounting's record is not of an earlier job of this number."""
+    return not past.submit_s or past.submit_s >= submit_s - CLOCKS_S
+
+
+def _cancelled(known: Evidence, *, is_running: bool) -> Verdict:
+    """Decide of a job whose cancellation Slurm took: what had begun has a moment to end, and to say so."""
+    if known.began_s is None and not is_running:
+        return Verdict.CANCELLED
+    since_s = known.clock_s - (known.cancelled_s or 0.0)
+    is_over = known.absence.is_over(known.clock_s) and (not is_running or not 0 <= since_s < _KILLED_S)
+    return Verdict.CANCELLED if is_over else Verdict.UNKNOWN
 
 
 def together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], ...]:

@@ -15,7 +15,7 @@ from asa.backends.shell.marks import Kept, RunFolder
 from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import Elements, parse_elements
 
-from .absence import PRESENT, Absence, of_elements, together
+from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry, of_elements, together
 from .link import SlurmRecord
 from .states import ended_as
 from .tracking import TWIN, VANISHED, TrackedJob
@@ -126,35 +126,38 @@ class TrackedArray(TrackedJob):
         else:
             self._starts[number] = start_s
 
-    def hear_some(
-        self, records: Iterable[SlurmRecord], which: Collection[int], folder: RunFolder, now_s: float, clock_s: float
-    ) -> bool:
-        """Take in what accounting tells of some elements."""
-        for record in records:
-            for number in self._elements_of(record) or ():
-                if number in which:
-                    self._hear_one(number, record, folder, now_s, clock_s)
-        return self._become(self._together(now_s))
-
     def miss_all(
-        self, numbers: Collection[int], folder: RunFolder, now_s: float, clock_s: float, *, certain: bool
+        self,
+        numbers: Collection[int],
+        folder: RunFolder,
+        now_s: float,
+        clock_s: float,
+        *,
+        certain: bool,
+        past: Iterable[SlurmRecord] = (),
+        inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Take in that Slurm does not know some elements; see `TrackedJob.miss`.
+        """Take in that the controller does not show some elements; see `TrackedJob.miss`.
 
         It forgets at once those that were cancelled one by one before they began, while it tells of the others.
         """
+        recorded = {number: record for record in past for number in self._elements_of(record) or ()}
+        if self._is_told:  # so it knows no more of it
+            inquiry = Inquiry(lambda _: True, dict)
         for number in numbers:
             one = self._one(number)
-            if one.is_live:
-                one.miss(folder, now_s, clock_s, certain=certain)
-                if self._is_told and one.status.reason == VANISHED and one.status.start_s is None:
-                    one.status = replace(one.status, state=JobState.CANCELLED, reason="")
+            if not one.is_live:
+                continue
+            was, record = one.status, recorded.get(number)
+            if record is not None:
+                self.raw_ids[number] = record.job_id
+                record = replace(record, job_id=one.job_id)
+            one.miss(folder, now_s, clock_s, certain=certain, past=record, inquiry=inquiry)
+            if record is not None and one.status.state.is_final:
+                self._count(number, was, one.status, record)
+            if self._is_told and one.status.reason == VANISHED and one.status.start_s is None:
+                one.status = replace(one.status, state=JobState.CANCELLED, reason="")
         return self._become(self._together(now_s))
-
-    def miss(self, folder: RunFolder, now_s: float, clock_s: float, *, certain: bool) -> bool:
-        """Take in that Slurm knows nothing of it."""
-        self._is_told = False
-        return self.miss_all(sorted(self.left()), folder, now_s, clock_s, certain=certain)
 
     def left(self) -> set[int]:
         """Elements that have not ended."""

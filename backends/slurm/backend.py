@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from asa.backends.shell.marks import Kept, RunFolder
 from asa.backends.shell.script import Payload, file_name, is_utf8, job_name
@@ -26,6 +27,7 @@ from asa.errors import (
 from asa.waits import QueueEvent
 
 from . import explanations
+from .absence import Inquiry
 from .arrays import TrackedArray, by_array, has_ended
 from .clock import ClockOffset
 from .defaults import JobDefaults
@@ -634,7 +636,7 @@ class SlurmBackend:
         return bool(ended)
 
     def _miss_elements(self, job: TrackedArray, missing: Collection[int]) -> bool:
-        """Find out what became of elements that the controller does not know any more."""
+        """Find out what became of elements that the controller does not show."""
         certain = True
         try:
             past = self._link.past_arrays([job.job_id]).get(job.job_id, [])
@@ -644,10 +646,9 @@ class SlurmBackend:
             self._trouble, past, certain = f"accounting: {error.message}", [], False
         except BackendError:
             past = []
-        ended = [one for one in past if job.is_ours(one) and not one.is_array and ended_as(one) is not None]
-        changed = job.hear_some(ended, missing, self._folder, self.now(), self._clock())
-        left = [number for number in missing if number in job.left()]
-        return job.miss_all(left, self._folder, self.now(), self._clock(), certain=certain) or changed
+        ours = [one for one in past if job.is_ours(one)]
+        how: dict[str, Any] = {"certain": certain, "past": ours, "inquiry": self._inquiry([job])}
+        return job.miss_all(missing, self._folder, self.now(), self._clock(), **how)
 
     def _hear(self, job: TrackedJob, record: SlurmRecord) -> None:
         """Take in what Slurm tells of a job, and what that tells of Slurm's clock."""
@@ -687,19 +688,31 @@ class SlurmBackend:
         if not missing:
             return
         records, certain = self._past([job.job_id for job in missing])
+        inquiry = self._inquiry(missing)
         for job in missing:
-            record = records.get(job.job_id)
-            if record is not None and job.is_ours(record) and ended_as(record) is not None:
-                self._hear(job, record)
-                continue
+            past = record if (record := records.get(job.job_id)) is not None and job.is_ours(record) else None
+            how: dict[str, Any] = {"certain": certain, "past": past, "inquiry": inquiry}
             try:
-                changed = job.miss(self._folder, self.now(), self._clock(), certain=certain)
+                changed = job.miss(self._folder, self.now(), self._clock(), **how)
                 self._keep(job)
-            except UnavailableError as error:
+            except BackendError as error:
                 self._trouble = _in_words(error)
             else:
                 if changed:
                     self._pacer.changed(self._clock())
+
+    def _inquiry(self, missing: Sequence[TrackedJob]) -> Inquiry:
+        """Prepare what is asked before one of these jobs is taken for gone."""
+        return Inquiry(self._link.denies, lambda: self._there({job.kept.name for job in missing if job.kept.token}))
+
+    def _there(self, names: Collection[str]) -> dict[str, str]:
+        """Look for jobs by their names; of those that the controller has, give the number."""
+        records, arrays = by_array(self._link.named(names))
+        present = self._present(records)
+        there = {record.name: record.job_id for record in records if record.job_id in present}
+        live = {array_id: elements[0].name for array_id, elements in arrays.items() if not has_ended(elements)}
+        found = self._link.arrays(list(live)) if live else {}
+        return there | {name: array_id for array_id, name in live.items() if not has_ended(found.get(array_id, ()))}
 
     def _past(self, job_ids: Collection[str]) -> tuple[dict[str, SlurmRecord], bool]:
         """Ask accounting, and say whether it could be asked, or is not to be."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asa.backend import Advice
 
 from . import reasons
+from .absence import NOT_SHOWN
 from .refusals import LIMIT_NAME
 from .tracking import IGNORED_DEPENDENCY, TWIN, VANISHED
 
@@ -16,6 +17,12 @@ _ADVICE = {
     VANISHED: Advice(
         "Slurm does not know the job any more, and nothing tells how it ended.",
         "Look into its output, and submit it again if it did not complete.",
+    ),
+    NOT_SHOWN: Advice(
+        "Slurm does not show the job now. It has begun, nothing says that it ended, its walltime is not over: so it is "
+        "taken to run.",
+        "Nothing: its script, Slurm's accounting or the end of its walltime decides. If you know that it is gone: asa "
+        "cancel, then asa resume --retry.",
     ),
     IGNORED_DEPENDENCY: Advice(
         "Slurm released the job before the job that it depends on had completed, so it was cancelled.",

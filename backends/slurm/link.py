@@ -273,6 +273,13 @@ class SlurmLink(Protocol):
         """Ask accounting for the elements of some arrays, the latest of each number, by array."""
         ...
 
+    def denies(self, job_id: str) -> bool:
+        """Ask the controller for one job; whether it says outright that it does not know it.
+
+        An answer that does not show the job, but says no such thing, is none.
+        """
+        ...
+
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for everybody's jobs that it knows, ended ones too, in one call."""
         ...

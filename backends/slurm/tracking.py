@@ -13,7 +13,7 @@ from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
 from asa.payload import HELD_EXIT
 
-from .absence import PRESENT, Absence
+from .absence import CLOCKS_S, NOT_SHOWN, NOTHING_ASKED, PRESENT, Absence, Evidence, Inquiry, Verdict, verdict
 from .link import SlurmRecord
 from .states import HELD, status_of
 
@@ -27,7 +27,8 @@ IGNORED_DEPENDENCY: Final = "DependencyIgnored"
 """Reason of a job that was cancelled since Slurm released it before its dependency was met."""
 
 _SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
-_CLOCKS_S = 300.0  # nodes' clocks differ from the controller's by less, and a mark that is older is of an earlier run
+_ROUNDED_S = 60.0  # Slurm counts minutes
+_SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})
 _SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that come and go while a job queues
 
 
@@ -58,8 +59,14 @@ class TrackedJob:
     def is_to_be_kept(self) -> bool:
         """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
         absent = (("", self.absence.looks, self.absence.since_s),) if self.absence.looks else ()
-        was, self.kept = self.kept, replace(self.kept, absent=absent, cancelled_s=self.cancelled_s)
+        was, walltime_s = self.kept, self.longest_s()
+        self.kept = replace(was, absent=absent, cancelled_s=self.cancelled_s, walltime_s=walltime_s)
         return self.kept != was
+
+    def longest_s(self) -> float:
+        """Give the walltime, or the longer one that somebody has given the job since."""
+        limit_s = (self.record.limit_s if self.record is not None else None) or 0.0
+        return limit_s if limit_s >= self.kept.walltime_s + _ROUNDED_S else self.kept.walltime_s
 
     @property
     def job_id(self) -> str:
@@ -100,22 +107,76 @@ class TrackedJob:
         self._ran |= by_slurm.state is JobState.RUNNING
         return self._become(self._refined(by_slurm, record, folder, clock_s))
 
-    def miss(self, folder: RunFolder, now_s: float, clock_s: float, *, certain: bool) -> bool:
-        """Take in that Slurm does not know the job, and return whether something changed.
+    def miss(
+        self,
+        folder: RunFolder,
+        now_s: float,
+        clock_s: float,
+        *,
+        certain: bool,
+        past: SlurmRecord | None = None,
+        inquiry: Inquiry = NOTHING_ASKED,
+    ) -> bool:
+        """Take in that the controller does not show the job, and return whether something changed; see `absence`.
 
-        What the marks tell is believed. Without them it is gone only after some looks over some time.
+        `past`: what accounting has of it. `certain`: that could be asked, or there is none.
         """
         if (ended := folder.ended(self.job_id, self.kept.token)) is not None and self._is_recent(ended):
             return self._become(self._ended_by(ended, folder))
-        if self.cancelled_s is not None:
-            return self._become(replace(self.status, state=JobState.CANCELLED, end_s=max(now_s, self._latest_s())))
-        if not certain:
-            return False
-        self.absence = self.absence.again(clock_s)
-        if not self.absence.is_over(clock_s):
-            return False
+        if certain:
+            self.absence = self.absence.again(clock_s)
+        began = folder.began(self.job_id, self.kept.token)
+        if began is not None and not self._is_recent(began):
+            began = None
+        found = verdict(self._evidence(began, past, now_s, clock_s, certain=certain), inquiry)
         end_s = max(now_s, self._latest_s())
-        return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=VANISHED))
+        if found is Verdict.ENDED and past is not None:
+            return self.hear(past, folder, now_s, clock_s)
+        if found is Verdict.CANCELLED:
+            return self._become(replace(self.status, state=JobState.CANCELLED, end_s=end_s))
+        if found in (Verdict.GONE, Verdict.REPLACED):
+            reason = TWIN if found is Verdict.REPLACED else VANISHED
+            return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=reason))
+        return found is Verdict.RUNNING and self._become(self._not_shown(began, past, folder))
+
+    def _evidence(
+        self, began: Mark | None, past: SlurmRecord | None, now_s: float, clock_s: float, *, certain: bool
+    ) -> Evidence:
+        """Put together what is known of the job, which the controller does not show."""
+        was_suspended = self.record is not None and not _SUSPENDED.isdisjoint(self.record.states)
+        return Evidence(
+            job_id=self.job_id,
+            name=self.kept.name if self.kept.token else "",
+            absence=self.absence,
+            now_s=now_s,
+            clock_s=clock_s,
+            walltime_s=self.longest_s(),
+            submit_s=self.kept.submit_s,
+            began_s=None if began is None else began.time_s,
+            suspended_s=self.heard_s if was_suspended else None,
+            cancelled_s=self.cancelled_s,
+            past=past,
+            is_certain=certain,
+        )
+
+    def _not_shown(self, began: Mark | None, past: SlurmRecord | None, folder: RunFolder) -> JobStatus:
+        """Say that the job runs, which the controller does not show."""
+        was = self.status
+        known = (was.start_s, past.start_s if past is not None else None, began.time_s if began is not None else None)
+        start_s = max(next((start_s for start_s in known if start_s is not None), was.submit_s), was.submit_s)
+        payload_start_s = was.payload_start_s
+        if payload_start_s is None and began is not None:
+            payload_start_s = max(began.time_s, start_s)
+        status = replace(
+            was,
+            state=JobState.RUNNING,
+            start_s=start_s,
+            payload_start_s=start_s if payload_start_s is None and not self.kept.awaits else payload_start_s,
+            eligible_s=was.eligible_s if was.eligible_s is not None or self.kept.kept_back else was.submit_s,
+            expected_start_s=None,
+            reason=NOT_SHOWN,
+        )
+        return replace(status, steps=self._steps(status, folder))
 
     def condemn(self, now_s: float) -> None:
         """Let it have failed since Slurm released it too early."""
@@ -205,7 +266,7 @@ class TrackedJob:
         if known_s is not None and self.status.start_s == status.start_s and status.end_s is None:
             return known_s
         began = folder.began(status.job_id, self.kept.token)
-        if began is None or began.time_s < status.start_s - _CLOCKS_S:
+        if began is None or began.time_s < status.start_s - CLOCKS_S:
             return (
                 status.start_s if status.state is JobState.COMPLETED else None
             )  # it did run, whatever became of marks
@@ -236,7 +297,7 @@ class TrackedJob:
                 None if one.failed is None else one.failed.exit_code,
             )
             for one in marks
-            if self.kept.token or one.began.time_s >= start_s - _CLOCKS_S
+            if self.kept.token or one.began.time_s >= start_s - CLOCKS_S
         )
 
     def _before_requeue(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
@@ -251,7 +312,7 @@ class TrackedJob:
     def _is_recent(self, mark: Mark) -> bool:
         """Say whether a mark is of this job's last run: not of an earlier job of its number, nor before a requeue."""
         since_s = self.status.submit_s if self.status.start_s is None else self.status.start_s
-        return mark.time_s >= since_s - _CLOCKS_S
+        return mark.time_s >= since_s - CLOCKS_S
 
     def _ended_by(self, ended: Mark, folder: RunFolder) -> JobStatus:
         """Say how the job ended by its own mark, with what Slurm reported before."""

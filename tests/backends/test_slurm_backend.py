@@ -569,7 +569,7 @@ def test_accounting_tells_how_a_forgotten_job_ended(world):
 
 
 def test_without_evidence_a_job_vanishes_only_after_a_while(world):
-    site = world()
+    site = world(writes_marks=False)
     backend = site.client()
     job, other = backend.submit(spec(5000.0)), backend.submit(spec(5000.0))
     running(backend, job)
@@ -580,6 +580,60 @@ def test_without_evidence_a_job_vanishes_only_after_a_while(world):
     assert backend.now() - since >= 60
     assert backend.status([other])[other].state is JobState.RUNNING, "the others are none the worse"
     assert lost.state == "RUNNING"
+
+
+def test_a_job_that_began_runs_until_its_walltime_is_over(world):
+    """Though the controller does not know it, and nothing else tells of it."""
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(5000.0))
+    running(backend, job)
+    began_s = backend.status([job])[job].start_s
+    site.link.forget(job)
+    [status] = backend.wait(None)
+    assert (status.state, status.reason, status.start_s) == (JobState.RUNNING, "NotShown", began_s)
+    [again] = site.client().status([job]).values()
+    assert (again.state, again.reason, again.start_s) == (JobState.RUNNING, "NotShown", began_s)
+    [status] = backend.wait(None)
+    assert (status.state, status.reason) == (JobState.FAILED, "Vanished")
+    assert HOUR <= status.end_s - began_s < HOUR + 700
+
+
+@pytest.mark.parametrize("writes_marks", [True, False])
+def test_a_job_that_only_accounting_knows_runs_on(world, writes_marks):
+    site = world(accounting=True, writes_marks=writes_marks)
+    backend = site.client()
+    job = backend.submit(spec(1000.0))
+    running(backend, job)
+    jobs = site.link.jobs
+    site.link.jobs = lambda _: {}
+    backend.wait(backend.now() + 400)
+    assert (backend.status([job])[job].state, backend.status([job])[job].reason) == (JobState.RUNNING, "NotShown")
+    site.link.jobs = jobs
+    assert ended(backend, job).state is JobState.COMPLETED
+
+
+def test_what_the_controller_does_not_deny_is_waited_for(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(100.0, held=True))
+    jobs, site.link.jobs = site.link.jobs, lambda _: {}
+    backend.wait(backend.now() + 400)
+    assert backend.status([job])[job].state is JobState.PENDING
+    site.link.jobs = jobs
+    backend.release(job)
+    assert ended(backend, job).state is JobState.COMPLETED
+
+
+def test_a_job_that_is_there_by_another_number_takes_the_place_of_one_that_is_gone(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(5000.0, token="a", held=True))
+    twin = site.client().submit(spec(5000.0, token="a", held=True))
+    site.link.forget(job)
+    [status] = backend.wait(None)
+    assert (status.job_id, status.state, status.reason) == (job, JobState.FAILED, "Twin")
+    assert twin in [one.job_id for one in backend.find(["a"])["a"] if not one.state.is_final]
 
 
 def test_a_job_that_comes_back_has_not_vanished(world):
@@ -622,14 +676,19 @@ def test_a_number_that_is_used_again_is_not_ours(world):
     assert site.client().status([job])[job].state is JobState.COMPLETED, "a client that comes later knows it, too"
 
 
-def test_a_cancelled_job_that_slurm_forgot_was_cancelled(world):
+@pytest.mark.parametrize("had_begun", [True, False])
+def test_a_cancelled_job_that_slurm_forgot_was_cancelled(world, had_begun):
+    """One that had begun has a moment to say how it ended."""
     site = world()
     backend = site.client()
-    job = backend.submit(spec(5000.0))
-    running(backend, job)
+    job = backend.submit(spec(5000.0, held=not had_begun))
+    if had_begun:
+        running(backend, job)
     backend.cancel(job)
     site.link.forget(job)
+    cancelled_s = site.clock()
     assert ended(backend, job).state is JobState.CANCELLED
+    assert (site.clock() - cancelled_s >= 60) is had_begun
 
 
 # ---------------------------------------------------------------------- clients that come and go

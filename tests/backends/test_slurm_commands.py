@@ -1,6 +1,7 @@
 """Slurm through its commands, without Slurm: what they print, and what may go wrong with them."""
 
 import os
+import re
 import shlex
 import signal
 import stat
@@ -697,3 +698,26 @@ def test_elements_that_were_cancelled_together_wait_no_more():
     assert waiting.is_array
     [past] = sacct({"JobID": "35_[0-1]", "State": "CANCELLED by 0", "AllocCPUS": "0", "Start": "120", "End": "120"})
     assert (past.is_array, str(past.elements)) == (False, "0-1")
+
+
+@pytest.mark.parametrize("method", ["jobs", "past"])
+def test_an_answer_that_is_cut_off_is_none(method):
+    """Wherever that is; but where it ends with a job, which nobody can know."""
+    whole, cut = [], [None]
+
+    def run(command, *_):
+        mark = re.search(r"@[0-9a-f]+@", " ".join(command))[0]
+        if method == "jobs":
+            whole[:] = [squeue(mark, job_id=number) for number in ("12", "13")]
+        else:
+            whole[:] = [f"{mark.join((RECORD | {'JobIDRaw': number}).values())}{mark}\n" for number in ("12", "13")]
+        return Done(0, "".join(whole)[: cut[0]], "")
+
+    link = CommandLink(run=run)
+    assert set(getattr(link, method)(["12", "13"])) == {"12", "13"}
+    first, second = map(len, whole)
+    for cut[0] in range(first + 1, first + second - 1):
+        with pytest.raises(UnavailableError, match="cut off"):
+            getattr(link, method)(["12", "13"])
+    cut[0] = first
+    assert set(getattr(link, method)(["12", "13"])) == {"12"}

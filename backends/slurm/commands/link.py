@@ -179,6 +179,14 @@ class CommandLink:
         wanted = _numbers(job_ids)
         return [one for one in self._queued("owners", wanted) if one.job_id in wanted or one.array_id in wanted]
 
+    def denies(self, job_id: str) -> bool:
+        """Ask the controller for one of this user's jobs; whether it says that it does not know it."""
+        form = QueueFormat()
+        done = self._squeue("denies", form, "-j", ",".join(_numbers([job_id])), mine=True)
+        if refusals.is_unknown_job(done):
+            return True
+        return any(False for _ in _understood(form, done))  # where it says anything else
+
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some of this user's arrays."""
         wanted = _numbers(job_ids)
@@ -291,7 +299,7 @@ class CommandLink:
         form = RecordFormat()
         done = self._ask(method, as_this_user(clean("sacct", "-X", "-D", *form.options, *options)))
         if done.returncode == 0:
-            return form.read(done.stdout)
+            return form.read(_whole(form, done, "sacct"))
         if refusals.has_no_accounting(done):
             return []
         raise refusals.reading_failed("sacct", done)
@@ -326,7 +334,14 @@ class CommandLink:
 def _understood(form: QueueFormat, done: Done) -> Iterator[SlurmRecord]:
     if done.returncode:
         raise refusals.reading_failed("squeue", done)
-    return form.read(done.stdout)
+    return form.read(_whole(form, done, "squeue"))
+
+
+def _whole(form: QueueFormat | RecordFormat, done: Done, program: str) -> str:
+    """Give what was printed; what was cut off may lack any job."""
+    if form.is_cut(done.stdout):
+        raise UnavailableError("its answer is cut off", where=program)
+    return done.stdout
 
 
 def _by_array(records: Iterable[SlurmRecord], wanted: Collection[str]) -> dict[str, list[SlurmRecord]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,6 +39,7 @@ _NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
 _NUMBER = re.compile(r"(\d+)\Z")
+_BEGUN = re.compile(r"\s*\d+(?:@[0-9a-f]*)?")
 _START = re.compile(r"\bto start at (\S+)")
 _JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?\s*$")
 _SETTING = re.compile(r"(?m)^(\w[\w\[\]]*)\s*=[ \t]*(.*?)\s*$")
@@ -67,6 +68,10 @@ class QueueFormat:
         self._mark = mark or _new_mark()
         fixed = ",".join(f"{name}:0|" for name in self._FIELDS)
         self.option = f"JobID:0{self._mark},{fixed},Name:0{self._mark},Comment:0{self._mark}"
+
+    def is_cut(self, printed: str) -> bool:
+        """Say whether what squeue printed ends within a job."""
+        return _is_cut(printed.split(self._mark), 3)
 
     def read(self, printed: str) -> Iterator[SlurmRecord]:
         """Read what squeue printed; what cannot be understood is left out."""
@@ -135,6 +140,10 @@ class RecordFormat:
         self._mark = mark or _new_mark()
         self.options = ("-n", "-p", f"--delimiter={self._mark}", "-o", ",".join(self._FIELDS))
 
+    def is_cut(self, printed: str) -> bool:
+        """Say whether what sacct printed ends within a job."""
+        return _is_cut(printed.split(self._mark), len(self._FIELDS))
+
     def read(self, printed: str) -> list[SlurmRecord]:
         """Read what sacct printed, the latest of each number and name, in the order of their submission."""
         latest: dict[tuple[str, str], SlurmRecord] = {}
@@ -155,6 +164,11 @@ class RecordFormat:
                 record = _recorded(number[1], fields)
                 if record is not None:
                     yield record
+
+
+def _is_cut(parts: Sequence[str], count: int) -> bool:
+    """Say whether fields, `count` a job, end within a job; what a login shell says may come after the last."""
+    return len(parts) % count != 1 or (len(parts) > 1 and bool(_BEGUN.fullmatch(parts[-1])))
 
 
 def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:

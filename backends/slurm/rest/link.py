@@ -234,6 +234,14 @@ class RestLink:
         records = self._records(_objects(_decoded(self._listing("owners")), "jobs"))
         return [one for one in records if one.job_id in wanted or one.array_id in wanted]
 
+    def denies(self, job_id: str) -> bool:
+        """Ask the controller for one job; whether it says that it does not know it."""
+        answer = self._ask("denies", "GET", "/slurm", f"/job/{_number(job_id)}")
+        if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):
+            return True
+        self._checked(answer, f"job {job_id} cannot be read")
+        return False
+
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some arrays, the latest of each number."""
         wanted = list(dict.fromkeys(job_ids))
@@ -551,6 +559,8 @@ def _decoded(body: bytes) -> dict[str, Any]:
         raise UnavailableError("the queue cannot be read: the answer is no JSON object")
     if found := complaints(document):
         raise unreadable(200, found, "the queue cannot be read")
+    if "jobs" not in document:
+        raise UnavailableError("the queue cannot be read: the answer names no jobs")
     return document
 
 
