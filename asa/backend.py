@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from asa.demands import Demands
 from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, InputError
+from asa.outcome import JobOutcome
 from asa.units import format_duration
 from asa.waits import QueueEvent
 
@@ -131,7 +132,7 @@ class Step:
 class StepTimes:
     """When a step began, when it completed, and the cores that its job had kept by then; 0 for all that it got.
 
-    Of one that failed while others of its wave went on, its exit code.
+    Of one that failed while others of its wave went on, its exit code, and how it ended.
 
     A job of a single payload tells one, without a name, where that completed before the job was put back into the
     queue.
@@ -142,6 +143,7 @@ class StepTimes:
     end_s: float | None = None
     cores: int = 0
     exit_code: int | None = None
+    outcome: JobOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,8 @@ class JobSpec(Demands):
         more, it runs nothing.
     bag
         Names what the payload takes its tasks from, together with other jobs of the same; empty for a job by itself. It
-        ends with `asa.payload.LEFT_EXIT` if none is left to take and others still run some: then the job has completed,
-        and posts nothing.
+        ends as `asa.outcome.JobOutcome.PART_DONE` if none is left to take and others still run some: then the job has
+        completed, and posts nothing.
     sharing
         How many jobs share the bag. `run_s` holds if they all run at once.
     leg
@@ -283,7 +285,7 @@ class ElementEnd:
         Which.
     state
         As of a job.
-    exit_code, reason
+    exit_code, reason, outcome
         Likewise.
     """
 
@@ -291,6 +293,7 @@ class ElementEnd:
     state: JobState
     exit_code: int | None = None
     reason: str = ""
+    outcome: JobOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +362,11 @@ class JobStatus:
     bad_nodes
         Names of nodes whose fault ended the job, where that is reported.
     elements
-        Of a job array: it starts with its first element, and ends with its last, completed if all have. Its exit code
-        and reason are those of one that did not. None of one job.
+        Of a job array: it starts with its first element, and ends with its last, completed if all have. Its exit code,
+        outcome and reason are those of one that did not. None of one job.
+    outcome
+        How its payload ended, where the backend can tell that from the exit codes of programs; `asa.outcome` says what
+        else is gone by.
     """
 
     job_id: str
@@ -378,6 +384,7 @@ class JobStatus:
     steps: tuple[StepTimes, ...] = ()
     bad_nodes: tuple[str, ...] = ()
     elements: ElementsStatus | None = None
+    outcome: JobOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -789,7 +796,7 @@ class Withdrawing(Protocol):
     def withdraw(self, job_id: str) -> bool:
         """See to it that a job's payload does not begin, before the job is cancelled; False where it has begun.
 
-        A job that has a token and comes to its payload afterwards ends, and says why by `asa.payload.HELD_EXIT`. To
+        A job that has a token and comes to its payload afterwards ends as `asa.outcome.JobOutcome.GAVE_BACK`. To
         withdraw it once more does nothing, and so does withdrawing a job without a token, which nobody would look for.
 
         Raises

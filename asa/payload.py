@@ -8,80 +8,21 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from asa.bags.taking import CLOSING, OPENING, READING, TAKING
+from asa.bags.taking import CLOSING, OPENING, OUTCOME_OF_A_TASK, READING, TAKING
 from asa.continuation import Continuation
-from asa.legs.running import END, HEED, WATCH, Exits, Turn, turn_text
+from asa.legs.running import END, HEED, WATCH, Turn, turn_text
+from asa.outcome import JobOutcome
 from asa.preparation import preparing, within
 from asa.workflow import BETWEEN_TURNS_S, Stage
 
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
 
-UNPREPARED_EXIT = 82
-"""Exit code of a stage that did not begin since its environment could not be set up: a module, conda, a container, "
-  "set-up."""
-
-TASK_EXIT = 83
-"""Exit code of a stage of which some tasks failed."""
-
-INPUT_EXIT = 84
-"""Exit code of a stage that did not begin since something that it needs is missing."""
-
-OUTPUT_EXIT = 85
-"""Exit code of a stage whose command exited with 0 and left something missing or empty that it was to make."""
-
-SHORT_EXIT = 88
-"""Exit code of a job with fewer cores than its next stage needs, as after a requeue: that has not begun."""
-
-HELD_EXIT = 89
-"""Exit code of a job that began early, and idled for as long as it may before its payload could begin."""
-
-LEFT_EXIT = 90
-"""Exit code of the payload of a job that has done its part of a stage, while other jobs go on.
-
-Of one that shares a bag of tasks, once none is left to take and others still run some; of a leg that is over.
-"""
-
-STALLED_EXIT = 91
-"""Exit code of a leg when two in a row made no progress."""
-
-UNYIELDING_EXIT = 92
-"""Exit code of a leg that began early, and the one before did not end when it was told to."""
-
-_EXITS = Exits(LEFT_EXIT, STALLED_EXIT, UNYIELDING_EXIT, TASK_EXIT)
-
-OVERTIME_EXIT = 124
-"""Exit code of an element of an array that had its turn, and ran out of the time that each has; as of `timeout`."""
-
-HOPELESS_EXITS = frozenset({UNPREPARED_EXIT, INPUT_EXIT, STALLED_EXIT, 126, 127})
-"""Exit codes of what would end so again, however often it is tried."""
-
 PRIVATE = "# Not for the list of processes: it has values of variables.\n"
 """How a payload begins that nobody else may read, as everybody may what is in a command line."""
-
-_MEANINGS = {
-    UNPREPARED_EXIT: "its environment could not be set up",
-    TASK_EXIT: "some of its tasks failed",
-    INPUT_EXIT: "an input is missing or empty",
-    OUTPUT_EXIT: "its command exited with 0, but an output is missing or empty",
-    SHORT_EXIT: "its job has fewer cores than it needs",
-    HELD_EXIT: "the stages that it depends on did not end while it held its cores",
-    LEFT_EXIT: "other jobs go on with the rest of its stage",
-    STALLED_EXIT: "two legs in a row made no progress",
-    UNYIELDING_EXIT: "the leg before did not end when told to",
-    126: "its command cannot be executed",
-    127: "its command was not found",
-}
-_KILLED = 128  # with the signal's number added, as shells tell it
-_OF_SIGNALS = {
-    signal.SIGKILL: ", most often because memory ran out",
-    signal.SIGSEGV: ", most often by a bug in the program",
-    signal.SIGTERM: ", which asked it to end",
-}
 
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
@@ -106,27 +47,6 @@ class Share:
     round: int
     taker: str
     jobs: int
-
-
-def meaning(exit_code: int | None) -> str:
-    """Say in words what a stage's exit code means; empty if it is the command's own.
-
-    Examples
-    --------
-    >>> meaning(127)
-    'its command was not found'
-    >>> meaning(137)
-    'killed by SIGKILL, most often because memory ran out'
-    """
-    if exit_code is None:
-        return ""
-    if exit_code in _MEANINGS:
-        return _MEANINGS[exit_code]
-    try:
-        killer = signal.Signals(exit_code - _KILLED)
-    except ValueError:
-        return ""
-    return f"killed by {killer.name}{_OF_SIGNALS.get(killer, '')}"
 
 
 def payload_text(
@@ -159,11 +79,12 @@ def payload_text(
     legs = stage.continues if turn is not None else None
     if stage.command and not (stage.environment or stage.inputs or stage.outputs or legs or stage.preparation):
         return "\n".join([*parts, stage.command])
+    parts.append(_ENDING)
     parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
     if array := dict(stage.environment).get(ARRAY):
         parts.append(_number_of_array(array, place))
     if legs is not None and turn is not None:
-        parts.append(turn_text(legs, turn, _EXITS, " ".join(map(_pattern, legs.progress))))
+        parts.append(turn_text(legs, turn, " ".join(map(_pattern, legs.progress))))
     parts += _before(stage, place, share)
     parts += _runs(stage, cores, place, share, legs)
     if legs is not None:
@@ -171,8 +92,9 @@ def payload_text(
     if stage.outputs:
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
         done = ': >"$asa_dir/forgotten"' if share else 'rm -f "$asa_done"/[0-9]*'
-        forget = f' || {{ code=$?; {done}; exit "$code"; }}' if place and _has_tasks(stage) else ""
-        parts.append(f"asa_need {OUTPUT_EXIT} output {_patterns(stage.outputs, stage)}{forget}")
+        forget = f"{done}; " if place and _has_tasks(stage) else ""
+        missing = f" || {{ {forget}asa_end {JobOutcome.OUTPUT_MISSING.ending}; }}"
+        parts.append(f"asa_need output {_patterns(stage.outputs, stage)}{missing}")
     if legs is not None:
         parts.append('code=$?\n[ "$code" -ne 0 ] || asa_over done || :\nexit "$code"')
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
@@ -185,9 +107,9 @@ def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
     if stage.inputs:
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
-        yield f"{begun}asa_need {INPUT_EXIT} input {_patterns(stage.inputs, stage)} || exit"
+        yield f"{begun}asa_need input {_patterns(stage.inputs, stage)} || asa_end {JobOutcome.INPUT_MISSING.ending}"
     if stage.preparation is not None:
-        yield preparing(stage.preparation, UNPREPARED_EXIT)
+        yield preparing(stage.preparation, f"asa_end {JobOutcome.SETUP_FAILED.ending}")
         if stage.preparation.launcher and stage.cpus_per_task > 1:
             yield f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{stage.cpus_per_task}}}"
 
@@ -223,9 +145,10 @@ def _for_tasks(stage: Stage, text: str) -> str:
             said = f"printf 'asa: element %s failed with exit code %s\\n' {count[-4:]} \"$asa_code\""
             text = text.replace(begin + count, said)
         for line in ("$2", "$4"):
-            run = f'asa_run env SLURM_ARRAY_TASK_ID="{line}" $asa_limit $asa_sh "$asa_list.element"'
+            told = 'ASA_OUTCOME="$asa_running/outcome.$asa_slot"'
+            run = f'asa_run env SLURM_ARRAY_TASK_ID="{line}" {told} $asa_limit $asa_sh "$asa_list.element"'
             text = text.replace(f'asa_run $asa_sh -c -- "{line}"', run)
-        return text
+        return text.replace(OUTCOME_OF_A_TASK, _OUTCOME_OF_AN_ELEMENT)
     inside = within(stage.preparation, cores=1, cpus_per_task=1, gpus=stage.gpus)
     return text.replace("asa_run $asa_sh ", f"asa_run {inside}{_shell(stage)} ")
 
@@ -242,7 +165,7 @@ def _number_of_array(array: str, place: str) -> str:
 def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
     """Write how a job takes elements of an array in turn: as tasks, each of which is what an element's job would run.
 
-    It has a time of its own, as there; who runs out of it ends with 124.
+    It has a time of its own, as there.
     """
     at_once = stage.job_count  # in this job: several where it has other stages, too, and so all that this one needs
     each, of_one = stage.of_each_job(), max(cores // at_once, 1)
@@ -251,9 +174,10 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     run = [
         f"export ASA_STAGE={shlex.quote(stage.name)}",
+        _ENDING,
         _number_of_array(stage.name, place),
-        f"asa_limit='timeout -k 10 {limit_s}'\n$asa_limit true 2>/dev/null || asa_limit=",
-        "export asa_limit",
+        f"asa_limit_s={limit_s} asa_limit='timeout -k 10 {limit_s}'\n$asa_limit true 2>/dev/null || asa_limit=",
+        "export asa_limit asa_limit_s",
     ]
     one = replace(each, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
     run.append(_bag(one, cores, place, share, text) if share and place else _tasks(one, cores, place, text))
@@ -265,7 +189,7 @@ def _element_file(text: str) -> list[str]:
     end = "ASA_ELEMENT_END"
     while f"\n{end}\n" in f"\n{text}\n":
         end += "_"
-    return [f"(umask 077; cat >\"$asa_list.element\" <<'{end}'\n{text}\n{end}\n) || exit 87"]
+    return [f"(umask 077; cat >\"$asa_list.element\" <<'{end}'\n{text}\n{end}\n) || {_GIVE_UP}"]
 
 
 def _has_tasks(stage: Stage) -> bool:
@@ -303,9 +227,9 @@ def _script(text: str, inside: str, *, for_all_nodes: bool) -> str:
     body = text if text.endswith("\n") else f"{text}\n"
     place = "$PWD/." if for_all_nodes else "${TMPDIR:-/tmp}/"
     lines = [
-        f'asa_script=$(mktemp "{place}asa-XXXXXXXX") || exit 87',
+        f'asa_script=$(mktemp "{place}asa-XXXXXXXX") || {_GIVE_UP}',
         "trap 'rm -f \"$asa_script\"' EXIT",
-        f"cat >\"$asa_script\" <<'{end}' || exit 87\n{body}{end}",
+        f"cat >\"$asa_script\" <<'{end}' || {_GIVE_UP}\n{body}{end}",
         f'asa_run {inside}{shlex.join(interpreter)} "$asa_script"',
     ]
     return "\n".join(lines)
@@ -317,7 +241,7 @@ def _listed(stage: Stage, into: str) -> list[str]:
         name = shlex.quote(stage.tasks_file)
         missing = shlex.quote(f"asa: the list of tasks is missing: {stage.tasks_file}")
         return [
-            f"[ -r {name} ] || {{ echo {missing} >&2; exit {INPUT_EXIT}; }}",
+            f"[ -r {name} ] || {{ echo {missing} >&2; asa_end {JobOutcome.INPUT_MISSING.ending}; }}",
             f"grep -v -e '^[[:space:]]*$' -e '^[[:space:]]*#' <{name}{into}",
         ]
     listed = "".join(f"{task}\n" for task in stage.tasks)
@@ -334,7 +258,8 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, element: str = "") 
     """
     workers = max(1, cores // stage.cpus_per_task)
     *check, tasks = _listed(stage, "")
-    take = f"{_RUN}\n{_INTERRUPTED}\n{READING}\n{_TAKE_ARGUMENTS}\n{_WORKERS}\n{_for_tasks(stage, TAKING)}"
+    tools = (_ENDING_INSIDE, _RUN, _INTERRUPTED, READING, _TAKE_ARGUMENTS, _WORKERS)
+    take = "\n".join([*tools, _for_tasks(stage, TAKING)])
     lines = [
         f"asa_bag={shlex.quote(place)}",
         f"asa_round={share.round}",
@@ -364,13 +289,26 @@ def _tasks(stage: Stage, cores: int, place: str, element: str = "") -> str:
         f"asa_cpus_per_task={stage.cpus_per_task}",
         f"asa_workers={workers}",
         '[ -z "$asa_done" ] || mkdir -p "$asa_done" || asa_done=',
-        'asa_list=$(mktemp "${asa_done:-${TMPDIR:-/tmp}}/.tasks-XXXXXXXX") || exit 87',  # for all nodes to see
+        f'asa_list=$(mktemp "${{asa_done:-${{TMPDIR:-/tmp}}}}/.tasks-XXXXXXXX") || {_GIVE_UP}',  # for all nodes to see
         'trap \'rm -f "$asa_list" "$asa_list".*\' EXIT',
     ]
-    lines += _listed(stage, ' | cat >"$asa_list" || exit 87')
+    lines += _listed(stage, f' | cat >"$asa_list" || {_GIVE_UP}')
     lines += _element_file(element) if element else []
     return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_for_tasks(stage, _POOL))}", _RUN_TASKS])
 
+
+# A word tells whoever runs this text how it ended; it is a link's, which needs no space on a disk. What runs inside has
+# nobody to tell: its exit code is this text's own.
+_ENDING = """
+asa_outcome=${ASA_OUTCOME-}
+unset ASA_OUTCOME
+asa_end() { # a word, an exit code
+  [ -z "$asa_outcome" ] || ln -sf "$1" "$asa_outcome" || :
+  exit "$2"
+}
+""".strip()
+_ENDING_INSIDE = 'asa_end() { exit "$2"; }'
+_GIVE_UP = f"asa_end {JobOutcome.UNABLE.ending}"
 
 _CHECK = r"""
 # A path that is there, and no file without content; of a pattern one is enough. What another node has written may be
@@ -389,10 +327,10 @@ asa: the $asa_what $asa_path is $asa_how"
   [ -n "$asa_lack" ]
 }
 asa_need() {
-  asa_code=$1 asa_what=$2 asa_patience=${ASA_LATENCY_S:-5}
-  shift 2
+  asa_what=$1 asa_patience=${ASA_LATENCY_S:-5}
+  shift
   while asa_lacks "$@"; do
-    if [ "$asa_patience" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return "$asa_code"; fi
+    if [ "$asa_patience" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return 1; fi
     asa_patience=$((asa_patience - 1))
     sleep 1
     ls >/dev/null 2>&1 || : # makes NFS look at the server again
@@ -463,6 +401,18 @@ asa_interrupted() {
 }
 """.strip()
 
+# Who was ended by `timeout` had all the time that an element has.
+_OUTCOME_OF_AN_ELEMENT = rf"""
+  asa_word=
+  if [ "$asa_code" -ne 0 ]; then
+    asa_word=`readlink "$asa_running/outcome.$asa_slot"` || asa_word={JobOutcome.FAILED}
+    rm -f "$asa_running/outcome.$asa_slot"
+  fi
+  if [ "$asa_code" -eq {JobOutcome.OVERTIME.exit_code} ] || [ "$asa_code" -eq 137 ]; then
+    [ "$((asa_time - asa_began))" -lt "$((asa_limit_s * 100))" ] || asa_word={JobOutcome.OVERTIME}
+  fi
+""".strip("\n")
+
 # What tells elements of an array from each other, for what may run where the job's variables are not.
 _ELEMENT = r"""
 ASA_ELEMENT=${SLURM_ARRAY_TASK_ID:?}
@@ -500,9 +450,9 @@ if [ -n "$asa_cpus" ]; then # of each node
   asa_first=$2 asa_workers=$3 asa_all=$4
   echo $$ >"$asa_list.$SLURM_PROCID"
 fi
-asa_running=$(mktemp -d "${TMPDIR:-/tmp}/asa-XXXXXXXX") || exit 87
+asa_running=$(mktemp -d "${TMPDIR:-/tmp}/asa-XXXXXXXX") || asa_end unable 87
 trap 'rm -rf "$asa_running"' EXIT
-mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
+mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || asa_end unable 87
 """.strip()
 
 # Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What completed is noted
@@ -511,11 +461,12 @@ mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
 # idle. A task begins with a slot, which it gives back. A signal goes on to the tasks that run; after one that tells to
 # end no more begin.
 _POOL = rf"""
+{_ENDING_INSIDE}
 {_RUN}
 {_INTERRUPTED}
 asa_list=$1 asa_done=$2 asa_workers=$3 asa_cpus_per_task=$4 asa_cpus=$5 asa_first=0 asa_all=$3
 [ -r "$asa_list" ] || sleep 5
-[ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; exit 87; }}
+[ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; asa_end unable 87; }}
 asa_count=$(grep -c '' <"$asa_list")
 {_WORKERS}
 asa_task() {{
@@ -607,26 +558,28 @@ asa_list=$1 asa_dir=$2 asa_me=$3 asa_workers=$4 asa_cpus_per_task=$5 asa_cpus=$6
 [ -r "$asa_dir/list" ] || asa_give_up "no list of tasks on $(uname -n)"
 """.strip()
 
+_EMPTY = f"echo 'asa: the list of tasks is empty' >&2; asa_end {JobOutcome.INPUT_MISSING.ending}"
+
 _RUN_BAG = rf"""
-if [ "$((asa_count + asa_before))" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
+if [ "$((asa_count + asa_before))" -eq 0 ]; then {_EMPTY}; fi
 asa_list=$asa_dir/takers/.$asa_me
 set -- $asa_sh -c "$asa_take" asa-tasks "$asa_list" "$asa_dir" "$asa_me" "$asa_workers" "$asa_cpus_per_task"
 {_ON_EACH_NODE}
 asa_code=$?
-[ "$asa_code" -eq 0 ] || exit "$asa_code"
+case $asa_code in 0) ;; {JobOutcome.UNABLE.exit_code}) {_GIVE_UP} ;; *) exit "$asa_code" ;; esac
 """.strip()
 
 _TELL_BAG = rf"""
 if [ "$asa_n" -lt "$asa_count" ]; then
   printf 'asa: none of the %s tasks is left to take, and others run %s\n' "$asa_count" "$((asa_count - asa_n))" >&2
-  exit {LEFT_EXIT}
+  asa_end {JobOutcome.PART_DONE.ending}
 fi
-[ "$asa_failed" -eq 0 ] || exit {TASK_EXIT}
+[ "$asa_failed" -eq 0 ] || asa_end {JobOutcome.TASKS_FAILED.ending}
 """.strip()
 
 _RUN_TASKS = rf"""
 asa_count=$(grep -c '' <"$asa_list")
-if [ "$asa_count" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
+if [ "$asa_count" -eq 0 ]; then {_EMPTY}; fi
 set -- $asa_sh -c "$asa_pool" asa-tasks "$asa_list" "$asa_done" "$asa_workers" "$asa_cpus_per_task"
 {_ON_EACH_NODE}
 asa_code=$?
@@ -641,5 +594,5 @@ while [ "$asa_code" -eq 0 ] && [ -n "$asa_done" ] && [ "$asa_number" -lt "$asa_c
     asa_code=1
   }}
 done
-[ "$asa_code" -eq 0 ] || exit {TASK_EXIT}
+[ "$asa_code" -eq 0 ] || asa_end {JobOutcome.TASKS_FAILED.ending}
 """.strip()

@@ -151,7 +151,7 @@ def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None
 # ---------------------------------------------------------------------- for the shell
 
 
-def preparing(preparation: Preparation, failed: int) -> str:
+def preparing(preparation: Preparation, failed: str) -> str:
     """Write what comes before a stage's command, in the shell whose children are to have it.
 
     Parameters
@@ -159,10 +159,10 @@ def preparing(preparation: Preparation, failed: int) -> str:
     preparation
         What is wanted.
     failed
-        Exit code of a shell that cannot have it.
+        How a shell ends that cannot have it: a command.
     """
     parts = [
-        f"asa_unready() {{ trap - EXIT; printf 'asa: %s\\n' \"$*\" >&2; exit {failed}; }}\nasa_folder=$PWD",
+        f"asa_unready() {{ trap - EXIT; printf 'asa: %s\\n' \"$*\" >&2; {failed}; }}\nasa_folder=$PWD",
         # whatever lets the shell leave here: `exit`, `set -e`, what it cannot read
         "asa_why='the shell left before its environment was ready'\ntrap 'asa_unready \"$asa_why\"' EXIT",
     ]

@@ -4,12 +4,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from asa.backends.shell.script import TWIN_EXIT, WITHDRAWN, array_of
+from asa.backends.shell.script import WITHDRAWN, array_of
 from asa.backends.slurm.link import OwnJob, SlurmAbout, SlurmJob, SlurmRecord
 
 from asa.elements import Elements, parse_array, parse_elements
 from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
-from asa.payload import HELD_EXIT
+from asa.outcome import JobOutcome
 
 BEGIN_S = 1_700_000_000.0
 FINAL = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"}
@@ -392,7 +392,8 @@ class FakeLink:
         elif now_s >= job.start_s + job.walltime_s:
             self._end(job, "TIMEOUT", None)
         elif job.payload_s is not None and now_s >= job.payload_s + job.run_s:
-            self._mark(job, "ended", job.code)
+            said = re.search("# ends as ([a-z-]+)", job.job.script)
+            self._mark(job, "ended", job.code, said and said[1])
             if job.code == 0 and self.writes_marks:
                 for token in job.posted:
                     (self.folder / "posts" / token).parent.mkdir(exist_ok=True)
@@ -416,13 +417,13 @@ class FakeLink:
 
     def _begin(self, job, now_s):
         if self._is_withdrawn(job):
-            self._mark(job, "ended", HELD_EXIT)
-            self._end(job, "FAILED", HELD_EXIT)
+            self._mark(job, "ended", JobOutcome.GAVE_BACK.exit_code, JobOutcome.GAVE_BACK)
+            self._end(job, "FAILED", JobOutcome.GAVE_BACK.exit_code)
             return
         job.payload_s = now_s
         self._mark(job, "began")
         if self._holder(job) not in {"", job.claims_as}:
-            job.run_s, job.code, job.posted = 0.0, TWIN_EXIT, []
+            job.run_s, job.code, job.posted = 0.0, JobOutcome.TWIN.exit_code, []
 
     def _holder(self, job):
         claim = self.folder / "marks" / job.job.comment.removeprefix("asa:") / "claim"
@@ -467,7 +468,7 @@ class FakeLink:
     def _end(self, job, state, code):
         job.state, job.end_s, job.exit_code = state, self._now_s, code
 
-    def _mark(self, job, kind, code=None):
+    def _mark(self, job, kind, code=None, outcome=None):
         if not self.writes_marks:
             return
         token = job.job.comment.removeprefix("asa:")
@@ -481,7 +482,9 @@ class FakeLink:
             marks /= f"e{job.number}"
             marks.mkdir(exist_ok=True)
         text = f"job={job.seen_as}\nhost=n1\ntime={self._now_s}\n"
-        (marks / kind).write_text(text if code is None else f"{text}code={code}\nsignals=0\n")
+        if code is not None:
+            text += f"code={code}\nsignals=0\noutcome={outcome or ('failed' if code else 'completed')}\n"
+        (marks / kind).write_text(text)
 
 
 def foreign_record(job_id, **changes):

@@ -5,13 +5,14 @@ import subprocess
 
 import pytest
 from asa.backends.shell.marks import RunFolder
-from asa.backends.shell.script import TWIN_EXIT, Payload, array_of, batch_script, file_name
+from asa.backends.shell.script import Payload, array_of, batch_script, file_name
 from asa.backends.slurm.commands.reading import QueueFormat, RecordFormat
 from asa.backends.slurm.link import SlurmJob, elements_of
 from asa.backends.slurm.rest import reading
 
 from asa.elements import Elements, parse_array
-from asa.payload import INPUT_EXIT, OUTPUT_EXIT, payload_text
+from asa.outcome import JobOutcome
+from asa.payload import payload_text
 from asa.preparation import Preparation
 from asa.workflow import Stage
 
@@ -67,7 +68,7 @@ def test_what_completed_is_not_run_again_whoever_begins_it(tmp_path):
 
 def test_of_two_arrays_of_a_token_one_runs_all_elements(tmp_path):
     array = Array(tmp_path, "1-2")
-    assert [array.run(1, "12"), array.run(2, "13"), array.run(2, "12")] == [0, TWIN_EXIT, 0]
+    assert [array.run(1, "12"), array.run(2, "13"), array.run(2, "12")] == [0, JobOutcome.TWIN.exit_code, 0]
     assert array.ran == ["1", "2"]
 
 
@@ -117,7 +118,9 @@ def test_what_starts_it_without_variables_does_not_keep_its_number_from_it(tmp_p
     assert (tmp_path / "told").read_text() == "5:5:5:9\n"
 
 
-@pytest.mark.parametrize(("number", "code"), [(1, 0), (2, INPUT_EXIT), (3, OUTPUT_EXIT)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(1, 0), (2, JobOutcome.INPUT_MISSING.exit_code), (3, JobOutcome.OUTPUT_MISSING.exit_code)]
+)
 def test_files_are_those_of_the_element(tmp_path, number, code):
     for there in (1, 3):
         (tmp_path / f"it's {there}.in").write_text("x")

@@ -6,6 +6,7 @@ import signal
 import string
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from slurm_testbed import until
 
 from asa.errors import WorkflowError
-from asa.payload import INPUT_EXIT, OUTPUT_EXIT, TASK_EXIT, meaning, payload_text
+from asa.outcome import JobOutcome, meaning
+from asa.payload import payload_text
 from asa.workflow import Stage
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
@@ -53,7 +55,7 @@ def test_what_is_missing_before_and_after_is_told(tmp_path, shell, how):
     what = {"command": "touch ran", "script": "#!/bin/sh\ntouch ran\n", "tasks": ("touch ran",), "tasks_file": "list"}
     one = stage(**{how: what[how]}, inputs=("in *.txt", "deep/"), outputs=("out[12]", "my out"))
     done = run(one, tmp_path, shell=shell)
-    assert done.returncode == INPUT_EXIT
+    assert done.returncode == JobOutcome.INPUT_MISSING.exit_code
     assert "asa: the input in *.txt is missing" in done.stderr
     assert "asa: the input deep/ is missing" in done.stderr
     assert not (tmp_path / "ran").exists()
@@ -65,7 +67,7 @@ def test_what_is_missing_before_and_after_is_told(tmp_path, shell, how):
     (tmp_path / "in b.txt").write_text("y")
     done = run(one, tmp_path, shell=shell)
     assert (tmp_path / "ran").exists()
-    assert done.returncode == OUTPUT_EXIT
+    assert done.returncode == JobOutcome.OUTPUT_MISSING.exit_code
     assert "the output out[12] is missing" in done.stderr
     (tmp_path / "out2").write_text("x")
     (tmp_path / "my out").write_text("x")
@@ -120,7 +122,7 @@ def test_tasks_run_side_by_side_and_what_failed_is_named(tmp_path, shell):
     tasks = ("echo a >a; while [ ! -e b ]; do sleep 0.01; done", "echo b >b; while [ ! -e a ]; do sleep 0.01; done",
              "exit 7", "echo 'it''s' \"$ASA_TASK\" >\"c d\"")  # fmt: skip
     done = run(stage(tasks=tasks), tmp_path, shell=shell)
-    assert done.returncode == TASK_EXIT
+    assert done.returncode == JobOutcome.TASKS_FAILED.exit_code
     assert "asa: task 3 of 4 failed with exit code 7: exit 7" in done.stderr
     assert (tmp_path / "c d").read_text() == "its 4\n"
 
@@ -147,7 +149,7 @@ def test_a_signal_reaches_the_tasks_that_run_and_the_others_still_begin(tmp_path
         time.sleep(0.2)
         process.send_signal(signal.SIGUSR1)
         said = process.communicate(timeout=30)[1]
-    assert process.returncode == TASK_EXIT
+    assert process.returncode == JobOutcome.TASKS_FAILED.exit_code
     assert sorted((tmp_path / "saved").read_text().split()) == ["1", "2", "3", "4"]
     assert [line for line in said.splitlines() if line.startswith("asa:")] == [
         "asa: task 4 of 5 failed with exit code 5: exit 5"
@@ -183,7 +185,7 @@ def test_no_task_begins_behind_one_that_heard_of_the_end_first(tmp_path, shell):
 def test_tasks_that_completed_are_not_run_again(tmp_path):
     place = tmp_path / "place"
     tasks = ["echo 1 >>ran", "echo 2 >>ran; [ -e mended ]", "echo 3 >>ran"]
-    assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == TASK_EXIT
+    assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == JobOutcome.TASKS_FAILED.exit_code
     (tmp_path / "mended").touch()
     tasks[2] += "; true"  # another task than before
     assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == 0
@@ -212,21 +214,41 @@ def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_completed(tmp
     with subprocess.Popen(["sh", "-c", payload_text(one, 2, place=str(place))], cwd=tmp_path) as process:
         until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().endswith("\n"))
         os.kill(int((tmp_path / "up").read_text()), signal.SIGTERM)
-        assert process.wait(30) == TASK_EXIT
+        assert process.wait(30) == JobOutcome.TASKS_FAILED.exit_code
     assert (tmp_path / "saved").exists()
     assert not (place / "2").exists()
     assert run(one, tmp_path, place=place).returncode == 0
 
 
 def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_not_completed(tmp_path):
-    """Slurm tells one process after the other: the task first, and the list's shells a tenth of a second later."""
+    """Slurm lists processes, then tells one after the other: the list's shells a tenth of a second after the task."""
     place = tmp_path / "place"
     one = stage(tasks=("true", "[ ! -e left ] || exit 0; touch up; sleep 0.5; touch left"))
     environment = os.environ | {"SLURM_JOB_ID": "7"}
     command = ["sh", "-c", payload_text(one, 2, place=str(place))]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as process:
+        until((tmp_path / "up").exists)
+        ps = ["ps", "-s", str(process.pid), "-o", "pid="]
+        listed = subprocess.run(ps, capture_output=True, text=True, check=True)
         until((tmp_path / "left").exists)
         time.sleep(0.1)
+        for pid in map(int, listed.stdout.split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        assert process.wait(30) == 143
+    assert (place / "1").exists()
+    assert not (place / "2").exists()
+
+
+def test_a_task_that_completed_just_before_its_job_was_told_to_end_has_completed(tmp_path):
+    """What runs in its place by then is told, too."""
+    place = tmp_path / "place"
+    one = stage(tasks=("touch left", "sleep 60"))
+    command = ["sh", "-c", payload_text(one, 2, place=str(place))]
+    environment = os.environ | {"SLURM_JOB_ID": "7"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as process:
+        ps = ["ps", "-s", str(process.pid), "-o", "args="]
+        until(lambda: "sleep 0.3" in subprocess.run(ps, capture_output=True, text=True, check=True).stdout)
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(30) == 143
     assert (place / "1").exists()
@@ -270,7 +292,7 @@ def test_tasks_whose_output_is_missing_are_run_again(tmp_path):
     """One exited with 0 and made nothing: it is not known which."""
     place = tmp_path / "place"
     one = stage(tasks=("echo 1 >>ran; [ ! -e mended ] || echo x >out", "echo 2 >>ran"), outputs=("out",))
-    assert run(one, tmp_path, place=place).returncode == OUTPUT_EXIT
+    assert run(one, tmp_path, place=place).returncode == JobOutcome.OUTPUT_MISSING.exit_code
     (tmp_path / "mended").touch()
     assert run(one, tmp_path, place=place).returncode == 0
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "1", "2", "2"]
@@ -300,23 +322,23 @@ def test_several_nodes_share_the_tasks_and_one_that_does_not_see_them_fails(tmp_
     assert max(map(len, shares)) == 4
     hide = f"rm -f {tmp_path}/other/.tasks-*"
     done = run(stage(tasks=tasks), tmp_path, place=tmp_path / "other", HIDE=hide, **node)
-    assert done.returncode == TASK_EXIT
+    assert done.returncode == JobOutcome.TASKS_FAILED.exit_code
     assert "no list of tasks on" in done.stderr
 
 
 def test_text_in_brackets_of_a_path_runs_nothing(tmp_path):
     done = run(stage(command="true", inputs=("a[$(touch hacked)].txt", "x[a b].fits", "out[1;2].dat")), tmp_path)
-    assert done.returncode == INPUT_EXIT
+    assert done.returncode == JobOutcome.INPUT_MISSING.exit_code
     assert "the input out[1;2].dat is missing" in done.stderr
     assert not (tmp_path / "hacked").exists()
 
 
 def test_a_list_of_tasks_is_read_when_the_stage_begins(tmp_path):
     one = stage(tasks_file="my list")
-    assert run(one, tmp_path).returncode == INPUT_EXIT
+    assert run(one, tmp_path).returncode == JobOutcome.INPUT_MISSING.exit_code
     (tmp_path / "my list").write_text("# a comment\n\n  \n")
     done = run(one, tmp_path)
-    assert (done.returncode, done.stderr) == (INPUT_EXIT, "asa: the list of tasks is empty\n")
+    assert (done.returncode, done.stderr) == (JobOutcome.INPUT_MISSING.exit_code, "asa: the list of tasks is empty\n")
     (tmp_path / "my list").write_text("# a comment\n\ntouch 'a b'\ntouch c")
     assert run(one, tmp_path).returncode == 0
     assert (tmp_path / "a b").exists()
@@ -356,5 +378,5 @@ def test_a_list_has_completed_only_if_each_of_its_tasks_has(tmp_path):
     path = f"{tmp_path}:{os.environ['PATH']}"
     two_nodes = {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_CPUS_PER_NODE": "2(x2)", "PATH": path}
     done = run(stage(tasks=("true", "true")), tmp_path, place=tmp_path / "place", **two_nodes)
-    assert done.returncode == TASK_EXIT
+    assert done.returncode == JobOutcome.TASKS_FAILED.exit_code
     assert "task 1 of 2 did not end" in done.stderr

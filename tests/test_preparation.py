@@ -11,7 +11,8 @@ import pytest
 from asa import Flow, Preparation
 from asa.bags import Bag
 from asa.errors import InputError, WorkflowError
-from asa.payload import HOPELESS_EXITS, UNPREPARED_EXIT, Share, meaning, payload_text
+from asa.outcome import JobOutcome, meaning
+from asa.payload import Share, payload_text
 from asa.preparation import KEYS
 from asa.spec import check_file, load_workflow, write_workflow
 from asa.spec.checks import check_here
@@ -165,10 +166,10 @@ def test_modules_are_there_for_scripts_and_tasks(modules, what):
 @needs_modules
 def test_a_module_that_is_not_there_ends_the_stage_before_it_begins(modules):
     code, out, err = modules.run("echo began", modules=("tool/1", "tool/3"))
-    assert (code, out) == (UNPREPARED_EXIT, "")
+    assert (code, out) == (JobOutcome.SETUP_FAILED.exit_code, "")
     assert "asa: the module tool/3 cannot be loaded on" in err
-    assert UNPREPARED_EXIT in HOPELESS_EXITS
-    assert meaning(UNPREPARED_EXIT) == "its environment could not be set up"
+    assert JobOutcome.SETUP_FAILED.is_hopeless
+    assert meaning(code, JobOutcome.SETUP_FAILED) == "its environment could not be set up"
 
 
 def test_where_there_is_no_module_the_variable_is_named_that_finds_it(place, tmp_path):
@@ -191,7 +192,7 @@ def test_a_conda_environment_is_activated_by_who_is_there(place, exe, text):
     place.program(exe, text)
     assert place.run("echo $CONDA_PREFIX", conda="astro")[:2] == (0, "/envs/astro\n")
     code, out, err = place.run("echo began", conda="other")
-    assert (code, out) == (UNPREPARED_EXIT, "")
+    assert (code, out) == (JobOutcome.SETUP_FAILED.exit_code, "")
     assert "the conda environment other cannot be activated" in err
 
 
@@ -210,14 +211,16 @@ def test_a_file_of_an_environment_says_how_it_is_made(place):
     assert "there is no file env.yml" in place.run("true", conda="env.yml")[2]
     (place.root / "env.yml").write_text("dependencies: [montage]\n")
     code, _, err = place.run("true", conda="env.yml")
-    assert code == UNPREPARED_EXIT
+    assert code == JobOutcome.SETUP_FAILED.exit_code
     command = err.partition("conda env create -f 'env.yml' -p ")[2].strip()
     folder = Path(command.strip("'"))
     assert folder.parent == place.root / ".asa" / "conda"
     (folder / "bin").mkdir(parents=True)
     assert place.run("echo $CONDA_PREFIX", conda="env.yml")[:2] == (0, f"{folder}\n")
     (place.root / "env.yml").write_text("dependencies: [montage, blast]\n")
-    assert place.run("true", conda="env.yml")[0] == UNPREPARED_EXIT, "another content is another environment"
+    assert place.run("true", conda="env.yml")[0] == JobOutcome.SETUP_FAILED.exit_code, (
+        "another content is another environment"
+    )
 
 
 # ---------------------------------------------------------------------- containers
@@ -322,7 +325,7 @@ def test_setup_hands_on_what_it_exports_and_changes_nothing_else(place):
 
 def test_what_cannot_be_set_up_is_not_begun(place):
     code, out, err = place.run("echo began", setup="false")
-    assert (code, out) == (UNPREPARED_EXIT, "")
+    assert (code, out) == (JobOutcome.SETUP_FAILED.exit_code, "")
     assert "the last line of its setup failed" in err
 
 
@@ -333,7 +336,7 @@ def test_what_cannot_be_set_up_is_not_begun(place):
 def test_a_setup_that_leaves_the_shell_does_not_complete_the_stage(place, setup):
     (place.root / "leaves").write_text("exit 0\n")
     code, out, err = place.run("echo began", setup=setup)
-    assert (code, out) == (UNPREPARED_EXIT, ""), err
+    assert (code, out) == (JobOutcome.SETUP_FAILED.exit_code, ""), err
     assert "asa: " in err
 
 
@@ -342,7 +345,7 @@ def test_a_module_that_only_says_that_it_was_loaded_was_not(place, tmp_path):
     place.variables = {"ASA_MODULES_INIT": str(tmp_path / "init")}
     (tmp_path / "init").write_text("module() { echo \"Unable to locate a modulefile for '$2'\" >&2; }\n")
     code, out, err = place.run("echo began", modules=("own",))
-    assert (code, out) == (UNPREPARED_EXIT, "")
+    assert (code, out) == (JobOutcome.SETUP_FAILED.exit_code, "")
     assert "the module own was not loaded" in err
 
 
@@ -350,7 +353,7 @@ def test_an_init_file_for_another_shell_is_told(place, tmp_path):
     place.variables = {"ASA_MODULES_INIT": str(tmp_path / "init")}
     (tmp_path / "init").write_text("exit 1\n")
     code, _, err = place.run("echo began", modules=("own",))
-    assert code == UNPREPARED_EXIT
+    assert code == JobOutcome.SETUP_FAILED.exit_code
     assert "the shell left before its environment was ready" in err
 
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.outcome import JobOutcome, from_word
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_RECORD = re.compile(rb":(\d+) (\d+) (\d+) (\d+);")
+_RECORD = re.compile(rb":(\d+) (\d+) (\d+) (\d+)(?: ([a-z-]+))?;")
 _WELL = b" 0 "  # of all numbers in a record only an exit code is 0
 _TAIL_BYTES = 8192  # of a log, from which its taker's present rate is read
 _TAIL_TASKS = 100
@@ -149,14 +151,17 @@ class Bag:
             made.append(Deeds(token, began / _HUNDREDTHS, ended / _HUNDREDTHS, codes))
         return sorted(made, key=lambda one: float(one.began_s.min()))
 
-    def codes(self) -> dict[str, int]:
-        """Give the last exit code of each task that has ended, by its text, as far as can be read."""
-        found: dict[str, int] = {}
+    def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
+        """Give the last exit code and the outcome of each task that has ended, by its text, as far as can be read.
+
+        A task has no outcome but where asa's own text ended it, as it may an element of an array.
+        """
+        found: dict[str, tuple[int, JobOutcome | None]] = {}
         with suppress(OSError, ValueError):
             rounds = sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdecimal())
             for number in rounds:
                 if (self._folder / str(number) / "list").is_file():
-                    found |= _Round(self._folder / str(number)).codes()
+                    found |= _Round(self._folder / str(number)).ends()
         return found
 
     def did(self, number: int, token: str) -> bool:
@@ -243,20 +248,20 @@ class _Round:
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
             records = _RECORD.findall(self._log(name))
-            rows = [one[1:] for one in records if not gone or int(one[0]) not in gone]
+            rows = [one[1:4] for one in records if not gone or int(one[0]) not in gone]
             if rows:
                 yield name.partition(".")[0], np.array(rows, dtype=np.int64)
 
-    def codes(self) -> dict[str, int]:
-        """Give the exit code of each task that has ended, by its text."""
+    def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
+        """Give the exit code of each task that has ended, and its outcome if it has one, by its text."""
         with (self._folder / "list").open() as file:
             tasks = [line.rstrip("\n").partition(" ")[2] for line in file]  # the first is no task
-        found: dict[str, int] = {}
+        found: dict[str, tuple[int, JobOutcome | None]] = {}
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
-            for place, code, _, _ in _RECORD.findall(self._log(name)):
+            for place, code, _, _, word in _RECORD.findall(self._log(name)):
                 if int(place) not in gone and int(place) < len(tasks):
-                    found[tasks[int(place)]] = int(code)
+                    found[tasks[int(place)]] = int(code), from_word(word.decode())
         return found
 
     def give_back(self, name: str) -> bool:

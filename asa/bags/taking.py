@@ -5,7 +5,7 @@ from __future__ import annotations
 # The rounds' lists and logs, read by awk. A record is whole from its colon to its semicolon: a disk may fill up within
 # one, and the next is written behind what there was space for. Its line's end comes last, for bash writes up to each.
 READING = r"""
-asa_give_up() { printf 'asa: %s\n' "$*" >&2; exit 87; }
+asa_give_up() { printf 'asa: %s\n' "$*" >&2; asa_end unable 87; }
 # Of a round: the place in its list, and the exit code, of each task that has ended.
 asa_ended() {
   (
@@ -24,7 +24,7 @@ asa_ended() {
       }
       given { for (place = $1; place <= $2; place++) gone[who, place] = 1; next }
       { sub(/.*:/, "") }
-      /^[0-9]+ [0-9]+ [0-9]+ [0-9]+; *$/ { if (!((who, $1) in gone)) print $1, $2 }
+      /^[0-9]+ [0-9]+ [0-9]+ [0-9]+( [a-z-]+)?; *$/ { if (!((who, $1) in gone)) print $1, $2 }
     ' "$@"
   )
 }
@@ -36,7 +36,7 @@ asa_give_back() {
   ls -l "$asa_dir/claims" | awk -v me="$1" -v dir="$asa_dir" -v count="$asa_count" -v divisor="$asa_divisor" '
     listing && $(NF - 1) == "->" && $NF == me { taken[$(NF - 2)] = 1; next }
     !listing { sub(/.*:/, "") }
-    !listing && /^[0-9]+ [0-9]+ [0-9]+ [0-9]+; *$/ { ended[$1] = 1 }
+    !listing && /^[0-9]+ [0-9]+ [0-9]+ [0-9]+( [a-z-]+)?; *$/ { ended[$1] = 1 }
     function left(from, to, most,   place, begin) {
       for (place = from; place <= to; place++) {
         if (place in ended) continue
@@ -119,6 +119,8 @@ while :; do
 done
 """.strip()
 
+OUTCOME_OF_A_TASK = "  asa_word= # there is none for a task: its exit code is all"
+
 # Runs on each node of the job: takes chunks, and has its workers run their tasks. A worker is a number that is free or
 # busy; who becomes free says so in a pipe. A task that is interrupted as this job is ended does not count.
 TAKING = r"""
@@ -155,6 +157,7 @@ asa_task() { # a worker's number, the task's place, its number and its text
   asa_code=$?
   printf '%-15s\n' '' 1<>"$asa_place"
   asa_now
+  asa_word= # there is none for a task: its exit code is all
   # what ends the whole job may reach a task first: Slurm tells one process after the other
   if [ "$asa_code" -gt 128 ]; then
     sleep 1
@@ -165,7 +168,7 @@ asa_task() { # a worker's number, the task's place, its number and its text
   if ! asa_interrupted; then
     [ "$asa_code" -eq 0 ] ||
       printf 'asa: task %s of %s failed with exit code %s: %s\n' "$3" "$((asa_count + asa_before))" "$asa_code" "$4" >&2
-    asa_record ":$2 $asa_code $asa_began $asa_time;"
+    asa_record ":$2 $asa_code $asa_began $asa_time${asa_word:+ $asa_word};"
   fi
   [ -z "$asa_slot" ] || echo "$asa_slot" >&9
 }
@@ -189,7 +192,7 @@ asa_tell() {
 asa_free= asa_busy=0 asa_begun=0 asa_ticking= asa_full= asa_dry= asa_part=
 while [ "$asa_busy" -lt "$asa_workers" ]; do
   asa_busy=$((asa_busy + 1)) asa_free="$asa_free $asa_busy"
-  printf '%-15s\n' '' >"$asa_running/$asa_busy" || exit 87
+  printf '%-15s\n' '' >"$asa_running/$asa_busy" || asa_end unable 87
 done
 asa_busy=0
 for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_tell $asa_signal" "$asa_signal"; done
@@ -284,7 +287,7 @@ if [ -n "$asa_ending$asa_full" ]; then
   asa_give_back "$asa_me" || echo "asa: what this job had taken cannot be given back: $asa_dir cannot be written" >&2
 fi
 [ -z "$asa_ending" ] || exit 143
-[ -z "$asa_full$asa_trouble" ] || exit 87
+[ -z "$asa_full$asa_trouble" ] || asa_end unable 87
 """.strip()
 
 # Whether all tasks have ended, and well. Who took some looks twice: the last line of another may be seen late.

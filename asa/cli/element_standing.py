@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,9 +83,7 @@ def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[Elemen
     completed = state.arrays.completed.get(bag, NONE)
     again = asked  # what is asked for once more has failed no longer
     ends = [
-        ElementEnd(left, end.state, end.exit_code, end.reason)
-        for end in state.arrays.failed(bag)
-        if (left := end.elements - again - completed)
+        replace(end, elements=left) for end in state.arrays.failed(bag) if (left := end.elements - again - completed)
     ]
     return completed, running - completed, ends
 
@@ -95,7 +93,7 @@ def _in_turn(state: RunState, name: str) -> tuple[Elements, Elements, list[Eleme
     from asa.runner.arrays import in_turn
     from asa.runner.specs import tasks_of
 
-    known = in_turn(Bag(Path(tasks_of(state, name))).codes() if tasks_of(state, name) else {})
+    known = in_turn(Bag(Path(tasks_of(state, name))).ends() if tasks_of(state, name) else {})
     return known.completed, NONE, list(known.ended)
 
 

@@ -351,11 +351,11 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
 
 
 def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterator[str]:
-    from asa.payload import meaning
+    from asa.outcome import meaning
 
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
     ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
-    means = f": {explanation}" if (explanation := meaning(stage.exit_code)) else ""
+    means = f": {explanation}" if (explanation := meaning(stage.exit_code, stage.outcome)) else ""
     is_array = stage.elements is not None and bool(stage.elements.failed_count)
     if is_array:
         yield from _elements_failed(state, stage, ran)

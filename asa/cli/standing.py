@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asa.backend import JobState, JobStatus
+from asa.backend import JobState, JobStatus, StepTimes
 from asa.bags import Bag
 from asa.cli.element_standing import ElementStanding, element_standing
 from asa.cli.leg_standing import LegStanding, leg_standing
@@ -16,6 +16,7 @@ from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_sta
 from asa.keepers import kept
 from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
+from asa.outcome import JobOutcome
 from asa.records import Deferred, Predicted, Record, Retrying, RunEnded, RunStarted, Submitted
 from asa.strategies.base import Keep, Phase
 from asa.units import format_duration
@@ -104,6 +105,7 @@ class StageStanding:
     reason: str = ""
     given_up: str = ""  # why asa itself cancelled its job; empty if it did not
     exit_code: int | None = None
+    outcome: JobOutcome | None = None  # how it ended, where its job's script said so
     resubmissions: int = 0  # how often it was submitted again
     # when a job of it, or one for the cores that its job lacks for it, is to be submitted, as last planned, and why
     # then
@@ -443,7 +445,8 @@ def _stage(
         expected_start_s=announced_s if is_pending else None,
         reason=more or _reason_with_job(view, status, words),
         given_up=job.giving_up,
-        exit_code=0 if words == "done" and status.exit_code is not None else _exit_code(name, status),
+        exit_code=0 if words == "done" and status.exit_code is not None else _end_of(name, status).exit_code,
+        outcome=None if words == "done" else _end_of(name, status).outcome,
         resubmissions=view.resubmissions,
         planned_s=lacks.submit_s if lacks is not None else None,
         plan=lacks.reason if lacks is not None else "",
@@ -573,7 +576,7 @@ def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
     return max((until_s if until_s is not None else now_s) - queued_since(status, state.capabilities), 0.0)
 
 
-def _exit_code(stage: str, status: JobStatus) -> int | None:
-    """Give the exit code of a stage: of several side by side its own, where it failed while others went on."""
-    own = next((step.exit_code for step in status.steps if step.name == stage), None)
-    return status.exit_code if own is None else own
+def _end_of(stage: str, status: JobStatus) -> JobStatus | StepTimes:
+    """Give how a stage ended: of several side by side itself, where it failed while others went on."""
+    own = next((step for step in status.steps if step.name == stage), None)
+    return status if own is None or own.exit_code is None else own

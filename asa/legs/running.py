@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from asa.continuation import Continuation
+from asa.outcome import JobOutcome
 
 _KILLED = 128  # with the signal's number added, as shells tell it
 _PATIENCE_S = 60  # beyond what a leg that has just begun needs to settle, and to save its state
@@ -37,29 +38,7 @@ class Turn:
     earlier: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Exits:
-    """Exit codes by which a leg says what became of it.
-
-    Parameters
-    ----------
-    left
-        It is over, and another is to go on.
-    stalled
-        Two legs in a row made no progress.
-    unyielding
-        The leg before did not end.
-    of_tasks
-        What a list of tasks says, which a leg does not.
-    """
-
-    left: int
-    stalled: int
-    unyielding: int
-    of_tasks: int
-
-
-def turn_text(terms: Continuation, turn: Turn, exits: Exits, patterns: str) -> str:
+def turn_text(terms: Continuation, turn: Turn, patterns: str) -> str:
     """Write what a leg's job does before its payload: it waits for its turn, and has a watch kept.
 
     `patterns`: the paths that show its progress, each a word for `eval`.
@@ -81,10 +60,9 @@ def turn_text(terms: Continuation, turn: Turn, exits: Exits, patterns: str) -> s
         "asa_killed": killed,
         "asa_number": max(killed - _KILLED, 0),
         "asa_progress": patterns,
-        "asa_left": exits.left,
-        "asa_stalled": exits.stalled,
-        "asa_unyielding": exits.unyielding,
-        "asa_of_tasks": exits.of_tasks,
+        "asa_left": JobOutcome.PART_DONE.ending,
+        "asa_stalled": JobOutcome.STALLED.ending,
+        "asa_unyielding": JobOutcome.UNYIELDING.ending,
     }
     return "\n".join([*_assigned(values.items()), TURN, PROGRESS])
 
@@ -99,33 +77,34 @@ def _assigned(values: Iterable[tuple[str, object]]) -> Iterable[str]:
 # job was put back into the queue, or the client took it for dead.
 TURN = r"""
 asa_say() { printf 'asa: %s\n' "$*" >&2; }
+asa_unwritable() { asa_say "cannot write into $asa_legs"; asa_end unable 87; }
 asa_start=`date +%s`
 asa_look() { ls "$asa_legs" >/dev/null 2>&1 || :; } # makes NFS look at the server again
 asa_how() { readlink "$asa_legs/over.$1"; }
 asa_over() { ln -s "$1" "$asa_legs/over.$asa_leg" 2>/dev/null || [ -h "$asa_legs/over.$asa_leg" ]; }
-mkdir -p "$asa_legs" || { asa_say "cannot make $asa_legs"; exit 87; }
+mkdir -p "$asa_legs" || { asa_say "cannot make $asa_legs"; asa_end unable 87; }
 asa_look
 if [ -h "$asa_legs/over.$asa_leg" ]; then
   asa_say "leg $asa_leg is over, and the next one goes on: nothing more is run here"
-  exit "$asa_left"
+  asa_end $asa_left
 fi
 if [ -e "$asa_legs/wanted.$asa_leg" ]; then # the job was put back into the queue, and the next leg has begun meanwhile
-  asa_over left || { asa_say "cannot write into $asa_legs"; exit 87; }
+  asa_over left || asa_unwritable
   asa_say "the next leg wants to go on: nothing more is run here"
-  exit "$asa_left"
+  asa_end $asa_left
 fi
 asa_before=$((asa_leg - 1))
 if [ "$asa_leg" -gt 1 ] && [ ! -h "$asa_legs/over.$asa_before" ]; then
   if [ -n "$asa_warning" ]; then
     asa_say "leg $asa_before still runs: it is told to save its state and end"
-    : >"$asa_legs/wanted.$asa_before" || { asa_say "cannot write into $asa_legs"; exit 87; }
+    : >"$asa_legs/wanted.$asa_before" || asa_unwritable
   fi
   asa_waited=0
   until [ -h "$asa_legs/over.$asa_before" ]; do
     if [ "$asa_waited" -ge "$asa_patience" ]; then
       rm -f "$asa_legs/wanted.$asa_before"
       asa_say "leg $asa_before did not end within $asa_patience seconds: this one gives its cores back"
-      exit "$asa_unyielding"
+      asa_end $asa_unyielding
     fi
     sleep 1
     asa_waited=$((asa_waited + 1))
@@ -133,7 +112,7 @@ if [ "$asa_leg" -gt 1 ] && [ ! -h "$asa_legs/over.$asa_before" ]; then
   done
 fi
 if [ "$asa_leg" -gt 1 ]; then
-  case `asa_how "$asa_before"` in done*) asa_say "all is done already"; exit "$asa_left" ;; esac
+  case `asa_how "$asa_before"` in done*) asa_say "all is done already"; asa_end $asa_left ;; esac
 fi
 """.strip()
 
@@ -168,7 +147,7 @@ asa_digest_of() { [ ! -s "$asa_legs/at.$1" ] || head -n 1 "$asa_legs/at.$1"; }
 asa_stall() {
   asa_over left
   asa_say "nothing of what shows its progress changed in the last two legs: $asa_progress"
-  exit "$asa_stalled"
+  asa_end $asa_stalled
 }
 if [ -s "$asa_legs/at.$asa_leg" ]; then # the job was put back into the queue
   asa_at=`asa_digest_of "$asa_leg"`
@@ -178,7 +157,7 @@ else
   asa_shown=
   [ -z "$asa_progress" ] || asa_shown=`asa_line`
   printf '%s\n%s\n' "$asa_at" "$asa_shown" >"$asa_legs/.at.$asa_leg.$$" &&
-    mv -f "$asa_legs/.at.$asa_leg.$$" "$asa_legs/at.$asa_leg" || { asa_say "cannot write into $asa_legs"; exit 87; }
+    mv -f "$asa_legs/.at.$asa_leg.$$" "$asa_legs/at.$asa_leg" || asa_unwritable
 fi
 if [ -n "$asa_progress" ] && [ "$asa_leg" -gt 2 ]; then
   asa_one=`asa_digest_of "$asa_before"` asa_two=`asa_digest_of "$((asa_leg - 2))"`
@@ -285,16 +264,9 @@ if [ -n "$asa_is_over" ]; then
     asa_one=`asa_digest_of "$asa_before"`
     if [ "`asa_show`" = "$asa_at" ] && [ "$asa_at" = "$asa_one" ]; then asa_stall; fi
   fi
-  asa_over "left$asa_took" || { asa_say "cannot write into $asa_legs"; exit 87; }
+  asa_over "left$asa_took" || asa_unwritable
   asa_say "leg $asa_leg is over, and not all is done"
-  exit "$asa_left"
+  asa_end $asa_left
 fi
-case $asa_code in
-  0) ;;
-  "$asa_of_tasks" | "$asa_left" | "$asa_stalled" | "$asa_unyielding") # which say something else of a job
-    asa_say "its exit code was $asa_code"
-    exit 1
-    ;;
-  *) exit "$asa_code" ;;
-esac
+[ "$asa_code" -eq 0 ] || exit "$asa_code"
 """.strip()

@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import shlex
 import signal
 import subprocess
@@ -47,7 +48,8 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
-from asa.payload import TASK_EXIT, payload_text
+from asa.outcome import JobOutcome, by_exit_code, from_word
+from asa.payload import payload_text
 from asa.sites import OpenedSite
 from asa.waits import QueueEvent
 from asa.workflow import Stage, Workflow
@@ -517,11 +519,7 @@ class StagesBackend:
             )
         failed = next((future for future in job.futures if future.status == "error"), None)
         if ended is not None:
-            code = int(ended["code"])
-            state = _STATES.get(code, JobState.FAILED)
-            reason = "TimeLimit" if state is JobState.TIMEOUT else ""
-            exit_code = code if code >= 0 else None
-            job.final = replace(current, state=state, end_s=float(ended["time_s"]), exit_code=exit_code, reason=reason)
+            job.final = _as_noted(current, ended)
         elif self._file(job, "cancel").exists() and (begun is None or not job.futures):
             job.final = replace(current, state=JobState.CANCELLED, end_s=self.now())
         elif failed is not None and begun is None and not all(map(self._has_completed, self._before(job))):
@@ -563,6 +561,18 @@ class StagesBackend:
         return self._status(job).state is JobState.COMPLETED
 
 
+def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
+    """Say how a job stands whose end was noted."""
+    code = int(ended["code"])
+    state = _STATES.get(code, JobState.FAILED)
+    reason = "TimeLimit" if state is JobState.TIMEOUT else ""
+    status = replace(status, state=state, end_s=float(ended["time_s"]), reason=reason)
+    if code < 0:
+        return status
+    # what was noted by an earlier version has no word
+    return replace(status, exit_code=code, outcome=from_word(str(ended.get("outcome"))) or by_exit_code(code))
+
+
 # ---------------------------------------------------------------------- on the workers
 
 
@@ -583,23 +593,27 @@ class _Part(NamedTuple):
 
     code: int
     end_s: float
+    outcome: str = ""  # of its text's own words; empty if it ended with 0, or as what a user wants run did
 
 
 def run_part(order: _Order, before: Sequence[int]) -> _Part:
     """Run a stage, or one of its tasks; nothing where what it depends on did not complete."""
-    code = _NEVER if any(before) else _run(order)
-    return _Part(code, time.time())
+    if any(before):
+        return _Part(_NEVER, time.time())
+    code, outcome = _run(order)
+    return _Part(code, time.time(), outcome)
 
 
-def _run(order: _Order) -> int:
+def _run(order: _Order) -> tuple[int, str]:
     place = Path(order.place)
     if (ended := _read(place / f"{order.job_id}.end")) is not None:
-        return int(ended["code"])  # dask asks again for what it has lost with a worker
+        return int(ended["code"]), str(ended.get("outcome", ""))  # dask asks again for what it has lost with a worker
     cancel = place / f"{order.job_id}.cancel"
     if cancel.exists():
-        return _STOPPED
+        return _STOPPED, ""
     _write(place / f"{order.job_id}.begin", json.dumps({"time_s": time.time()}), once=True)
-    with _guarded(order) as process:
+    told = Path(f"{order.log}.{secrets.token_hex(4)}.outcome")  # several tasks of a stage may run at once
+    with _guarded(order, told) as process:
         ends_s = time.monotonic() + order.walltime_s
         while True:
             try:
@@ -608,19 +622,19 @@ def _run(order: _Order) -> int:
                 is_late, is_cancelled = time.monotonic() >= ends_s, cancel.exists() or _is_over()
                 if is_late or is_cancelled:
                     _ask_to_end(process)
-                    return _TIMED_OUT if is_late else _STOPPED
+                    return (_TIMED_OUT if is_late else _STOPPED), ""
             else:
-                return code if code >= 0 else 128 - code
+                return (code, _word_in(told)) if code >= 0 else (128 - code, "")
 
 
 @contextmanager
-def _guarded(order: _Order) -> Iterator[subprocess.Popen[bytes]]:
+def _guarded(order: _Order, told: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run an order's text in a session of its own, of which nothing is left after.
 
     Nor is there when this worker dies, for it runs again elsewhere then: only this process holds the end of the pipe.
     """
     command = ["sh", "-c", _GUARDED, "sh", _GUARD, order.text]
-    environment = {**os.environ, "ASA_JOB_ID": order.job_id}
+    environment = {**os.environ, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
     watched, held = os.pipe()
     try:
         with Path(f"{order.log}.out").open("ab") as out, Path(f"{order.log}.err").open("ab") as err:
@@ -641,16 +655,30 @@ def _guarded(order: _Order) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+def _word_in(link: Path) -> str:
+    """Take the word by which a text says how it ended; empty if it says none."""
+    try:
+        word = str(link.readlink())
+        link.unlink()
+    except OSError:
+        return ""
+    return word
+
+
 def note_end(place: str, job_id: str, parts: Sequence[_Part]) -> int:
     """Note how a job ended, once, and when the last of its tasks did: this may run later, for the client hands it out.
 
     Of a list of tasks: that all, or some, completed.
     """
     special = [part.code for part in parts if part.code < 0]
-    bad = [part.code for part in parts if part.code > 0]
-    code = special[0] if special else (bad[0] if len(parts) == 1 else TASK_EXIT) if bad else 0
+    bad = [part for part in parts if part.code > 0]
+    code, outcome = (special[0] if special else 0), JobOutcome.COMPLETED.value
+    if bad and not special:
+        is_list = len(parts) > 1
+        code = JobOutcome.TASKS_FAILED.exit_code if is_list else bad[0].code
+        outcome = JobOutcome.TASKS_FAILED.value if is_list else bad[0].outcome or JobOutcome.FAILED.value
     if code != _NEVER:
-        ended = {"time_s": max(part.end_s for part in parts), "code": min(code, _MAX_EXIT)}
+        ended = {"time_s": max(part.end_s for part in parts), "code": min(code, _MAX_EXIT), "outcome": outcome}
         _write(Path(place) / f"{job_id}.end", json.dumps(ended), once=True)
     return code
 

@@ -266,7 +266,7 @@ class Active(Submitter):
         place = tasks_of(self.state, name)
         if not (self.state.stages[name].stage.takes_turns and place):
             return None
-        return in_turn(Bag(Path(place)).codes())
+        return in_turn(Bag(Path(place)).ends())
 
     def _how_leg_ended(self, job: Job) -> str:
         """Say how a leg ended, as it noted itself; empty where it did not."""

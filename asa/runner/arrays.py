@@ -14,7 +14,7 @@ from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState, JobS
 from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, SubmitRejectedError
 from asa.exactly_once import NUMBER_LOST, TWIN
-from asa.payload import HELD_EXIT, HOPELESS_EXITS, OVERTIME_EXIT, meaning
+from asa.outcome import JobOutcome, meaning, outcome_of, would_end_so_again
 from asa.runner.jobs import Job
 from asa.strategies.base import Keep, PlannedJob, StageView
 
@@ -134,29 +134,32 @@ class Arrays:
         return f"{len(left)} of {len(array.all)} elements did not complete: {how}"
 
 
-def in_turn(codes: Mapping[str, int]) -> ElementsStatus:
-    """Say how elements that take turns ended, by their exit codes; who ran out of time ended with that of `timeout`."""
-    by_code: dict[int, list[int]] = {}
-    for number, code in codes.items():
-        by_code.setdefault(code, []).append(int(number))
-    completed = Elements.of(by_code.pop(0, ()))
-    ends = []
-    for code, numbers in sorted(by_code.items()):
-        state = JobState.TIMEOUT if code == OVERTIME_EXIT else JobState.FAILED
-        ends.append(ElementEnd(Elements.of(numbers), state, code))
-    return ElementsStatus(completed=completed, ended=tuple(ends))
+def in_turn(ends: Mapping[str, tuple[int, JobOutcome | None]]) -> ElementsStatus:
+    """Say how elements that take turns ended, by their exit codes, and their outcomes where these are known.
+
+    Those of earlier versions have none: there who ran out of time ended with the exit code of `timeout`.
+    """
+    alike: dict[tuple[int, JobOutcome | None], list[int]] = {}
+    for number, how in ends.items():
+        alike.setdefault(how, []).append(int(number))
+    completed = Elements.of(alike.pop((0, None), ()))
+    failed = []
+    for (code, outcome), numbers in sorted(alike.items(), key=lambda item: item[0][0]):
+        end = ElementEnd(Elements.of(numbers), JobState.FAILED, code, outcome=outcome)
+        failed.append(replace(end, state=JobState.TIMEOUT) if outcome_of(end) is JobOutcome.OVERTIME else end)
+    return ElementsStatus(completed=completed, ended=tuple(failed))
 
 
 def _ran_nothing(end: ElementEnd) -> bool:
     """Whether elements ended in which nothing of theirs ran: they are asked for again, and that is no failure."""
-    return end.reason in _UNCOUNTED or (end.state is JobState.FAILED and end.exit_code == HELD_EXIT)
+    return end.reason in _UNCOUNTED or (end.state is JobState.FAILED and outcome_of(end) is JobOutcome.GAVE_BACK)
 
 
 def _may_retry(end: ElementEnd) -> bool:
     """Whether elements that ended so may be tried again: not if somebody cancelled them, or they would end so again."""
     if end.state is JobState.CANCELLED:
         return False
-    return not (end.state is JobState.FAILED and end.exit_code in HOPELESS_EXITS)
+    return not (end.state is JobState.FAILED and would_end_so_again(end))
 
 
 def _grouped(ends: Mapping[int, ElementEnd]) -> list[ElementEnd]:
@@ -216,7 +219,8 @@ def _words(end: ElementEnd) -> str:
     words = _ENDED.get(end.state, end.state.value)
     if end.state is not JobState.FAILED:
         return words
-    why = meaning(end.exit_code) or ("" if end.exit_code is None else f"exit code {end.exit_code}") or end.reason
+    code = "" if end.exit_code is None else f"exit code {end.exit_code}"
+    why = meaning(end.exit_code, end.outcome) or code or end.reason
     if end.reason and end.reason != "NonZeroExitCode" and end.exit_code is None:
         why = end.reason
     return f"{words} ({why})" if why else words

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from asa.backend import Capabilities, ElementEnd, JobState, JobStatus
-from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning
+from asa.outcome import JobOutcome, meaning, outcome_of, would_end_so_again
 from asa.runner.jobs import Job
 from asa.strategies.base import StageView
 from asa.units import format_duration
@@ -22,7 +22,7 @@ _MAX_SHORT = 5  # times that a job may come back with too few cores
 
 def is_short(job: Job, view: StageView) -> bool:
     """Whether a job ended since it had fewer cores than a stage needs, which another need not."""
-    has_few = job.status.state is JobState.FAILED and job.status.exit_code == SHORT_EXIT
+    has_few = job.status.state is JobState.FAILED and outcome_of(job.status) is JobOutcome.TOO_FEW_CORES
     return has_few and view.resubmissions < _MAX_SHORT
 
 
@@ -30,7 +30,7 @@ def may_retry(job: Job, view: StageView) -> bool:
     """Whether the stage of a job that failed may be tried again."""
     if job.status.state is JobState.CANCELLED:
         return False  # somebody wanted its end
-    if job.status.state is JobState.FAILED and job.status.exit_code in HOPELESS_EXITS:
+    if job.status.state is JobState.FAILED and would_end_so_again(job.status):
         return False  # it would fail again
     return view.attempts < view.stage.retries
 
@@ -85,7 +85,7 @@ def idled_out(job: Job) -> bool:
     status = job.status
     if status.state is JobState.TIMEOUT:
         return status.payload_start_s is None or _stood_still(job)
-    if status.state is not JobState.FAILED or status.exit_code != HELD_EXIT:
+    if status.state is not JobState.FAILED or outcome_of(status) is not JobOutcome.GAVE_BACK:
         return False
     return status.payload_start_s is None or any(step.awaits for step in job.spec.steps)
 
@@ -99,7 +99,9 @@ def _stood_still(job: Job) -> bool:
 
 def why(status: JobStatus) -> str:
     """Say how a job ended that did not complete."""
-    means = meaning(status.exit_code) if status.state is JobState.FAILED else ""
+    means = meaning(status.exit_code, status.outcome) if status.state is JobState.FAILED else ""
+    if not means and status.reason in _NO_NEWS and status.exit_code and status.state is JobState.FAILED:
+        means = f"exit code {status.exit_code}"
     words = "" if means and status.reason in _NO_NEWS else status.reason
     detail = ": ".join(part for part in (words, means) if part)
     return f"{status.state.value} ({detail})" if detail else status.state.value

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from asa.backend import JobState, JobStatus
 from asa.exactly_once import TWIN
-from asa.payload import LEFT_EXIT, TASK_EXIT
+from asa.outcome import JobOutcome, outcome_of
 from asa.runner.jobs import Job
 from asa.strategies.base import Keep, Phase, PlannedJob, StageView
 
@@ -95,7 +95,7 @@ class Sharing:
     def decisive(self, job: Job) -> Job:
         """Of the jobs of a round that have ended, give the one whose end is the stage's: which saw all tasks end."""
         jobs = self._jobs.get(job.round, [])
-        return next((one for one in jobs if one.status.exit_code == TASK_EXIT), job)
+        return next((one for one in jobs if outcome_of(one.status) is JobOutcome.TASKS_FAILED), job)
 
     def missing(
         self, lead: Job, rounds: int, *, is_ready: bool, now_s: float, did: Callable[[Job], bool]
@@ -123,13 +123,13 @@ class Sharing:
 
 def tells_of_nothing_left(status: JobStatus) -> bool:
     """Whether a job's end tells that every task of its bag has been taken."""
-    return status.state is JobState.COMPLETED or status.exit_code in (LEFT_EXIT, TASK_EXIT)
+    return status.state is JobState.COMPLETED or outcome_of(status) in (JobOutcome.PART_DONE, JobOutcome.TASKS_FAILED)
 
 
 def may_go_on(job: Job, view: StageView) -> bool:
     """Whether a stage whose jobs have all ended is asked for again for the tasks that are left."""
     status = job.status
-    is_left = status.reason == NOTHING_LEFT or status.exit_code == LEFT_EXIT or bool(job.giving_up)
+    is_left = status.reason == NOTHING_LEFT or outcome_of(status) is JobOutcome.PART_DONE or bool(job.giving_up)
     return (is_left or ran_out(status)) and view.resubmissions < MAX_ROUNDS
 
 

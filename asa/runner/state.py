@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from asa.backend import Capabilities, ElementEnd, JobState, JobStatus, StepTimes
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.observations import observation_of
-from asa.payload import UNYIELDING_EXIT
+from asa.outcome import JobOutcome, outcome_of
 from asa.records import (
     Cancelled,
     Deferred,
@@ -792,8 +792,8 @@ class RunState:
     ) -> Iterator[Record]:
         """Decide what becomes of stages that ran side by side in a job: of each that failed, and of all others."""
         status = job.status
-        codes = {step.name: step.exit_code for step in status.steps}
-        ends = {name: _as_of_step(status, codes.get(name)) for name in culprits}
+        steps = {step.name: step for step in status.steps}
+        ends = {name: _as_of_step(status, steps.get(name)) for name in culprits}
         again = [name for name in culprits if name in self.repeatable]
         tried = [n for n in culprits if n not in again and may_retry(replace(job, status=ends[n]), self.stages[n])]
         failed = [name for name in culprits if name not in again and name not in tried]
@@ -931,7 +931,7 @@ class RunState:
         if job.given_up:
             self._ask_again(job)
             return
-        if status.exit_code == UNYIELDING_EXIT and self.sharing.spent(job.round, view.leg) <= MAX_ROUNDS:
+        if outcome_of(status) is JobOutcome.UNYIELDING and self.sharing.spent(job.round, view.leg) <= MAX_ROUNDS:
             self._ask_for_leg(replace(view, is_unyielding=True), view.leg)  # the one before has ended since
             return
         if not (status.state is JobState.COMPLETED or ran_out(status)):
@@ -1064,11 +1064,11 @@ class RunState:
             self.stages.put(name, _with_past(again, view))
 
 
-def _as_of_step(status: JobStatus, exit_code: int | None) -> JobStatus:
+def _as_of_step(status: JobStatus, step: StepTimes | None) -> JobStatus:
     """Give the end of a job as that of one of its steps, where that is known."""
-    if exit_code is None:
+    if step is None or (code := step.exit_code) is None:
         return status
-    return replace(status, state=JobState.FAILED, exit_code=exit_code, reason=f"exit code {exit_code}")
+    return replace(status, state=JobState.FAILED, exit_code=code, outcome=step.outcome, reason=f"exit code {code}")
 
 
 def _with_past(view: StageView, before: StageView) -> StageView:

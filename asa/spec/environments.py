@@ -58,7 +58,7 @@ def _trouble(preparation: Preparation, environment: Iterable[tuple[str, str]], f
     """Say why a shell cannot have it; empty if it can."""
     try:
         done = subprocess.run(  # noqa: S603 - a text of ours, with the user's names quoted
-            ["/bin/sh", "-c", preparing(preparation, _FAILED)],
+            ["/bin/sh", "-c", preparing(preparation, f"exit {_FAILED}")],
             cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
             stdin=subprocess.DEVNULL, env={**os.environ, **dict(environment)},
         )  # fmt: skip

@@ -21,7 +21,7 @@ from asa.backend import (
 )
 from asa.elements import parse_array
 from asa.errors import JobNotFoundError, SubmitRejectedError
-from asa.payload import HELD_EXIT
+from asa.outcome import JobOutcome, outcome_of
 
 
 def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0, at_once: bool = False) -> None:
@@ -320,8 +320,8 @@ def _can_be_withdrawn(backend: Backend, run_s: float) -> None:
         assert backend.withdraw(other), "and to withdraw it once more does nothing"
     backend.release(kept_back)
     status = _until(backend, kept_back, _ended)
-    how = (status.state, status.exit_code)
-    assert how == (JobState.FAILED, HELD_EXIT), f"it ends without beginning its payload, not so: {status}"
+    how = (status.state, outcome_of(status))
+    assert how == (JobState.FAILED, JobOutcome.GAVE_BACK), f"it ends without beginning its payload, not so: {status}"
     backend.cancel(idle)
     assert _until(backend, idle, _ended).state is JobState.CANCELLED, "it can be cancelled"
     assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "and what had begun completes"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.marks import Kept, Mark, RunFolder, StepMarks
-from asa.backends.shell.script import TWIN_EXIT, Payload, batch_script, file_name, is_utf8, job_name
+from asa.backends.shell.script import Payload, batch_script, file_name, is_utf8, job_name
 
 from asa.backend import (
     Advice,
@@ -30,6 +30,7 @@ from asa.backend import (
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
+from asa.outcome import JobOutcome, without_mark
 from asa.waits import QueueEvent
 
 from .explanations import LOST, PAYLOAD_COMPLETED, TWIN, advice
@@ -463,7 +464,12 @@ class LocalBackend:
         if standing.start_s is None:
             return status
         min_s, max_s = standing.start_s, math.inf if standing.end_s is None else standing.end_s
-        is_twin = standing.exit_code == TWIN_EXIT and self._folder.holder(job.kept.token) not in (None, job.job_id)
+        has_failed = state.is_final and state is not JobState.COMPLETED
+        ended = self._folder.ended(job.job_id, job.kept.token) if has_failed else None
+        if standing.exit_code is not None:
+            outcome = without_mark(standing.exit_code) if ended is None else ended.outcome
+            status = replace(status, outcome=outcome)
+        is_twin = status.outcome is JobOutcome.TWIN and self._folder.holder(job.kept.token) not in (None, job.job_id)
         began = self._folder.began(job.job_id, job.kept.token) if job.kept.awaits else None
         payload_start_s: float | None = min_s
         if is_twin:
@@ -473,10 +479,10 @@ class LocalBackend:
             if began is None and state is JobState.COMPLETED:
                 payload_start_s = min_s  # it did run, whatever became of its marks
         marks = self._folder.steps(job.job_id, job.kept.token, len(job.kept.steps)) if job.kept.steps else []
-        if state.is_final and state is not JobState.COMPLETED and job.kept.token and not is_twin:
-            ended = self._folder.ended(job.job_id, job.kept.token)
-            if ended is not None and ended.exit_code == 0:  # whatever ended the job after that
-                status = replace(status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED)
+        if job.kept.token and ended is not None and ended.exit_code == 0:  # whatever ended the job after that
+            status = replace(
+                status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED, outcome=JobOutcome.COMPLETED
+            )
         return replace(
             status,
             payload_start_s=payload_start_s,
@@ -495,7 +501,7 @@ class LocalBackend:
             end_s = max(ended.time_s, start_s or submit_s)
             code = ended.exit_code or 0
             state, reason = (JobState.FAILED, "NonZeroExitCode") if code else (JobState.COMPLETED, "")
-            return replace(status, state=state, end_s=end_s, exit_code=code, reason=reason)
+            return replace(status, state=state, end_s=end_s, exit_code=code, reason=reason, outcome=ended.outcome)
         if job.host == self._host:
             return replace(status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
         return status if began is None else replace(status, state=JobState.RUNNING)
@@ -676,6 +682,7 @@ def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max
             within(one.began),
             None if one.ended is None else within(one.ended),
             exit_code=None if one.failed is None else one.failed.exit_code,
+            outcome=None if one.failed is None else one.failed.outcome,
         )
         for one in marks
     )

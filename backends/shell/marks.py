@@ -16,6 +16,7 @@ from typing import TypeVar
 from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
+from asa.outcome import JobOutcome, by_exit_code, from_word
 
 from .script import WITHDRAWN, array_of, is_utf8, traits
 
@@ -32,6 +33,7 @@ class Mark:
     exit_code: int | None = None  # the job's, in the mark of its end
     signals: int = 0  # how often it was told to end
     cores: int = 0  # that it had kept by then, where it gave others back; else 0
+    outcome: JobOutcome | None = None  # in the mark of an end; of the scripts of earlier versions, by the exit code
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +237,9 @@ def _look_anew(folder: Path) -> None:
 def _parsed(facts: Mapping[str, str]) -> Mark | None:
     try:
         code = int(facts["code"]) if "code" in facts else None
-        counts = (int(facts.get(name, "0")) for name in ("signals", "cores"))
-        return Mark(facts["job"], float(facts["time"]), code, *counts)
+        signals, cores = (int(facts.get(name, "0")) for name in ("signals", "cores"))
+        outcome = None if code is None else from_word(facts.get("outcome", "")) or by_exit_code(code)
+        return Mark(facts["job"], float(facts["time"]), code, signals, cores, outcome)
     except (KeyError, ValueError):
         return None
 

@@ -26,16 +26,11 @@ from urllib.parse import quote, unquote
 
 from asa.backend import REFUSAL, Step
 from asa.elements import Array, Elements
-from asa.payload import HELD_EXIT, LEFT_EXIT, PRIVATE, SHORT_EXIT, TELL_PROCESS
-
-TWIN_EXIT = 86
-"""Exit code of a job that did not run its payload, for another job does, or did."""
+from asa.outcome import JobOutcome
+from asa.payload import PRIVATE, TELL_PROCESS
 
 WITHDRAWN = "withdrawn"
 """What a client writes in the place of a job's id where that would note that it begins its payload."""
-
-UNABLE_EXIT = 87
-"""Exit code of a job that could not begin its payload, or not write down how it ended; its output says why."""
 
 ENTRY = "ASA_ENTRY_"
 """With a number from 1 on, the name of a variable that holds another's name and value for the payload alone."""
@@ -47,6 +42,10 @@ _ELEMENTS = "# Its elements: "
 _RENUMBERED = ", which Slurm counts from 0 on"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
+# for the script's `finish`
+_GAVE_BACK, _FOLDER_MISSING = (
+    f"{outcome.exit_code} {outcome}" for outcome in (JobOutcome.GAVE_BACK, JobOutcome.FOLDER_MISSING)
+)
 
 
 def is_utf8(text: str) -> bool:
@@ -152,7 +151,7 @@ def batch_script(
     ]
     run = _steps(payload) or [_run(payload.command)]
     called = [functions] if any(payload.before) else []
-    return "\n".join([*head, _BODY, *called, *run, 'finish "$code"', ""])
+    return "\n".join([*head, _BODY, *called, *run, 'finish "$code" "$word"', ""])
 
 
 def _steps(payload: Payload) -> list[str]:
@@ -175,7 +174,7 @@ def _steps(payload: Payload) -> list[str]:
             *(f"  {line}" for line in body),
             "  exit 0",
             ") &",
-            'joined "$!"',
+            f'joined "$!" {number}',
         ]
         if number == last:
             run.append("gather")
@@ -223,7 +222,7 @@ def _renumbered(elements: Elements) -> list[str]:
         '  if [ "$place" -lt "$number" ]; then element=$((first + place * step)); break; fi',
         "  place=$((place - number))",
         "done",
-        '[ -n "$element" ] || exit 87',
+        f'[ -n "$element" ] || exit {JobOutcome.UNABLE.exit_code}',
     ]
 
 
@@ -276,8 +275,11 @@ seen= # in place of what the environment says
 wary= # of what the payload says of its end
 over= # the payload, or the step, has ended
 lanes= # processes that run the steps of a wave, each by itself
+lane_steps= # their steps' numbers
 inner= # the number of the step, in such a process
 ending= # told to end after that
+word= # how it ended; see `asa.outcome`
+unset ASA_OUTCOME
 
 # Variables whose names not every shell keeps, as those of functions that bash exported, and those of names that this
 # script uses itself come numbered, and are put back for the payload alone; its shell is bash where sh may drop them.
@@ -293,7 +295,7 @@ command -v bash >/dev/null 2>&1 || shell=sh
 
 # `echo` would read a backslash as more than itself.
 say() {{ printf 'asa: %s\\n' "$*" >&2; }}
-give_up() {{ say "$*"; exit {UNABLE_EXIT}; }}
+give_up() {{ say "$*"; exit {JobOutcome.UNABLE.exit_code}; }}
 
 # Where signals are trapped commands are substituted the old way: one that arrives while bash 5.2 reads `$(` is lost.
 
@@ -305,7 +307,9 @@ drop() {{ drafted "$1"; rm -f "$draft"; }}
 facts() {{
   printf 'job=%s\\nhost=%s\\ntime=%s\\n' "$job" "$(uname -n)" "$(date +%s)"
   [ -z "$kept" ] || printf 'cores=%s\\n' "$kept"
-  [ -z "$1" ] || printf 'code=%s\\nsignals=%s\\n' "$1" "$signals"
+  [ -n "$1" ] || return 0
+  [ "$1" -eq 0 ] && how=completed || how=${{word:-failed}}
+  printf 'code=%s\\nsignals=%s\\noutcome=%s\\n' "$1" "$signals" "$how"
 }}
 mark() {{ patiently write "$marks/$1" "" || give_up "cannot write into $marks"; }}
 write() {{ prepare "$1" "$2" && commit "$1"; }}
@@ -376,7 +380,7 @@ beside() {{
 }}
 # One that was told to end before its process was known is told again.
 joined() {{
-  lanes="$lanes $1"
+  lanes="$lanes $1" lane_steps="$lane_steps $2"
   [ "$signals" -eq 0 ] || kill -s TERM "$1" 2>/dev/null || :
 }}
 leave() {{
@@ -384,25 +388,34 @@ leave() {{
   [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
   drop "$marks/step-$inner-ended"
   [ -z "$own" ] || drop "$posts/$own"
-  [ "$code" -eq {HELD_EXIT} ] || write "$marks/step-$inner-failed" "$code" || :
+  [ "$word" = {JobOutcome.GAVE_BACK} ] || write "$marks/step-$inner-failed" "$code" || :
+  hand_up
   exit "$code"
 }}
+# What such a process tells of its end, beside its exit code; a link needs no space.
+hand_up() {{ [ -z "$inner" ] || ln -sf "${{word:-failed}}" "$marks/.lane.$job.$inner" || :; }}
+handed_up() {{ word=`readlink "$marks/.lane.$job.$1"` && rm -f "$marks/.lane.$job.$1" || word=; }}
 # The wave's end: what failed counts for more than what gave its cores back, since nobody handed it over.
 gather() {{
-  failed= held= twin=
+  failed= why= held= twin=
+  set -- $lane_steps
+  lane_steps=
   for lane in $lanes; do
     reap "$lane"
     lanes=${{lanes# "$lane"}}
-    case $code in
-      0) ;;
-      {HELD_EXIT}) held=$code ;;
-      {TWIN_EXIT}) twin=$code ;; # it has another job, and so has what else did not complete
-      *) failed=${{failed:-$code}} ;;
+    [ "$code" -eq 0 ] || handed_up "$1"
+    shift
+    case $code$word in
+      0*) ;;
+      *{JobOutcome.GAVE_BACK}) held=$code ;;
+      *{JobOutcome.TWIN}) twin=$code ;; # it has another job, and so has what else did not complete
+      *) [ -n "$failed" ] || {{ failed=$code why=$word; }} ;;
     esac
   done
   [ -z "$twin" ] || [ -n "$failed" ] || exit "$twin"
   code=${{failed:-${{held:-0}}}}
-  [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
+  if [ -n "$failed" ]; then word=$why; elif [ -n "$held" ]; then word={JobOutcome.GAVE_BACK}; else word=; fi
+  [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code" "$word"
 }}
 
 all_posted() {{
@@ -421,10 +434,11 @@ post_whole() {{
 }}
 
 # Posts are made before the mark of the end, so that a node may fail in between.
-finish() {{
+finish() {{ # an exit code, a word
+  word=${{2-}}
   [ -z "$inner" ] || leave "$1"
   code=$1
-  if [ -n "$shares" ] && [ "$code" -eq {LEFT_EXIT} ]; then # its part is done, and the whole is not
+  if [ -n "$shares" ] && [ "$word" = {JobOutcome.PART_DONE} ]; then # its part is done, and the whole is not
     for post in $posted; do drop "$posts/$post"; done
     posted= code=0
   else
@@ -449,7 +463,9 @@ take_start() {{ ln -s "$owner" "$gate/start" 2>/dev/null || [ -n "`readlink "$ga
 
 superseded() {{
   say "what this job was to run was asked for again in another: nothing more is run here"
-  exit {TWIN_EXIT}
+  word={JobOutcome.TWIN}
+  hand_up
+  exit {JobOutcome.TWIN.exit_code}
 }}
 
 for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
@@ -463,7 +479,7 @@ if [ -n "$token" ]; then
     holder=`readlink "$gate/claim"` || give_up "cannot write into $gate"
     if [ "$holder" != "$owner" ]; then
       say "job $holder has the same payload and came first: nothing is run here"
-      exit {TWIN_EXIT}
+      exit {JobOutcome.TWIN.exit_code}
     fi
     # The same job was put back into the queue. What completed stays completed: others may build on it already.
     if [ -f "$marks/ended" ] && grep -qx code=0 "$marks/ended" 2>/dev/null; then
@@ -484,7 +500,7 @@ rm -f "$marks"/step-*-failed || give_up "cannot write into $marks"
 for file in "$marks"/step-*-began; do
   [ -e "${{file%-began}}-ended" ] || rm -f "$file" || give_up "cannot write into $marks"
 done
-rm -f "$marks/began" "$marks/ended" || give_up "cannot write into $marks"
+rm -f "$marks/began" "$marks/ended" "$marks"/.outcome.* "$marks"/.lane.* || give_up "cannot write into $marks"
 
 # What waits before a step has the time that those before it left.
 idled=0
@@ -499,11 +515,11 @@ await() {{
       [ "$signals" -eq 0 ] && [ -z "$ending" ] || finish 143
       if [ -e "$posts/$post{REFUSAL}" ]; then
         say "it is not to wait any longer: it gives its cores back"
-        finish {HELD_EXIT}
+        finish {_GAVE_BACK}
       fi
       if [ -n "$max_idle" ] && now=`date +%s` && [ "$((now - since + idled))" -gt "$max_idle" ]; then
         say "what it waits for did not come within $max_idle seconds: it gives its cores back"
-        finish {HELD_EXIT}
+        finish {_GAVE_BACK}
       fi
       sleep "$1" &
       child=$!
@@ -518,7 +534,7 @@ await() {{
 await "$awaits"
 [ "$signals" -eq 0 ] || finish 143
 
-cd -- "$folder" || {{ say "cannot work in $folder"; finish {UNABLE_EXIT}; }}
+cd -- "$folder" || {{ say "cannot work in $folder"; finish {_FOLDER_MISSING}; }}
 [ ! -e "$gate/superseded" ] || superseded
 reserve "$marks/ended" 0
 [ -n "$steps" ] || for post in $posted; do reserve "$posts/$post" ""; done
@@ -526,18 +542,18 @@ if [ -n "$token" ]; then
   patiently take_start || give_up "cannot write into $gate"
   if [ "`readlink "$gate/start"`" != "$owner" ]; then
     say "its cores were given back before the payload began"
-    finish {HELD_EXIT}
+    finish {_GAVE_BACK}
   fi
 fi
 mark began
 
 # What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.
 run() {{
-  over= wary=
+  over= wary= word= outcome=$marks/.outcome.$job$inner
   case ${{SLURM_JOB_ID:+${{2:-$1}}}} in *srun* | *mpirun* | *mpiexec*) wary=1 ;; esac
   text=$1 number=0
-  set --
-  ! env --default-signal=INT,QUIT true 2>/dev/null || set -- --default-signal=INT,QUIT
+  case ${{2:-$1}} in *asa_outcome=*) set -- "ASA_OUTCOME=$outcome" ;; *) set -- ;; esac
+  ! env --default-signal=INT,QUIT true 2>/dev/null || set -- --default-signal=INT,QUIT "$@"
   while [ "$number" -lt "$entries" ]; do
     number=$((number + 1))
     eval "set -- \\"\\$@\\" \\"\\$entry_$number\\""
@@ -547,7 +563,7 @@ run() {{
   child=$!
   [ "$signals" -eq 0 ] || asa_tell_process "$child" TERM
   await_child
-  case $code in {SHORT_EXIT} | {HELD_EXIT}) code=1 ;; esac # which say something else of a job
+  [ "$code" -eq 0 ] || ! word=`readlink "$outcome" 2>/dev/null` || rm -f "$outcome"
 }}
 
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
@@ -580,7 +596,7 @@ step() {{
   reserve "$marks/step-$1-ended" ""
   say "step $2"
   "$4" "$5"
-  [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
+  [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code" "$word"
   [ -z "$3" ] || settle "$posts/$3" "" || give_up "step $2 completed, but that cannot be written into $posts"
   settle "$marks/step-$1-ended" "" || give_up "cannot write into $marks"
 }}

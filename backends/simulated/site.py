@@ -28,6 +28,7 @@ from asa.backend import (
 from asa.core.parallel import Keeping, Kept
 from asa.core.plugins import load
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError, near
+from asa.outcome import JobOutcome
 from asa.waits import QueueEvent
 
 from .cluster import BURST_BUFFER, Cluster, Load
@@ -44,7 +45,6 @@ from .table import NEVER, UNSTARTED, JobTable
 from .workload import WorkloadModel
 
 _DAY = 86400
-_TWIN_EXIT = 86
 _GB = 10**9
 
 
@@ -130,7 +130,7 @@ class SimulatedBackend:
         """Submit a job now. Times are rounded up to whole seconds."""
         others = self._tokens.setdefault(spec.token, []) if spec.token else []
         if any(self._may_run(job_id) for job_id in others):
-            number = self._submit(self._engine, replace(spec, run_s=0.0, exit_code=_TWIN_EXIT))
+            number = self._submit(self._engine, replace(spec, run_s=0.0, exit_code=JobOutcome.TWIN.exit_code))
             self._twins.add(number)
         else:
             number = self._submit(self._engine, spec)

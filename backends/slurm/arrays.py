@@ -14,6 +14,7 @@ from asa.backends.shell.marks import Kept, RunFolder
 
 from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import Elements, parse_elements
+from asa.outcome import JobOutcome
 
 from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry, of_elements, together
 from .link import SlurmRecord
@@ -248,12 +249,12 @@ class TrackedArray(TrackedJob):
 
 def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> ElementsStatus:
     of_state: dict[JobState, list[int]] = {}
-    ended: dict[tuple[JobState, int | None, str], list[int]] = {}
+    ended: dict[tuple[JobState, int | None, str, JobOutcome | None], list[int]] = {}
     ran_s = spent_s
     for number, status in known.items():
         of_state.setdefault(status.state, []).append(number)
         if status.state.is_final and status.state is not JobState.COMPLETED:
-            ended.setdefault((status.state, status.exit_code, status.reason), []).append(number)
+            ended.setdefault((status.state, status.exit_code, status.reason, status.outcome), []).append(number)
         if status.end_s is not None and status.start_s is not None:
             ran_s += max(status.end_s - status.start_s, 0.0)
     return ElementsStatus(
@@ -264,8 +265,8 @@ def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> Elements
     )
 
 
-def _order(item: tuple[tuple[JobState, int | None, str], list[int]]) -> tuple[int, int]:
-    (state, _, _), numbers = item
+def _order(item: tuple[tuple[JobState, int | None, str, JobOutcome | None], list[int]]) -> tuple[int, int]:
+    (state, *_), numbers = item
     return _WORST.index(state), min(numbers)
 
 
@@ -275,10 +276,17 @@ def _ended(status: JobStatus, known: Sequence[JobStatus], now_s: float) -> JobSt
     bad = [s for s in known if s.state is not JobState.COMPLETED]
     status = replace(status, end_s=end_s, expected_start_s=None)
     if not bad:
-        return replace(status, state=JobState.COMPLETED, exit_code=0, reason="")
+        return replace(status, state=JobState.COMPLETED, exit_code=0, reason="", outcome=JobOutcome.COMPLETED)
     worst = min(bad, key=lambda s: (s.reason != TWIN, _WORST.index(s.state)))
     bad_nodes = tuple(dict.fromkeys(node for s in bad for node in s.bad_nodes))
-    return replace(status, state=worst.state, exit_code=worst.exit_code, reason=worst.reason, bad_nodes=bad_nodes)
+    return replace(
+        status,
+        state=worst.state,
+        exit_code=worst.exit_code,
+        reason=worst.reason,
+        outcome=worst.outcome,
+        bad_nodes=bad_nodes,
+    )
 
 
 def _start_s(status: JobStatus) -> float:

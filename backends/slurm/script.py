@@ -6,7 +6,7 @@ from asa.backends.shell import script
 from asa.backends.shell.script import Payload
 
 from asa.backend import JobSpec, Step
-from asa.payload import SHORT_EXIT
+from asa.outcome import JobOutcome
 
 LONGEST_SCRIPT_BYTES = 4 << 20
 """Slurm takes no longer script, unless its administrators set `max_script_size`."""
@@ -44,7 +44,7 @@ room() {
     awk -F, '{ for (i = 1; i <= NF; i++) { split($i, p, /[(x)]+/); sum += p[1] * (p[2] ? p[2] : 1) } print sum + 0 }')
   [ "${has:-0}" -gt 0 ] && [ "$has" -lt "$1" ] || return 0
   say "it has $has cores, and its next step needs $1: what is left is for another job"
-  finish SHORT_EXIT
+  finish TOO_FEW
 }
 
 # Has a step see so many tasks, of so many cores each and at most so many a node, as in a job of its own: else what
@@ -74,7 +74,7 @@ share() {
 
 def batch_script(payload: Payload) -> str:
     """Write the batch script of a payload; see `asa.backends.shell.script.batch_script`."""
-    functions = _FUNCTIONS.replace("SHORT_EXIT", str(SHORT_EXIT))
+    functions = _FUNCTIONS.replace("TOO_FEW", f"{JobOutcome.TOO_FEW_CORES.exit_code} {JobOutcome.TOO_FEW_CORES}")
     return script.batch_script(payload, "SLURM_JOB_ID", functions=functions)
 
 

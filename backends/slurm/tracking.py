@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from asa.backends.shell.marks import Kept, Mark, RunFolder
-from asa.backends.shell.script import TWIN_EXIT
 
 from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
-from asa.payload import HELD_EXIT
+from asa.outcome import JobOutcome, without_mark
 
 from .absence import CLOCKS_S, NOT_SHOWN, NOTHING_ASKED, PRESENT, Absence, Evidence, Inquiry, Verdict, verdict
 from .link import SlurmRecord
@@ -234,14 +233,19 @@ class TrackedJob:
         ended = folder.ended(job_id, kept.token)
         completed = bool(kept.token) and ended is not None and ended.exit_code == 0
         if completed and status.start_s is not None:  # whatever ended the job after that
-            return replace(status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED)
+            return replace(
+                status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED, outcome=JobOutcome.COMPLETED
+            )
         if status.state is not JobState.FAILED:
             return status
         code = status.exit_code
         if code is None and ended is not None and record.states[0] == "FAILED" and self._is_recent(ended):
             code = ended.exit_code or None
-        is_twin = code == TWIN_EXIT and bool(kept.token) and self.is_twin_of_another(folder)
-        return replace(status, exit_code=code, reason=TWIN if is_twin else status.reason)
+        outcome = None if code is None else without_mark(code)
+        if ended is not None and ended.exit_code and self._is_recent(ended):
+            outcome = ended.outcome
+        is_twin = outcome is JobOutcome.TWIN and bool(kept.token) and self.is_twin_of_another(folder)
+        return replace(status, exit_code=code, outcome=outcome, reason=TWIN if is_twin else status.reason)
 
     def is_twin_of_another(self, folder: RunFolder) -> bool:
         """Say whether another job has the claim."""
@@ -295,6 +299,7 @@ class TrackedJob:
                 None if one.ended is None else min(max(one.ended.time_s, min_s(one.ended)), max_s),
                 one.began.cores,
                 None if one.failed is None else one.failed.exit_code,
+                None if one.failed is None else one.failed.outcome,
             )
             for one in marks
             if self.kept.token or one.began.time_s >= start_s - CLOCKS_S
@@ -325,7 +330,7 @@ class TrackedJob:
         state, reason = JobState.COMPLETED, ""
         if code:
             state, reason = self._failed_as(ended, end_s, start_s)
-        payload_start_s = None if code == HELD_EXIT else start_s  # which says that it has not begun
+        payload_start_s = None if ended.outcome is JobOutcome.GAVE_BACK else start_s  # which says that it has not begun
         if began is not None:
             payload_start_s = max(began.time_s, start_s or 0.0)
         status = replace(
@@ -335,6 +340,7 @@ class TrackedJob:
             payload_start_s=None if payload_start_s is None else min(payload_start_s, end_s),
             end_s=end_s,
             exit_code=code if state in (JobState.COMPLETED, JobState.FAILED) else None,
+            outcome=ended.outcome,
             reason=reason,
             eligible_s=was.eligible_s if was.eligible_s is not None or self.kept.kept_back else was.submit_s,
             expected_start_s=None,

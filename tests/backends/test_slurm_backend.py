@@ -36,7 +36,7 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
-from asa.payload import HELD_EXIT
+from asa.outcome import JobOutcome
 from asa.testing import check_backend
 
 HOUR = 3600.0
@@ -557,7 +557,11 @@ def test_a_forgotten_job_whose_script_says_so_has_not_begun_its_payload(world):
     (site.link.folder / "posts" / "posted").touch()
     site.clock.sleep(500)
     status = backend.status([job])[job]
-    assert (status.state, status.exit_code, status.payload_start_s) == (JobState.FAILED, HELD_EXIT, None)
+    assert (status.state, status.exit_code, status.payload_start_s) == (
+        JobState.FAILED,
+        JobOutcome.GAVE_BACK.exit_code,
+        None,
+    )
 
 
 def test_accounting_tells_how_a_forgotten_job_ended(world):

@@ -12,14 +12,15 @@ from contextlib import suppress
 import pytest
 from asa.backends.shell.environment import carried
 from asa.backends.shell.marks import RunFolder
-from asa.backends.shell.script import TWIN_EXIT, UNABLE_EXIT, Payload, file_name, job_name, token_of_file, traits
+from asa.backends.shell.script import Payload, file_name, job_name, token_of_file, traits
 from asa.backends.slurm.script import batch_script, before_step
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm_testbed import until
 
 from asa.backend import REFUSAL, JobSpec, Step
-from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT, payload_text
+from asa.outcome import JobOutcome
+from asa.payload import PRIVATE, payload_text
 from asa.workflow import Stage
 
 SHELLS = [
@@ -111,7 +112,7 @@ def test_of_two_jobs_of_a_token_one_runs_the_payload(start, folder, tmp_path):
     """Twenty at the same time."""
     command = f"echo x >>'{tmp_path}/ran'; sleep 0.3"
     codes = [done(process)[0] for process in [start(command, str(job), token="a") for job in range(100, 120)]]
-    assert sorted(codes) == [0] + [TWIN_EXIT] * 19
+    assert sorted(codes) == [0] + [JobOutcome.TWIN.exit_code] * 19
     assert (tmp_path / "ran").read_text() == "x\n"
     assert folder.holder("a") == str(100 + codes.index(0))
 
@@ -180,7 +181,7 @@ def test_either_the_payload_begins_or_its_job_is_given_back(start, folder):
         is_withdrawn = folder.withdraw(token)
         late_s = late_s * 1.3 if is_withdrawn else late_s / 1.3  # so that it stays near
         code, said, _ = done(process)
-        assert (code, said) == ((HELD_EXIT, "") if is_withdrawn else (0, "ran\n"))
+        assert (code, said) == ((JobOutcome.GAVE_BACK.exit_code, "") if is_withdrawn else (0, "ran\n"))
         assert (folder.began(str(number), token) is None) == is_withdrawn
         assert folder.withdraw(token) == is_withdrawn, "asked once more"
         outcomes[is_withdrawn] += 1
@@ -189,7 +190,7 @@ def test_either_the_payload_begins_or_its_job_is_given_back(start, folder):
 
 def test_what_was_given_back_before_it_started_begins_nothing(start, folder):
     assert folder.withdraw("a")
-    assert done(start("echo ran", token="a"))[:2] == (HELD_EXIT, "")
+    assert done(start("echo ran", token="a"))[:2] == (JobOutcome.GAVE_BACK.exit_code, "")
 
 
 def test_a_job_that_had_begun_begins_again_once_it_is_put_back(start, folder):
@@ -357,7 +358,7 @@ def test_a_long_text_that_cannot_be_put_into_a_file_is_not_run(start, folder):
     (folder.marks / "a").mkdir()
     (folder.marks / "a" / ".payload.7").symlink_to("/dev/full")
     code, said, errors = done(start(f"echo ran; # {'x' * 200_000}", token="a"))
-    assert (code, said) == (UNABLE_EXIT, "")
+    assert (code, said) == (JobOutcome.UNABLE.exit_code, "")
     assert "cannot write" in errors
 
 
@@ -381,7 +382,7 @@ def test_a_full_disk_lets_no_payload_begin(start, folder, tmp_path):
     """Where it could not be written down that it completed; writing beside the post says that there is no space."""
     (folder.posts / ".x.7").symlink_to("/dev/full")
     code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("y", "x")))
-    assert code == UNABLE_EXIT
+    assert code == JobOutcome.UNABLE.exit_code
     assert "cannot write into" in errors
     assert not (tmp_path / "ran").exists()
     assert not (folder.posts / "x").exists()
@@ -414,7 +415,7 @@ def test_that_a_payload_completed_is_kept_though_the_disk_filled_up_meanwhile(st
     assert (folder.posts / "x").exists()
     assert folder.ended("7", "a").exit_code == 0
     full.unlink()
-    assert done(start(token="b", steps=steps, posted=("x/a", "x/b"), path=path))[0] == UNABLE_EXIT
+    assert done(start(token="b", steps=steps, posted=("x/a", "x/b"), path=path))[0] == JobOutcome.UNABLE.exit_code
     assert (folder.posts / file_name("x/a")).exists(), "the first step's end is kept, the second does not begin"
     assert [one.ended is not None for one in folder.steps("7", "b", 2)] == [True]
 
@@ -424,7 +425,7 @@ def test_without_its_marks_a_job_does_not_begin(start, folder, kind, tmp_path):
     (folder.marks / "a").mkdir()
     (folder.marks / "a" / f".{kind}.7").symlink_to("/dev/full")
     code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("x",)))
-    assert code == UNABLE_EXIT
+    assert code == JobOutcome.UNABLE.exit_code
     assert "cannot write" in errors
     assert not (tmp_path / "ran").exists()
     assert not (folder.posts / "x").exists()
@@ -457,7 +458,7 @@ def test_a_job_whose_stages_have_another_job_runs_nothing(start, folder, tmp_pat
         folder.supersede(["t1"])
     first = f"echo a >>'{ran}'; touch {shlex.quote(f'{folder.marks}/t1/superseded')}"
     steps = (Step("a", first, post="r/a"), Step("b", f"echo b >>'{ran}'", post="r/b"))
-    assert done(start(token="t1", steps=steps, posted=("r/a", "r/b")))[0] == TWIN_EXIT
+    assert done(start(token="t1", steps=steps, posted=("r/a", "r/b")))[0] == JobOutcome.TWIN.exit_code
     assert (ran.read_text() if ran.exists() else "") == ("" if when == "before it begins" else "a\n")
 
 
@@ -488,21 +489,62 @@ def test_a_step_that_a_job_has_too_few_cores_for_does_not_begin(start, folder, t
     before = [before_step(step, JobSpec("x", 28, 60, steps=steps), 28) for step in steps]
     slurm = {"SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n[1-3]"}
     code, _, errors = done(start(token="t", steps=steps, posted=("r/a", "r/b"), before=before, slurm=slurm))
-    assert code == SHORT_EXIT
+    assert code == JobOutcome.TOO_FEW_CORES.exit_code
     assert "it has 10 cores, and its next step needs 28" in errors
     assert ran.read_text() == "a\n"
-    assert done(start(f"exit {SHORT_EXIT}", token="u"))[0] == 1, "which a payload cannot say itself"
+    assert folder.ended("7", "t").outcome is JobOutcome.TOO_FEW_CORES
+
+
+@pytest.mark.parametrize("code", [82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 124])
+def test_an_exit_code_is_the_programs_own(start, folder, code):
+    assert done(start(f"exit {code}", token="u", shares=True, posted=("x",)))[0] == code
+    mark = folder.ended("7", "u")
+    assert (mark.exit_code, mark.outcome) == (code, JobOutcome.FAILED)
+    assert not (folder.posts / "x").exists()
+
+
+def test_a_payload_says_how_it_ended(start, folder):
+    text = payload_text(Stage("fit", cores=1, command="exit 84", inputs=("no-such-file",)), 1)
+    assert done(start(text, token="a", slurm={"ASA_LATENCY_S": "0"}))[0] == JobOutcome.INPUT_MISSING.exit_code
+    assert folder.ended("7", "a").outcome is JobOutcome.INPUT_MISSING
+    text = payload_text(Stage("fit", cores=1, command="exit 84", inputs=("/",)), 1)
+    assert done(start(text, token="b"))[0] == 84
+    assert folder.ended("7", "b").outcome is JobOutcome.FAILED
+    assert done(start("true", token="c"))[0] == 0
+    assert folder.ended("7", "c").outcome is JobOutcome.COMPLETED
+
+
+def test_what_runs_inside_says_nothing_in_the_name_of_its_job(start, folder):
+    """Neither a program, nor what another client starts there."""
+    text = payload_text(Stage("fit", cores=1, command='[ -z "${ASA_OUTCOME-}" ]', inputs=("/",)), 1)
+    assert done(start(text, token="a", slurm={"ASA_OUTCOME": "/tmp/of-another"}))[0] == 0
+    assert done(start('[ -z "${ASA_OUTCOME-}" ]', token="b", slurm={"ASA_OUTCOME": "/tmp/of-another"}))[0] == 0
+
+
+def test_each_step_of_a_wave_says_how_it_ended(start, folder):
+    missing = payload_text(Stage("b", cores=1, command="true", inputs=("no-such-file",)), 1)
+    steps = (Step("a", "exit 89", post="x/a"), Step("b", missing, post="x/b", beside=True))
+    assert done(start(token="t", steps=steps, posted=("x/a", "x/b"), slurm={"ASA_LATENCY_S": "0"}))[0] == 89
+    known = {one.place: one.failed.outcome for one in folder.steps("7", "t", 2)}
+    assert known == {0: JobOutcome.FAILED, 1: JobOutcome.INPUT_MISSING}
+    assert folder.ended("7", "t").outcome is JobOutcome.FAILED
+
+
+def test_marks_of_earlier_versions_tell_by_their_exit_codes(folder):
+    (folder.marks / "a").mkdir()
+    (folder.marks / "a" / "ended").write_text("job=7\nhost=n1\ntime=10\ncode=84\nsignals=0\n")
+    assert folder.ended("7", "a").outcome is JobOutcome.INPUT_MISSING
 
 
 def test_without_its_folders_a_job_fails(start, folder, tmp_path):
     shutil.rmtree(folder.posts)
-    assert done(start("true", token="a", posted=("x",)))[0] == UNABLE_EXIT
+    assert done(start("true", token="a", posted=("x",)))[0] == JobOutcome.UNABLE.exit_code
     shutil.rmtree(folder.marks)
     folder.marks.touch()
-    assert done(start(f"touch '{tmp_path}/ran'", token="b"))[0] == UNABLE_EXIT
+    assert done(start(f"touch '{tmp_path}/ran'", token="b"))[0] == JobOutcome.UNABLE.exit_code
     assert not (tmp_path / "ran").exists()
     (tmp_path / "where it works").rmdir()
-    assert done(start(f"touch '{tmp_path}/ran'", token="c"))[0] == UNABLE_EXIT
+    assert done(start(f"touch '{tmp_path}/ran'", token="c"))[0] == JobOutcome.UNABLE.exit_code
     assert not (tmp_path / "ran").exists(), "Slurm itself would go to /tmp"
 
 
@@ -700,7 +742,7 @@ def test_one_that_nobody_hands_over_gives_up_alone(start, folder):
     folder.posts.mkdir(parents=True, exist_ok=True)
     (folder.posts / (file_name("gate") + REFUSAL)).touch()
     code, _, errors = done(start(token="a", steps=steps, posted=("a", "b")))
-    assert code == HELD_EXIT, errors
+    assert code == JobOutcome.GAVE_BACK.exit_code, errors
     assert names_of(folder, 2) == {0: True}
     assert posted(folder) == {"a", "gate~no"}
 
@@ -732,7 +774,7 @@ def test_a_superseded_job_runs_nothing_of_a_wave(start, folder):
     (folder.marks / "a").mkdir(parents=True)
     (folder.marks / "a" / "superseded").touch()
     steps = (step("a", "echo a >a"), step("b", "echo b >b", beside=True))
-    assert done(start(token="a", steps=steps, posted=("a", "b")))[0] == TWIN_EXIT
+    assert done(start(token="a", steps=steps, posted=("a", "b")))[0] == JobOutcome.TWIN.exit_code
 
 
 @pytest.mark.parametrize("count", [2, 40])

@@ -13,7 +13,8 @@ import pytest
 from slurm_testbed import until
 
 from asa.bags import Bag, chunks
-from asa.payload import LEFT_EXIT, OUTPUT_EXIT, TASK_EXIT, Share, payload_text
+from asa.outcome import JobOutcome
+from asa.payload import Share, payload_text
 from asa.workflow import Stage
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
@@ -80,7 +81,7 @@ def test_several_jobs_run_each_task_once(place):
     jobs = [place.begin(f"t-{j}", [place.task()] * 60) for j in range(3)]
     codes = [ended(job)[0] for job in jobs]
     assert 0 in codes
-    assert set(codes) <= {0, LEFT_EXIT}
+    assert set(codes) <= {0, JobOutcome.PART_DONE.exit_code}
     assert place.did("b") == place.did("e") == once(60)
     assert all((place.folder() / "logs" / f"t-{j}.1.0").stat().st_size for j in range(3)), "who takes part has a share"
     progress = Bag(place.bag).progress()
@@ -95,7 +96,7 @@ def test_who_did_what_is_told(place):
     until(lambda: len(place.did("e")) >= 3)
     jobs[0].send_signal(signal.SIGTERM)
     assert ended(jobs[0])[0] == 143
-    assert ended(jobs[1])[0] == TASK_EXIT
+    assert ended(jobs[1])[0] == JobOutcome.TASKS_FAILED.exit_code
     bag = Bag(place.bag)
     deeds = bag.deeds()
     assert [one.token for one in deeds] in (["t-0", "t-1"], ["t-1", "t-0"])
@@ -126,7 +127,7 @@ def test_who_comes_late_finds_nothing_and_ends_at_once(place):
     slow = place.begin("t-0", [place.task(5)], number=1)  # other text: it is another task
     until((place.folder(1) / "claims" / "1").is_symlink)
     code, output = ended(place.begin("t-1", [place.task(5)], number=1), within_s=4)
-    assert code == LEFT_EXIT
+    assert code == JobOutcome.PART_DONE.exit_code
     assert "none of the 1 tasks is left to take, and others run 1" in output
     assert slow.poll() is None
 
@@ -229,7 +230,7 @@ def test_a_dead_job_that_lives_begins_nothing_more_and_does_not_count(place):
     zombie = place.begin("t-0", tasks, cores=1, jobs=1)
     until(lambda: place.did("b"))
     assert Bag(place.bag).give_back(0, "t-0")
-    assert ended(zombie)[0] == LEFT_EXIT
+    assert ended(zombie)[0] == JobOutcome.PART_DONE.exit_code
     assert sum(place.did("b").values()) == 1
     assert Bag(place.bag).progress().completed == 0
     assert ended(place.begin("t-1", tasks, cores=6))[0] == 0
@@ -239,7 +240,7 @@ def test_a_dead_job_that_lives_begins_nothing_more_and_does_not_count(place):
 def test_a_retry_repeats_what_failed_only(place):
     tasks = [place.task(0, "exit $((ASA_TASK % 5 == 0 && ! TRIED))")] * 20
     code, output = ended(place.begin("t-0", tasks, environment={"TRIED": "0"}.items()))
-    assert code == TASK_EXIT
+    assert code == JobOutcome.TASKS_FAILED.exit_code
     assert "asa: task 5 of 20 failed with exit code 1" in output
     assert Bag(place.bag).progress().failed == 4
     code, output = ended(place.begin("t-1", tasks, number=1, environment={"TRIED": "0"}.items()))
@@ -251,7 +252,7 @@ def test_a_retry_repeats_what_failed_only(place):
 
 def test_after_a_failure_of_what_it_was_to_make_all_is_repeated(place):
     tasks = [place.task(0)] * 3
-    assert ended(place.begin("t-0", tasks, outputs=("made",)))[0] == OUTPUT_EXIT
+    assert ended(place.begin("t-0", tasks, outputs=("made",)))[0] == JobOutcome.OUTPUT_MISSING.exit_code
     (place.root / "made").write_text("x")
     assert ended(place.begin("t-1", tasks, number=1, outputs=("made",)))[0] == 0
     assert place.did("e") == dict.fromkeys((1, 2, 3), 2)
@@ -269,7 +270,7 @@ def test_a_list_that_changes_while_jobs_come_is_that_of_the_first(place):
     first = place.begin("t-0", (), tasks_file="list")
     until(lambda: place.did("b"))
     (place.root / "list").write_text("exit 7\n")
-    assert {ended(place.begin("t-1", (), tasks_file="list"))[0], ended(first)[0]} <= {0, LEFT_EXIT}
+    assert {ended(place.begin("t-1", (), tasks_file="list"))[0], ended(first)[0]} <= {0, JobOutcome.PART_DONE.exit_code}
     assert place.did("e") == once(8)
 
 

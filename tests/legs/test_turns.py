@@ -11,7 +11,8 @@ from slurm_testbed import until
 
 from asa.continuation import Continuation
 from asa.legs import Legs, Turn
-from asa.payload import LEFT_EXIT, OUTPUT_EXIT, STALLED_EXIT, UNYIELDING_EXIT, payload_text
+from asa.outcome import JobOutcome
+from asa.payload import payload_text
 from asa.workflow import Stage
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
@@ -79,7 +80,7 @@ def test_the_next_leg_takes_over(chain):
     until(chain.did)
     time.sleep(4.0)
     second = chain.begin(2)
-    assert ended(first)[0] == LEFT_EXIT
+    assert ended(first)[0] == JobOutcome.PART_DONE.exit_code
     assert ended(second)[0] == 0
     begins = [word for word in chain.did() if word[0] == "b"]
     assert [word.partition(":")[0] for word in begins] == ["b1", "b2"]
@@ -92,7 +93,7 @@ def test_the_next_leg_takes_over(chain):
 
 def test_it_is_warned_before_its_walltime_is_over(chain):
     began_s = time.monotonic()
-    assert ended(chain.begin(1, walltime_s=7.0))[0] == LEFT_EXIT
+    assert ended(chain.begin(1, walltime_s=7.0))[0] == JobOutcome.PART_DONE.exit_code
     assert time.monotonic() - began_s > 3.0
     assert chain.over() == {"over.1": "left"}
 
@@ -102,7 +103,7 @@ def test_a_payload_may_look_for_the_file(chain):
     first = chain.begin(1, Continuation.warned("USR2@3s"), command="trap : USR2; . ./train.sh")
     time.sleep(4.0)
     second = chain.begin(2, Continuation.warned("USR2@3s"), command="echo went on")
-    assert ended(first)[0] == LEFT_EXIT
+    assert ended(first)[0] == JobOutcome.PART_DONE.exit_code
     code, output = ended(second)
     assert code == 0
     assert "went on" in output
@@ -115,7 +116,7 @@ def test_who_heeds_no_warning_is_ended_and_the_next_goes_on(chain):
     until((chain.root / "alive").exists)
     time.sleep(4.0)
     second = chain.begin(2, command="date +%s.%N >later")
-    assert ended(first)[0] == LEFT_EXIT
+    assert ended(first)[0] == JobOutcome.PART_DONE.exit_code
     assert ended(second)[0] == 0
     time.sleep(0.5)
     assert float((chain.root / "alive").read_text()) < float((chain.root / "later").read_text())
@@ -128,7 +129,7 @@ def test_who_does_not_end_keeps_its_turn(chain, monkeypatch):
     first = chain.begin(1)
     until(chain.did)
     code, output = ended(chain.begin(2))
-    assert code == UNYIELDING_EXIT
+    assert code == JobOutcome.UNYIELDING.exit_code
     assert "leg 1 did not end" in output
     assert not (chain.folder / "wanted.1").exists()
     (chain.root / "stop").touch()
@@ -151,14 +152,14 @@ def test_a_leg_whose_turn_is_over_runs_nothing(chain):
     """Its job was put back into the queue, and another went on."""
     assert chain.legs.close(1)
     code, output = ended(chain.begin(1))
-    assert (code, chain.did()) == (LEFT_EXIT, [])
+    assert (code, chain.did()) == (JobOutcome.PART_DONE.exit_code, [])
     assert "the next one goes on" in output
 
 
 def test_a_leg_that_begins_again_makes_room_at_once_where_the_next_wants_to_go_on(chain):
     chain.folder.mkdir()
     (chain.folder / "wanted.1").touch()
-    assert ended(chain.begin(1))[0] == LEFT_EXIT
+    assert ended(chain.begin(1))[0] == JobOutcome.PART_DONE.exit_code
     assert (chain.did(), chain.over()) == ([], {"over.1": "left"})
 
 
@@ -171,15 +172,15 @@ def test_a_failure_is_no_end_of_a_leg(chain):
 def test_what_is_all_done_is_not_done_again(chain):
     chain.program("echo b >>did\n")
     assert ended(chain.begin(1))[0] == 0
-    assert ended(chain.begin(2))[0] == LEFT_EXIT
+    assert ended(chain.begin(2))[0] == JobOutcome.PART_DONE.exit_code
     assert chain.did() == ["b"]
 
 
 def test_what_it_was_to_make_is_asked_of_the_last_leg_alone(chain):
     chain.program("exit 85\n")
-    assert ended(chain.begin(1, outputs=("model",)))[0] == LEFT_EXIT
+    assert ended(chain.begin(1, outputs=("model",)))[0] == JobOutcome.PART_DONE.exit_code
     chain.program("exit 0\n")
-    assert ended(chain.begin(2, outputs=("model",)))[0] == OUTPUT_EXIT
+    assert ended(chain.begin(2, outputs=("model",)))[0] == JobOutcome.OUTPUT_MISSING.exit_code
     assert chain.over() == {"over.1": "left"}
 
 
@@ -192,9 +193,9 @@ def test_two_legs_without_progress_are_a_failure(chain, big):
     (chain.root / "ckpt").mkdir()
     fill = "head -c 70000 /dev/zero" if big else "echo same"
     chain.program(f"[ $ASA_LEG -gt 2 ] || {{ {fill}; echo $ASA_LEG; }} >ckpt/step1; exit 85\n")
-    assert [ended(chain.begin(leg, SHOWS))[0] for leg in (1, 2, 3)] == [LEFT_EXIT] * 3
+    assert [ended(chain.begin(leg, SHOWS))[0] for leg in (1, 2, 3)] == [JobOutcome.PART_DONE.exit_code] * 3
     code, output = ended(chain.begin(4, SHOWS))
-    assert code == STALLED_EXIT
+    assert code == JobOutcome.STALLED.exit_code
     assert "ckpt/step*" in output
 
 
@@ -206,14 +207,14 @@ def test_two_legs_that_were_killed_without_progress_are_a_failure(chain):
         until(lambda leg=leg: len(chain.did()) == leg)
         chain.kill(job)
         chain.legs.close(leg)
-    assert ended(chain.begin(3, SHOWS))[0] == STALLED_EXIT
+    assert ended(chain.begin(3, SHOWS))[0] == JobOutcome.STALLED.exit_code
 
 
 def test_a_folder_shows_progress_by_what_is_in_it(chain):
     (chain.root / "ckpt").mkdir()
     chain.program("echo $ASA_LEG >>ckpt/last; sleep 1.1; exit 85\n")
     terms = Continuation(progress=("ckpt",))
-    assert [ended(chain.begin(leg, terms))[0] for leg in range(1, 6)] == [LEFT_EXIT] * 5
+    assert [ended(chain.begin(leg, terms))[0] for leg in range(1, 6)] == [JobOutcome.PART_DONE.exit_code] * 5
 
 
 def test_a_new_name_is_progress_though_the_content_is_the_same(chain):
@@ -221,7 +222,7 @@ def test_a_new_name_is_progress_though_the_content_is_the_same(chain):
     terms = Continuation(progress=("ckpt/*.state",))
     command = "mkdir -p ckpt; rm -f ckpt/*; echo settled >ckpt/$ASA_LEG.state; exit 85"
     for leg in (1, 2, 3, 4):
-        assert ended(chain.begin(leg, terms, command=command))[0] == LEFT_EXIT
+        assert ended(chain.begin(leg, terms, command=command))[0] == JobOutcome.PART_DONE.exit_code
 
 
 def test_of_what_is_no_text_name_and_size_are_shown(chain):
@@ -247,7 +248,7 @@ def test_a_script_is_told_too(chain):
     done = subprocess.run(
         [chain.shell, "-c", text], cwd=chain.root, env={**os.environ, "ASA_LEG_LOOK_S": "0.2"}, timeout=60, check=False
     )
-    assert done.returncode == LEFT_EXIT
+    assert done.returncode == JobOutcome.PART_DONE.exit_code
     assert int((chain.root / "step").read_text()) > 5
 
 

@@ -294,12 +294,20 @@ def test_between_two_tries_there_is_a_pause(tmp_path):
     assert [pause >= least for pause, least in zip(pauses, (5, 10, 20), strict=True)] == [True] * 3
 
 
-@pytest.mark.parametrize("code", [84, 127])
-def test_what_would_fail_again_is_not_tried_again(code, tmp_path):
-    stages = [stage("a", command=f"sleep 5; exit {code}", retries=3)]
+@pytest.mark.parametrize("end", ["exit 82 # ends as setup-failed", "exit 127"])
+def test_what_would_fail_again_is_not_tried_again(end, tmp_path):
+    stages = [stage("a", command=f"sleep 5; {end}", retries=3)]
     place = Place(tmp_path, stages, "per-stage")
     assert place.go().outcome == "failed"
     assert len(place.link.all) == 1
+
+
+@pytest.mark.parametrize("code", [82, 84, 86, 88, 89, 90, 91, 92, 124])
+def test_a_programs_own_exit_code_is_tried_again_as_any_other(code, tmp_path):
+    place = Place(tmp_path, [stage("a", command=f"sleep 5; exit {code}", retries=1)], "per-stage")
+    assert place.go().outcome == "failed"
+    assert len(place.link.all) == 2
+    assert place.folder.state()[0].reason == f"stage 'a' ended as failed (exit code {code})"
 
 
 @pytest.mark.parametrize(
@@ -439,7 +447,7 @@ def test_a_job_refused_since_what_it_depends_on_failed_as_it_was_sent_shares_tha
     if retries:
         assert result.outcome == "completed", result.reason
     else:
-        assert (result.outcome, result.reason) == ("failed", "stage 'a' ended as failed (NonZeroExitCode)")
+        assert (result.outcome, result.reason) == ("failed", "stage 'a' ended as failed (exit code 1)")
     assert len(place.jobs_of("b")) == retries
 
 

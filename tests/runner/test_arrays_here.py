@@ -69,6 +69,14 @@ def test_those_alone_are_tried_again_that_failed(place):
     assert Counter(place.lines()) == once(1, 3, 5, 7, 9) + Counter(["e5:5:5"])
 
 
+def test_an_elements_own_exit_code_is_no_word_of_ours(place):
+    """Neither that an input is missing, after which it would not be tried again, nor that it ran out of time."""
+    fails = f"{TELL}; [ -e once$ASA_ELEMENT ] || {{ touch once$ASA_ELEMENT; exit $ASA_ELEMENT; }}"
+    ran = place.asa("run", flow(place, fails, array="84,124", more="retries = 1"), *place.on)
+    assert Counter(place.lines()) == Counter({"e84:84:2": 2, "e124:124:2": 2, "after": 1})
+    assert "submitted again: failed (some of its tasks failed)\n" in ran.stdout, "with no longer walltime"
+
+
 def test_a_resumed_run_asks_for_those_alone_that_did_not_complete(place):
     fails = f"{TELL}; [ $ASA_ELEMENT -ne 5 ] || [ -e mended ]"
     place.asa("run", flow(place, fails), *place.on, code=1)

@@ -15,7 +15,7 @@ from asa.backend import Capabilities, DependencyType, JobState, JobStatus
 from asa.continuation import Continuation
 from asa.errors import WorkflowError
 from asa.estimators import WaitBank
-from asa.payload import STALLED_EXIT, UNYIELDING_EXIT
+from asa.outcome import JobOutcome
 from asa.records import Ended, StageEnded, StageStarted
 from asa.runner import Run, run_all
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, Reported, Shaped
@@ -202,7 +202,7 @@ def test_a_leg_that_none_follows_yet_is_followed_in_the_same_round():
 
 
 def test_the_next_leg_is_taken_out_where_all_is_done_or_has_failed():
-    for state, code in ((JobState.COMPLETED, 0), (JobState.FAILED, 1), (JobState.FAILED, STALLED_EXIT)):
+    for state, code in ((JobState.COMPLETED, 0), (JobState.FAILED, 1), (JobState.FAILED, JobOutcome.STALLED.exit_code)):
         told = Told()
         told.submit("1")
         told.begin("1", 5.0)
@@ -247,7 +247,7 @@ def test_a_leg_that_gave_up_and_whose_turn_it_is_is_asked_for_again_under_anothe
     told.begin("1", 5.0)
     told.submit("2", 2)
     told.tell("1", JobState.TIMEOUT, 105.0, 5.0)
-    told.tell("2", JobState.FAILED, 130.0, 100.0, exit_code=UNYIELDING_EXIT)
+    told.tell("2", JobState.FAILED, 130.0, 100.0, exit_code=JobOutcome.UNYIELDING.exit_code)
     assert (told.view.phase, told.view.leg, told.view.resubmissions) == (Phase.WAITING, 2, 0)
     spec = told.submit("3")
     assert (spec.token, spec.leg, spec.supersedes) == ("abcd1234-1-0l2r1", 2, ())
@@ -267,7 +267,7 @@ def test_without_its_successor_a_leg_runs_on_and_no_other_is_asked_for_before_it
     else:
         told.submit("2", 2)
         if how == "unyielding":
-            told.tell("2", JobState.FAILED, 30.0, 10.0, exit_code=UNYIELDING_EXIT)
+            told.tell("2", JobState.FAILED, 30.0, 10.0, exit_code=JobOutcome.UNYIELDING.exit_code)
         else:
             told.tell("2", JobState.CANCELLED, 30.0)
     assert (told.view.phase, told.view.job_id, told.view.is_unyielding) == (Phase.RUNNING, "1", True)
@@ -303,7 +303,7 @@ def test_a_leg_is_closed_only_when_none_of_its_jobs_could_run_it():
     told.begin("1", 5.0)
     told.submit("2", 2)
     told.tell("1", JobState.TIMEOUT, 105.0, 5.0)
-    told.tell("2", JobState.FAILED, 130.0, 100.0, exit_code=UNYIELDING_EXIT)
+    told.tell("2", JobState.FAILED, 130.0, 100.0, exit_code=JobOutcome.UNYIELDING.exit_code)
     told.submit("3")
     told.begin("3", 140.0)
     told.submit("4", 3)

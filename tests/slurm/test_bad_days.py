@@ -73,7 +73,7 @@ def test_a_stage_that_fails_takes_its_dependents_with_it(slurm):
     runs = [SlurmRun(slurm, stages, strategy=strategy, link=link) for strategy, link in ways]
     for run, client in [(run, run.client()) for run in runs]:
         result = client.result()
-        assert (result.outcome, result.reason) == ("failed", "stage 'a' ended as failed (NonZeroExitCode)")
+        assert (result.outcome, result.reason) == ("failed", "stage 'a' ended as failed (exit code 3)")
         assert run.ran == {"a": 1}
         jobs = run.jobs()
         assert outcomes(result.records) == jobs.keys() - {"a"}
@@ -346,7 +346,7 @@ def test_what_follows_a_job_that_slurm_forgot_begins_if_it_may_and_once(slurm):
         later = [(code, (run, run.client())) for code, (run, _) in left]
         for code, (run, client) in slow + later:
             state = until(lambda run=run: (state := run.folder.state()[0]).outcome and state, what="the end")
-            reason = "stage 'a' ended as failed (NonZeroExitCode)" if code else ""
+            reason = "stage 'a' ended as failed (exit code 3)" if code else ""
             assert (state.outcome, state.reason) == ("failed" if code else "completed", reason)
             until(lambda run=run: not run.left(), what="that nothing is left")
             assert run.ran == dict.fromkeys("a" if code else "abc", 1)

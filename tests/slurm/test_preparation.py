@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from slurm_runs import LINKS, SlurmRun, stage
 
-from asa.payload import UNPREPARED_EXIT, meaning
+from asa.outcome import JobOutcome, meaning
 from asa.preparation import Preparation
 
 INIT = next((p for p in (Path("/usr/share/modules/init/sh"), Path("/usr/share/lmod/lmod/init/sh")) if p.exists()), None)
@@ -54,7 +54,7 @@ def test_a_stage_without_its_module_is_not_tried_again(slurm, modules):
     said = Preparation(modules=("tool/3",))
     run = SlurmRun(slurm, [stage("a", environment=modules, preparation=said, retries=3)])
     run.client().result()
-    assert meaning(UNPREPARED_EXIT) in reason(run)
+    assert meaning(JobOutcome.SETUP_FAILED.exit_code) in reason(run)
     assert run.folder.state()[0].outcome == "failed"
 
 

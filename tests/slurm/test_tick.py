@@ -81,7 +81,7 @@ def test_what_was_cancelled_and_forgotten_between_two_looks_has_ended(forgets, l
     stages = [stage("a", then="sleep 2; exit 3"), stage("b", "a", array=parse_array("0-3")), stage("c", "b")]
     run = SlurmRun(forgets, stages, link=link)
     to_its_end(run, itertools.repeat(()), within_s=60.0)
-    assert run.folder.state()[0].reason == "stage 'a' ended as failed (NonZeroExitCode)"
+    assert run.folder.state()[0].reason == "stage 'a' ended as failed (exit code 3)"
     until(lambda: not run.jobs(), what="that all are forgotten")
     assert to_the_last(run) <= 3
 
