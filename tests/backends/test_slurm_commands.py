@@ -379,8 +379,8 @@ def options(**change):
 
 def test_only_what_a_job_asks_for_is_told():
     assert options() == [
-        "--parsable", "--export-file=3", "--job-name=stage.token", "--chdir=/home/ada", "--ntasks=4", "--time=60",
-        "--output=/home/ada/out", "--error=/home/ada/err",
+        "--parsable", "--export-file=3", "--export=ALL", "--job-name=stage.token", "--chdir=/home/ada", "--ntasks=4",
+        "--time=60", "--output=/home/ada/out", "--error=/home/ada/err",
     ]  # fmt: skip
     asked = options(
         nodes=2, memory_bytes=(5 << 20) + 1, gpus=3, partition="p", account="a", qos="q", constraint="c&d", held=True,

@@ -104,9 +104,9 @@ def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
     It ends where it runs, also if ssh is between us: a late retry of sbatch would submit a job that was already looked
     for and not found.
 
-    ``--export-file`` gives the job its environment and nothing else. ``--export`` would not do: unless it names ALL,
-    Slurm adds what the user's login shell sets (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own
-    ``srun``.
+    ``--export-file`` gives the job its environment and nothing else: sbatch first unsets its own. 26.05 does not read
+    the file unless ``--export=ALL`` is there, too. Anything but ALL would not do: Slurm adds what the user's login shell
+    sets (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own ``srun``.
     """
     return _with_input(job, sbatch_command(job), timeout_s)
 
@@ -135,6 +135,7 @@ def sbatch_command(job: SlurmJob) -> list[str]:
     checked(job.options, job.name, left_open(job))
     options: dict[str, object] = {
         "export-file": 3,
+        "export": "ALL",
         "job-name": job.name,
         "chdir": job.folder,
         "ntasks": job.tasks,
