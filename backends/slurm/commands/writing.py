@@ -105,8 +105,8 @@ def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
     for and not found.
 
     ``--export-file`` gives the job its environment and nothing else: sbatch first unsets its own. 26.05 does not read
-    the file unless ``--export=ALL`` is there, too. Anything but ALL would not do: Slurm adds what the user's login shell
-    sets (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own ``srun``.
+    the file unless ``--export=ALL`` is there, too. Anything but ALL would not do: Slurm adds what a login shell sets
+    (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own ``srun``.
     """
     return _with_input(job, sbatch_command(job), timeout_s)
 
