@@ -110,7 +110,22 @@ class StateError(InputError):
 
 
 class BackendError(AsaError):
-    """The batch system refused, or could not be asked."""
+    """The batch system refused, or could not be asked.
+
+    Parameters
+    ----------
+    message, where, hint
+        As of any error.
+    is_unexplained
+        Whether the batch system said no to a job in words that nobody here knows: it may mean that for good, or for
+        now. A run tries again, and takes the same words for a refusal after a quarter of an hour.
+    """
+
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, is_unexplained: bool = False
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.is_unexplained = is_unexplained
 
 
 class SubmitRejectedError(BackendError):

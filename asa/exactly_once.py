@@ -94,6 +94,9 @@ class Submitter(ABC):
     def sought(self, token: str, at_s: float) -> None:  # noqa: B027 - who keeps nothing of it looks once more itself
         """Note that a job was looked for once, and not found."""
 
+    def unexplained(self, token: str, at_s: float, words: str) -> None:  # noqa: B027 - who keeps none tries on
+        """Note that the submission of a job was answered in words that nobody here knows."""
+
     @abstractmethod
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
         """Note that another job of a token was found, and cancelled."""
@@ -120,10 +123,14 @@ class Submitter(ABC):
             job_id = submit()
         except SubmitRejectedError as error:
             return error
-        except SubmitInDoubtError:
-            attempt.again_s = self.backend.now()
-        except (SubmitDeferredError, UnavailableError) as error:
-            self.put_off(token, attempt, str(error))
+        except (SubmitInDoubtError, SubmitDeferredError, UnavailableError) as error:
+            now_s = self.backend.now()
+            if error.is_unexplained:
+                self.unexplained(token, now_s, error.message)
+            if isinstance(error, SubmitInDoubtError):
+                attempt.again_s = now_s
+            else:
+                self.put_off(token, attempt, str(error))
         else:
             try:
                 status = self.backend.status([job_id])[job_id]

@@ -416,7 +416,7 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
         file = io.StringIO()
         Console(file=file, width=width, highlight=False).print(draw(told, width))
         shown = " ".join(file.getvalue().split())
-        assert "refused since" in shown
+        assert "not accepted since" in shown
         assert "AssocMaxSubmitJobLimit" in "".join(shown.split())
         assert "at once" not in shown
     behind = [PlannedJob((one.name,), NOW_S, Keep.NOTHING, "now") for one in STAGES if one.after]
@@ -424,7 +424,7 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
     assert {one.plan for one in told.stages if one.stage != "fetch"} == {"submitted once fetch is accepted"}
     assert all(one.planned_s is None for one in told.stages)
     explained = " ".join(case.explained("fetch").split())
-    assert "The batch system has refused it since" in explained
+    assert "The batch system has not accepted it since" in explained
     assert "The limit of jobs in the queue is reached for its user or account." in explained
     case.submit("fetch")
     state, records = case.folder.state()

@@ -307,7 +307,7 @@ def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
     if stage.put_off_s is None:
         return
     since, lasts = clock(stage.put_off_s, run.now_s), _duration(max(run.now_s - stage.put_off_s, 0.0))
-    yield f"The batch system has refused it since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
+    yield f"The batch system has not accepted it since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
     advice = advice_on(facility_of(folder), stage.put_off)
     if advice is not None and advice.remedy:
         yield f"{advice.meaning} {advice.remedy}"

@@ -16,7 +16,7 @@ from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
 from asa.runner.arrays import in_turn
-from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unsent
+from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unexplained, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
@@ -222,6 +222,10 @@ class Active(Submitter):
     def sought(self, token: str, at_s: float) -> None:
         """Note that a job was looked for once, and not found, for the client after this one."""
         self.commit(Sought(token, at_s))
+
+    def unexplained(self, token: str, at_s: float, words: str) -> None:
+        """Note that the submission of a job was answered in words that nobody here knows."""
+        self.commit(Unexplained(token, at_s, words))
 
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
         """Note that another job of a token was found, and cancelled."""

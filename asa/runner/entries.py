@@ -90,6 +90,16 @@ class Unsent:
 
 
 @dataclass(frozen=True, slots=True)
+class Unexplained:
+    """The submission of a token was answered in words that nobody here knows."""
+
+    token: str
+    at_s: float
+    words: str
+    kind: Literal["unexplained"] = "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The batch system will never take the job of a token: its stages have failed."""
 
@@ -222,6 +232,7 @@ Entry = (
     | Sought
     | Accepted
     | Unsent
+    | Unexplained
     | Refused
     | Narrowed
     | Surplus

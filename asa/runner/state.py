@@ -49,6 +49,7 @@ from asa.runner.entries import (
     Sought,
     Stopped,
     Surplus,
+    Unexplained,
     Unsent,
 )
 from asa.runner.jobs import Job, round_of
@@ -65,6 +66,7 @@ from asa.runner.retries import (
 )
 from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT, Sharing, handed_to, may_go_on, ran_out
 from asa.runner.stages import Stages
+from asa.runner.unexplained import UnknownAnswers
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
 from asa.waves import Waves, slots_of, walltime_of, waves_of
@@ -151,6 +153,7 @@ class RunState:
     sharing: Sharing = field(default_factory=Sharing, init=False)  # jobs that run a stage together
     arrays: Arrays = field(default_factory=Arrays, init=False)  # elements of stages that are arrays
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
+    unknown_answers: UnknownAnswers = field(default_factory=UnknownAnswers, init=False)  # to submissions
     asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
 
     def __post_init__(self) -> None:
@@ -216,13 +219,17 @@ class RunState:
             case Sought(at_s=at_s):
                 self.sought_s = at_s
             case Accepted(token=token, status=status):
+                self.unknown_answers.clear()
                 yield self._accepted(token, status)
             case Unsent(token=token, at_s=at_s, reason=reason, doubtful=doubtful):
                 intent, self.open_intent = self.open_intent, None
+                self.unknown_answers.unsent(entry)
                 if doubtful:
                     self.doubtful[token] = at_s
                 if intent is not None:
                     yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
+            case Unexplained():
+                self.unknown_answers.heard(entry)
             case Surplus(token=token, job_id=job_id, at_s=at_s):
                 ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
                 reason = f"a duplicate of job {ours}" if ours else "it turned up when it was not needed any more"
@@ -269,6 +276,7 @@ class RunState:
                 if self.outcome is None:
                     yield self._end(outcome, reason, at_s)
             case Retried(at_s=at_s, stages=stages):
+                self.unknown_answers.clear()
                 if entry.revised:
                     revised = Workflow(self.workflow.name, entry.revised, walltime_s=entry.walltime_s)
                     self.workflow = self._as_run_here(revised)

@@ -107,6 +107,9 @@ def submit(one: Active, planned: PlannedJob) -> None:
     if not one.end_all(spec.supersedes):
         one.attempt.again_s = one.backend.now() + AGAIN_S[0]
         return
+    if lasting := one.state.unknown_answers.refusal_of(spec.token):
+        one.commit(Refused(spec.token, one.backend.now(), f"{_stages(planned)} refused: {lasting}"))
+        return
     before = one.state.intents.get(spec.token)
     is_again, now = before is not None and before.spec == spec, one.backend.now()
     if is_again:

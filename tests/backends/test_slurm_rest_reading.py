@@ -262,8 +262,11 @@ def test_what_other_answers_mean(status, numbers, kind):
         (504, [], "SubmitInDoubtError"),
         (200, [], "SubmitInDoubtError"),
         (500, [1801], "SubmitInDoubtError"),
-        (400, [], "SubmitRejectedError"),
+        (400, [], "UnavailableError"),  # who says so is not known
+        (413, [], "UnavailableError"),
         (422, [9000], "SubmitRejectedError"),
+        (500, [2999], "SubmitInDoubtError"),
+        (500, [9004], "UnavailableError"),  # Slurm cannot look the user up now
         (500, [9202], "SubmitRejectedError"),
         (429, [], "SubmitDeferredError"),
         (500, [1007], "SubmitInDoubtError"),

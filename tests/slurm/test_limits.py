@@ -75,7 +75,7 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
         stage = until(put_off, what="a submission that is refused")
         assert "AssocMaxSubmitJobLimit" in stage["put_off"]
         shown = asa("status", **told).stdout
-        assert "refused since" in shown
+        assert "not accepted since" in shown
         assert "AssocMaxSubmitJobLimit" in shown
         explained = asa("explain", stage["stage"], **told).stdout
         assert "The limit of jobs in the queue is reached for its user or account." in explained

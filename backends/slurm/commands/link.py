@@ -96,6 +96,7 @@ class CommandLink:
         self._run = run or process.run
         self._clock = clock
         self._remote_shell = remote_shell
+        self._has_accounting = False  # whether sacct has answered: that there is none is then a passing fault
 
     def about(self) -> SlurmAbout:
         """Say who answers; asks up to twice."""
@@ -299,8 +300,9 @@ class CommandLink:
         form = RecordFormat()
         done = self._ask(method, as_this_user(clean("sacct", "-X", "-D", *form.options, *options)))
         if done.returncode == 0:
+            self._has_accounting = True
             return form.read(_whole(form, done, "sacct"))
-        if refusals.has_no_accounting(done):
+        if refusals.has_no_accounting(done) and not self._has_accounting:
             return []
         raise refusals.reading_failed("sacct", done)
 

@@ -1,7 +1,8 @@
 """What Slurm's commands, ssh and the shell say when something does not work, as errors.
 
-Everything turns on one question: can a job have been accepted? What Slurm itself says is looked up in `..refusals`,
-what ssh and the shell say here; of what is not understood nobody knows.
+Everything turns on two questions: can a job have been accepted, and if not, was it refused for good? What is said is
+looked up in `..answers`. sbatch says that a submission failed only once it has sent it; what it says before that is
+about the request, or about what it could not read, load or reach.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..refusals import Meaning, meaning_of
+from ..answers import Meaning, rows_in
+from ..refusals import meaning_of
 from .process import Done
 
 _NOT_THERE = (
@@ -30,35 +32,14 @@ _NOT_THERE = (
 _NO_ACCESS = (
     "Permission denied (",  # ssh's, with the methods that it tried
     "Host key verification failed",
+    "Too many authentication failures",
     "Munge encode failed",  # before anything is sent
-)
-_NO_LOGIN = ("ssh: connect to host", "ssh: Could not resolve hostname")
-_NO_CONNECTION = (
-    *_NO_LOGIN,
-    "(connect failure)",
-    "Could not establish a configuration source",
-    "failed to fetch config",
-    "in standby mode",
-)
-# The request may have been processed: the connection was made.
-_LOST = (
-    "Socket timed out",
-    "Zero Bytes were transmitted",
-    "(send failure)",
-    "(receive failure)",
-    "(shutdown failure)",
-    "Unexpected message received",
-    "Message send failure",
-    "Message receive failure",
     "Protocol authentication error",
-    "Insane message length",
-    "Header lengths are longer than data received",
-    "Connection reset",
-    "Connection timed out",
-    "Broken pipe",
+    "Access/permission denied",
 )
 _FAILED = "Batch job submission failed:"
 _SBATCH_SAYS = re.compile(rf"(?m)^sbatch: |{_FAILED}")
+_NOT_SENT = ("Munge encode failed", "auth_g_create: ")  # by sbatch; the submission is said to have failed all the same
 _SITE_SAYS = re.compile(rf"(?m)^sbatch: error: (?!{_FAILED})")
 _NO_REASON = "Unspecified error"  # what a site's own check of jobs gives, beside its words
 _UNKNOWN_JOB = ("Invalid job id",)
@@ -68,6 +49,7 @@ _LAST_SIGNAL = 128 + 64
 _MAX_WORDS = 1000
 _COMMANDS_HINT = "Slurm's commands must be found where they run: on a login node, with the site's module loaded."
 _DOWN_HINT = "Slurm's controller may be down, or out of reach, for now."
+_AWAY_HINT = "Slurm, its configuration, or the way to it is not there for now; it is tried again."
 
 
 def words(done: Done) -> str:
@@ -89,7 +71,7 @@ def has_ended(done: Done) -> bool:
 
 def has_no_accounting(done: Done) -> bool:
     """Tell whether there is no accounting here, or none for this user: for good, not for now."""
-    return _says(done, _NO_ACCOUNTING) or (_is_not_there(done) and not _says(done, _NO_CONNECTION + _NO_ACCESS))
+    return _says(done, _NO_ACCOUNTING) or (_is_not_there(done) and not _is_away(done))
 
 
 def not_started(program: str, error: OSError) -> UnavailableError:
@@ -101,7 +83,7 @@ def reading_failed(program: str, done: Done) -> UnavailableError:
     """Say why Slurm could not be asked. Nothing is known to be wrong for good: it may be asked again."""
     if _is_not_there(done):
         return UnavailableError(f"cannot be run: {words(done)}", where=program, hint=_COMMANDS_HINT)
-    if _says(done, (*_NO_ACCESS, "Protocol authentication error", "Access/permission denied")):
+    if _says(done, _NO_ACCESS):
         return AccessError(f"lets nobody in: {words(done)}", where=program)
     return UnavailableError(f"no answer: {words(done)}", where=program, hint=_DOWN_HINT)
 
@@ -110,7 +92,7 @@ def refused(program: str, job_id: str, done: Done) -> BackendError:
     """Say why a job was not changed."""
     if _says(done, _UNKNOWN_JOB):
         return JobNotFoundError(f"Slurm does not know job {job_id}", where=program)
-    if _is_not_there(done) or _says(done, (*_NO_ACCESS, *_NO_CONNECTION, *_LOST)) or _is_killed(done):
+    if _is_not_there(done) or _is_killed(done) or _is_away(done) or _was_lost(done):
         return reading_failed(program, done)
     return BackendError(f"job {job_id} was not changed: {words(done)}", where=program)
 
@@ -120,31 +102,76 @@ def submission(name: str, done: Done) -> BackendError:
     said = words(done)
     if done.returncode == 0 or _is_killed(done):
         return in_doubt(name, said)
-    if _is_not_there(done) or _says(done, (*_NO_ACCESS, *_NO_LOGIN)):
-        return reading_failed("sbatch", done)
-    if _says(done, _LOST) or not _SBATCH_SAYS.search(done.stderr):
+    if _is_not_there(done) or _was_not_sent(done):
+        return _away(done)
+    if _was_lost(done) or not _SBATCH_SAYS.search(done.stderr):
         return in_doubt(name, said)
-    if _says(done, _NO_CONNECTION):
-        return reading_failed("sbatch", done)
-    return _sorted(name, done, said)
+    if _FAILED in done.stderr:
+        return _answered(name, done, said)
+    return _stopped(name, done, said)
 
 
-def _sorted(name: str, done: Done, said: str) -> BackendError:
-    """Say what sbatch's own words mean. Before it has sent anything it says what is wrong, and not that it failed."""
+def _was_not_sent(done: Done) -> bool:
+    """Say whether sbatch did not run at all, or could not send anything."""
+    if _SBATCH_SAYS.search(done.stderr):
+        return _says(done, _NOT_SENT)
+    return _is_away(done)
+
+
+def _answered(name: str, done: Done, said: str) -> BackendError:
+    """Say what an answer of the controller means, as sbatch tells it."""
     meaning = meaning_of(None, done.stderr)
     if meaning is Meaning.AWAY:
-        return reading_failed("sbatch", done)
+        return _away(done)
     if meaning is Meaning.LATER:
         return SubmitDeferredError(f"is not accepted now: {said}", where=name)
     is_refused_here = _NO_REASON in done.stderr and _SITE_SAYS.search(done.stderr)
-    if meaning is Meaning.NEVER or _FAILED not in done.stderr or is_refused_here:
+    if meaning is Meaning.NEVER or is_refused_here:
         return SubmitRejectedError(f"Slurm refuses it: {said}", where=name)
-    return in_doubt(name, said)
+    return in_doubt(name, said, is_unexplained=meaning is Meaning.UNKNOWN)
 
 
-def in_doubt(name: str, why: str) -> SubmitInDoubtError:
+def _stopped(name: str, done: Done, said: str) -> BackendError:
+    """Say why sbatch sent nothing: the request is wrong, something is away for now, or nobody here knows."""
+    meanings = _meanings(done)
+    if Meaning.AWAY in meanings:
+        return _away(done)
+    if Meaning.LATER in meanings:
+        return SubmitDeferredError(f"is not accepted now: {said}", where=name)
+    if Meaning.NEVER in meanings:
+        return SubmitRejectedError(f"Slurm refuses it: {said}", where=name)
+    return UnavailableError(
+        f"sent nothing, and says why in words that are not known here: {said}", where="sbatch", is_unexplained=True
+    )
+
+
+def _away(done: Done) -> UnavailableError:
+    """Say that a job was certainly not submitted, and may be once what is wrong has passed."""
+    if _is_not_there(done) or _says(done, _NO_ACCESS):
+        return reading_failed("sbatch", done)
+    return UnavailableError(f"could not submit: {words(done)}", where="sbatch", hint=_AWAY_HINT)
+
+
+def _was_lost(done: Done) -> bool:
+    """Say whether a connection was made and lost, so that what was sent may have arrived."""
+    return any(row.meaning is Meaning.DOUBT and row.is_of_the_way for row in rows_in(_said(done)))
+
+
+def _meanings(done: Done) -> set[Meaning]:
+    return {row.meaning for row in rows_in(_said(done))}
+
+
+def _said(done: Done) -> str:
+    return f"{done.stderr}\n{done.stdout}" if done.returncode else done.stderr
+
+
+def _is_away(done: Done) -> bool:
+    return Meaning.AWAY in _meanings(done)
+
+
+def in_doubt(name: str, why: str, *, is_unexplained: bool = False) -> SubmitInDoubtError:
     """Say that nobody knows whether a job was accepted."""
-    return SubmitInDoubtError(f"may have been submitted or not: {why}", where=name)
+    return SubmitInDoubtError(f"may have been submitted or not: {why}", where=name, is_unexplained=is_unexplained)
 
 
 def _is_not_there(done: Done) -> bool:
@@ -156,5 +183,5 @@ def _is_killed(done: Done) -> bool:
 
 
 def _says(done: Done, parts: Sequence[str]) -> bool:
-    said = f"{done.stderr}\n{done.stdout}" if done.returncode else done.stderr
+    said = _said(done)
     return any(part in said for part in parts)

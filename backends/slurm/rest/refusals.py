@@ -16,7 +16,8 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..refusals import Meaning, meaning_of
+from ..answers import Meaning
+from ..refusals import meaning_of
 from .reading import listed, text, whole
 
 UNKNOWN_JOB = 2017
@@ -27,6 +28,7 @@ NOTHING_FOUND = 9003
 TOO_WIDE = 7007  # a span of time longer than the database gives at once
 _UNAUTHORISED = frozenset({1007, 6000, 6001, 6004, 6007, 6009, 6010, 9008})
 _INTERNAL = 2090
+_NOT_CARRIED_OUT = frozenset({400, 404, 405, 413, 415, 422})
 _NO_REASON = -1  # what a site's own check of jobs gives, beside its words
 
 
@@ -98,8 +100,11 @@ def submit_refusal(status: int, found: list[Complaint], user_message: str = "") 
     if status == 429 or Meaning.LATER in meanings:
         return SubmitDeferredError(f"Slurm does not accept the job now: {words}")
     is_refused_here = bool(user_message) and any(complaint.number == _NO_REASON for complaint in found)
-    if Meaning.NEVER in meanings or is_refused_here or status in {400, 404, 405, 413, 415, 422}:
+    if Meaning.NEVER in meanings or is_refused_here:
         return SubmitRejectedError(f"Slurm refuses the job: {words}")
     if Meaning.AWAY in meanings:
         return UnavailableError(f"the job was not submitted: {words}")
-    return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {words}")
+    if status in _NOT_CARRIED_OUT:  # by slurmrestd, in words not known here, or by whoever stands before it
+        return UnavailableError(f"the job was not submitted: {words}", is_unexplained=True)
+    is_unexplained = bool(found) and meanings <= {Meaning.UNKNOWN}
+    return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {words}", is_unexplained=is_unexplained)
