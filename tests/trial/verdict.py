@@ -389,7 +389,8 @@ class _Judge:
         path = run / "journal.jsonl" if run is not None else None
         for line in path.read_text(errors="replace").splitlines() if path is not None and path.exists() else ():
             with suppress(ValueError):
-                yield json.loads(line)
+                entry = json.loads(line)
+                yield from entry.get("entries", [entry])  # of which those that came together are a line
 
 
 def _has_fewer(finds: tuple[str, ...]) -> bool:
