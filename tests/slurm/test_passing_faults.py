@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from asa.backends.slurm.commands import CommandLink
-from asa.backends.slurm.link import SlurmJob
+from asa.backends.slurm.link import OwnJob, SlurmJob
 from slurm_runs import SlurmRun, stage
 from slurm_testbed import until
 
-from asa.errors import JobNotFoundError, SubmitRejectedError, UnavailableError
+from asa.errors import SubmitRejectedError, UnavailableError
 from asa.records import Deferred, Submitted
 
 EMPTY = ""
@@ -116,11 +116,10 @@ def test_each_fault_of_the_configuration_passes(slurm):
                     ask([job_id])
             with suppress(UnavailableError):  # sacct may have a socket of its own to munged
                 assert link.past([job_id])
-            with pytest.raises(UnavailableError) as caught:
-                link.cancel(job_id)
-            assert not isinstance(caught.value, JobNotFoundError)
+            [error] = link.cancel([OwnJob(job_id, "asa-fault")]).values()
+            assert isinstance(error, UnavailableError)
     assert link.jobs([job_id])[job_id].states[0] == "PENDING"
-    link.cancel(job_id)
+    assert not link.cancel([OwnJob(job_id, "asa-fault")])
     assert set(slurm.run("squeue", "-h", "-n", "asa-fault", "-o", "%i").split()) <= {job_id}
 
 
@@ -140,10 +139,11 @@ def test_each_fault_of_the_host_passes(slurm, command):
     with pytest.raises(UnavailableError) as caught:
         link.submit(job(folder))
     assert not caught.value.is_unexplained
-    for ask in (link.jobs, link.named, link.cancel):
-        with pytest.raises(UnavailableError) as caught:
-            ask("1" if ask == link.cancel else ["1"])
-        assert not isinstance(caught.value, JobNotFoundError)
+    for ask in (link.jobs, link.named):
+        with pytest.raises(UnavailableError):
+            ask(["1"])
+    [error] = link.cancel([OwnJob("1", "x")]).values()
+    assert isinstance(error, UnavailableError)
 
 
 def test_the_controller_that_is_away_refuses_nothing(slurm):
