@@ -49,7 +49,7 @@ _LASTS_S = {
 _QUIET = ("kill", "gone", "term", "int", "hup", "away", "two_resumes", "controller_restart", "hold", "time_limit")
 """Of the faults that there always were, those that a hostile world has, too: they end no stage."""
 CODES = (2, 42, *range(81, 93), 124, 130, 137, 143, 255)
-"""Exit codes of a user's own program, most of which mean something to asa or a shell; but those that are not retried."""
+"""Exit codes of a user's own program: most mean something to asa or a shell, and all are retried."""
 HARSH = {
     *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
     *("node_crash", "slurmd_away", "node_down", "preempted", "controller_killed", "told", "tmp_full"),
