@@ -10,7 +10,7 @@ from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.rest import RestLink
 from slurm_runs import SlurmRun, site
-from slurm_testbed import until
+from slurm_testbed import NEWEST, until
 
 from asa.errors import SubmitRejectedError
 from asa.importers import import_scripts
@@ -141,6 +141,8 @@ def drawn():
     "lines", [*CASES, *(pytest.param(one, marks=pytest.mark.full) for one in dict.fromkeys(drawn()))]
 )
 def test_an_imported_script_is_given_what_sbatch_gives_it(gpus, lines):
+    if gpus.release == NEWEST and {"1", "--ntasks-per-node=2"} <= set(lines.partition("-n ")[2].split()):
+        pytest.skip("this Slurm never starts a job of fewer tasks than it is to have on a node")
     lines = lines if "-t " in lines else f"-t 7 {lines}"
     expected = by_sbatch(gpus, lines)
     if expected is None:

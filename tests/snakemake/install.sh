@@ -33,7 +33,10 @@ tree=${ASA_SLURM_TREES:-$HOME/.cache/asa}/slurm-26.05
 if [ "$version" != oldest ] && [ -L "$tree/usr/bin/python3" ] && lacks "$tree$folder"; then
   python=$(readlink "$tree/usr/bin/python3")
   wheels=$(mktemp -d); trap 'rm -rf "$wheels"' EXIT
-  # The only one of which there is no wheel; it is plain Python.
+  # There is no wheel of this one, which is plain Python.
   $pip wheel -q --no-deps -w "$wheels" connection_pool
+  # There is none of this one for a Python that new. It can do without its compiled part, which is this Python's.
+  $pip wheel -q --no-deps -w "$wheels" immutables
+  for made in "$wheels"/immutables-*.whl; do number=${made##*/immutables-}; mv "$made" "$wheels/immutables-${number%%-*}-py3-none-any.whl"; done
   install "$tree$folder" --python-version "${python#python}" --only-binary=:all: --find-links "$wheels"
 fi
