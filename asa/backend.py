@@ -22,6 +22,9 @@ from asa.outcome import JobOutcome
 from asa.units import format_duration
 from asa.waits import QueueEvent
 
+CLUSTER_FILE = "cluster.json"
+"""File of a run's folder in which a backend notes on which cluster the run is; without it the run goes on anywhere."""
+
 if TYPE_CHECKING:
     from asa.history import JobHistory  # needs numpy
 

@@ -17,6 +17,7 @@
     │   └── UnavailableError      it cannot be asked now, and nothing was changed
     │       └── AccessError       it does not let us in: a token that expired, a permission
     ├── RunError                  a workflow ended without its result              exit code 1
+    ├── OtherClusterError         a run's jobs are on another cluster                exit code 3
     ├── JournalError              what happens cannot be written down              exit code 1
     └── LeaseError                another client has what this one wants           exit code 1
 
@@ -37,6 +38,7 @@ __all__ = [
     "JournalError",
     "LeaseError",
     "MissingExtraError",
+    "OtherClusterError",
     "RunError",
     "StateError",
     "SubmitDeferredError",
@@ -153,6 +155,12 @@ class AccessError(UnavailableError):
 
 class JobNotFoundError(BackendError):
     """The batch system does not know this job."""
+
+
+class OtherClusterError(AsaError):
+    """The batch system that is reached is not the one that a run is on, or has lost its jobs; nothing was touched."""
+
+    exit_code = 3
 
 
 class RunError(AsaError):

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from asa.backends.shell.script import WITHDRAWN, array_of
-from asa.backends.slurm.link import OwnJob, SlurmAbout, SlurmJob, SlurmRecord
+from asa.backends.slurm.link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
 
 from asa.elements import Elements, parse_array, parse_elements
 from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -132,6 +132,9 @@ class FakeLink:
 
     def about(self):
         return SlurmAbout("in memory")
+
+    def cluster(self):
+        return SlurmCluster()
 
     def settings(self):
         return {}
@@ -272,6 +275,9 @@ class FakeLink:
         ours = [job for i, job in known.items() if i in job_ids or job.array_id in job_ids]
         told = [self._element(job) if job.array_id else self.record(job) for job in ours]
         return told + [record for record in self.foreign if record.job_id in job_ids]
+
+    def of_anybody(self, job_id):
+        return self.owners([job_id])
 
     def cancel(self, jobs):
         """Cancel jobs, by one call, as any link does."""

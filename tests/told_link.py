@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from asa.backends.slurm.link import SlurmAbout, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from asa.backends.slurm.link import SlurmAbout, SlurmCluster, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 
 MULTIFACTOR = {"PriorityType": "priority/multifactor", "MinJobAge": "300 sec", "MessageTimeout": "10 sec"}
 
@@ -67,6 +67,9 @@ class ToldLink:
     def about(self):
         self._ask("about")
         return self.told_about
+
+    def cluster(self):
+        return SlurmCluster()
 
     def settings(self):
         self._ask("settings")

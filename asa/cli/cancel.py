@@ -38,8 +38,8 @@ def cancel(
     --retry` continues from what completed. If the batch system cannot be reached, the next client that reaches it
     cancels the jobs. --option is as for `asa resume`.
 
-    Exit codes: 0 cancelled, or nothing to cancel; 1 failed, or not done yet; 2 the input cannot be used; 130
-    interrupted.
+    Exit codes: 0 cancelled, or nothing to cancel; 1 failed, or not done yet; 2 the input cannot be used; 3 this is not
+    the run's cluster, and nothing was touched; 130 interrupted.
     """
     from asa import keepers
     from asa.cli.detaching import end_keeper

@@ -236,6 +236,14 @@ def resume(
     detach_by: DetachByOption = None,
     keeper_walltime: KeeperOption = "4h",
     quiet: QuietOption = False,
+    accept_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--accept-cluster",
+            help="Go on with the cluster that is reached now, where asa says that it is not the run's: it was renamed, "
+            "or its controller lost its state. Jobs that it does not know are lost.",
+        ),
+    ] = False,
     runs: RunsOption = None,
 ) -> None:
     """Continue a run whose client was stopped or killed, or run what failed again. No job is submitted twice.
@@ -244,7 +252,7 @@ def resume(
     --estimator and --bank change stays changed.
 
     Exit codes: 0 the run completed; 1 it failed, was cancelled, or another client is at work on it; 2 the input cannot
-    be used; 130 the client was stopped.
+    be used; 3 this is not the run's cluster, and nothing was touched; 130 the client was stopped.
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
@@ -274,6 +282,8 @@ def resume(
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
+    if accept_cluster:
+        folder.forget_cluster()
     if detach or detach_by is not None:
         way, keeper_s = chosen_way(detach_by, folder.plan), checked_walltime_s(keeper_walltime)
         leave(folder, facility, way, keeper_s, retry=retry, again=again, revised=revised)

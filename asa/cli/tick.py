@@ -41,7 +41,7 @@ def tick(
     return at once. With one call a minute a run needs no `asa run` that stays; see docs/how-to/unattended.md.
 
     Exit codes: 0 the run goes on, or has completed; 1 it failed or was cancelled, or the batch system does not answer;
-    2 the input cannot be used.
+    2 the input cannot be used; 3 this is not the run's cluster, and nothing was touched.
     """
     from asa.cli.driving import reopen
     from asa.cli.live import Lines, Silent

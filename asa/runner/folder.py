@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
-from asa.backend import Capabilities, Condition, Setting
+from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core.files import open_file, put, read_file
 from asa.core.locks import FileLock, Holder
 from asa.errors import InputError, JournalError, LeaseError, near
@@ -180,6 +180,7 @@ class RunFolder:
         lease           while a client drives the run: which
         pulse.json      that client's latest sign of life
         client.log      when clients began to drive it and left it, and why
+        cluster.json    on which cluster it is, where its backend notes that
         wishes/         what others ask of it, until it is done
         scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
         metrics.json    once it has completed
@@ -328,6 +329,11 @@ class RunFolder:
             The command that goes on with it.
         """
         self._log(f"left, as {why}; nothing more is submitted until: {then}")
+
+    def forget_cluster(self) -> None:
+        """Have the run go on with whatever cluster is reached next, which its backend notes anew."""
+        with suppress(FileNotFoundError):
+            (self.path / CLUSTER_FILE).unlink()
 
     def log_note(self, words: str) -> None:
         """Note something that its user should know, and that changes nothing."""

@@ -30,12 +30,13 @@ from . import explanations
 from .absence import Inquiry
 from .arrays import TrackedArray, by_array, has_ended
 from .clock import ClockOffset
+from .cluster import HomeCluster
 from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import QueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .options import without_nodes
-from .ownership import COMMENT, AnothersJobError, Ownership, token_of
+from .ownership import COMMENT, AnothersJobError, Ownership, is_same, token_of
 from .pacing import Pacer
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
@@ -98,6 +99,7 @@ class SlurmBackend:
         self._feed_poll_s = queue_poll_s
         self._feed_due_s = -math.inf
         self._estimated_s: list[float] = []
+        self._home = HomeCluster(link, folder, clock)
         self._strangers: set[str] = set()  # jobs that were asked for, of which nothing tells that they are of this run
         self._own = Ownership(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
@@ -120,6 +122,13 @@ class SlurmBackend:
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed."""
         return explanations.advice(reason)
+
+    def check_cluster(self) -> None:
+        """Stop where this is not the cluster that the run is on.
+
+        Raises `OtherClusterError`: it is not. Raises `UnavailableError`: nobody answers.
+        """
+        self._home.check()
 
     def close(self) -> None:
         """Close the link."""
@@ -155,6 +164,7 @@ class SlurmBackend:
         if spec.array is not None:
             kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))
         self._folder.keep_job(job_id, kept)
+        self._home.submitted(job_id, kept)
         self._strangers.discard(job_id)
         tracked = TrackedArray.of if kept.array else TrackedJob
         self._jobs[job_id] = tracked(
@@ -592,8 +602,39 @@ class SlurmBackend:
             raise
         self._pacer.looked(self._clock(), heard=True)
         self._heard_s, self._trouble = self.now(), ""
+        self._see_where(job_ids, records, {job.job_id: elements.get(job.job_id, ()) for job in arrays})
         self._hear_arrays(arrays, elements)
         return records
+
+    def _see_where(
+        self,
+        job_ids: Collection[str],
+        records: Mapping[str, SlurmRecord],
+        arrays: Mapping[str, Sequence[SlurmRecord]],
+    ) -> None:
+        """See that this is the run's cluster, where none of its jobs is known.
+
+        Raises `OtherClusterError`: it is not.
+        """
+        told = {**{job_id: [records[job_id]] if job_id in records else [] for job_id in job_ids}, **arrays}
+        expected = {job_id: self._expected(job_id) for job_id in told}
+        missing = {
+            job_id: kept
+            for job_id, kept in expected.items()
+            if kept is not None and not any(is_same(record, kept) for record in told[job_id])
+        }
+        ours = [job_id for job_id, kept in expected.items() if kept is not None]
+        if ours and len(missing) == len(ours) and not all(map(self._is_settling, ours)):
+            self._home.doubt(lambda: self._is_told_of(missing))
+
+    def _is_told_of(self, jobs: Mapping[str, Kept]) -> bool:
+        """Say whether accounting tells of one of some jobs, or its marks tell that it ended."""
+        with suppress(BackendError):
+            if any(self._folder.ended(job_id, kept.token) is not None for job_id, kept in jobs.items()):
+                return True
+            past = self._link.past(list(jobs))
+            return any(is_same(record, jobs[job_id]) for job_id, record in past.items())
+        return True  # nobody can say that it is not
 
     def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
         """Take in what Slurm tells of some arrays."""

@@ -87,7 +87,7 @@ class SlurmFacility:
         link = self._open_link()
         try:
             site = self._capabilities(link)
-            return SlurmBackend(
+            backend = SlurmBackend(
                 link,
                 folder,
                 site,
@@ -105,9 +105,11 @@ class SlurmFacility:
                 max_poll_s=settings.longest_poll_s,
                 sleep=sleep,
             )
+            backend.check_cluster()
         except BaseException:
             link.close()
             raise
+        return backend
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed; nobody is asked."""

@@ -177,6 +177,15 @@ class SlurmAbout:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmCluster:
+    """What tells a cluster from others."""
+
+    name: str = ""  # empty if not reported
+    next_number: int | None = None  # the number that the next job gets; None if not reported
+    address: str = ""  # where its controller is reached
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmLimits:
     """What accounting lets somebody have."""
 
@@ -225,6 +234,10 @@ class SlurmLink(Protocol):
         """Say who answers. Where the controller does not, that is no error."""
         ...
 
+    def cluster(self) -> SlurmCluster:
+        """Tell which cluster this is, afresh."""
+        ...
+
     def settings(self) -> Mapping[str, str]:
         """Tell the cluster's configuration by Slurm's own names, as in ``PriorityFlags``; empty where it is hidden."""
         ...
@@ -267,6 +280,10 @@ class SlurmLink(Protocol):
 
     def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller afresh what some numbers are now: of jobs, of arrays, of elements by their own numbers."""
+        ...
+
+    def of_anybody(self, job_id: str) -> list[SlurmRecord]:
+        """Ask the controller what one number is now, whosever job it is: of an array, its elements."""
         ...
 
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:

@@ -671,6 +671,7 @@ def test_while_accounting_is_away_no_job_vanishes(world):
 def test_a_number_that_is_used_again_is_not_ours(world):
     site = world(min_job_age_s=5.0)
     backend = site.client()
+    backend.submit(spec(1.0, token="first"))  # whose number tells that numbers did not begin anew
     job = backend.submit(spec(50.0, token="a"))
     site.clock.sleep(500)
     site.link._advance()

@@ -14,7 +14,7 @@ from typing import Final
 from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
-from ..link import OwnJob, SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import process, refusals
 from .cancelling import not_cancelled, scancel_words
 from .process import Done, Runner
@@ -113,6 +113,17 @@ class CommandLink:
             accounting=settings.get("AccountingStorageType", "").endswith("slurmdbd") and self._accounting_answers(),
         )
 
+    def cluster(self) -> SlurmCluster:
+        """Tell which cluster this is."""
+        settings = read_configuration(self._answer("cluster", clean("scontrol", "show", "config")))
+        next_number = settings.get("NEXT_JOB_ID", "")
+        host = settings.get("SlurmctldHost[0]", "")
+        return SlurmCluster(
+            settings.get("ClusterName", ""),
+            int(next_number) if next_number.isdecimal() else None,
+            f"{host} port {settings.get('SlurmctldPort', '')}" if host else "",
+        )
+
     def settings(self) -> Mapping[str, str]:
         """Tell the cluster's configuration; what is not set is empty."""
         return read_configuration(self._answer("settings", clean("scontrol", "show", "config")))
@@ -187,6 +198,12 @@ class CommandLink:
         if refusals.is_unknown_job(done):
             return True
         return any(False for _ in _understood(form, done))  # where it says anything else
+
+    def of_anybody(self, job_id: str) -> list[SlurmRecord]:
+        """Ask the controller what one number is now, which is a small question also where it is another's."""
+        form = QueueFormat()
+        done = self._squeue("of_anybody", form, "-j", job_id, mine=False)
+        return [] if refusals.is_unknown_job(done) else list(_understood(form, done))
 
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some of this user's arrays."""

@@ -22,7 +22,7 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..link import OwnJob, SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import limits, reading
 from .exchange import Answer, Exchange, LostAnswerError
 from .history import as_sacct
@@ -145,6 +145,12 @@ class RestLink:
             token_ends_s=token.ends_s if token else None,
         )
 
+    def cluster(self) -> SlurmCluster:
+        """Tell which cluster this is; no version reports the number that the next job gets."""
+        meta = self._ask("cluster", "GET", "/slurm", "/ping").document().get("meta")
+        self._cluster = reading.text(reading.nested(meta, "slurm", "cluster")) or self._cluster
+        return SlurmCluster(self._cluster, None, self._exchange.url)
+
     def settings(self) -> Mapping[str, str]:
         """Tell nothing: slurmrestd hides the cluster's configuration."""
         return {}
@@ -241,6 +247,10 @@ class RestLink:
             return True
         self._checked(answer, f"job {job_id} cannot be read")
         return False
+
+    def of_anybody(self, job_id: str) -> list[SlurmRecord]:
+        """Ask the controller what one number is now."""
+        return self._answered("of_anybody", job_id)
 
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some arrays, the latest of each number."""

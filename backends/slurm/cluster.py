@@ -1,0 +1,173 @@
+"""On which cluster a run is: noted when it first submits, and compared before anything is done for it later.
+
+A job's number says nothing on another cluster, or once a controller has lost its state and counts from the beginning
+again. What is kept of a run is the name of its cluster, where that was reached, and the number, name and time of its
+first job. It stops, and touches nothing, where one of these shows that it is elsewhere:
+
+- the cluster has another name;
+- the next job there gets a number that is not above the run's first;
+- the number of the run's first job is another job's;
+- a job there has a higher number than the run's first and was submitted before it, or a lower one and was submitted
+  after it;
+- nobody knows a job there which the run has, and it was reached elsewhere.
+
+A controller that lost only its latest state gives numbers out again that are above the run's first: the run goes on.
+When a controller was started says nothing, for it changes with each restart.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from asa.backends.shell.marks import Kept
+
+from asa.backend import CLUSTER_FILE
+from asa.core.documents import read_json
+from asa.core.files import put, read_file
+from asa.errors import BackendError, OtherClusterError
+
+from .link import SlurmCluster, SlurmLink, SlurmRecord
+from .ownership import COMMENT, token_of
+
+_DOUBT_AGAIN_S = 600.0  # a listing of everybody's jobs is not asked for more often
+_CLOCKS_S = 300.0  # a time of this computer's clock may differ from Slurm's by less
+_ACCEPT = "asa resume --accept-cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What is kept of a run's cluster."""
+
+    name: str  # empty where it is not told
+    address: str  # where it was reached last
+    first_number: int
+    first_name: str  # the full name of the run's first job
+    first_s: float  # when that was submitted
+
+    def is_first(self, record: SlurmRecord) -> bool:
+        """Say whether a record is of the run's first job, or of an element of it."""
+        return record.name == self.first_name or record.comment == f"{COMMENT}{token_of(self.first_name)}"
+
+
+class HomeCluster:
+    """Compares the cluster that is reached with the one that a run is on.
+
+    `root`: the run's folder.
+    """
+
+    def __init__(self, link: SlurmLink, root: Path, clock: Callable[[], float]) -> None:
+        self._link, self._path, self._clock = link, root / CLUSTER_FILE, clock
+        self._run = root.name
+        self._home = _read(self._path)
+        self._doubted_s = -math.inf
+
+    def check(self) -> None:
+        """Compare at the beginning; a run that knows no cluster, as those of earlier versions, is on this one.
+
+        Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: nobody answers.
+        """
+        if self._home is None:
+            return
+        here = self._compared()
+        self._check_order(self._link.of_anybody(str(self._home.first_number)))
+        if here.address != self._home.address:
+            with suppress(BackendError):
+                self._check_order(self._link.queue())
+
+    def submitted(self, job_id: str, kept: Kept) -> None:
+        """Note the cluster at the first submission; later, see that the numbers go on.
+
+        Raises `OtherClusterError`: the number of a new job is below the run's first.
+        """
+        number = int(job_id)
+        if self._home is not None:
+            if number < self._home.first_number:
+                raise self._began_anew(f"a new job got number {number}")
+            if number == self._home.first_number:  # the controller lost its latest state just now, and the first job
+                self._keep(replace(self._home, first_name=kept.name, first_s=kept.submit_s))
+            return
+        try:
+            here = self._link.cluster()
+        except BackendError:
+            return  # the next submission notes it
+        self._keep(Home(here.name, here.address, number, kept.name, kept.submit_s))
+
+    def doubt(self, is_known: Callable[[], bool]) -> None:
+        """Compare again, as the run's jobs are missing here, or their numbers are others'.
+
+        `is_known`: whether anything tells of one of these jobs, as accounting or its marks may.
+        Raises `OtherClusterError`: the run is elsewhere.
+        """
+        if self._home is None or 0 <= self._clock() - self._doubted_s < _DOUBT_AGAIN_S:
+            return
+        with suppress(BackendError):
+            here = self._compared()
+            self._check_order(self._link.queue())
+            if here.address != self._home.address and not is_known():
+                raise self._other(f"none of its jobs is known at {here.address}; it was on {self._home.address}")
+            self._doubted_s = self._clock()
+            if here.address != self._home.address:
+                self._keep(replace(self._home, address=here.address))
+
+    # ------------------------------------------------------------------ what shows that it is elsewhere
+
+    def _compared(self) -> SlurmCluster:
+        """Compare names, and the number of the next job where Slurm tells it."""
+        assert self._home is not None
+        here, home = self._link.cluster(), self._home
+        if here.name and home.name and here.name != home.name:
+            raise self._other(f"this is {here.name!r}, and the run is on {home.name!r}")
+        if here.next_number is not None and here.next_number <= home.first_number:
+            raise self._began_anew(f"the next job here gets number {here.next_number}")
+        return here
+
+    def _check_order(self, records: Iterable[SlurmRecord]) -> None:
+        """See whether the number of the run's first job is another's now, or the order of jobs contradicts it."""
+        assert self._home is not None
+        home = self._home
+        for record in records:
+            if home.first_number in {int(record.job_id), int(record.array_id or 0)} and not home.is_first(record):
+                raise self._began_anew(f"that number is now the job {record.name!r}")
+            if record.array_id or record.restarts or not record.submit_s:
+                continue  # an element's number comes when it starts, and the time of a job with each requeue
+            number = int(record.job_id)
+            if number > home.first_number and record.submit_s < home.first_s - _CLOCKS_S:
+                raise self._other(f"job {number} here was submitted before the run's first job, {home.first_number}")
+            if number < home.first_number and record.submit_s > home.first_s + _CLOCKS_S:
+                raise self._began_anew(f"job {number} was submitted after it")
+
+    def _other(self, why: str) -> OtherClusterError:
+        return OtherClusterError(
+            f"belongs to another cluster: {why}",
+            where=f"run {self._run}",
+            hint="Nothing was touched. Go where the run's cluster is reached: SLURM_CONF, the modules that are loaded, "
+            f"or --option url=... If this is the run's cluster all the same: {_ACCEPT}",
+        )
+
+    def _began_anew(self, why: str) -> OtherClusterError:
+        assert self._home is not None
+        return OtherClusterError(
+            f"numbers of jobs began anew: the run's first job was {self._home.first_number}, and {why}",
+            where=f"run {self._run}",
+            hint="Nothing was touched. The controller has lost its state, and the run's jobs with it; or this is "
+            f"another cluster of that name. If the run is to go on here, without the jobs that it had: {_ACCEPT}",
+        )
+
+    # ------------------------------------------------------------------ the file
+
+    def _keep(self, home: Home) -> None:
+        with suppress(OSError):  # a full disk shows itself at the journal
+            put(self._path, json.dumps(asdict(home)).encode(), is_private=True)
+        self._home = home
+
+
+def _read(path: Path) -> Home | None:
+    try:
+        return Home(**read_json(read_file(path)))
+    except (OSError, ValueError, TypeError):
+        return None

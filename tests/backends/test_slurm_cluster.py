@@ -1,0 +1,184 @@
+"""A run knows its cluster, and stops where another is reached, or where numbers began anew."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from asa.backends.shell.marks import Kept
+from asa.backends.slurm.backend import JobDefaults, SlurmBackend
+from asa.backends.slurm.cluster import HomeCluster
+from asa.backends.slurm.commands import CommandLink, Done
+from asa.backends.slurm.link import SlurmCluster
+from slurm_fake_link import BEGIN_S, FakeLink, VirtualClock, foreign_record
+
+from asa.backend import CLUSTER_FILE, Capabilities, JobSpec
+from asa.errors import OtherClusterError, UnavailableError
+
+HERE = SlurmCluster("home", 8, "host port 1")
+FIRST = Kept("fit.0123", "0123", awaits=False, steps=(), kept_back=False, walltime_s=60.0, submit_s=BEGIN_S)
+SITE = Capabilities("testbed", 112, 28, age_accrues=False)
+DEFAULTS = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False)
+
+
+class Here(FakeLink):
+    """A Slurm that says which cluster it is, and shows what it is given."""
+
+    here, shown, away = HERE, (), False
+
+    def cluster(self):
+        if self.away:
+            raise UnavailableError("no controller")
+        return self.here
+
+    def owners(self, job_ids):
+        return [record for record in self.shown if record.job_id in job_ids] or super().owners(job_ids)
+
+    def queue(self):
+        return [*super().queue(), *self.shown]
+
+
+@pytest.fixture
+def link(tmp_path):
+    return Here(VirtualClock(), tmp_path)
+
+
+@pytest.fixture
+def home(link, tmp_path):
+    """Give what a later client makes of the cluster, of a run whose first job was number 7."""
+    HomeCluster(link, tmp_path, link.clock).submitted("7", FIRST)
+    return lambda: HomeCluster(link, tmp_path, link.clock)
+
+
+def job(number, name="theirs", **changes):
+    return foreign_record(number, name=name, **changes)
+
+
+def test_the_cluster_is_noted_with_the_first_job(home, tmp_path):
+    home().submitted("9", replace(FIRST, name="later.4567"))
+    assert json.loads((tmp_path / CLUSTER_FILE).read_text()) == {
+        "name": "home",
+        "address": "host port 1",
+        "first_number": 7,
+        "first_name": "fit.0123",
+        "first_s": BEGIN_S,
+    }
+    home().check()
+
+
+@pytest.mark.parametrize(
+    ("here", "why"),
+    [
+        (SlurmCluster("other", 8000, "there port 1"), "this is 'other', and the run is on 'home'"),
+        (SlurmCluster("home", 7, "host port 1"), "numbers of jobs began anew: the run's first job was 7"),
+        (SlurmCluster("home", 1, "host port 1"), "the next job here gets number 1"),
+    ],
+)
+def test_another_name_and_numbers_that_began_anew_stop_a_run(home, link, here, why):
+    link.here = here
+    with pytest.raises(OtherClusterError, match=why) as caught:
+        home().check()
+    assert caught.value.exit_code == 3
+    assert "--accept-cluster" in caught.value.hint
+
+
+@pytest.mark.parametrize("here", [SlurmCluster("home", 9, "elsewhere port 2"), SlurmCluster("", 9, ""), HERE])
+def test_what_contradicts_nothing_stops_no_run(home, link, here):
+    """A controller that was moved, or one that lost its latest state and gives a few numbers out again."""
+    link.here = here
+    home().check()
+
+
+@pytest.mark.parametrize("next_number", [None, 8])
+def test_the_number_of_the_first_job_tells(home, link, next_number):
+    """By REST the number of the next job is not reported."""
+    link.here = replace(HERE, next_number=next_number)
+    home().check()
+    link.shown = [job(7, "fit.0123")]
+    home().check()
+    link.shown = [job(7, "renamed", comment="asa:0123")]
+    home().check()
+    link.shown = [job(7)]
+    with pytest.raises(OtherClusterError, match="that number is now the job 'theirs'"):
+        home().check()
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (job(400, submit_s=BEGIN_S - 3600.0), "job 400 here was submitted before the run's first job"),
+        (job(3, submit_s=BEGIN_S + 3600.0), "job 3 was submitted after it"),
+        (job(400, submit_s=BEGIN_S - 3600.0, array_id="2"), ""),  # an element, which got its number as it started
+        (job(3, submit_s=BEGIN_S + 3600.0, restarts=1), ""),  # requeued
+        (job(3, submit_s=BEGIN_S - 3600.0), ""),
+        (job(400, submit_s=BEGIN_S + 3600.0), ""),
+        (job(3, submit_s=BEGIN_S + 20.0), ""),  # clocks differ
+    ],
+)
+def test_the_order_of_numbers_and_times_tells_another_cluster_of_the_same_name(home, link, record, why):
+    """It is looked at where none of the run's jobs is known, and where the controller is elsewhere."""
+    link.shown = [record]
+    link.here = replace(HERE, address="there port 1")
+    for compare in (lambda one: one.doubt(lambda: True), HomeCluster.check):
+        if why:
+            with pytest.raises(OtherClusterError, match=why):
+                compare(home())
+        else:
+            compare(home())
+
+
+def test_at_another_address_that_knows_none_of_its_jobs_a_run_stops(home, link):
+    link.here = replace(HERE, address="there port 1")
+    with pytest.raises(OtherClusterError, match="none of its jobs is known at there port 1; it was on host port 1"):
+        home().doubt(lambda: False)
+    home().doubt(lambda: True)  # accounting, or a mark, tells of them
+    home().doubt(lambda: False)  # from then on this is its address
+
+
+def test_who_is_in_doubt_asks_for_everybodys_jobs_once_in_ten_minutes(home, link):
+    one = home()
+    for _ in range(5):
+        one.doubt(lambda: False)
+        link.clock.sleep(60.0)
+    assert link.calls["queue"] == 1
+
+
+def test_where_nobody_answers_nothing_is_concluded(home, link):
+    link.away = True
+    home().doubt(lambda: False)
+    with pytest.raises(UnavailableError):
+        home().check()
+
+
+def test_a_run_that_noted_no_cluster_goes_on_anywhere(link, tmp_path):
+    (tmp_path / CLUSTER_FILE).write_text("{}")
+    one = HomeCluster(link, tmp_path, link.clock)
+    one.check()
+    one.doubt(lambda: False)
+    assert not link.calls
+    one.submitted("3", FIRST)
+    assert json.loads((tmp_path / CLUSTER_FILE).read_text())["first_number"] == 3
+
+
+def test_a_client_at_work_stops_where_its_job_is_anothers_now(link, tmp_path):
+    client = SlurmBackend(link, tmp_path, SITE, clock=link.clock, sleep=link.clock.sleep, defaults=DEFAULTS)
+    job_id = client.submit(JobSpec("fit", cores=1, walltime_s=3600.0, command="sleep 3000", token="0123456789ab-0-1"))
+    client.wait(client.now() + 60)
+    mine = link.forget(job_id)
+    link.shown = [job(job_id)]
+    with pytest.raises(OtherClusterError, match="that number is now the job 'theirs'"):
+        client.wait(client.now() + 600)
+    assert link.calls["cancel"] == 0
+    link.shown, link.all[job_id] = (), mine
+
+
+def test_the_commands_tell_which_cluster_it_is():
+    told = """\
+BOOT_TIME               = 2026-11-28T05:23:46
+ClusterName             = testbed
+NEXT_JOB_ID             = 42
+SlurmctldHost[0]        = vm(127.0.0.1)
+SlurmctldPort           = 24280
+"""
+    link = CommandLink(run=lambda *_: Done(0, told))
+    assert link.cluster() == SlurmCluster("testbed", 42, "vm(127.0.0.1) port 24280")
+    assert CommandLink(run=lambda *_: Done(0, "")).cluster() == SlurmCluster()
