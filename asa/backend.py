@@ -19,6 +19,7 @@ from asa.demands import Demands
 from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, InputError
 from asa.outcome import JobOutcome
+from asa.requests import min_nodes
 from asa.units import format_duration
 from asa.waits import QueueEvent
 
@@ -221,6 +222,9 @@ class JobSpec(Demands):
         by real sites.
     exit_code
         How the payload really ends; likewise.
+    request
+        How large it is, in the batch system's own words, as in ``--ntasks-per-node=4``, which it gets as they are:
+        `cores`, `memory_bytes` and `gpus` only say what they come to. None where these are asked for.
     array
         It is a job array: one submission, of which each element is a job of what is asked for here, and runs the
         payload with its number in ``SLURM_ARRAY_TASK_ID``. What the job posts is posted once all of `Array.all` have
@@ -255,6 +259,7 @@ class JobSpec(Demands):
     leg: int = 0
     saves_s: float | None = None
     array: Array | None = None
+    request: tuple[str, ...] | None = None
 
     @property
     def has_waves(self) -> bool:
@@ -565,7 +570,7 @@ class Capabilities:
         if limits.max_cores is not None and cores > limits.max_cores:
             return f"asks for {cores} cores {where} {limits.max_cores}"
         per_node = limits.cores_per_node or self.cores_per_node
-        nodes = max(spec.nodes, -(-spec.cores // per_node) if per_node else 0)
+        nodes = max(spec.nodes, min_nodes(spec.request), -(-spec.cores // per_node) if per_node else 0)
         if limits.max_nodes is not None and nodes > limits.max_nodes:
             return f"asks for {nodes} nodes {where} {limits.max_nodes}"
         memory, most = spec.memory_bytes / max(nodes, 1), limits.memory_per_node_bytes

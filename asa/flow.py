@@ -61,7 +61,7 @@ Duration = str | float | timedelta
 
 _inside_a_stage = False
 
-_SEVERAL = ("partition", "options", "inputs", "outputs", "progress", "modules", "binds")
+_SEVERAL = ("partition", "options", "request", "inputs", "outputs", "progress", "modules", "binds")
 T = TypeVar("T")
 _TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
 _WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
@@ -114,6 +114,8 @@ class Resources(TypedDict, total=False):
         them take, said as `expected` is; `warn` a signal and a time, as in ``"USR1@10min"``; see `asa.Continuation`.
     partition, account, options
         For the batch system; of partitions and options one, or several.
+    request
+        In place of cores, memory and GPUs: how large its job is, in options of sbatch, which Slurm gets as they are.
     environment
         Variables.
     modules, conda, container, binds, setup, launcher
@@ -147,6 +149,7 @@ class Resources(TypedDict, total=False):
     partition: str | Sequence[str]
     account: str
     options: str | Iterable[str]
+    request: str | Iterable[str]
     environment: Mapping[str, str]
     modules: str | Iterable[str]
     conda: str
@@ -575,7 +578,7 @@ def _expectation(given: Any, where: str) -> tuple[bool, float | dict[int, float]
 def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str, Any]:
     """Translate what a user asks for into the fields of a `Stage`."""
     fields: dict[str, Any] = dict(asked)
-    if "cores" not in fields and "nodes" not in fields:
+    if not fields.keys() & {"cores", "nodes", "request"}:
         fields["cores"] = fields.get("cpus_per_task", 1)
     said = {key: fields.pop(key) for key in ("continues", *KEYS) if key in fields}
     if "warn" in said:

@@ -160,6 +160,20 @@ class Moldable:
 
 
 @lru_cache(maxsize=4096)
+def doubled(first: int, last: int) -> list[int]:
+    """List widths, each twice the one before, up to the last.
+
+    Examples
+    --------
+    >>> doubled(7, 112), doubled(2, 3)
+    ([7, 14, 28, 56, 112], [2, 3])
+    """
+    widths = [first]
+    while first > 0 and 2 * widths[-1] < last:
+        widths.append(2 * widths[-1])
+    return widths if last == first else [*widths, last]
+
+
 def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
     """Make every shape of a stage of which the run time is known; `own` is the one that it asks for now."""
     points = moldable.run_at or (RunAt(own.width, own.run_s, own.spread),)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from asa.continuation import Continuation
 from asa.demands import MAX_COUNT, Demands, divided, multiplied, resources
 from asa.elements import Array
-from asa.errors import WorkflowError
+from asa.errors import InputError, WorkflowError
 from asa.preparation import Preparation
+from asa.requests import SIZES, Needs, beside, come_to, name_of, with_memory
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
 from asa.units import core_hours, format_duration
 
@@ -68,6 +69,7 @@ MAX_RETRY_FACTOR = 10
 WHENS: Final = ("success", "failed", "always")
 """When a stage runs: after those that it follows completed, after one of them failed, or however they ended."""
 
+_NOT_SAID: Final[Mapping[str, int | None]] = {"cores": None, "cpus_per_task": 1, "memory_bytes": 0, "gpus": 0}
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
 
@@ -112,6 +114,10 @@ class Stage(Demands):
         Cores that belong together, for one task each. `cores` is a multiple.
     options
         Further options of the batch system, as in ``--constraint=haswell``.
+    request
+        How large its job is, as options of sbatch, which Slurm gets as they are. `cores`, `cpus_per_task`,
+        `memory_bytes` and `gpus` then say what they come to, as far as that can be counted. None where these
+        themselves are asked for.
     environment
         Names and values of variables.
     inputs, outputs
@@ -182,8 +188,11 @@ class Stage(Demands):
     continues: Continuation | None = None
     preparation: Preparation | None = None
     array: Array | None = None
+    request: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.request is not None:
+            self._count(self.request)
         if not _NAME.fullmatch(self.name):
             raise self._error(
                 "a stage's name must be letters, digits, '_', '.', '-'", "Rename it; up to 64 characters."
@@ -214,6 +223,47 @@ class Stage(Demands):
         self._check_turn()
         self._check_payload()
         self._check_several()
+
+    def _count(self, request: tuple[str, ...]) -> None:
+        """Fill in what a request comes to, and the options that a job of another shape needs for the same."""
+        if self.nodes is not None:
+            raise self._error("request: it has `nodes` beside it", "Write --nodes into the request.")
+        try:
+            needs = self._needs_of(request)
+        except InputError as error:
+            raise self._error(f"request: {error.message}", error.hint or "") from error
+        if other := next((one for one in self.options if name_of(one) in SIZES and one not in needs.options), ""):
+            raise self._error(f"request: {other} is among its options", "Write it into the request.")
+        for field, counted in needs.fields().items():
+            if getattr(self, field) == _NOT_SAID[field]:
+                object.__setattr__(self, field, counted)
+        object.__setattr__(self, "options", (*needs.options, *beside(self.options)))
+
+    def _needs_of(self, request: tuple[str, ...]) -> Needs:
+        return come_to(request, beside(self.options), of_array=self.array is not None)
+
+    @property
+    def in_words(self) -> tuple[str, ...] | None:
+        """The request that its job is submitted with; None where it asks for another size by now, or never had one.
+
+        More memory, which it may get after it ran out of it, is asked for in the same words.
+        """
+        if self.request is None:
+            return None
+        needs = self._needs_of(self.request)
+        if any(getattr(self, name) != value for name, value in needs.fields().items() if name != "memory_bytes"):
+            return None
+        if self.memory_bytes == needs.memory_bytes:
+            return self.request
+        return with_memory(self.request, self.memory_bytes / needs.memory_bytes) if needs.memory_bytes else None
+
+    def check_request(self) -> Stage:
+        """Refuse a size that is given beside a request and is another; else give the stage itself."""
+        if self.request is not None and self.in_words != self.request:
+            come_to = ", ".join(f"{name} = {value}" for name, value in self._needs_of(self.request).fields().items())
+            hint = f"Leave out cores, ntasks, cpus_per_task, memory and gpus: the request comes to {come_to}."
+            raise self._error("request: another size is given beside it", hint)
+        return self
 
     def _check_several(self) -> None:
         if self.moldable is not None:
@@ -299,6 +349,9 @@ class Stage(Demands):
 
     def _check_jobs(self) -> None:
         least, most = self.jobs
+        if self.request is not None:
+            hint = "Write cores, memory and gpus in its place: each job has its part of them."
+            raise self._error("request: it is of one job, but several are to run the stage", hint)
         if not 1 <= least <= most <= MAX_JOBS:
             few = f"{least} jobs" if least == most else f"{least} to {most} jobs"
             raise self._error(f"is to be run by {few}", f"Give 1 to {MAX_JOBS}, the least first.")
@@ -408,6 +461,7 @@ class Stage(Demands):
             expected_run_s=None if self.expected_run_s is None else self.expected_run_s * turns,
             tasks=tuple(map(str, self.array.elements)),
             jobs=(jobs, jobs),
+            request=None,
         )
 
     def can_be_shared_on(self, width: int) -> bool:
@@ -548,6 +602,11 @@ class Stage(Demands):
     def cores_on(self, cores_per_node: int) -> int:
         """Cores that it takes on a site with nodes of so many cores."""
         return self.allocated(self.cores or 0, self.nodes or 0, cores_per_node)
+
+    def nodes_on(self, cores_per_node: int) -> int:
+        """Nodes that it is on at least, on a site with nodes of so many cores."""
+        asked = self._needs_of(self.request).nodes if self.request is not None else self.nodes or 0
+        return max(asked, -(-self.cores_on(cores_per_node) // max(cores_per_node, 1)))
 
     def payload_cores_on(self, cores_per_node: int) -> int:
         """Cores of these that its payload is to use: those that it asks for, or all."""

@@ -47,7 +47,10 @@ def test_what_a_file_may_ask_for_python_may_too():
 def test_no_key_is_at_its_default_here():
     """Else what follows would not notice that it is lost."""
     left = {field.name for field in fields(Stage) if getattr(WHOLE, field.name) == field.default}
-    assert left & (common(Stage, JobSpec) | common(Stage, SlurmJob)) == {"local"}  # which no batch system is told of
+    assert left & (common(Stage, JobSpec) | common(Stage, SlurmJob)) == {
+        "local",  # which no batch system is told of
+        "request",  # which says the size in place of others
+    }
 
 
 NO_JOB_IS_TOLD = {  # what the run itself looks after
@@ -58,7 +61,7 @@ NO_JOB_IS_TOLD = {  # what the run itself looks after
 NO_SLURM_IS_TOLD = {  # what a job's script looks after, or another word says
     "awaits", "posts", "steps", "supersedes", "tasks", "token", "command", "max_await_s", "dependencies", "local",
     "run_s", "exit_code", "bag", "sharing", "leg", "saves_s",
-    "avoid",
+    "avoid", "request",
 }  # fmt: skip
 
 
@@ -94,6 +97,16 @@ def test_what_a_stage_asks_for_its_job_asks_for():
     assert {name: getattr(spec, name) for name in common(Stage, JobSpec) - {"command"}} == {
         name: getattr(WHOLE, name) for name in common(Stage, JobSpec) - {"command"}
     }
+
+
+def test_a_request_arrives_as_it_is():
+    """At Slurm, beside what says nothing of the size; and the stage's size follows from it."""
+    request = ("--nodes=2", "--ntasks-per-node=4", "--mem=8G")
+    stage = Stage("a", walltime_s=600.0, command="true", request=request, options=("--nice=10",))
+    assert (stage.cores, stage.memory_bytes) == (8, 16 << 30)
+    state = RunState("x", Workflow("x", [stage]), SITE, "abcd1234")
+    spec = spec_of(state, PlannedJob(("a",), 0.0, Keep.NOTHING, "why"))
+    assert (spec.request, spec.cores, spec.memory_bytes) == (request, 8, 16 << 30)
 
 
 def test_what_a_job_asks_for_slurm_is_told(tmp_path):

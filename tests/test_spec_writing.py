@@ -142,6 +142,7 @@ def stages(draw, name, before, *, several=False):
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
     others |= {"moldable", "jobs", "continues", "preparation", "array"}  # which follow
+    others |= {"request"}  # in place of some of these
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
     payload = draw(PAYLOAD)
     width = (cores or 0) // cpus_per_task or given["nodes"] or 1

@@ -14,9 +14,8 @@ from itertools import pairwise
 from typing import Final
 
 from asa.errors import InputError
-
-from .directives import KNOWN, Directive
-from .needs import Needs
+from asa.requests.directives import KNOWN, Directive
+from asa.requests.sizes import Needs
 
 CORES_OF_A_JOB: Final = 32
 """Cores that elements share at most, by default: jobs of about a node, or less, fit where many would not."""

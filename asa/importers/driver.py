@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from asa.errors import InputError
+from asa.requests.directives import Directive, head, read_directives, take_options
 from asa.spec.calls import run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
 from .base import Notes, near_or_all, read_text
-from .directives import Directive, head, read_directives, take_options
 
 _SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w+=\S*)\s+)*(sbatch)(?=\s)")
 _KEYWORD = re.compile(r"\s*(?:then|else|do|\{)(?=\s)")

@@ -10,17 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from asa.elements import parse_array
+from asa.elements import Array, parse_array
 from asa.errors import InputError
+from asa.requests import beside
+from asa.requests.directives import KNOWN, Directive, head
+from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
 from asa.shapes import Moldable
 from asa.units import format_duration, parse_duration
 from asa.workflow import Stage, Workflow
 
-from .arrays import Array, Part, apart_because, for_elements, parts_of, read_array, shared, together
+from .arrays import Array as Listed
+from .arrays import Part, apart_because, for_elements, parts_of, read_array, shared, together
 from .base import Imported, Names, Notes, near_or_all
-from .directives import KNOWN, Directive, head
 from .driver import Script, When, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
-from .needs import TRANSLATED, Needs, parsed, read_needs, text_of
 
 _DEFAULT_WALLTIME_S: Final = 3600.0
 _ENDLESS: Final = {"0", "-1", "infinite", "unlimited"}
@@ -50,8 +52,8 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
     "wait": "is left out: asa waits itself",
 }
 _STAGE_NAMES: Final = "account array chdir export job-name partition time wrap"
-_OF_STAGES: Final = TRANSLATED | frozenset(_STAGE_NAMES.split())
-"""Options that a stage has keys for, or that are translated."""
+_OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split())
+"""Options that a stage has keys for, or that are its request."""
 
 _MOST_IN_TURN = 4  # elements for which a job that takes one after the other has time, each as long as it may last
 
@@ -176,7 +178,9 @@ class _Translator:
         given = script.directives
         self._tell(script)
         name = self._names.take(text_of(given, "job-name") or (script.path.stem if script.path else "wrap"))
-        needs = read_needs(given, self._notes)
+        needs = read_needs(given, self._notes.add)
+        is_array = "array" in given
+        is_native = is_array and not self._packs_arrays
         stage = Stage(
             name=name,
             cores=needs.cores,
@@ -187,13 +191,13 @@ class _Translator:
             partition=text_of(given, "partition"),
             account=text_of(given, "account"),
             options=_options(given, needs),
+            request=_request(given) if is_native or not is_array else None,
             environment=self._environment(given),
-            moldable=Moldable(needs.widths) if needs.widths else None,
+            moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
+            array=self._native(given["array"]) if is_native else None,
         )
-        if "array" in given and self._packs_arrays:
+        if is_array and not is_native:
             return self._array(script, stage, needs)
-        if "array" in given:
-            stage = self._native(stage, given["array"])
         if script.path is None or script.arguments or "chdir" in given:
             return [self._with_command(script, stage)]
         self.paths[name] = script.path
@@ -250,14 +254,14 @@ class _Translator:
             return (("SLURM_CPUS_PER_TASK", "1"), *variables)
         return variables
 
-    def _native(self, stage: Stage, directive: Directive) -> Stage:
-        """Make a stage that is a job array."""
+    def _native(self, directive: Directive) -> Array:
+        """Read the elements of a stage that is a job array."""
         array = parsed(parse_array, directive)
         count = len(array.elements)
         at_once = f", {array.at_once} at once at most" if array.at_once else ""
         note = f"--array: {count} elements stay a job array{at_once}; what follows waits for all of them"
         self._notes.add(note, directive.where)
-        return replace(stage, array=array, moldable=None)
+        return array
 
     def _array(self, script: Script, stage: Stage, needs: Needs) -> list[Stage]:
         """Make the stages of an array, in rows: each stage follows the one before it in its row."""
@@ -286,7 +290,7 @@ class _Translator:
             self._tell_of_path(script)
         return stages
 
-    def _bag(self, script: Script, stage: Stage, array: Array, cores: int) -> Stage:
+    def _bag(self, script: Script, stage: Stage, array: Listed, cores: int) -> Stage:
         """Make one stage of all elements, which as many jobs take from a bag as hold those that may run at once.
 
         Where these are not all, a job asks for time for some of them one after the other.
@@ -307,13 +311,20 @@ class _Translator:
 
     def _element(self, script: Script, stage: Stage, number: int) -> Stage:
         """Make the stage of one element with a job of its own."""
-        one = replace(stage, environment=(*stage.environment, ("SLURM_ARRAY_TASK_ID", str(number))))
+        one = replace(
+            stage,
+            environment=(*stage.environment, ("SLURM_ARRAY_TASK_ID", str(number))),
+            options=beside(stage.options),
+            memory_bytes=0,  # counted anew
+            gpus=0,
+            request=_request(script.directives),
+        )
         if script.path is None or script.arguments or "chdir" in script.directives:
             return self._with_command(script, one)
         self.paths[one.name] = script.path
         return replace(one, script=script.text)
 
-    def _tell_of_array(self, directive: Directive, array: Array, parts: Sequence[Part], why: str) -> None:
+    def _tell_of_array(self, directive: Directive, array: Listed, parts: Sequence[Part], why: str) -> None:
         count, most = len(array.elements), max(len(part.elements) for part in parts)
         if why:
             made = f"become a stage each, for {why}"
@@ -328,6 +339,11 @@ class _Translator:
                 f"--array: %{array.at_once} is kept: no more elements run at once, for stages follow each other in rows"
             )
             self._notes.add(note, directive.where)
+
+
+def _request(given: Mapping[str, Directive]) -> tuple[str, ...]:
+    """Give what says how large its job is, as it stands."""
+    return tuple(str(directive) for directive in given.values() if directive.name in SIZES)
 
 
 def _options(given: Mapping[str, Directive], needs: Needs) -> tuple[str, ...]:
@@ -346,6 +362,7 @@ def _elements(script: Script, stage: Stage, part: Part, *, at_once: int = 0) -> 
         stage,
         cores=(stage.cores or 1) * count,
         memory_bytes=stage.memory_bytes * count,
+        request=None,
         options=tuple(for_elements(option, count) for option in stage.options),
         tasks=tuple(there + wrapped.format(f"SLURM_ARRAY_TASK_ID={i}", command) for i in part.elements),
     )

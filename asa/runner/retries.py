@@ -46,7 +46,7 @@ def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
     """Give a stage more memory, as much more as it says, and no more than it or its partition's nodes may have."""
     limits = capabilities.partitions.get(stage.partition or capabilities.partition)
     of_a_node = limits.memory_per_node_bytes if limits is not None else 0
-    nodes = stage.nodes or -(-stage.cores_on(capabilities.cores_per_node) // max(capabilities.cores_per_node, 1))
+    nodes = stage.nodes_on(capabilities.cores_per_node)
     most = [amount for amount in (stage.retry_max_memory_bytes, of_a_node * nodes) if amount > 0]
     wanted = int(stage.memory_bytes * stage.retry_memory_factor)
     return replace(stage, memory_bytes=max(min([wanted, *most]), stage.memory_bytes))

@@ -73,6 +73,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         cpus_per_task=demand.cpus_per_task,
         tasks=_tasks(state, stages[0], demand) if len(stages) == 1 else 0,
         options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
+        request=_request(state, planned, stages),
         local=all(stage.local for stage in stages),
         nodes=demand.nodes,
         **(shared_by(stages) if len(stages) == 1 else demands_of(waves)),
@@ -126,6 +127,15 @@ def _asked(state: RunState, names: Sequence[str]) -> list[Stage]:
     """Give the stages of a job as it asks for them: a stage by itself as one of its jobs does, where it has several."""
     stages = [state.stages[name].stage for name in names]
     return [stage.of_each_job() for stage in stages] if len(stages) == 1 else stages
+
+
+def _request(state: RunState, planned: PlannedJob, stages: Sequence[Stage]) -> tuple[str, ...] | None:
+    """Give the words in which a stage asks for its job, where that is for it alone and in no width that was chosen."""
+    if len(stages) > 1 or planned.widths:
+        return None
+    [stage] = stages
+    is_chosen = stage.name in state.choices and stage.moldable is not None and bool(stage.moldable.widths)
+    return None if is_chosen else stage.in_words
 
 
 def token_of(state: RunState, planned: PlannedJob) -> str:

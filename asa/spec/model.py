@@ -548,6 +548,12 @@ class StageSettings(_Model):
         description="Further options of sbatch, each beginning with two dashes.",
         examples=[["--constraint=haswell"]],
     )
+    request: list[Option] | None = Field(
+        default=None,
+        description="How large its job is, as options of sbatch, in place of cores, ntasks, cpus_per_task, memory and "
+        "gpus. Slurm gets them as they are. An empty list asks for what sbatch gives by default.",
+        examples=[["--nodes=2", "--ntasks-per-node=4", "--mem-per-cpu=2G"]],
+    )
     walltime: Durations | None = Field(
         default=None,
         description="After how long it is killed, as in Slurm (90 means 90 minutes) or with units; or a table by "
@@ -713,7 +719,7 @@ class StageSpec(StageSettings):
         cpus_per_task = self.cpus_per_task or 1
         each = 1 if self.ntasks is None else cpus_per_task  # cores of what is counted
         cores = self.cores if self.ntasks is None else [count * each for count in self.ntasks]
-        if cores is None and self.nodes is None and self.local:
+        if cores is None and self.nodes is None and self.local and self.request is None:
             cores = [cpus_per_task]
 
         def in_cores(given: float | dict[int, float] | None) -> float | dict[int, float] | None:
@@ -750,6 +756,7 @@ class StageSpec(StageSettings):
             continues=self._legs(),
             preparation=preparation_of({key: getattr(self, key) for key in OF_PREPARATION}, where=self._where),
             options=tuple(map(str, self.options or ())),
+            request=None if self.request is None else tuple(map(str, self.request)),
             environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
             inputs=tuple(map(str, self.inputs or ())),
             outputs=tuple(map(str, self.outputs or ())),
@@ -760,7 +767,7 @@ class StageSpec(StageSettings):
             local=bool(self.local),
             learns_run=expected.learn,
             input_size=self.input_size,
-        )
+        ).check_request()
 
 
 def _as_parameter(value: object) -> object:

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 from asa.errors import InputError, WorkflowError, near
-from asa.shapes import Law, Moldable, RunAt, Scaling, run_time_at
+from asa.shapes import Law, Moldable, RunAt, Scaling, doubled, run_time_at
 from asa.spec.parameters import Filled
 from asa.units import format_duration
 from asa.workflow import MAX_CORES
@@ -57,10 +57,7 @@ def several(given: object) -> list[Any]:
         raise InputError(f"{str(given)!r} ends before it begins", hint=f'Write "{last}..{first}".')
     if last > MAX_CORES:
         raise InputError(f"must be {MAX_CORES} or less, not {last}", hint="Correct this number.")
-    widths = [first]
-    while first > 0 and 2 * widths[-1] < last:
-        widths.append(2 * widths[-1])
-    return widths if last == first else [*widths, last]
+    return doubled(first, last)
 
 
 def job_range(given: object) -> tuple[int, int]:

@@ -27,7 +27,7 @@ _MAX_BITS = 63  # as TOML has it
 _PAIR = re.compile(r"(\s*[\w.-]+\s*=\s*)(.*?)\s*")
 _LIST = re.compile(r"\[(.*)\]")
 _IMPORTS_ASA = re.compile(r"^(?:from|import) asa\b", re.MULTILINE)
-_ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes"))
+_ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes", "request"))
 
 
 @dataclass(slots=True)
@@ -440,6 +440,7 @@ def _build(reading: Reading, specs: Mapping[int, StageSpec]) -> dict[int, Stage]
 
 
 _OF_KEY = (
+    ("request:", "request"),
     ("is expected to run", "expected"),
     ("asks for a walltime", "walltime"),
     ("cores in tasks of", "cpus_per_task"),

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from asa.continuation import Continuation
 from asa.demands import resources
 from asa.errors import InputError
+from asa.requests import COUNTED, beside
 from asa.spec.moldable import several
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.workflow import Stage, Workflow
@@ -80,13 +81,10 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("tasks_file", _text(stage.tasks_file) if stage.tasks_file else ""),
         ("array", _text(str(stage.array)) if stage.array is not None else ""),
         ("jobs", _jobs(stage)),
-        ("cores", _widths(stage, stage.cores)),
-        ("nodes", _widths(stage, stage.nodes)),
-        ("cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""),
-        *((one.key, _amount(getattr(stage, one.field), one.kind)) for one in resources()),
+        *_size(stage),
         ("partition", _partitions(stage)),
         ("account", _text(stage.account) if stage.account else ""),
-        ("options", _list(stage.options)),
+        ("options", _list(stage.options if stage.request is None else beside(stage.options))),
         ("walltime", _by_width(stage.moldable.walltime_at if stage.moldable else ()) or _duration_of(stage.walltime_s)),
         ("expected" if stage.continues is None else "total", _expected(stage)),
         *_legs(stage),
@@ -102,6 +100,19 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         if value:
             lines.append(f"{key} = {value}")
     return lines
+
+
+def _size(stage: Stage) -> Iterator[tuple[str, str]]:
+    """Write how large its job is; of what a request comes to, only that it may have other widths."""
+    if stage.request is not None:
+        yield "request", _list(stage.request) or "[]"
+    counted = frozenset[str]() if stage.in_words is None else COUNTED
+    is_wide = stage.moldable is not None and len(stage.moldable.widths) >= _SEVERAL
+    yield "cores", _widths(stage, stage.cores) if is_wide or "cores" not in counted else ""
+    yield "nodes", _widths(stage, stage.nodes)
+    yield "cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 and not counted else ""
+    for one in resources():
+        yield one.key, "" if one.field in counted else _amount(getattr(stage, one.field), one.kind)
 
 
 def _script(stage: Stage, path: str | PurePath | None) -> str:

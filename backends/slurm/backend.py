@@ -24,6 +24,7 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
+from asa.requests import beside
 from asa.waits import QueueEvent
 
 from . import explanations
@@ -314,17 +315,15 @@ class SlurmBackend:
         return job is not None and (not job.is_live or 0 <= self._clock() - job.heard_s <= _FRESH_S)
 
     def _slurm_job(self, spec: JobSpec, name: str, output: str, script: str, passed: Passed) -> SlurmJob:
-        defaults, per_node = self._defaults, self._capabilities.cores_per_node
+        defaults = self._defaults
         job = SlurmJob(
             name=name,
             script=script,
             folder=str(defaults.folder),
-            cores=spec.tasks * spec.cpus_per_task or spec.cores,
+            **self._size(spec),
             walltime_s=spec.walltime_s,
             stdout=self._folder.output(output, "out"),
             stderr=self._folder.output(output, "err"),
-            nodes=spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes,
-            **demands_of(spec) | ({"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}),  # one stage's of several
             partition=spec.partition or defaults.partition,
             account=spec.account or defaults.account,
             qos=defaults.qos,
@@ -334,12 +333,23 @@ class SlurmBackend:
             held=spec.held,
             environment=defaults.submission(),
             comment=f"{COMMENT}{spec.token}" if spec.token else "",
-            cpus_per_task=spec.cpus_per_task,
-            options=_with_own_nodes(spec),
             array=self._array(spec),
         )
         job = filled(job, defaults.options)
         return replace(job, options=without_nodes(job.options, spec.avoid))
+
+    def _size(self, spec: JobSpec) -> dict[str, Any]:
+        """Say how large a job is, and its options: in its own words where it has some, and else in asa's."""
+        options, per_node = _with_own_nodes(spec), self._capabilities.cores_per_node
+        if spec.request is not None:
+            asked = demands_of(spec) | {"memory_bytes": 0, "gpus": 0}
+            return {"cores": 0, **asked, "options": (*spec.request, *beside(options))}
+        whole = spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes
+        # all memory is what one stage of several may have asked for
+        memory = {"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}
+        cores = spec.tasks * spec.cpus_per_task or spec.cores
+        size = {"cores": cores, "nodes": whole, "cpus_per_task": spec.cpus_per_task}
+        return size | demands_of(spec) | memory | {"options": options}
 
     # ------------------------------------------------------------------ changes
 

@@ -30,7 +30,7 @@ class SlurmJob(Demands):
     name: str  # unique among all jobs of the user where it must be found again: the token is part of it
     script: str  # the batch script, beginning with `#!`
     folder: str  # absolute path of the working directory
-    cores: int  # CPUs, at least 1; in tasks of `cpus_per_task` each
+    cores: int  # CPUs, in tasks of `cpus_per_task` each; 0 where its options say all of its size
     walltime_s: float  # seconds; Slurm counts minutes, and a link rounds up
     stdout: str  # absolute paths, every character as it is: a link sees to it that Slurm replaces nothing in them
     stderr: str

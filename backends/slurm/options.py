@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from asa.errors import InputError, SubmitRejectedError
+from asa.requests import SIZES
 from asa.units import parse_memory
 
 from .link import SlurmJob
@@ -21,6 +22,8 @@ Keys = Mapping[str, Callable[[str], dict[str, Any]]]
 """How to say each option to slurmrestd: from its value, which is empty if it has none, to keys of the job."""
 
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=([^\0\n\ud800-\udfff]*))?")  # no byte that is not UTF-8
+_GPUS_OF_A_TASK = re.compile(r"gres[/:]gpu(?:[:=][A-Za-z_]\w*)?(?:[:=](\d+))?(?=,|$)")
+_KIND_AND_COUNT = re.compile(r"([A-Za-z_][^:,]*)(?::(\d+))?|(\d+)")
 _MIB: Final = 1 << 20
 
 _OURS: Final[Mapping[str, str]] = {
@@ -68,6 +71,8 @@ _NOT_SHORTENED: Final = frozenset(  # whole names that others of asa's own begin
 
 def left_open(job: SlurmJob) -> frozenset[str]:
     """Name what asa does not tell Slurm of a job, so that its options may: what is per node, or of a type."""
+    if not job.cores:
+        return SIZES
     memory = set() if job.memory_bytes else {"mem", "mem-per-cpu"}
     return frozenset(memory | (set() if job.nodes else {"nodes"}) | (set() if job.gpus else {"gpus"}))
 
@@ -94,7 +99,7 @@ def _checked(option: str, job: str, free: Collection[str]) -> tuple[str, str | N
             f"{option!a} is no option as it must be written", where=where, hint="Write --name=value, or --name alone."
         )
     name, value = match[1], match[2]
-    if name in free and not (name == "gpus" and (value or "").isdigit()):
+    if name in free and not (name == "gpus" and (value or "").isdigit() and "ntasks" not in free):
         return name, value
     for ours, hint in _OURS.items():
         if name == ours or (ours.startswith(name) and name not in _NOT_SHORTENED):
@@ -139,9 +144,15 @@ def rest_keys(
         except (ValueError, InputError) as error:
             raise _no_word(name, value, version, job) from error
         for key, word in fields.items():
-            both = isinstance(word, str) and key.startswith("tres_per_") and key in said
-            said[key] = f"{said[key]},{word}" if both else word
+            said[key] = _both(key, said[key], word) if key in said else word
     return said
+
+
+def _both(key: str, one: Any, other: Any) -> Any:
+    """Say by one key what two options ask for; of what cannot be added the latter counts."""
+    if key == "flags":
+        return [*one, *other]
+    return f"{one},{other}" if key.startswith("tres_per_") and isinstance(one, str) else other
 
 
 def _no_word(name: str, value: str | None, version: str, job: str) -> SubmitRejectedError:
@@ -177,7 +188,8 @@ def variables(options: Iterable[str], job: str, free: Collection[str] = frozense
 
 _AS_VARIABLES: Final = frozenset(
     {
-        "cpus-per-gpu", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "mem-per-gpu", "ntasks-per-core",
+        "cpus-per-gpu", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "mem-per-gpu",
+        "ntasks-per-core",
         "ntasks-per-node", "ntasks-per-socket", "threads-per-core",
     }
 )  # fmt: skip
@@ -191,6 +203,7 @@ def keys_of_38() -> Keys:
     return {
         **_COMMON,
         "bb": _text("burst_buffer"),
+        "cores-per-socket": _count("cores_per_socket"),
         "cpus-per-gpu": _text("cpus_per_gpu"),
         "exclude": _text("exclude_nodes"),
         "exclusive": _one_of("exclusive", {"user": "user", "mcs": "mcs"}),
@@ -203,7 +216,7 @@ def keys_of_38() -> Keys:
         "mail-type": _text("mail_type"),
         "mem": lambda value: {"memory_per_node": _mib(value)},
         "mem-per-cpu": lambda value: {"memory_per_cpu": _mib(value)},
-        "nodes": _count("nodes"),
+        "nodes": lambda value: {"nodes": int(value) if value.isdigit() else _filled(value)},
         "nodelist": _text("nodelist"),
         "open-mode": _one_of("open_mode", {"append": "append", "truncate": "truncate"}),
         "oversubscribe": _flag("oversubscribe", value=True),
@@ -241,7 +254,12 @@ def keys_of_40(number: Callable[[int], Any]) -> Keys:
         "mem-per-cpu": lambda value: {"memory_per_cpu": number(_mib(value))},
         "mem-per-gpu": lambda value: {"memory_per_tres": f"gres/gpu:{_mib(value)}"},
         "network": _text("network"),
+        "gres-flags": _one_of("flags", _GRES_FLAGS),
+        "spread-job": _flag("flags", value=["SPREAD_JOB"]),
         "no-requeue": _flag("requeue", value=False),
+        "ntasks-per-gpu": lambda value: {"ntasks_per_tres": int(value)},
+        "tres-per-task": _text("tres_per_task"),
+        "use-min-nodes": _flag("flags", value=["PREFER_MINIMUM_NODE_COUNT"]),
         "nodelist": _list("required_nodes"),
         "nodes": _text("nodes"),
         "open-mode": _one_of("open_mode", {"append": ["APPEND"], "truncate": ["TRUNCATE"]}),
@@ -249,9 +267,46 @@ def keys_of_40(number: Callable[[int], Any]) -> Keys:
         "oversubscribe": _flag("shared", value=["oversubscribe"]),
         "reboot": _flag("reboot", value=True),
         "requeue": _flag("requeue", value=True),
+        "no-kill": _flag("kill_on_node_fail", value=False),
         "signal": signal,
         "switches": lambda value: {"required_switches": number(int(value))},
     }
+
+
+def keys_of_42(number: Callable[[int], Any]) -> Keys:
+    """Give the words of Slurm 24.11 and later, whose sbatch says as well how GPUs are bound to tasks."""
+
+    def of_each_task(value: str) -> dict[str, Any]:
+        cpus = [int(count) for count in re.findall(r"(?:^|,)cpu[:=](\d+)", _filled(value))]
+        gpus = [
+            int(count or 1) for count in re.findall(r"gres[/:]gpu(?:[:=][A-Za-z_]\w*)?(?:[:=](\d+))?(?=,|$)", value)
+        ]
+        return {"tres_per_task": value} | ({"cpus_per_task": cpus[0]} if cpus else {}) | _bound(gpus)
+
+    def gpus_of_each_task(value: str) -> dict[str, Any]:
+        found = [_KIND_AND_COUNT.fullmatch(part) for part in _filled(value).split(",")]
+        if not all(found):
+            raise ValueError(value)
+        parts = [(f":{match[1]}" if match[1] else "", int(match[2] or match[3] or 1)) for match in found if match]
+        words = ",".join(f"gres/gpu{kind}={count}" for kind, count in reversed(parts))
+        return {"tres_per_task": words} | _bound(count for _, count in parts)
+
+    return {
+        **keys_of_40(number),
+        "cpus-per-task": lambda value: {"cpus_per_task": int(value), "tres_per_task": f"cpu={int(value)}"},
+        "gpus-per-task": gpus_of_each_task,
+        "tres-per-task": of_each_task,
+    }
+
+
+def keys_of_45(number: Callable[[int], Any]) -> Keys:
+    """Give the words of Slurm 26.05."""
+    return {**keys_of_42(number), "cores-per-socket": _count("cores_per_socket")}
+
+
+def _bound(gpus: Iterable[int]) -> dict[str, str]:
+    """Bind each task to its GPUs, of every type."""
+    return {"tres_bind": f"gres/gpu:per_task:{count}"} if (count := sum(gpus)) else {}
 
 
 def _filled(value: str) -> str:
@@ -335,9 +390,16 @@ _MAIL: Final[Mapping[str, list[str]]] = {
     **{word: [word] for word in ("BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT", "ARRAY_TASKS")},
 }
 
+_GRES_FLAGS: Final[Mapping[str, list[str]]] = {
+    "enforce-binding": ["GRES_BINDING_ENFORCED"],
+    "disable-binding": ["GRES_BINDING_DISABLED"],
+}
+
 _COMMON: Final[Keys] = {
     "cluster-constraint": _text("cluster_constraint"),
     "constraint": _text("constraints"),
+    "cpus-per-task": _count("cpus_per_task"),
+    "ntasks": _count("tasks"),
     "core-spec": _count("core_specification"),
     "cpu-freq": _text("cpu_frequency"),
     "distribution": _text("distribution"),

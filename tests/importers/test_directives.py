@@ -3,7 +3,7 @@
 import pytest
 
 from asa.errors import InputError
-from asa.importers.directives import read_directives
+from asa.requests.directives import read_directives
 
 
 def read(*lines):

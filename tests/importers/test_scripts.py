@@ -167,11 +167,31 @@ def test_memory_that_depends_on_the_nodes_is_passed_on(here, line, option):
     assert option in stage.options
 
 
-def test_cores_in_a_demand_for_each_task_are_refused(here):
-    file = here("a.sbatch", "#SBATCH -t 5 -n 2", "#SBATCH --tres-per-task=cpu:4,gres/gpu:1")
-    with pytest.raises(InputError, match="asks for cores") as caught:
-        import_scripts([file])
-    assert caught.value.where == f"{file}:3"
+def test_cores_in_a_demand_for_each_task_are_counted(here):
+    stage = stage_of(here, "-t 5 -n 2 --tres-per-task=cpu:4,gres/gpu:1")
+    assert (stage.cores, stage.cpus_per_task, stage.options) == (8, 4, ("--tres-per-task=gres/gpu:1",))
+    assert stage.in_words == ("--ntasks=2", "--tres-per-task=cpu:4,gres/gpu:1")
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("", ()),
+        ("-n4 --mem-per-cpu 1000M", ("--ntasks=4", "--mem-per-cpu=1000M")),
+        ("-N 2-4 --ntasks-per-n=1 --mem=15000M", ("--nodes=2-4", "--ntasks-per-node=1", "--mem=15000M")),
+        ("--gres=gpu:a100:2 -C fast", ("--gres=gpu:a100:2",)),
+        ("-a 1-9 -c 1 --mem=1G", ("--cpus-per-task=1", "--mem=1G")),
+    ],
+)
+def test_what_a_script_says_of_its_size_stays_as_it_is(here, line, asked):
+    """In the workflow file, too, which says nothing else of it."""
+    made = import_scripts([here("a.sbatch", f"#SBATCH -t 5 {line}", "srun a")])
+    [stage] = made.workflow.stages.values()
+    assert stage.in_words == asked
+    file = here.folder / "flow.toml"
+    file.write_text(as_toml(made, here.folder, write_workflow))
+    assert load_workflow(file).stages["a"] == stage
+    assert not re.search(r"^(cores = \d|cpus_per_task|memory|gpus)", file.read_text(), re.MULTILINE)
 
 
 def test_one_core_a_task_is_told_to_the_script_if_it_was_asked_for(here):

@@ -50,6 +50,7 @@ def impossible(stage: Stage, shape: Shape, site: Capabilities) -> str | None:
         partition=shape.partition,
         account=stage.account,
         local=stage.local,
+        request=stage.request,
         **shared_by([stage]),
     )
     return site.impossible(asked)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from asa.backends.shell.script import is_utf8
 
 from asa.errors import BackendError, InputError
+from asa.requests import SIZES, Needs, beside, come_to, name_of
 
 from ..link import SlurmJob
-from ..options import Keys, keys_of_38, keys_of_40, left_open, rest_keys, variables
+from ..options import Keys, checked, keys_of_38, keys_of_40, keys_of_42, keys_of_45, left_open, rest_keys, variables
 
 Query = list[tuple[str, str]]
 
@@ -25,6 +26,7 @@ KNOWN = (45, 44, 43, 42, 41, 40, 38)
 """API versions v0.0.N that are spoken, the best first. (v0.0.39 came with no release that is still in use.)"""
 
 _MIB = 1024**2
+_LAYOUT = frozenset({"sockets-per-node", "cores-per-socket", "threads-per-core"})
 _OF_LAUNCHERS = {
     "HYDRA_BOOTSTRAP": "slurm",
     "HYDRA_LAUNCHER_EXTRA_ARGS": "--external-launcher",
@@ -58,7 +60,6 @@ class Dialect(ABC):
             "current_working_directory": job.folder,
             "standard_output": job.output_of(job.stdout),
             "standard_error": job.output_of(job.stderr),
-            "tasks": job.tasks,
             "time_limit": self.minutes(job.walltime_s),
             "environment": self.environment(self.variables(job)),
         }
@@ -73,6 +74,8 @@ class Dialect(ABC):
             "array": job.array,
         }
         asked |= {key: value for key, value in texts.items() if value}
+        if job.cores:
+            asked["tasks"] = job.tasks
         if job.cpus_per_task > 1:
             asked["cpus_per_task"] = job.cpus_per_task
         if job.nodes:
@@ -86,8 +89,17 @@ class Dialect(ABC):
             asked["begin_time"] = self.time(job.begin_s)
         if job.held:
             asked["hold"] = True
-        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name, left_open(job))
+        asked_size = {} if job.cores else self.size(job.options)
+        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name, left_open(job)) | asked_size
         return self.wrapped(asked, job.script)
+
+    def size(self, options: Sequence[str]) -> dict[str, Any]:
+        """Say what sbatch itself makes of options that say how large a job is: slurmrestd leaves that to who asks."""
+        given = dict(checked(options, "", SIZES))
+        needs = come_to(tuple(option for option in options if name_of(option) in SIZES), beside(options))
+        nodes = given.get("nodes") or ""
+        fewer = {"nodes": self.nodes(needs.tasks)} if nodes.isdigit() and int(nodes) > needs.tasks else {}
+        return fewer | self.tasks(needs, given)
 
     def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:
         """Make the body that changes a job."""
@@ -107,6 +119,10 @@ class Dialect(ABC):
     def minutes(self, walltime_s: float) -> Any:
         """Write a time limit, which Slurm counts in minutes."""
         return self.number(max(1, math.ceil(walltime_s / 60)))
+
+    @abstractmethod
+    def tasks(self, needs: Needs, given: Mapping[str, str | None]) -> dict[str, Any]:
+        """Say how many tasks, and CPUs, sbatch would ask for; `given`: its options, by name."""
 
     @abstractmethod
     def number(self, value: int) -> Any:
@@ -169,6 +185,9 @@ class _Dialect38(Dialect):
     has_states = False
     cancels_many = False
 
+    def tasks(self, needs: Needs, given: Mapping[str, str | None]) -> dict[str, Any]:
+        return {"tasks": needs.tasks} if needs.tasks > 1 and _are_fixed(given) else {}
+
     def number(self, value: int) -> int:
         return value
 
@@ -206,6 +225,11 @@ class _Dialect40(Dialect):
     can_shrink = True
     has_states = True
     cancels_many = True
+
+    def tasks(self, needs: Needs, given: Mapping[str, str | None]) -> dict[str, Any]:
+        counted = "nodes" in given and _are_fixed(given) and not _LAYOUT.isdisjoint(given)
+        cpus = needs.tasks * needs.of_each_task if _are_fixed(given) or "ntasks" in given else 1
+        return ({"tasks": needs.tasks} if counted else {}) | ({} if "overcommit" in given else {"minimum_cpus": cpus})
 
     def number(self, value: int) -> dict[str, Any]:
         return {"set": True, "infinite": False, "number": value}
@@ -246,17 +270,35 @@ class _Dialect40(Dialect):
 class _Dialect42(_Dialect40):
     """Slurm 24.11 and later."""
 
+    def option_keys(self) -> Keys:
+        return keys_of_42(self.number)
+
     def variables(self, job: SlurmJob) -> dict[str, str]:
         common = super().variables(job)
-        return common | ({"SLURM_TRES_PER_TASK": f"cpu={job.cpus_per_task}"} if job.cpus_per_task > 1 else {})
+        asked = rest_keys(job.options, self.option_keys(), self.name, job.name, left_open(job))
+        per_task = f"cpu={job.cpus_per_task}" if job.cpus_per_task > 1 else asked.get("tres_per_task")
+        return common | ({"SLURM_TRES_PER_TASK": per_task} if per_task else {})
+
+
+class _Dialect45(_Dialect42):
+    """Slurm 26.05."""
+
+    def option_keys(self) -> Keys:
+        return keys_of_45(self.number)
 
 
 _UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("skip_steps", "true"))
 
 
+def _are_fixed(given: Mapping[str, str | None]) -> bool:
+    """Whether a job's nodes are a number, or left open, and no range."""
+    return (given.get("nodes") or "1").isdigit()
+
+
 def dialect(number: int) -> Dialect:
     """Give the dialect of v0.0.N."""
-    return _Dialect38(number) if number < 40 else _Dialect40(number) if number < 42 else _Dialect42(number)
+    kinds = ((45, _Dialect45), (42, _Dialect42), (40, _Dialect40), (38, _Dialect38))
+    return next(kind for since, kind in kinds if number >= since)(number)
 
 
 def number_of(name: str) -> int:

@@ -1,7 +1,7 @@
-"""What the options of a batch script ask of Slurm, in the terms of a stage.
+"""What options of sbatch come to, in the terms of a stage.
 
 A stage counts cores, memory and GPUs for all of its job; sbatch also counts them for each node, task, core or GPU. What
-comes to the same is counted; all else is passed on in sbatch's own words, so that it stays what it was.
+comes to the same is counted. What does not is said in sbatch's own words, which hold for a job of another shape, too.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from asa.errors import InputError
-from asa.spec.moldable import several
+from asa.shapes import doubled
 from asa.units import parse_memory
 
-from .base import Notes
 from .directives import Directive
 
 _Value = TypeVar("_Value")
+Remark = Callable[[str, str], None]
+"""Takes a sentence that a user should read, and where it is true."""
 
 _TRANSLATED_NAMES: Final = (
     "cpus-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres mem mem-per-cpu mem-per-gpu mincpus nodes "
     "ntasks ntasks-per-gpu ntasks-per-node tres-per-task"
 )
-TRANSLATED: Final = frozenset(_TRANSLATED_NAMES.split())
-"""Options that are read here."""
+SIZES: Final = frozenset(_TRANSLATED_NAMES.split())
+"""Options of sbatch that say how large a job is, and are read here."""
+
+COUNTED: Final = frozenset({"cores", "cpus_per_task", "memory_bytes", "gpus"})
+"""Fields of a stage that they come to."""
 
 _WIDENING_NAMES: Final = (
     "core-spec cpus-per-gpu exclusive hint mincpus ntasks-per-core overcommit thread-spec threads-per-core"
@@ -41,6 +45,7 @@ _COUNT_TASKS_NAMES: Final = (
 _COUNT_TASKS: Final = frozenset(_COUNT_TASKS_NAMES.split())
 """Options by which a job's cores do not follow from the number of its nodes, or follow from it otherwise."""
 
+_CPUS: Final = re.compile(r"cpu[:=](\d+)")
 _GPU: Final = re.compile(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count>\d+))?(?:\([^)]*\))?")
 
 
@@ -54,41 +59,50 @@ class Needs:
     gpus: int = 0
     options: tuple[str, ...] = ()  # what is said in sbatch's own words
     widths: tuple[int, ...] = ()  # cores that it may have, where it says a number of nodes that may vary
+    nodes: int = 0  # on how many nodes it is at least, where it says so
+    of_each_task: int = 1  # cores that it says a task has
 
     @property
     def cores(self) -> int:
         """Of all tasks."""
         return self.tasks * self.cpus_per_task
 
+    def fields(self) -> dict[str, int]:
+        """Give the fields of a stage that say this."""
+        return {
+            "cores": self.cores,
+            "cpus_per_task": self.cpus_per_task,
+            "memory_bytes": self.memory_bytes,
+            "gpus": self.gpus,
+        }
 
-def read_needs(given: Mapping[str, Directive], notes: Notes) -> Needs:
+
+def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
     """Read what a job asks for.
 
     Raises `InputError`: a value is none that sbatch takes, or one that cannot be kept.
     """
-    if "tres-per-task" in given and re.search(r"\bcpu[:=]", text_of(given, "tres-per-task")):
-        directive = given["tres-per-task"]
-        raise InputError(f"{directive} asks for cores", where=directive.where, hint="Write --cpus-per-task for them.")
     layout = _Layout(given)
     gpus, gpu_options = _gpus(given, layout)
-    cpus, cpu_options = _cpus_per_task(given, layout, notes)
+    cpus, cpu_options = _cpus_per_task(given, layout, remark)
     tasks = layout.tasks
     spans = layout.spans
     if spans:
         note = f"of {spans[0]} to {spans[-1]} nodes it has {spans[0]}, unless a strategy chooses its width"
-        notes.add(note, given["nodes"].where)
+        remark(note, given["nodes"].where)
     elif layout.varies and "ntasks" not in given:
         note = f"of a number of nodes that may vary the least is taken: {layout.nodes}"
-        notes.add(note, given["nodes"].where)
+        remark(note, given["nodes"].where)
     counted = set() if cpu_options else {"cpus-per-gpu", "mincpus"}
     is_widened = any(name in given for name in _WIDENING - counted)
     memory, memory_options = _memory(given, layout, tasks * cpus, is_widened=is_widened)
     if "exclusive" in given and not given["exclusive"].value:
-        notes.add("--exclusive: Slurm gives whole nodes, asa counts the cores", given["exclusive"].where)
+        remark("--exclusive: Slurm gives whole nodes, asa counts the cores", given["exclusive"].where)
     if "overcommit" in given:
-        notes.add("--overcommit: Slurm gives fewer cores than asa counts", given["overcommit"].where)
+        remark("--overcommit: Slurm gives fewer cores than asa counts", given["overcommit"].where)
     widths = tuple(nodes * (tasks // spans[0]) * cpus for nodes in spans)
-    return Needs(tasks, cpus, memory, gpus, (*layout.options, *gpu_options, *cpu_options, *memory_options), widths)
+    options = (*layout.options, *gpu_options, *cpu_options, *memory_options)
+    return Needs(tasks, cpus, memory, gpus, options, widths, layout.nodes, _of_each_task(given) or 1)
 
 
 class _Layout:
@@ -115,7 +129,7 @@ class _Layout:
         match = _FROM_TO.fullmatch(self._text)
         if match is None or int(match[2]) <= int(match[1]) or not _COUNT_TASKS.isdisjoint(given):
             return []
-        return several(f"{match[1]}..{match[2]}")
+        return doubled(int(match[1]), int(match[2]))
 
     def _tasks(self, given: Mapping[str, Directive]) -> int:
         if tasks := _count(given, "ntasks"):
@@ -124,7 +138,10 @@ class _Layout:
             return self.gpus * _count(given, "ntasks-per-gpu")
         if "gpus" in given and "gpus-per-task" in given:
             return max(1, self.gpus // max(1, sum(_listed_gpus(given["gpus-per-task"]))))
-        return max(1, self.nodes) * (self._per_node or 1)
+        if self.varies or not self.nodes:
+            return max(1, self.nodes) * (self._per_node or 1)
+        parts = [_count(given, name) for name in ("sockets-per-node", "cores-per-socket", "threads-per-core")]
+        return self.nodes * (self._per_node or math.prod(part or 1 for part in parts))
 
     @property
     def known_nodes(self) -> int:
@@ -170,7 +187,16 @@ def _gpus(given: Mapping[str, Directive], layout: _Layout) -> tuple[int, list[st
         return layout.gpus, []
     counted = "gpus" in words and text_of(given, "gpus").isdigit()
     passed = [name for name in (*words, "gres") if name in given and not (name == "gpus" and counted)]
-    return layout.gpus if counted else 0, [str(given[name]) for name in passed]
+    options = [_without_cpus(given[name]) for name in passed]
+    return layout.gpus if counted else 0, [option for option in options if option]
+
+
+def _without_cpus(directive: Directive) -> str:
+    """Leave out of what each task has its cores, which are counted; empty if nothing is left."""
+    if directive.name != "tres-per-task":
+        return str(directive)
+    others = [part for part in (directive.value or "").split(",") if not _CPUS.fullmatch(part)]
+    return f"--{directive.name}={','.join(others)}" if others else ""
 
 
 def _all_gpus(given: Mapping[str, Directive], nodes: int) -> int:
@@ -194,17 +220,24 @@ def _listed_gpus(directive: Directive) -> list[int]:
     return counts
 
 
-def _cpus_per_task(given: Mapping[str, Directive], layout: _Layout, notes: Notes) -> tuple[int, list[str]]:
+def _cpus_per_task(given: Mapping[str, Directive], layout: _Layout, remark: Remark) -> tuple[int, list[str]]:
     least = _count(given, "mincpus")
     if "cpus-per-gpu" not in given:
-        cpus = _count(given, "cpus-per-task") or 1
+        cpus = _of_each_task(given) or 1
         # 24.11 forgets it where a number of tasks is given, as it always is by asa
         return (max(cpus, least), []) if layout.tasks == 1 or not least else (cpus, [str(given["mincpus"])])
     if layout.tasks == 1 and layout.gpus:
         return max(layout.gpus * _count(given, "cpus-per-gpu"), least), []
     note = f"{given['cpus-per-gpu']}: Slurm gives cores by the number of GPUs, asa counts one a task"
-    notes.add(note, given["cpus-per-gpu"].where)
+    remark(note, given["cpus-per-gpu"].where)
     return 1, [str(given[name]) for name in ("cpus-per-gpu", "mincpus") if name in given]
+
+
+def _of_each_task(given: Mapping[str, Directive]) -> int:
+    """Read how many cores a task has; 0 if that is not given."""
+    parts = text_of(given, "tres-per-task").split(",")
+    listed = next((int(match[1]) for part in parts if (match := _CPUS.fullmatch(part))), 0)
+    return _count(given, "cpus-per-task") or listed
 
 
 def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_widened: bool) -> tuple[int, list[str]]:

@@ -1,0 +1,102 @@
+"""Requests: what a stage asks for in sbatch's own words, and what that comes to.
+
+A *request* is the options of sbatch that say how large a job is: tasks, cores, nodes, memory and GPUs. It is passed to
+Slurm as it was written. What asa has to know of it, for strategies, forecasts and simulations, is computed beside it,
+and is written in place of it only where a job of another shape was chosen: several stages share it, a strategy chose
+its width, or it is a list of tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from asa.errors import InputError
+from asa.units import parse_memory
+
+from .directives import Directive
+from .sizes import COUNTED, SIZES, Needs, read_needs
+
+__all__ = ["COUNTED", "SIZES", "Needs", "beside", "come_to", "min_nodes", "name_of", "with_memory"]
+
+_MIB: Final = 1 << 20
+_MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
+_HINT: Final = "Write options of sbatch that say its size, each as --name=value."
+
+
+def name_of(option: str) -> str:
+    """Give the name of an option.
+
+    Examples
+    --------
+    >>> name_of("--mem-per-cpu=2G"), name_of("--exclusive")
+    ('mem-per-cpu', 'exclusive')
+    """
+    return option.removeprefix("--").partition("=")[0]
+
+
+def beside(options: Iterable[str]) -> tuple[str, ...]:
+    """Give those of some options that say nothing of a job's size.
+
+    Examples
+    --------
+    >>> beside(["--gres=gpu:2", "--constraint=fast"])
+    ('--constraint=fast',)
+    """
+    return tuple(option for option in options if name_of(option) not in SIZES)
+
+
+@lru_cache(maxsize=4096)
+def come_to(request: tuple[str, ...], options: tuple[str, ...] = (), *, of_array: bool = False) -> Needs:
+    """Say what a request comes to.
+
+    `options`: what else is asked of Slurm, some of which changes what a request means.
+    `of_array`: whether it is that of an element of an array.
+    Raises `InputError`: one is no option of sbatch for a size, or has a value that sbatch does not take.
+
+    Examples
+    --------
+    >>> needs = come_to(("--nodes=2", "--ntasks-per-node=4", "--mem=8G"))
+    >>> needs.cores, needs.nodes, needs.memory_bytes >> 30
+    (8, 2, 16)
+    """
+    given = {directive.name: directive for directive in map(_read, (*request, *beside(options)))}
+    if other := next((name for name in map(name_of, request) if name not in SIZES), ""):
+        raise InputError(f"--{other} does not say how large a job is", hint=f"Write it into `options`. {_HINT}")
+    return read_needs(given | ({"array": Directive("array", None, "")} if of_array else {}), lambda *_: None)
+
+
+def _read(option: str) -> Directive:
+    name, equals, value = option.removeprefix("--").partition("=")
+    if not option.startswith("--"):
+        raise InputError(f"{option!r} is no option as it must be written", hint=_HINT)
+    return Directive(name, value if equals else None, "")
+
+
+def with_memory(request: tuple[str, ...], factor: float) -> tuple[str, ...]:
+    """Ask for more memory, in the words in which it was asked for.
+
+    Examples
+    --------
+    >>> with_memory(("--ntasks=4", "--mem-per-cpu=1000M"), 1.5)
+    ('--ntasks=4', '--mem-per-cpu=1500M')
+    """
+    return tuple(_larger(option, factor) if name_of(option) in _MEMORY else option for option in request)
+
+
+def _larger(option: str, factor: float) -> str:
+    name, _, value = option.partition("=")
+    return f"{name}={math.ceil(round(parse_memory(value) * factor) / _MIB)}M"
+
+
+def min_nodes(request: tuple[str, ...] | None) -> int:
+    """Say on how many nodes a job is at least; 0 where its request does not say so.
+
+    Examples
+    --------
+    >>> min_nodes(("--nodes=2-4",)), min_nodes(("--ntasks=8",)), min_nodes(None)
+    (2, 0, 0)
+    """
+    return come_to(request).nodes if request is not None else 0
