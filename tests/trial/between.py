@@ -68,6 +68,7 @@ class Spoil:
     of: tuple[str, ...] = PROGRAMS
     share: float = 1.0
     conf: str = ""  # path of a file in place of slurm.conf
+    job: str = ""  # of which it is told that it ran out of memory
 
     def write(self, path: Path) -> None:
         """Let it hold from now on."""
@@ -75,8 +76,9 @@ class Spoil:
         path.with_suffix(".new").rename(path)
 
 
-def spoiled_text(kind: str, printed: bytes, chance: random.Random) -> bytes:
+def spoiled_text(spoil: Spoil, printed: bytes, chance: random.Random) -> bytes:
     """Spoil what a command printed, whose lines are records."""
+    kind = spoil.kind
     lines = printed.splitlines(keepends=True)
     if kind == "empty":
         return b""
@@ -87,6 +89,10 @@ def spoiled_text(kind: str, printed: bytes, chance: random.Random) -> bytes:
     if kind == "shuffled":
         chance.shuffle(lines)
         return b"".join(lines)
+    if kind == "memory":
+        of_job = re.compile(rb"^%s\D" % spoil.job.encode())
+        ended = re.compile(rb"\bCOMPLET(ED|ING)\b")
+        return b"".join(ended.sub(b"OUT_OF_MEMORY", line) if of_job.match(line) else line for line in lines)
     return _with_other_words(kind, printed.decode(errors="surrogateescape"), chance).encode(errors="surrogateescape")
 
 
@@ -95,8 +101,9 @@ def _with_other_words(kind: str, text: str, chance: random.Random) -> str:
     return text if known is None else known.sub(lambda _: chance.choice(words), text)
 
 
-def spoiled_json(kind: str, body: bytes, chance: random.Random) -> bytes:
+def spoiled_json(spoil: Spoil, body: bytes, chance: random.Random) -> bytes:
     """Spoil a document of slurmrestd, whose records are below `jobs`."""
+    kind = spoil.kind
     if kind == "cut":
         return body[: chance.randrange(len(body) + 1)]
     if kind in ("states", "reasons"):
@@ -114,7 +121,15 @@ def spoiled_json(kind: str, body: bytes, chance: random.Random) -> bytes:
         jobs = [job for job in jobs if chance.random() < 0.5]
     elif kind == "shuffled":
         chance.shuffle(jobs)
+    elif kind == "memory":
+        jobs = [_out_of_memory(job) if str(job.get("job_id")) == spoil.job else job for job in jobs]
     return json.dumps(document | {"jobs": jobs}).encode()
+
+
+def _out_of_memory(job: dict[str, Any]) -> dict[str, Any]:
+    """Say of a job that completed that it ran out of memory, in the words of each version."""
+    text = re.sub(r'"COMPLET(ED|ING)"', '"OUT_OF_MEMORY"', json.dumps(job))
+    return dict(json.loads(text))
 
 
 # ---------------------------------------------------------------------- commands
@@ -151,7 +166,7 @@ def through(spoil: Spoil, command: list[str]) -> int:
     if spoil.kind == "two_numbers" and program == "sbatch" and done.returncode == 0:
         printed = chance.choice([printed + b"1200\n", b"1200\n" + printed, printed + b"\n" + b"7\n"])
     elif program in READ:
-        printed = spoiled_text(spoil.kind, printed, chance)
+        printed = spoiled_text(spoil, printed, chance)
     sys.stdout.buffer.write(printed)
     sys.stdout.buffer.flush()
     sys.stderr.buffer.write(done.stderr)
@@ -233,8 +248,8 @@ class _Passes(BaseHTTPRequestHandler):
         if kind == "after":
             return self._fails(chance)
         whole = len(said)
-        if kind and asked in READ:
-            said = spoiled_json(kind, said, chance)
+        if spoil is not None and asked in READ:
+            said = spoiled_json(spoil, said, chance)
         self._say(answer.status, answer.headers.get("Content-Type", ""), said, whole if kind == "cut" else len(said))
         return None
 

@@ -38,6 +38,7 @@ WORLD: dict[str, tuple[str, ...]] = {
     "words": ("states_unknown", "reasons_unknown"),
     "nodes": ("bad_node",),
     "numbers": ("two_numbers",),
+    "memory": ("out_of_memory",),
     "codes": (),
     "files": (),
 }
@@ -45,6 +46,7 @@ WORLD: dict[str, tuple[str, ...]] = {
 _BY_COMMANDS = {"conf_empty", "two_numbers"}
 _LASTS_S = {
     "answers_empty": (5.0, 45.0), "accounting_lags": (20.0, 60.0), "conf_empty": (1.0, 6.0), "bad_node": (15.0, 30.0),
+    "out_of_memory": (40.0, 60.0),
 }  # fmt: skip
 _QUIET = ("kill", "gone", "term", "int", "hup", "away", "two_resumes", "controller_restart", "hold", "time_limit")
 """Of the faults that there always were, those that a hostile world has, too: they end no stage."""
@@ -53,7 +55,7 @@ CODES = (2, 42, *range(81, 93), 124, 130, 137, 143, 255)
 HARSH = {
     *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
     *("node_crash", "slurmd_away", "node_down", "preempted", "controller_killed", "told", "tmp_full"),
-    "numbers_anew",
+    *("numbers_anew", "out_of_memory"),
 }
 """Faults that may end a stage, so that `asa resume --retry` has to ask for it again; after others the run goes on.
 
@@ -375,6 +377,8 @@ def _shapes(chance: random.Random, trial: Trial) -> Trial:
 def _hostile(chance: random.Random, trial: Trial, world: tuple[str, ...]) -> Trial:
     """Let a site do to the client what it is asked to, beside faults that end no stage; a relay needs no tokens."""
     kinds = [kind for name in world for kind in WORLD[name] if trial.link == "cli" or kind not in _BY_COMMANDS]
+    if trial.strategy != "per-stage":  # of a job that runs several stages Slurm does not say which of them it was
+        kinds = [kind for kind in kinds if kind != "out_of_memory"]
     faults = [fault for fault in trial.faults if fault.kind in _QUIET]
     if kinds and trial.link != "local":
         faults += [_hostile_fault(chance, chance.choice(kinds), trial) for _ in range(chance.choice([1, 2, 2, 3]))]

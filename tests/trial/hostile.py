@@ -78,6 +78,30 @@ def _bad_node(fault: Fault, operator: Operator) -> None:
     operator.note("mended", f"{node} has {hidden.name} again")
 
 
+def _out_of_memory(fault: Fault, operator: Operator) -> None:
+    """Let Slurm say of the job that runs a stage that it ran out of memory, as where a child was killed in a pipe."""
+    cluster = _cluster(operator)
+    starts = [line.split() for line in operator.place.marks.splitlines() if line.startswith("start ")]
+    steps = {step.name: step for step in operator.trial.steps}
+    able = [
+        words[3]
+        for words in starts
+        if (step := steps.get(words[1])) is not None and step.how == "ok" and not step.local
+    ]
+    running = [job for job in able if job in cluster.jobs("RUNNING")]
+    if not running or not operator.spoils.acquire(blocking=False):
+        raise VoidError("no job of one stage runs, or another fault is there")
+    try:
+        operator.note("fired", f"Slurm says that job {running[-1]} ran out of memory")
+        operator.out_of_memory.add(running[-1])
+        cluster.spoil(Spoil("memory", of=READ, job=running[-1]))
+        _lasts(fault, operator)
+        cluster.spoil(None)
+        operator.note("mended", fault.kind)
+    finally:
+        operator.spoils.release()
+
+
 def show_late(operator: Operator) -> None:
     """Hide what steps give from all others for a while, as soon as the node that made it has surely seen it."""
     steps = {step.name: step.late_s for step in operator.trial.steps if step.late_s}
@@ -115,6 +139,7 @@ MORE |= {
     "reasons_unknown": partial(_spoiled, Spoil("reasons", of=READ, share=0.8)),
     "two_numbers": partial(_spoiled, Spoil("two_numbers", of=("sbatch",))),
     "numbers_anew": _numbers_anew,
+    "out_of_memory": _out_of_memory,
     "other_cluster": _other_cluster,
     "bad_node": _bad_node,
 }

@@ -128,6 +128,7 @@ class Operator:
     again_at: int | None = None
     retried: int = 0
     lost: bool = False  # the run's jobs, with all that their cluster knew
+    out_of_memory: set[str] = field(default_factory=set)  # jobs that are told to have run out of it
     passes: list[dict[str, object]] = field(default_factory=list)
     faults_over: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)

@@ -41,7 +41,7 @@ class Execution:
     node: str
     pid: str = ""
     end_s: float = 0.0
-    code: str | None = None  # also told0: to end; lacks0: its outputs
+    code: str | None = None  # also told0: to end; lacks0: its outputs; oom0: as Slurm says
     ended_line: int = 0
     beside: list[str] = field(default_factory=list)
     finds: tuple[str, ...] = ()  # the stage and the cores of which it is told; then the tasks of which Slurm tells
@@ -105,6 +105,9 @@ class _Judge:
         for one in ran:
             self.of[one.part].append(one)
         self.steps = {step.name: step for step in self.trial.steps}
+        for one in ran:
+            if one.well and one.job in operator.out_of_memory:
+                one.code = "oom0"
 
     def judge(self, left: list[str]) -> None:
         for step in self.trial.steps:
