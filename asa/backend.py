@@ -295,6 +295,8 @@ class ElementEnd:
         As of a job.
     exit_code, reason, outcome
         Likewise.
+    nodes
+        Likewise.
     """
 
     elements: Elements
@@ -302,6 +304,7 @@ class ElementEnd:
     exit_code: int | None = None
     reason: str = ""
     outcome: JobOutcome | None = None
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +319,15 @@ class ElementsStatus:
         Those that ended otherwise, put together by how.
     ran_s
         Seconds that all elements have held their cores together, those that run not counted.
+    nodes
+        Names of nodes on which elements completed, sixteen at most.
     """
 
     running: Elements = NONE
     completed: Elements = NONE
     ended: tuple[ElementEnd, ...] = ()
     ran_s: float = 0.0
+    nodes: tuple[str, ...] = ()
 
     @property
     def failed(self) -> Elements:
@@ -375,6 +381,9 @@ class JobStatus:
     outcome
         How its payload ended, where the backend can tell that from the exit codes of programs; `asa.outcome` says what
         else is gone by.
+    nodes
+        Names of the nodes that it runs on, or ran, where that is reported: the one first on which its script does, and
+        sixteen at most.
     """
 
     job_id: str
@@ -393,6 +402,7 @@ class JobStatus:
     bad_nodes: tuple[str, ...] = ()
     elements: ElementsStatus | None = None
     outcome: JobOutcome | None = None
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

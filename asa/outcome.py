@@ -21,6 +21,7 @@ class JobOutcome(StrEnum):
     OUTPUT_MISSING = "output-missing"  # though its command exited with 0
     OVERTIME = "overtime"  # an element of an array that had its turn, and no more time
     PART_DONE = "part-done"  # nothing is left to take while other jobs run the rest; of legs, its turn is over
+    UNRECORDED = "unrecorded"  # and that could not be written down
     STALLED = "stalled"  # two legs in a row made no progress
     # these say that what its user wants run did not begin
     INPUT_MISSING = "input-missing"
@@ -60,6 +61,7 @@ _EXIT_CODES = {
     JobOutcome.INPUT_MISSING: 84,
     JobOutcome.OUTPUT_MISSING: 85,
     JobOutcome.TWIN: 86,
+    JobOutcome.UNRECORDED: 87,
     JobOutcome.FOLDER_MISSING: 87,
     JobOutcome.UNABLE: 87,
     JobOutcome.TOO_FEW_CORES: 88,
@@ -94,6 +96,7 @@ _MEANINGS = {
     JobOutcome.OUTPUT_MISSING: "its command exited with 0, but an output is missing or empty",
     JobOutcome.OVERTIME: "it ran out of time",
     JobOutcome.FOLDER_MISSING: "the folder that it is to run in is missing on its node",
+    JobOutcome.UNRECORDED: "its job could not write down how it ended",
     JobOutcome.UNABLE: "its job could not begin, or not write down how it ended",
     JobOutcome.TOO_FEW_CORES: "its job has fewer cores than it needs",
     JobOutcome.GAVE_BACK: "the stages that it depends on did not end while it held its cores",

@@ -109,7 +109,7 @@ class SlurmRun:
 
     def connect(self, sleep):
         """Open Slurm as `asa run` does."""
-        with _IN_A_FOLDER, chdir(self.place):
+        with _IN_A_FOLDER, chdir(self.plan.folder):
             return self.facility.connect(self.folder.path, sleep=sleep)
 
     def spec(self, name):

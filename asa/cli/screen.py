@@ -318,6 +318,9 @@ def _foot(run: RunStanding) -> list[RenderableType]:
     if run.trouble:
         words = f"Problem: {run.trouble}. Trying again; jobs go on. {run.remedy}"
         lines.append(Text(words.rstrip(), style="yellow"))
+    for bad in run.bad_nodes:
+        words = f"Node {bad.name} is avoided until {clock(bad.until_s, run.now_s)}: {bad.words}."
+        lines.append(Text(words, style="yellow"))
     where = f"Strategy {run.plan.strategy} on {run.plan.backend}"
     if not run.is_over:
         age = run.age_s

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from asa.core.locks import Holder
     from asa.runner import RunFolder, RunPlan
     from asa.runner.jobs import Job
+    from asa.runner.nodes import BadNode
     from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob, StageView
     from asa.waits import WaitForecast
@@ -157,6 +158,7 @@ class RunStanding:
     remedy: str = ""
     next_s: float | None = None  # when the client means to act next
     metrics: RunMetrics | None = field(default=None)  # what it cost, once it has completed
+    bad_nodes: Sequence[BadNode] = ()  # that its jobs are kept off now
 
     @property
     def age_s(self) -> float | None:
@@ -232,6 +234,7 @@ class RunStanding:
             "trouble": self.trouble,
             "remedy": self.remedy,
             "next_s": self.next_s,
+            "bad_nodes": [asdict(one) for one in self.bad_nodes],
             "stages": [stage.as_dict() for stage in self.stages],
             "metrics": {**asdict(self.metrics), "hit_ratio": _finite(self.metrics.hit_ratio)} if self.metrics else None,
         }
@@ -315,6 +318,7 @@ def stand(
         remedy=remedy if not is_over else "",
         next_s=next_s if not is_over else None,
         metrics=metrics_of(state, all_records),
+        bad_nodes=() if is_over else tuple(state.nodes.bad(known_s)),
     )
 
 

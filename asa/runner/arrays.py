@@ -7,7 +7,7 @@ those are asked for again that did not complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState, JobStatus
@@ -115,9 +115,16 @@ class Arrays:
         """Give all elements of a stage that have not completed."""
         return array.all - self.completed.get(bag, NONE)
 
-    def again(self, bag: str, array: Array, *, may_retry: bool) -> tuple[Elements, list[ElementEnd]]:
-        """Say which elements of a round are asked for again, and how those of them ended that failed."""
-        failures, left = self.failures.get(bag, {}), array.elements - self.completed.get(bag, NONE)
+    def again(
+        self, bag: str, array: Array, *, may_retry: bool, excused: Collection[ElementEnd] = ()
+    ) -> tuple[Elements, list[ElementEnd]]:
+        """Say which elements of a round are asked for again, and how those of them ended that failed.
+
+        `excused`: ends that do not count as failures.
+        """
+        let_off = {number for end in excused for number in end.elements}
+        failures = {number: end for number, end in self.failures.get(bag, {}).items() if number not in let_off}
+        left = array.elements - self.completed.get(bag, NONE)
         retried = {n: end for n in left if may_retry and (end := failures.get(n)) is not None and _may_retry(end)}
         unrun = [n for n in left if n not in failures]
         return Elements.of((*unrun, *retried)), _grouped(retried)

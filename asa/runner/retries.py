@@ -52,10 +52,13 @@ def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
     return replace(stage, memory_bytes=max(min([wanted, *most]), stage.memory_bytes))
 
 
-def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities) -> tuple[str, ...]:
-    """Choose the nodes that jobs are to avoid, the latest to fail: eight, and half of all nodes, at most."""
+def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities, needed: int = 1) -> tuple[str, ...]:
+    """Choose the nodes that a job is to avoid, the latest to fail: eight, and half of all nodes, at most.
+
+    `needed`: nodes that the job is to find beside them.
+    """
     nodes = capabilities.max_cores // capabilities.cores_per_node if capabilities.cores_per_node else 0
-    count = min(_MAX_AVOIDED, nodes // 2) if nodes else _MAX_AVOIDED
+    count = max(min(_MAX_AVOIDED, nodes // 2, nodes - needed), 0) if nodes else _MAX_AVOIDED
     return tuple(bad_nodes[-count:]) if count else ()
 
 

@@ -34,6 +34,7 @@ class Sharing:
     _jobs: dict[str, list[Job]] = field(default_factory=dict)  # by round, in order of submission
     _drained: set[str] = field(default_factory=set)  # rounds in which nothing is left to take
     _began_s: dict[str, float] = field(default_factory=dict)  # by round, when the first of its jobs did
+    _moved: set[str] = field(default_factory=set)  # jobs that a bad node has ended, each followed by another
     _full: set[str] = field(default_factory=set)  # rounds that get no more jobs: one was refused
 
     def accepted(self, job: Job) -> None:
@@ -44,6 +45,10 @@ class Sharing:
     def refused(self, number: str) -> None:
         """Note that a further job of a round was refused for good: those that there are run it."""
         self._full.add(number)
+
+    def moved(self, job: Job) -> None:
+        """Note that a job ended by its node's fault, so that another is asked for in its place."""
+        self._moved.add(job.status.job_id)
 
     def began_s(self, job: Job, at_s: float) -> float:
         """Say when the first job of a round began, given that one did."""
@@ -109,7 +114,7 @@ class Sharing:
         if not number or lead.giving_up or number in self._drained | self._full:
             return
         there = {one.planned.mate for one in self._jobs[number]}
-        over = sum(ran_out(one.status) and did(one) for one in self._jobs[number])
+        over = sum(one.status.job_id in self._moved or (ran_out(one.status) and did(one)) for one in self._jobs[number])
         for mate in range(1, lead.spec.sharing + min(over, (MAX_ROUNDS - rounds) * lead.spec.sharing)):
             if mate not in there:
                 yield replace(

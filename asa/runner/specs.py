@@ -89,7 +89,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         bag=_token(state, planned.stages[0]) if sharing > 1 or leg or _is_array(state, planned) else "",
         sharing=sharing,
         leg=leg,
-        avoid=state.avoided(planned.stages),
+        avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand)),
         saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
         array=array,
         run_s=max(slot.end_s for slot in slots),
@@ -412,6 +412,12 @@ def legs_of(state: RunState, stage: str, number: int | None = None) -> Legs | No
     """
     place, latest = tasks_of(state, stage), state.stages[stage].resubmissions
     return Legs(Path(place) / str(latest if number is None else number)) if place else None
+
+
+def _nodes_of(state: RunState, demand: Demand) -> int:
+    """Count the nodes that a job takes up at least."""
+    per_node = state.capabilities.cores_per_node
+    return max(demand.nodes, -(-demand.cores // per_node) if per_node else 1, 1)
 
 
 def _nodes_for(cores: int, per_node: int, nodes: int) -> int:

@@ -53,8 +53,8 @@ from asa.runner.entries import (
     Unsent,
 )
 from asa.runner.jobs import Job, round_of
+from asa.runner.nodes import Nodes, moved
 from asa.runner.retries import (
-    avoidable,
     has_run_out_of_memory,
     idled_out,
     is_short,
@@ -144,7 +144,6 @@ class RunState:
     # by stage, what jobs of it wait for until it is handed over, each with the job's token
     gates: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False)
     _reasons: list[str] = field(default_factory=list, init=False)  # of the failures so far
-    _bad_nodes: dict[str, None] = field(default_factory=dict, init=False)  # that ended a job by their fault, in order
     _pauses_s: dict[str, float] | None = field(default=None, init=False)
     _may_have_lost: bool = field(default=True, init=False)
     _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
@@ -154,12 +153,14 @@ class RunState:
     arrays: Arrays = field(default_factory=Arrays, init=False)  # elements of stages that are arrays
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
     unknown_answers: UnknownAnswers = field(default_factory=UnknownAnswers, init=False)  # to submissions
+    nodes: Nodes = field(init=False)  # on which jobs fail
     asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
 
     def __post_init__(self) -> None:
         self.workflow = self._as_run_here(self.workflow)
         self.stages = Stages(self.workflow)
         self.accounts = Accounts(self.jobs)
+        self.nodes = Nodes(self.capabilities)
 
     def _as_run_here(self, workflow: Workflow) -> Workflow:
         """Have elements of arrays take turns where the batch system has no arrays."""
@@ -364,11 +365,6 @@ class RunState:
             asked_s = walltime_of(waves_of(own, self.capabilities))
         return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
 
-    def avoided(self, stages: Iterable[str]) -> tuple[str, ...]:
-        """Name the nodes that failed, which a job is not to run on if one of its stages is asked for again."""
-        again = any(self.stages[name].resubmissions for name in stages)
-        return avoidable(tuple(self._bad_nodes), self.capabilities) if again else ()
-
     def waves(self, names: Sequence[str], widths: Sequence[int] = ()) -> Waves:
         """Say which stages of a job run at the same time; one after the other in chosen shapes, or if it grows."""
         stages = [self.stages[name].stage for name in self.workflow.in_order(names)]
@@ -487,6 +483,7 @@ class RunState:
         self.outcome, self.reason, self.open_intent = None, "", None
         self.refused.clear()
         self._reasons.clear()
+        self.nodes.anew()
         once_more = self.workflow.with_followers(stages)
         for name in once_more:  # what it posted and noted the last time does not count any more
             self.generations[name] = self.generations.get(name, 0) + 1
@@ -732,7 +729,7 @@ class RunState:
 
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status
-        self._bad_nodes |= dict.fromkeys(status.bad_nodes)
+        self.nodes.heard(job)
         if job.given_up or status.reason == TWIN or job.planned.joins:
             return
         if job.giving_up and status.state is not JobState.COMPLETED:
@@ -765,6 +762,11 @@ class RunState:
             self._ask_again(job)  # the batch system lost it, or cancelled what could never start
         elif len(culprits := self._ended_in(job, left)) > 1 or culprits != left[:1]:
             yield from self._cut_short_in_wave(job, left, culprits, end)
+        elif node := self._at_fault(job, left[0], status):
+            self._ask_again(job)
+            yield Retrying(
+                time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=moved(why(status), node)
+            )
         elif is_short(job, self.stages[left[0]]):
             self._ask_again(job)
             short = "its job came back with fewer cores than it needs"
@@ -773,8 +775,7 @@ class RunState:
             self._ask_again(job)
             before = self.stages[left[0]].stage
             self._count_attempt(left[0], ends_of(job), end)
-            avoided = [node for node in self.avoided(left[:1]) if node in status.bad_nodes]
-            reason = why(status) + learned(before, self.stages[left[0]].stage, avoided)
+            reason = why(status) + learned(before, self.stages[left[0]].stage)
             yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=reason)
         else:
             # who cancels a job wants none of what is left in it
@@ -786,6 +787,10 @@ class RunState:
             one = f"stage {failed_now[0]!r}" if len(failed_now) == 1 else f"the job of {len(failed_now)} stages"
             self._ask_again(job, but=failed_now)
             yield from self._fail(failed_now, f"{one} ended as {why(status)}", end)
+
+    def _at_fault(self, job: Job, name: str, end: JobStatus | ElementEnd) -> str:
+        """Name the node at fault for how a stage of a job ended, off which it is asked for again; empty for none."""
+        return self.nodes.moves(self.stages[name].stage, end, job, self._unfinished.values())
 
     def _ended_in(self, job: Job, left: Sequence[str]) -> list[str]:
         """Name the stages that a job's end ended: the first that is left, or those of its wave that ran or failed."""
@@ -802,17 +807,22 @@ class RunState:
         status = job.status
         steps = {step.name: step for step in status.steps}
         ends = {name: _as_of_step(status, steps.get(name)) for name in culprits}
-        again = [name for name in culprits if name in self.repeatable]
-        tried = [n for n in culprits if n not in again and may_retry(replace(job, status=ends[n]), self.stages[n])]
-        failed = [name for name in culprits if name not in again and name not in tried]
+        judged = culprits if status.state is not JobState.CANCELLED else ()
+        fault = {name: node for name in judged if (node := self._at_fault(job, name, ends[name]))}
+        own = [name for name in culprits if name not in fault]
+        again = [name for name in own if name in self.repeatable]
+        tried = [n for n in own if n not in again and may_retry(replace(job, status=ends[n]), self.stages[n])]
+        failed = [name for name in own if name not in again and name not in tried]
         if status.state is JobState.CANCELLED and not self.is_open:
             failed = [name for name in left if name not in again]
         self._ask_again(job, but=failed)
+        for name, node in fault.items():
+            reason = moved(why(ends[name]), node)
+            yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=status.job_id, reason=reason)
         for name in tried:
             before = self.stages[name].stage
             self._count_attempt(name, [ends[name]], end)
-            avoided = [node for node in self.avoided([name]) if node in status.bad_nodes]
-            reason = why(ends[name]) + learned(before, self.stages[name].stage, avoided)
+            reason = why(ends[name]) + learned(before, self.stages[name].stage)
             yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=status.job_id, reason=reason)
         for name in again:
             yield from self._hand_back(name, why(ends[name]), end, status.job_id)
@@ -878,6 +888,8 @@ class RunState:
         if job.spec.leg:
             yield from self._left_leg(job, end)
             return
+        if self._at_fault(job, job.planned.stages[0], status):
+            self.sharing.moved(job)
         if self._hand_over(job):
             return
         last = self.sharing.decisive(job)
@@ -911,7 +923,8 @@ class RunState:
         if self.outcome is not None:
             return
         may_retry = view.attempts < view.stage.retries
-        again, failed = self.arrays.again(bag, array, may_retry=may_retry)
+        faults = {one: node for one in self.arrays.failed(bag) if (node := self._at_fault(job, name, one))}
+        again, failed = self.arrays.again(bag, array, may_retry=may_retry, excused=faults)
         if again and (failed or view.resubmissions < MAX_ROUNDS):
             self._ask_again(job)
             if failed:
@@ -920,6 +933,7 @@ class RunState:
             self.stages.put(name, replace(after, stage=replace(after.stage, array=array.only(again))))
             count = sum(len(one.elements) for one in failed)
             why = f"{'element' if count == 1 else 'elements'} {how_they_ended(failed)}" if failed else ""
+            why = why or (moved(f"elements {how_they_ended(faults)}", *faults.values()) if faults else "")
             why = why or f"{len(again)} {'element was' if len(again) == 1 else 'elements were'} not run"
             reason = why + learned(view.stage, after.stage)
             yield Retrying(time_s=end, run=self.name, stages=(name,), job_id=job.status.job_id, reason=reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -292,7 +293,7 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
     if spec.array is not None:
         return _send_array(one, planned.stages[0], spec, spec.array)
     if not planned.joins:
-        return one.backend.submit(spec)
+        return _submitted(one, spec)
     if not isinstance(one.backend, Growing):
         raise SubmitRejectedError("no job gets more cores here", where=f"job {spec.name!r}", hint="Take `asa-plan`.")
     try:
@@ -304,10 +305,20 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
         raise SubmitDeferredError(str(error)) from error
 
 
+def _submitted(one: Active, spec: JobSpec) -> str:
+    """Submit a job; one that could not run without the nodes that it is to avoid is submitted for any node."""
+    try:
+        return one.backend.submit(spec)
+    except SubmitRejectedError:
+        if not spec.avoid:
+            raise
+        return one.backend.submit(replace(spec, avoid=()))
+
+
 def _send_array(one: Active, stage: str, spec: JobSpec, array: Array) -> str:
     """Send a part of an array; where it is too large, note that, so that the next time fewer are asked for."""
     try:
-        return one.backend.submit(spec)
+        return _submitted(one, spec)
     except (SubmitRejectedError, SubmitDeferredError) as error:
         count, is_refused = len(array.elements), is_no_array(error)
         if isinstance(error, SubmitRejectedError) and not is_refused:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from asa.backends.shell.marks import Kept, RunFolder
@@ -18,7 +19,7 @@ from asa.outcome import JobOutcome
 
 from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry, of_elements, together
 from .link import SlurmRecord
-from .states import ended_as
+from .states import MAX_NODES, ended_as
 from .tracking import TWIN, VANISHED, TrackedJob
 
 _WORST = (JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED)
@@ -249,12 +250,17 @@ class TrackedArray(TrackedJob):
 
 def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> ElementsStatus:
     of_state: dict[JobState, list[int]] = {}
-    ended: dict[tuple[JobState, int | None, str, JobOutcome | None], list[int]] = {}
+    ended: dict[tuple[JobState, int | None, str, JobOutcome | None, tuple[str, ...]], list[int]] = {}
+    well: dict[str, None] = {}
     ran_s = spent_s
     for number, status in known.items():
         of_state.setdefault(status.state, []).append(number)
         if status.state.is_final and status.state is not JobState.COMPLETED:
-            ended.setdefault((status.state, status.exit_code, status.reason, status.outcome), []).append(number)
+            nodes = status.nodes if status.state is JobState.FAILED else ()
+            how = (status.state, status.exit_code, status.reason, status.outcome, nodes)
+            ended.setdefault(how, []).append(number)
+        elif status.state is JobState.COMPLETED and len(well) < MAX_NODES:
+            well |= dict.fromkeys(status.nodes)
         if status.end_s is not None and status.start_s is not None:
             ran_s += max(status.end_s - status.start_s, 0.0)
     return ElementsStatus(
@@ -262,10 +268,13 @@ def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> Elements
         Elements.of(of_state.get(JobState.COMPLETED, ())),
         tuple(ElementEnd(Elements.of(numbers), *how) for how, numbers in sorted(ended.items(), key=_order)),
         ran_s,
+        tuple(islice(well, MAX_NODES)),
     )
 
 
-def _order(item: tuple[tuple[JobState, int | None, str, JobOutcome | None], list[int]]) -> tuple[int, int]:
+def _order(
+    item: tuple[tuple[JobState, int | None, str, JobOutcome | None, tuple[str, ...]], list[int]],
+) -> tuple[int, int]:
     (state, *_), numbers = item
     return _WORST.index(state), min(numbers)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice, product
 
 from asa.backend import JobState, JobStatus
 
@@ -15,6 +16,9 @@ _KEPT_BACK = HELD | {"Dependency", "DependencyNeverSatisfied", "BeginTime"}
 
 _PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of what is pending
 _ONE_NODE = re.compile(r"[^\s,\[\]()]+")
+_LISTED = re.compile(r"(?:[^\s,\[\]]|\[[^\]]*\])+")  # the words of a list: a comma in brackets parts none
+_PARTS = re.compile(r"(\[[^\]]*\])")
+MAX_NODES = 16  # that are named of a job
 _BACK_IN_QUEUE = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 _UNDER_WAY = frozenset(
     {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "COMPLETING"}
@@ -104,7 +108,33 @@ def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back
         expected_start_s=record.expected_start_s if state is JobState.PENDING else None,
         restarts=record.restarts,
         bad_nodes=_bad_nodes(record, state),
+        nodes=() if state is JobState.PENDING else tuple(islice(names_of(record.node_list), MAX_NODES)),
     )
+
+
+def names_of(node_list: str) -> Iterator[str]:
+    """Name the nodes of a list as Slurm writes it, in its order.
+
+    Examples
+    --------
+    >>> list(names_of("gpu7,n[09-11,20]x")), list(names_of("r[1-2]n[3-4]"))
+    (['gpu7', 'n09x', 'n10x', 'n11x', 'n20x'], ['r1n3', 'r1n4', 'r2n3', 'r2n4'])
+    """
+    for word in _LISTED.findall(node_list):
+        yield from map("".join, product(*map(_choices, _PARTS.split(word))))
+
+
+def _choices(part: str) -> list[str]:
+    """Give what a part of a node's name may be: itself, or each number of a range in brackets."""
+    if not part.startswith("["):
+        return [part]
+    found = []
+    for numbers in part[1:-1].split(","):
+        first, _, last = numbers.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            return [part]
+        found += [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
+    return found
 
 
 def _eligible_s(

@@ -22,12 +22,15 @@ TWIN: Final = "Twin"
 """Reason of a job that ran nothing since another job of its token has the payload."""
 VANISHED: Final = "Vanished"
 """Reason of a job of which nothing is known any more."""
+LAUNCH_FAILURE: Final = "JobLaunchFailure"
+"""Reason of a job that its node could not begin, as where the folder of its output is missing."""
 IGNORED_DEPENDENCY: Final = "DependencyIgnored"
 """Reason of a job that was cancelled since Slurm released it before its dependency was met."""
 
 _SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
 _ROUNDED_S = 60.0  # Slurm counts minutes
 _SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})
+_NOT_LAUNCHED = 53  # the signal that Slurm gives a job whose output cannot be opened
 _SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that come and go while a job queues
 
 
@@ -228,6 +231,8 @@ class TrackedJob:
             payload_start_s = status.start_s if not kept.awaits else self.status.payload_start_s if same else None
             steps = self.status.steps if same else ()
         status = replace(status, payload_start_s=payload_start_s, steps=steps)
+        if not status.nodes and status.start_s is not None:  # a job that ends may have given its nodes back
+            status = replace(status, nodes=self.status.nodes)
         if not status.state.is_final or status.state is JobState.COMPLETED:
             return status
         ended = folder.ended(job_id, kept.token)
@@ -239,11 +244,16 @@ class TrackedJob:
         if status.state is not JobState.FAILED:
             return status
         code = status.exit_code
+        if record.signal == _NOT_LAUNCHED and folder.began(job_id, kept.token) is None:
+            what = {"exit_code": None, "reason": LAUNCH_FAILURE, "outcome": JobOutcome.UNABLE}
+            return replace(status, payload_start_s=None, **what)
         if code is None and ended is not None and record.states[0] == "FAILED" and self._is_recent(ended):
             code = ended.exit_code or None
         outcome = None if code is None else without_mark(code)
         if ended is not None and ended.exit_code and self._is_recent(ended):
             outcome = ended.outcome
+        elif outcome is JobOutcome.UNABLE and folder.began(job_id, kept.token) is not None:
+            outcome = JobOutcome.UNRECORDED
         is_twin = outcome is JobOutcome.TWIN and bool(kept.token) and self.is_twin_of_another(folder)
         return replace(status, exit_code=code, outcome=outcome, reason=TWIN if is_twin else status.reason)
 

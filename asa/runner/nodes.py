@@ -1,0 +1,203 @@
+"""Nodes on which jobs of a run fail through no fault of their own: the evidence, and the run's list of bad nodes.
+
+What counts against a node is how a job of a single stage ended on it:
+
+- Slurm says that the node failed;
+- nothing of the payload began, since the job could not be launched, or its work folder is not there;
+- an input, a module or the command itself was not found (126 and 127, too), while another job of the run has completed
+  on another node, runs there, or may begin to at any time: then another node is asked for its opinion;
+- a second stage failed there within minutes of its beginning, whatever its exit code, while others have completed or
+  run on other nodes, and none has completed there meanwhile.
+
+Such a node is on the list for an hour. Jobs of the run are kept off it, and the stage that failed is asked for again at
+once, which counts as no retry. A stage that fails in the same way on another node has failed by itself: then what it
+said against nodes counts no more. All of this follows from what the run's journal says, so that whoever goes on with
+the run knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from asa.backend import Capabilities, ElementEnd, JobState, JobStatus
+from asa.outcome import NOT_EXECUTABLE, NOT_FOUND, JobOutcome, outcome_of
+from asa.runner.jobs import Job
+from asa.runner.retries import avoidable, has_run_out_of_memory
+from asa.workflow import Stage
+
+TRIED_AGAIN_S = 3600.0
+"""How long a bad node is avoided."""
+
+_MAX_MOVES = 3  # times that a stage is asked for elsewhere and that counts as no retry
+_SOON_S = 180.0  # after its beginning a stage fails early
+_TOGETHER_S = 900.0  # early failures of two stages that are further apart have not one cause
+_UNBEGUN = frozenset({JobOutcome.UNABLE, JobOutcome.FOLDER_MISSING})
+_LACKS = frozenset({JobOutcome.INPUT_MISSING, JobOutcome.SETUP_FAILED})
+_OWN = frozenset({None, JobOutcome.FAILED, JobOutcome.TASKS_FAILED, JobOutcome.OUTPUT_MISSING})
+_NODE_FAILED = "ran there when it failed"
+_MAX_NAMES = 3  # of stages, in a sentence
+
+End = JobStatus | ElementEnd
+
+
+@dataclass(frozen=True, slots=True)
+class BadNode:
+    """A node that jobs of a run are kept off."""
+
+    name: str
+    why: str  # what became of those stages there, in words
+    since_s: float
+    until_s: float  # then it is tried again
+    stages: tuple[str, ...]  # that failed there
+
+    @property
+    def words(self) -> str:
+        """Say what happened there, and to whom."""
+        first = self.stages[:_MAX_NAMES]
+        rest = len(self.stages) - len(first)
+        names = ", ".join(first) + (f" and {rest} more" if rest else "")
+        return f"{names} {self.why}"
+
+
+@dataclass(slots=True)
+class Nodes:
+    """What a run knows of the nodes on which its jobs ran."""
+
+    site: Capabilities
+    _bad: dict[str, BadNode] = field(default_factory=dict)  # in the order in which they failed
+    _well: dict[str, float] = field(default_factory=dict)  # when a job completed there that had begun last
+    _early: dict[str, dict[str, float]] = field(default_factory=dict)  # by node, stages that failed early, and when
+    # by stage, the nodes off which it was moved, each with the job that failed there
+    _moved: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def bad(self, at_s: float) -> list[BadNode]:
+        """Give the nodes that are avoided at a time."""
+        return [one for one in self._bad.values() if one.until_s > at_s]
+
+    def avoided(self, at_s: float, nodes: int) -> tuple[str, ...]:
+        """Name the nodes that a job is kept off which is submitted at a time; `nodes`: that it needs."""
+        return avoidable([one.name for one in self.bad(at_s)], self.site, nodes)
+
+    def anew(self) -> None:
+        """Let every stage be moved again, as they are all to be tried again."""
+        self._moved.clear()
+
+    def heard(self, job: Job) -> None:
+        """Take in where a job did well, and which nodes the batch system says have failed."""
+        status = job.status
+        done = status.nodes if status.state is JobState.COMPLETED else ()
+        for name in (*done, *(status.elements.nodes if status.elements is not None else ())):
+            self._well[name] = max(self._well.get(name, 0.0), status.start_s or 0.0)
+            self._early.pop(name, None)
+            if (bad := self._bad.get(name)) is not None and len(bad.stages) == 1 and self._well[name] >= bad.since_s:
+                del self._bad[name]
+        for name in status.bad_nodes:
+            self._accuse(name, job.planned.stages[0], _NODE_FAILED, _end_s(status))
+
+    def moves(self, stage: Stage, end: End, job: Job, live: Iterable[Job]) -> str:
+        """Say off which node a stage that failed is asked for again without counting a retry; empty if that counts.
+
+        `end`: how it ended, in which job; `live`: jobs of the run that have not ended.
+        """
+        node = next(iter(_failed_nodes(end) or end.nodes), "")  # the first one is where its script ran
+        if end.state is not JobState.FAILED or not node or not (why := self._what_failed(stage, end, job, node, live)):
+            return ""
+        at_s, before = _end_s(job.status), self._moved.setdefault(stage.name, {})
+        if before.get(node) == job.status.job_id:
+            return node  # as was said before
+        needs_others = not (_is_unbegun(end) or _failed_nodes(end) or self._is_bad_for_others(node, stage.name, at_s))
+        if node in before or len(before) >= _MAX_MOVES or (before and needs_others):
+            self._acquit(stage.name)
+            return ""
+        self._accuse(node, stage.name, why, at_s)
+        if node not in self.avoided(at_s, 1):
+            return ""
+        before[node] = job.status.job_id
+        return node
+
+    def _is_bad_for_others(self, node: str, stage: str, at_s: float) -> bool:
+        known = self._bad.get(node)
+        return known is not None and known.until_s > at_s and set(known.stages) != {stage}
+
+    def _what_failed(self, stage: Stage, end: End, job: Job, node: str, live: Iterable[Job]) -> str:
+        """Say in words what speaks against the node on which a stage failed; empty for nothing."""
+        if _failed_nodes(end):
+            return _NODE_FAILED if stage.retries else ""
+        if _is_unbegun(end):
+            return "could not begin there"
+        if len(end.nodes) > 1:
+            return ""  # which of them it was nobody says
+        if _is_not_found(end):
+            is_so = self._does_well_elsewhere(node, job, live, waits=True)
+            return "did not find something there that others find elsewhere" if is_so else ""
+        is_so = self._fails_early(stage, end, job, node) and self._does_well_elsewhere(node, job, live)
+        return "failed there soon after beginning" if is_so and stage.retries else ""
+
+    def _fails_early(self, stage: Stage, end: End, job: Job, node: str) -> bool:
+        """Take in that a stage failed; say whether it did early, and another did on the same node lately."""
+        began_s, ended_s = job.status.payload_start_s, _end_s(job.status)
+        if isinstance(end, ElementEnd) or outcome_of(end) not in _OWN or has_run_out_of_memory(end):
+            return False
+        if began_s is None or ended_s - began_s > _SOON_S:
+            return False
+        early = self._early.setdefault(node, {})
+        others = [name for name, at_s in early.items() if name != stage.name and at_s > ended_s - _TOGETHER_S]
+        early[stage.name] = ended_s
+        return bool(others)
+
+    def _does_well_elsewhere(self, node: str, job: Job, live: Iterable[Job], *, waits: bool = False) -> bool:
+        """Say whether a job of the run has completed on another node, or runs there as far as is known.
+
+        `waits`: or if one may, of which nothing keeps it from running.
+        """
+        if any(name != node for name in self._well):
+            return True
+        return any(
+            any(name != node for name in one.status.nodes)
+            if one.status.payload_start_s is not None
+            else waits and one.status.eligible_s is not None
+            for one in live
+            if one is not job
+        )
+
+    def _accuse(self, node: str, stage: str, why: str, at_s: float) -> None:
+        """Put a node on the list, or keep it there for longer."""
+        until_s, known = at_s + TRIED_AGAIN_S, self._bad.pop(node, None)
+        if known is None or known.until_s <= at_s:
+            self._bad[node] = BadNode(node, why, at_s, until_s, (stage,))
+            return
+        stages = tuple(dict.fromkeys((*known.stages, stage)))
+        self._bad[node] = replace(known, why=why, until_s=max(until_s, known.until_s), stages=stages)
+
+    def _acquit(self, stage: str) -> None:
+        """Let nothing count any more that a stage alone said against nodes: it fails on others, too."""
+        for node, bad in list(self._bad.items()):
+            if bad.stages == (stage,):
+                del self._bad[node]
+        self._early = {node: {s: at for s, at in early.items() if s != stage} for node, early in self._early.items()}
+
+
+def moved(how: str, *nodes: str) -> str:
+    """Say of a stage that failed that it is asked for again on another node."""
+    return f"{how}, which counts as no retry; now on another node than {' and '.join(dict.fromkeys(nodes))}"
+
+
+def _failed_nodes(end: End) -> Sequence[str]:
+    """Name nodes that the batch system says have failed."""
+    return end.bad_nodes if isinstance(end, JobStatus) else ()
+
+
+def _is_unbegun(end: End) -> bool:
+    """Whether nothing began since the job could not be launched, or had no work folder."""
+    return outcome_of(end) in _UNBEGUN
+
+
+def _is_not_found(end: End) -> bool:
+    """Whether something was missing that a stage needs: its command, an input, a module."""
+    outcome = outcome_of(end)
+    return outcome in _LACKS or (outcome is JobOutcome.FAILED and end.exit_code in {NOT_EXECUTABLE, NOT_FOUND})
+
+
+def _end_s(status: JobStatus) -> float:
+    return status.end_s if status.end_s is not None else status.submit_s

@@ -1,0 +1,230 @@
+"""Which nodes a run takes for bad ones, by what became of its jobs there, and what follows."""
+
+from dataclasses import replace
+
+import pytest
+
+from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState, JobStatus
+from asa.elements import Elements, parse_array
+from asa.outcome import JobOutcome
+from asa.records import Retrying
+from asa.runner.entries import Accepted, Begun, Intended, Reported
+from asa.runner.nodes import TRIED_AGAIN_S
+from asa.runner.specs import spec_of
+from asa.runner.state import RunState
+from asa.strategies import Keep, Phase, PlannedJob
+from asa.workflow import Stage, Workflow
+
+SITE = Capabilities("x", 112, 28, age_accrues=False, arrays=True)  # four nodes
+
+
+class Told:
+    """A run's state, told of jobs one by one; what was told is kept, as a journal."""
+
+    def __init__(self, *stages, site=SITE):
+        self.stages = stages or tuple(Stage(n, cores=28, walltime_s=600, command="work") for n in "abcdef")
+        self.site, self.entries, self.count = site, [], 0
+        self.state = self.fresh()
+        self.records = []
+        self.apply(Begun(0.0, fail_fast=False))
+
+    def fresh(self):
+        return RunState("w", Workflow("w", self.stages), self.site, "abcd1234", fail_fast=False)
+
+    def apply(self, entry):
+        self.entries.append(entry)
+        self.records += self.state.apply(entry)
+
+    def submit(self, name, at_s=0.0):
+        planned = PlannedJob((name,), at_s, Keep.NOTHING, "")
+        spec = spec_of(self.state, planned)
+        self.count += 1
+        job_id = str(self.count)
+        self.apply(Intended(spec.token, planned, spec, at_s))
+        self.apply(Accepted(spec.token, JobStatus(job_id, JobState.PENDING, at_s)))
+        return job_id, spec
+
+    def end(self, name, node, code=0, *, at_s=10.0, lasted_s=5.0, **what):
+        """Have a job run a stage on a node, and end."""
+        job_id, spec = self.submit(name, at_s - lasted_s)
+        self.begin(job_id, node, at_s - lasted_s)
+        state = what.pop("state", JobState.FAILED if code else JobState.COMPLETED)
+        status = JobStatus(job_id, state, at_s - lasted_s, nodes=(node,), exit_code=code, end_s=at_s)
+        times = {"start_s": at_s - lasted_s, "payload_start_s": at_s - lasted_s}
+        status = replace(status, **times | what)
+        self.apply(Reported(status))
+        return spec
+
+    def begin(self, job_id, node, at_s):
+        times = {"start_s": at_s, "payload_start_s": at_s}
+        self.apply(Reported(JobStatus(job_id, JobState.RUNNING, at_s, nodes=(node,), **times)))
+
+    def bad(self, at_s=20.0):
+        return [one.name for one in self.state.nodes.bad(at_s)]
+
+    def phase(self, name):
+        return self.state.stages[name].phase
+
+    @property
+    def reasons(self):
+        return [one.reason for one in self.records if isinstance(one, Retrying)]
+
+
+UNBEGUN = {"code": 1, "reason": "JobLaunchFailure", "outcome": JobOutcome.UNABLE, "exit_code": None}
+
+
+@pytest.mark.parametrize("how", [{"code": 87}, UNBEGUN])
+def test_what_could_not_begin_is_asked_for_elsewhere_at_once_and_costs_no_retry(how):
+    told = Told()
+    told.end("a", "n2", **how)
+    assert told.bad() == ["n2"]
+    assert (told.phase("a"), told.state.stages["a"].attempts) == (Phase.WAITING, 0)
+    assert told.state.pauses_s() == {}
+    assert told.reasons[0].endswith("which counts as no retry; now on another node than n2")
+    assert told.submit("a", 20.0)[1].avoid == ("n2",)
+    assert told.submit("b", 20.0)[1].avoid == ("n2",), "so are others kept off it"
+
+
+@pytest.mark.parametrize("code", [126, 127, 84, 82])
+@pytest.mark.parametrize("elsewhere", ["nothing", "completed", "runs", "may run", "is to follow", "same node"])
+def test_what_was_not_found_is_the_nodes_fault_where_others_do_well_elsewhere(code, elsewhere):
+    told = Told()
+    if elsewhere == "completed":
+        told.end("b", "n1")
+    elif elsewhere == "same node":
+        told.end("b", "n2")
+    elif elsewhere != "nothing":
+        job_id, _ = told.submit("b")
+        if elsewhere == "runs":
+            told.begin(job_id, "n1", 9.0)
+        elif elsewhere == "may run":
+            told.apply(Reported(JobStatus(job_id, JobState.PENDING, 0.0, eligible_s=0.0)))
+    told.end("a", "n2", code, at_s=10.0, lasted_s=5.0)
+    is_so = elsewhere in {"completed", "runs", "may run"}
+    assert told.bad() == (["n2"] if is_so else [])
+    assert told.phase("a") is (Phase.WAITING if is_so else Phase.FAILED)
+
+
+@pytest.mark.parametrize("code", [82, 84, 87, 127])
+def test_a_users_own_exit_code_says_nothing_of_the_node(code):
+    told = Told()
+    told.end("b", "n1")
+    told.end("a", "n2", code, outcome=JobOutcome.FAILED)
+    assert told.bad() == (["n2"] if code == 127 else [])
+
+
+def test_who_fails_so_on_another_node_too_has_failed_by_itself():
+    """And what it said against nodes counts no more."""
+    told = Told()
+    told.end("b", "n1")
+    told.end("a", "n2", 127)
+    told.end("a", "n3", 127, at_s=20.0)
+    assert told.phase("a") is Phase.FAILED
+    assert told.bad() == []
+
+
+def test_what_could_not_begin_on_any_node_is_moved_three_times_and_no_more():
+    told = Told(site=Capabilities("x", 2800, 28, age_accrues=False))
+    for number in range(1, 5):
+        assert told.phase("a") is Phase.WAITING
+        told.end("a", f"n{number}", 87, at_s=10.0 * number)
+    assert told.phase("a") is Phase.FAILED
+    assert told.bad() == []
+
+
+def test_retries_are_left_to_who_was_moved():
+    told = Told(Stage("a", cores=1, walltime_s=600, command="x", retries=1), Stage("b", cores=1, walltime_s=9))
+    told.end("a", "n2", 87)
+    told.end("a", "n1", 1, at_s=30.0)
+    assert (told.phase("a"), told.state.stages["a"].attempts) == (Phase.WAITING, 1)
+    told.end("a", "n3", 1, at_s=90.0)
+    assert told.phase("a") is Phase.FAILED
+
+
+def flaky(*names, retries=2):
+    return [Stage(name, cores=28, walltime_s=600, command="x", retries=retries) for name in names]
+
+
+def test_two_stages_that_fail_soon_make_a_bad_node_whatever_the_code():
+    told = Told(*flaky("a", "b", "c"))
+    told.end("c", "n1")
+    told.end("a", "n2", 3, at_s=20.0)
+    assert (told.bad(), told.state.stages["a"].attempts) == ([], 1)
+    told.end("b", "n2", 4, at_s=30.0)
+    assert (told.bad(), told.state.stages["b"].attempts) == (["n2"], 0)
+
+
+@pytest.mark.parametrize("but", ["one stage twice", "late", "far apart", "one did well there", "nobody did well"])
+def test_but_not_where(but):
+    told = Told(*flaky("a", "b", "c", "d"))
+    if but != "nobody did well":
+        told.end("c", "n1")
+    told.end("a", "n2", 3, at_s=20.0)
+    if but == "one did well there":
+        told.end("d", "n2", at_s=25.0)
+    told.end(
+        "a" if but == "one stage twice" else "b", "n2", 4,
+        at_s=5000.0 if but == "far apart" else 400.0, lasted_s=300.0 if but == "late" else 5.0,
+    )  # fmt: skip
+    assert told.bad(401.0) == []
+
+
+def test_a_node_that_failed_costs_no_retry_where_there_are_retries():
+    """Without, a payload that has begun is not run again."""
+    told = Told(*flaky("a"), *flaky("b", retries=0))
+    told.end("a", "n2", 1, bad_nodes=("n2",), exit_code=None, reason="NODE_FAIL")
+    assert (told.phase("a"), told.state.stages["a"].attempts, told.bad()) == (Phase.WAITING, 0, ["n2"])
+    told.end("b", "n3", 1, bad_nodes=("n3",), exit_code=None, reason="NODE_FAIL")
+    assert (told.phase("b"), told.bad()) == (Phase.FAILED, ["n2", "n3"])
+
+
+def test_a_bad_node_is_tried_again_after_an_hour_and_earlier_where_a_job_does_well_there():
+    told = Told()
+    told.end("a", "n2", 87, at_s=10.0)
+    assert told.bad(10.0 + TRIED_AGAIN_S - 1) == ["n2"]
+    assert told.bad(10.0 + TRIED_AGAIN_S) == []
+    assert told.submit("b", 10.0 + TRIED_AGAIN_S)[1].avoid == ()
+    told.end("c", "n2", at_s=200.0)
+    assert told.bad(201.0) == []
+
+
+def test_no_job_is_kept_off_so_many_nodes_that_too_few_are_left():
+    told = Told(Stage("a", cores=1, walltime_s=9, command="x"), Stage("wide", nodes=4, walltime_s=9, command="x"))
+    told.end("a", "n2", 87)
+    assert told.submit("wide", 20.0)[1].avoid == ()
+    assert told.submit("a", 20.0)[1].avoid == ("n2",)
+
+
+def test_on_a_single_node_a_failure_counts():
+    told = Told(site=Capabilities("x", 28, 28, age_accrues=False))
+    told.end("a", "n1", 87)
+    assert told.phase("a") is Phase.FAILED
+
+
+def test_who_goes_on_with_the_run_knows_its_bad_nodes():
+    told = Told()
+    told.end("b", "n1")
+    told.end("a", "n2", 127)
+    again = told.fresh()
+    for entry in told.entries:
+        list(again.apply(entry))
+    assert again.nodes == told.state.nodes
+    assert [one.words for one in again.nodes.bad(20.0)] == ["a did not find something there that others find elsewhere"]
+
+
+def test_elements_are_asked_for_elsewhere_beside_those_that_failed_by_themselves():
+    told = Told(Stage("a", cores=28, walltime_s=600, command="x", array=parse_array("1-6"), retries=1))
+    job_id, _ = told.submit("a")
+    told.begin(job_id, "n1", 1.0)
+    ended = (
+        ElementEnd(Elements.of([2]), JobState.FAILED, 87, "NonZeroExitCode", nodes=("n2",)),
+        ElementEnd(Elements.of([3]), JobState.FAILED, 127, "NonZeroExitCode", nodes=("n2",)),
+    )
+    elements = ElementsStatus(completed=Elements.of([1, 4, 5, 6]), ended=ended, nodes=("n1", "n3"))
+    status = JobStatus(job_id, JobState.FAILED, 0.0, start_s=1.0, payload_start_s=1.0, end_s=9.0, exit_code=87)
+    told.apply(Reported(replace(status, elements=elements)))
+    assert (told.phase("a"), told.state.stages["a"].attempts, told.bad()) == (Phase.WAITING, 0, ["n2"])
+    [reason] = told.reasons
+    assert reason.startswith("elements 2 failed")
+    spec = told.submit("a", 20.0)[1]
+    assert (str(spec.array), spec.avoid) == ("2-3", ("n2",))
