@@ -236,7 +236,7 @@ class Active(Submitter):
         self.heard_all([status])
 
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
-        """Note what was heard of several jobs, as far as it is new; failures last, for others' fate is evidence on them."""
+        """Note what is new of several jobs; failures last, for how others do is evidence on them."""
         in_order = sorted(statuses, key=lambda one: one.state.is_final and one.state is not JobState.COMPLETED)
         self.commit(*(Reported(news) for status in in_order if (news := self._news_of(status)) is not None))
 

@@ -231,8 +231,8 @@ class TrackedJob:
             payload_start_s = status.start_s if not kept.awaits else self.status.payload_start_s if same else None
             steps = self.status.steps if same else ()
         status = replace(status, payload_start_s=payload_start_s, steps=steps)
-        if not status.nodes and status.start_s is not None:  # a job that ends may have given its nodes back
-            status = replace(status, nodes=self.status.nodes)
+        if status.start_s is not None:  # a job that ends may have given its nodes back
+            status = replace(status, nodes=status.nodes or self.status.nodes)
         if not status.state.is_final or status.state is JobState.COMPLETED:
             return status
         ended = folder.ended(job_id, kept.token)
@@ -241,21 +241,24 @@ class TrackedJob:
             return replace(
                 status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED, outcome=JobOutcome.COMPLETED
             )
-        if status.state is not JobState.FAILED:
-            return status
-        code = status.exit_code
-        if record.signal == _NOT_LAUNCHED and folder.began(job_id, kept.token) is None:
-            what = {"exit_code": None, "reason": LAUNCH_FAILURE, "outcome": JobOutcome.UNABLE}
-            return replace(status, payload_start_s=None, **what)
+        return status if status.state is not JobState.FAILED else self._failed(status, record, folder, ended)
+
+    def _failed(self, status: JobStatus, record: SlurmRecord, folder: RunFolder, ended: Mark | None) -> JobStatus:
+        """Say how a job failed, whose mark of its end may be of an earlier run."""
+        token, code = self.kept.token, status.exit_code
+        has_begun = folder.began(self.job_id, token) is not None
+        if record.signal == _NOT_LAUNCHED and not has_begun:
+            outcome = JobOutcome.UNABLE
+            return replace(status, payload_start_s=None, exit_code=None, reason=LAUNCH_FAILURE, outcome=outcome)
         if code is None and ended is not None and record.states[0] == "FAILED" and self._is_recent(ended):
             code = ended.exit_code or None
-        outcome = None if code is None else without_mark(code)
+        said = None if code is None else without_mark(code)
         if ended is not None and ended.exit_code and self._is_recent(ended):
-            outcome = ended.outcome
-        elif outcome is JobOutcome.UNABLE and folder.began(job_id, kept.token) is not None:
-            outcome = JobOutcome.UNRECORDED
-        is_twin = outcome is JobOutcome.TWIN and bool(kept.token) and self.is_twin_of_another(folder)
-        return replace(status, exit_code=code, outcome=outcome, reason=TWIN if is_twin else status.reason)
+            said = ended.outcome
+        elif said is JobOutcome.UNABLE and has_begun:
+            said = JobOutcome.UNRECORDED
+        is_twin = said is JobOutcome.TWIN and bool(token) and self.is_twin_of_another(folder)
+        return replace(status, exit_code=code, outcome=said, reason=TWIN if is_twin else status.reason)
 
     def is_twin_of_another(self, folder: RunFolder) -> bool:
         """Say whether another job has the claim."""
