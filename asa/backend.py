@@ -53,6 +53,7 @@ __all__ = [
     "JobStatus",
     "PartitionLimits",
     "Planning",
+    "Preflight",
     "Previewing",
     "Setting",
     "Site",
@@ -1039,6 +1040,29 @@ class EstimatesStarts(Protocol):
         """When the batch system expects a job to start if it were submitted now, without dependencies, on its clock.
 
         None where it does not say, or was asked as often lately as is kind. It is a question to the batch system.
+        """
+        ...
+
+
+@runtime_checkable
+class Preflight(Protocol):
+    """A backend whose batch system says whether a job could ever run that is not submitted."""
+
+    def test(self, spec: JobSpec, timeout_s: float) -> str | None:
+        """Ask whether a job could ever run, and submit nothing. It is a question to the batch system.
+
+        Parameters
+        ----------
+        spec
+            The job, exactly as it would be submitted; what it depends on, and when it may begin, is left out.
+        timeout_s
+            Seconds that the batch system has for its answer.
+
+        Returns
+        -------
+        str, optional
+            Why it never could, in the batch system's words. None where nothing speaks against it, and where the batch
+            system cannot be asked, does not answer in time, or says what may pass.
         """
         ...
 

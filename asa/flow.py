@@ -36,6 +36,7 @@ from asa.runner import RunFolder, RunResult, default_runs_folder, drive
 from asa.runner.begin import choose_estimator, plan_run
 from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_strategy
+from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
 from asa.spec.moldable import (
@@ -390,6 +391,7 @@ class Flow:
         history: int = 2000,
         seed: int = 0,
         fail_fast: bool = False,
+        preflight: bool = True,
         check: bool = True,
         on_record: Callable[[Record], None] = lambda _: None,
     ) -> RunResult:
@@ -416,6 +418,8 @@ class Flow:
             Of whatever is drawn.
         fail_fast
             End the run as soon as a stage has failed; by default what does not depend on it goes on.
+        preflight
+            First ask the batch system whether it would accept each job, and submit none if it refuses one.
         check
             Raise an error if it does not complete.
         on_record
@@ -440,29 +444,31 @@ class Flow:
             raise InputError("is called where a stage only looks for its function", where="Flow.run", hint=hint)
         opened = open_facility(backend, site, settings)
         chosen = strategy or opened.strategy or "asa-plan"
-        check_strategy(chosen)
+        how = check_strategy(chosen)
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
         runs_folder = Path(runs or default_runs_folder()).absolute()
         with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-") as place:
             with _closing(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
                 who = choose_estimator(estimator, chosen, world, history)
-            flow = self.workflow
-            if kept_in is not None:
-                with suppress(StateError):  # what was learned is of use, and no more
-                    flow = expect(flow, RunTimes(kept_in), capabilities).workflow
-            plan = plan_run(
-                flow,
-                opened,
-                capabilities,
-                strategy=chosen,
-                estimator=who,
-                name=name,
-                bank=kept_in,
-                history=history,
-                seed=seed,
-                fail_fast=fail_fast,
-            )
+                flow = self.workflow
+                if kept_in is not None:
+                    with suppress(StateError):  # what was learned is of use, and no more
+                        flow = expect(flow, RunTimes(kept_in), capabilities).workflow
+                plan = plan_run(
+                    flow,
+                    opened,
+                    capabilities,
+                    strategy=chosen,
+                    estimator=who,
+                    name=name,
+                    bank=kept_in,
+                    history=history,
+                    seed=seed,
+                    fail_fast=fail_fast,
+                )
+                if preflight:
+                    check_accepted(plan, how, world)
             run = RunFolder.create(runs_folder, plan)
             result = _drive_and_close(run, with_local_stages(plan.backend, plan.stages, opened.facility), on_record)
         if check and result.outcome != "completed":

@@ -114,6 +114,7 @@ class FakeLink:
         self.in_doubt = False
         self.foreign = []
         self.estimated, self.says_s = [], None
+        self.objections = {}
         self.all = {}
         self.submitted = []
         self.past_down = False
@@ -155,6 +156,10 @@ class FakeLink:
         """Say what it was told to say, as `sbatch --test-only` would."""
         self.estimated.append(job)
         return None if self.says_s is None else self.clock() + self.says_s
+
+    def test(self, job, timeout_s):
+        """Say what it was told to say against a job, as `sbatch --test-only` would."""
+        return self.objections.get(job.name.rpartition(".")[0].rpartition("_")[2])
 
     def submit(self, job):
         self._call("submit")

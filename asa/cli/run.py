@@ -117,6 +117,13 @@ def run(
     offline: Annotated[
         bool, typer.Option("--offline", help="With --dry-run and slurm-cli: do not contact the batch system.")
     ] = False,
+    preflight: Annotated[
+        bool,
+        typer.Option(
+            "--preflight/--no-preflight",
+            help="First ask the batch system whether it would accept each job, and submit none if it refuses one.",
+        ),
+    ] = True,
     detach: DetachOption = False,
     detach_by: DetachByOption = None,
     keeper_walltime: KeeperOption = "4h",
@@ -143,6 +150,7 @@ def run(
     from asa.runner import RunFolder
     from asa.runner.begin import check_text
     from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
+    from asa.runner.preflight import check_accepted
 
     if strategy is not None:
         check_strategy(strategy)
@@ -168,6 +176,8 @@ def run(
         told = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=told)
         check_options(plan, how, world)
+        if preflight and not offline:
+            check_accepted(plan, how, world)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)

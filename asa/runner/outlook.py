@@ -83,7 +83,7 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     """Refuse a run of which a job could never start."""
     reasons: dict[str, str] = {}
     workflow = plan.make_workflow()
-    for job in _jobs(plan, strategy, _NoWaits(), 0.0):
+    for job in jobs_at_first(plan, strategy):
         stages = [workflow.stages[name] for name in job.planned.stages]
         if why := (plan.capabilities.impossible(job.spec) or _conflict(stages, plan.capabilities)):
             reasons["+".join(job.planned.stages)] = why
@@ -108,8 +108,8 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
     if not isinstance(backend, Previewing) or not any(stage.options for stage in plan.stages):
         return
     seen = set[JobSpec]()
-    for job in _jobs(plan, strategy, _NoWaits(), 0.0):
-        kind = JobSpec("x", walltime_s=1.0, **{name: getattr(job.spec, name) for name in _BESIDE_OPTIONS})
+    for job in jobs_at_first(plan, strategy):
+        kind = JobSpec("x", walltime_s=1.0, **{name: getattr(job.spec, name) for name in BESIDE_OPTIONS})
         if job.spec.options and kind not in seen:
             seen.add(kind)
             try:
@@ -142,7 +142,7 @@ def _beyond(stage: Stage, site: Capabilities) -> str | None:
 
 
 # what may contradict them; what runs, when, and behind what does not
-_BESIDE_OPTIONS = (
+BESIDE_OPTIONS = (
     *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "account", "local"),
     *(one.name for one in fields(Demands)),
 )
@@ -229,6 +229,11 @@ def view_of(plan: RunPlan, now_s: float) -> RunView:
 
 def _state(plan: RunPlan) -> RunState:
     return RunState(plan.name, plan.make_workflow(), plan.capabilities, plan.id)
+
+
+def jobs_at_first(plan: RunPlan, strategy: Strategy) -> Iterator[PlannedSpec]:
+    """Give the jobs that a run would submit if nothing were known of waits; nobody is asked."""
+    return _jobs(plan, strategy, _NoWaits(), 0.0)
 
 
 def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:

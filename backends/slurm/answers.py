@@ -131,7 +131,7 @@ _BY_NUMBER: Final = """\
  2044 never 20.02-26.05 Memory required by task is not available
  2045 never 20.02-26.05 Invalid account or account/partition combination specified
  2048 never 20.02-26.05 Invalid license specification
- 2050 limit 20.02-26.05 Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)
+ 2050 limit 20.02-26.05 Job violates accounting/QOS policy
  2051 never 20.02-26.05 Requested time limit is invalid (missing or exceeds some limit)
  2052 never 20.02-26.05 Access denied to requested reservation
  2053 never 20.02-26.05 Requested reservation is invalid
@@ -143,9 +143,9 @@ _BY_NUMBER: Final = """\
  2060 never 20.02-26.05 Requires more ports than can be reserved
  2063 never 23.11-26.05 Job cannot be submitted without the current working directory specified
  2066 never 20.02-26.05 Invalid qos specification
- 2068 later 20.02-26.05 Required node not available (down, drained or reserved)
+ 2068 later 20.02-26.05 Required node not available
  2069 never 20.02-26.05 CPU count specification invalid
- 2070 later 20.02-26.05 Required partition not available (inactive or drain)
+ 2070 later 20.02-26.05 Required partition not available
  2071 never 20.02-26.05 Circular job dependency
  2072 never 20.02-26.05 Invalid generic resource (gres) specification
  2074 never 20.02-26.05 Requested account has breached requested QOS usage threshold

@@ -39,6 +39,7 @@ from .link import SlurmJob, SlurmLink, SlurmRecord
 from .options import without_nodes
 from .ownership import COMMENT, AnothersJobError, Ownership, is_same, token_of
 from .pacing import Pacer
+from .preflight import Preflight
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
@@ -101,6 +102,7 @@ class SlurmBackend:
         self._feed_due_s = -math.inf
         self._estimated_s: list[float] = []
         self._home = HomeCluster(link, folder, clock)
+        self._preflight = Preflight(link)
         self._strangers: set[str] = set()  # jobs that were asked for, of which nothing tells that they are of this run
         self._own = Ownership(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
@@ -194,6 +196,20 @@ class SlurmBackend:
             job = self._slurm_job(alone, name, name, _NOTHING, pass_on(alone, {}, self.now()))
             self._estimated_s.append(clock_s)
             return self._link.estimated_start_s(replace(job, comment="", environment={"PATH": "/usr/bin:/bin"}))
+        except BackendError:
+            return None
+
+    def test(self, spec: JobSpec, timeout_s: float) -> str | None:
+        """Ask whether a job could ever run, by the request that `submit` would send; see `asa.backend.Preflight`."""
+        alone = replace(spec, dependencies=(), begin_s=None, held=False)
+        name = job_name(spec.name, spec.token)
+        try:
+            self._refuse_the_impossible(alone)
+            script = self._script(alone, name)
+            job = self._slurm_job(alone, name, name, script, pass_on(alone, {}, self.now()))
+            return self._preflight.objection(job, timeout_s)
+        except SubmitRejectedError as error:
+            return error.message
         except BackendError:
             return None
 

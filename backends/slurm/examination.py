@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from asa.errors import AccessError, AsaError, BackendError, InputError
 from asa.units import format_duration
 
 from .link import SlurmAbout, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
+from .preflight import ENFORCED
 from .probe import Prober, Revelation
 from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
 from .survey import age_accrues, capabilities, kills_invalid, partition_limits
@@ -31,7 +31,6 @@ _T = TypeVar("_T")
 _WAITING = ("Resources", "Priority")
 
 
-_ENFORCED = re.compile(r"\b(limits|safe|all)\b", re.IGNORECASE)
 _REACHED = (
     "A job beyond a limit on those in the queue is not accepted, and asked for again until it is; one beyond another "
     "waits in the queue, for ever if it exceeds that by itself, unless the site refuses such jobs."
@@ -376,7 +375,7 @@ class Examiner:
             found.add(topic, "accounting knows no account of yours on this cluster", "note")
         elif not lines:
             found.add(topic, "none is set for you, your accounts or qualities of service")
-        elif (enforced := config.get("AccountingStorageEnforce")) is not None and not _ENFORCED.search(enforced):
+        elif (enforced := config.get("AccountingStorageEnforce")) is not None and not ENFORCED.search(enforced):
             found.add(topic, "\n".join(lines), "good", "The site does not enforce them.")
         else:
             found.add(topic, "\n".join(lines), "good", _REACHED)

@@ -138,6 +138,7 @@ class SlurmPartition:
     priority_factor: int = 1  # of its jobs, PriorityJobFactor
     priority_tier: int = 1  # whose jobs come first, whatever their priority
     is_exclusive: bool = False  # whether its jobs share no node
+    quality: str = ""  # name of its own quality of service (QOS), if it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class SlurmNode:
     states: tuple[str, ...] = ()  # in capitals, with their flags
     partitions: tuple[str, ...] = ()  # those that it is in
     gpus: int = 0
+    traits: str = ""  # its features and generic resources, as Slurm writes them
 
 
 def count_gpus(gres: str) -> int:
@@ -264,6 +266,13 @@ class SlurmLink(Protocol):
 
     def estimated_start_s(self, job: SlurmJob) -> float | None:
         """Ask when a job would start that is not submitted; None where it does not say, or cannot be asked this way."""
+        ...
+
+    def test(self, job: SlurmJob, timeout_s: float) -> str | None:
+        """Ask whether a job that is not submitted could run; None unless Slurm says of the request that it could not.
+
+        None also where that cannot be asked this way, or not within so many seconds.
+        """
         ...
 
     def preview(self, job: SlurmJob) -> Mapping[str, str]:

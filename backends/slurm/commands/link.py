@@ -171,6 +171,14 @@ class CommandLink:
             return None
         return read_start_s(done.stdout + done.stderr) if done.returncode == 0 else None
 
+    def test(self, job: SlurmJob, timeout_s: float) -> str | None:
+        """Ask whether a job could run that is not submitted, by ``sbatch --test-only``."""
+        try:
+            done = self._do("test", test_only(job, timeout_s), sbatch_input(job), timeout_s)
+        except OSError:
+            return None
+        return refusals.objection(done)
+
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show the command that `submit` would run; the script is its input, and the variables behind that."""
         command = through(self._prefix, sbatch_command(job), remote_shell=self._remote_shell)

@@ -291,6 +291,7 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
             priority_tier=_count(fields.get("PriorityTier", "1")),
             # before 26.05, and since
             is_exclusive=fields.get("OverSubscribe") == "EXCLUSIVE" or fields.get("Exclusive") == "NODE",
+            quality=fields.get("QoS", "").replace("N/A", ""),
         )
         for fields in _lines("PartitionName", printed)
     ]
@@ -306,6 +307,7 @@ def read_nodes(printed: str) -> list[SlurmNode]:
             states=tuple(re.findall("[A-Z_]+", fields.get("State", "").upper())),
             partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name),
             gpus=count_gpus(fields.get("Gres", "")),
+            traits=f"{fields.get('AvailableFeatures', '')} {fields.get('Gres', '')}",
         )
         for fields in _lines("NodeName", printed)
     ]

@@ -39,6 +39,7 @@ _NO_ACCESS = (
 )
 _FAILED = "Batch job submission failed:"
 _SBATCH_SAYS = re.compile(rf"(?m)^sbatch: |{_FAILED}")
+_TESTED = "allocation failure: "  # instead of `_FAILED`, of what was only to be tested
 _NOT_SENT = ("Munge encode failed", "auth_g_create: ")  # by sbatch; the submission is said to have failed all the same
 _SITE_SAYS = re.compile(rf"(?m)^sbatch: error: (?!{_FAILED})")
 _NO_REASON = "Unspecified error"  # what a site's own check of jobs gives, beside its words
@@ -167,6 +168,16 @@ def _said(done: Done) -> str:
 
 def _is_away(done: Done) -> bool:
     return Meaning.AWAY in _meanings(done)
+
+
+def objection(done: Done) -> str | None:
+    """Read what ``sbatch --test-only`` has against a job for good; None if nothing, or that is not certain."""
+    if done.returncode == 0 or _is_killed(done) or not (_TESTED in done.stderr or _SBATCH_SAYS.search(done.stderr)):
+        return None
+    meanings = {Meaning.NEVER} & _meanings(done) if not _is_away(done) else set()
+    if _TESTED in done.stderr:
+        meanings = {meaning_of(None, done.stderr)}
+    return words(done).replace(_TESTED, "").strip() if meanings == {Meaning.NEVER} else None
 
 
 def in_doubt(name: str, why: str, *, is_unexplained: bool = False) -> SubmitInDoubtError:

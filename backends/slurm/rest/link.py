@@ -197,6 +197,10 @@ class RestLink:
         """Ask nothing: no version of the REST API, 0.0.38 to 0.0.45, knows what ``sbatch --test-only`` asks."""
         return None
 
+    def test(self, job: SlurmJob, timeout_s: float) -> str | None:  # noqa: ARG002 - the port's shape
+        """Ask nothing, as `estimated_start_s`."""
+        return None
+
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show the request that `submit` would send."""
         dialect = self._versions.get()

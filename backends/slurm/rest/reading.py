@@ -170,6 +170,7 @@ def partition(entry: Mapping[str, Any]) -> SlurmPartition:
         accounts=_names(_first(entry, ("allowed_accounts",), ("accounts", "allowed"))),
         barred_accounts=_names(_first(entry, ("denied_accounts",), ("accounts", "deny"))),
         is_exclusive=_is_exclusive(entry),
+        quality=text(_first(entry, ("qos_char",), ("qos", "assigned"))),
     )
 
 

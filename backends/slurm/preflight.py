@@ -1,0 +1,196 @@
+"""Whether a job could ever run, found out before it is submitted: by limits, and by what ``sbatch --test-only`` says.
+
+An answer counts only where it says so of the request for good. What passes does not: Slurm tests with the nodes that
+are up, and says of a job that needs one which is down what it says of one that nothing here can run, though it would
+take the first into its queue. So what it says of nodes counts where the nodes that are away could change nothing.
+
+Slurm takes a job beyond a limit of its account or quality of service (QOS), too, unless the site has it refuse such
+jobs, and never starts it. These limits are compared here, by commands and the REST API alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, TypeVar
+
+from asa.errors import BackendError, InputError
+from asa.units import format_duration, parse_duration
+
+from .link import SlurmJob, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition
+
+_T = TypeVar("_T")
+ENFORCED: Final = re.compile(r"\b(limits|safe|all)\b", re.IGNORECASE)
+"""What in ``AccountingStorageEnforce`` says that limits hold."""
+
+_OF_NODES: Final = (
+    "Requested node configuration is not available",
+    "Requested topology configuration is not available",
+    "Requested partition configuration not available now",
+    "Requested nodes not in this partition",
+    "Insufficient GRES available in allocation",
+)
+# said of a job that would wait in the queue, or of the question rather than of the job
+_NO_FINDING: Final = (
+    "Access/permission denied",
+    "Immediate execution impossible",
+    "Job can not start immediately",
+    "Requested account has breached requested QOS usage threshold",
+    "Requested operation is presently disabled",
+    "Requested operation not supported on this system",
+    "Requested reservation not usable now",
+    "Unspecified error",
+)
+_AWAY: Final = frozenset(
+    {
+        *("BLOCKED", "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVAL", "MAINT", "MAINTENANCE"),
+        *("NOT_RESPONDING", "NO_RESPOND", "POWERING_DOWN", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "UNKNOWN"),
+    }
+)
+# options by which a job wants certain nodes, or more of them than is known here
+_CHOOSY: Final = ("--nodelist", "-w", "--nodefile", "-F", "--reservation", "--gpus", "-G", "--ntasks-per-gpu")
+_KINDS: Final = {"cpu": "cores", "node": "nodes", "mem": "MB of memory", "gres/gpu": "GPUs"}
+_AMOUNT: Final = re.compile(r"([a-z/_]+)=(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
+_UNITS: Final = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}  # of memory, in MB
+
+
+class Preflight:
+    """Asks about jobs that are not submitted; what it needs to know of the site it asks once."""
+
+    def __init__(self, link: SlurmLink) -> None:
+        self._link = link
+
+    def objection(self, job: SlurmJob, timeout_s: float) -> str | None:
+        """Say why a job could never run; None where nothing speaks against it, or nobody can tell."""
+        if why := beyond_limits(self._limits, self._partitions, job):
+            return why
+        said = self._link.test(job, timeout_s)
+        if said is None or any(words in said for words in _NO_FINDING):
+            return None
+        if any(words in said for words in _OF_NODES) and not is_certain(self._nodes(), self._partitions, job):
+            return None
+        return said
+
+    @cached_property
+    def _limits(self) -> Sequence[SlurmLimits]:
+        return _or_nothing(self._asked_limits)
+
+    def _asked_limits(self) -> Sequence[SlurmLimits]:
+        settings = self._link.settings()
+        enforced = settings.get("AccountingStorageEnforce")
+        if enforced is not None and not ENFORCED.search(enforced):
+            return ()
+        cluster = settings.get("ClusterName", "") or self._link.about().cluster
+        return self._link.limits(cluster)
+
+    @cached_property
+    def _partitions(self) -> Sequence[SlurmPartition]:
+        return _or_nothing(self._link.partitions)
+
+    def _nodes(self) -> Sequence[SlurmNode]:
+        return _or_nothing(self._link.nodes)  # afresh: what is up changes
+
+
+def _or_nothing(ask: Callable[[], Sequence[_T]]) -> Sequence[_T]:
+    try:
+        return ask()
+    except BackendError:
+        return ()
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], job: SlurmJob) -> bool:
+    """Say whether nodes that are away now could change nothing for a job: of their kind there are enough others."""
+    names = set(job.partition.split(",")) if job.partition else {one.name for one in partitions if one.is_default}
+    own = [node for node in nodes if not names or names & set(node.partitions)]
+    away = [node for node in own if _AWAY & set(node.states)]
+    if not own:
+        return False
+    if not away:
+        return True
+    if any(option.partition("=")[0] in _CHOOSY for option in job.options):
+        return False
+    there = Counter(_kind(node) for node in own if node not in away)
+    return all(there[_kind(node)] >= _most_nodes(job, node) for node in away)
+
+
+def _kind(node: SlurmNode) -> tuple[object, ...]:
+    return node.cores, node.memory_bytes, node.gpus, node.traits
+
+
+def _most_nodes(job: SlurmJob, node: SlurmNode) -> int:
+    """On how many nodes of a kind a job could be, at most."""
+    return job.nodes or max(-(-job.cores // max(node.cores, 1)), job.gpus, 1)
+
+
+# ---------------------------------------------------------------------- limits of accounts and qualities of service
+
+
+def beyond_limits(every: Sequence[SlurmLimits], partitions: Sequence[SlurmPartition], job: SlurmJob) -> str | None:
+    """Say which limit on one job a job is beyond, whichever account and quality of service it counts for.
+
+    None also where that is not known. Of a quality of service and an association the first counts that sets a limit.
+    """
+    ways = list(_ways(every, partitions, job))
+    beyond = [_beyond(way, job) for way in ways]
+    return beyond[0] if beyond and all(beyond) else None
+
+
+def _ways(
+    every: Sequence[SlurmLimits], partitions: Sequence[SlurmPartition], job: SlurmJob
+) -> Iterator[tuple[SlurmLimits, ...]]:
+    """Give what may count for a job: limits in the order in which they count."""
+    options = dict(option.partition("=")[::2] for option in job.options)
+    account, quality = options.get("--account", job.account), options.get("--qos", job.qos)
+    names = job.partition.split(",") if job.partition else [one.name for one in partitions if one.is_default]
+    if any(one.quality for one in partitions if not names or one.name in names):
+        return  # a partition's own quality of service counts before all, and its limits are not known
+    qualities = {one.quality: one for one in every if one.quality}
+    for one in every:
+        if not one.user or (account and one.account != account) or one.partition not in ("", *names):
+            continue
+        for name in (quality,) if quality else (one.qualities or ("",)):
+            yield (qualities[name], one) if name in qualities else (one,)
+
+
+def _beyond(way: Sequence[SlurmLimits], job: SlurmJob) -> str | None:
+    said = dict(option.partition("=")[::2] for option in job.options)
+    if limit := next((one for one in way if "MaxWall" in one.limits), None):
+        most_s = _seconds(limit.limits["MaxWall"])
+        if most_s is not None and job.walltime_s > most_s and not {"--time", "-t"} & said.keys():
+            most = format_duration(most_s)
+            return f"asks for {format_duration(job.walltime_s)}, and {_whose(limit)} has at most {most} a job (MaxWall)"
+    asked = {"cpu": job.cores, "node": job.nodes, "gres/gpu": job.gpus, "mem": job.memory_bytes / (1 << 20)}
+    for kind, amount in asked.items():
+        for one in way:
+            allowed = _amounts(one.limits.get("MaxTRES", "")).get(kind)
+            if allowed is None:
+                continue
+            if amount > allowed:
+                unit = _KINDS[kind]
+                return f"asks for {amount:.0f} {unit}, and {_whose(one)} has at most {allowed:.0f} a job (MaxTRES)"
+            break
+    return None
+
+
+def _amounts(text: str) -> dict[str, float]:
+    """Read amounts of resources, memory in MB."""
+    found = {}
+    for kind, number, unit in _AMOUNT.findall(text):
+        found[kind.lower()] = float(number) * (_UNITS[unit.upper()] if kind.lower() == "mem" else 1.0)
+    return found
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return parse_duration(text) or None
+    except InputError:
+        return None
+
+
+def _whose(limit: SlurmLimits) -> str:
+    return f"QOS {limit.quality}" if limit.quality else f"account {limit.account}"
