@@ -395,7 +395,8 @@ def test_only_what_a_job_asks_for_is_told():
 
 
 SBATCH = """
-cat <&3 >"$HERE/environment"; cat >"$HERE/script"
+for word; do case $word in --export-file=*) from=${word#*=};; esac; done
+cat "/dev/fd/$from" >"$HERE/environment"; cat >"$HERE/script"
 for word; do printf '%s\\0' "$word"; done >"$HERE/words"
 cat /proc/$PPID/cmdline /proc/$$/cmdline >"$HERE/shown"
 echo 4711
@@ -471,7 +472,7 @@ def is_running(pid):
 
 def test_a_killed_sbatch_leaves_doubt(programs):
     programs("sbatch", "kill -9 $$")
-    with pytest.raises(SubmitInDoubtError, match=r"Killed|137"):
+    with pytest.raises(SubmitInDoubtError, match=r"Killed|137|signal 9"):
         CommandLink().submit(JOB)
 
 

@@ -1,5 +1,6 @@
 """Slurm through its commands: what real daemons of both versions make of it."""
 
+import itertools
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from asa.backends.slurm.accounting import read_history
 from asa.backends.slurm.commands import CommandLink, Done, process
 from asa.backends.slurm.link import SlurmJob
 from slurm_fake_link import cancel, own
-from slurm_testbed import until
+from slurm_testbed import OLDEST, until
 
 from asa.errors import (
     BackendError,
@@ -22,6 +23,7 @@ from asa.errors import (
     UnavailableError,
 )
 
+_NUMBERS = itertools.count()
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
 
 
@@ -33,9 +35,20 @@ def link(slurm):
     slurm.empty()
 
 
+@pytest.fixture(params=["through a prefix", "here"])
+def either(slurm, link, request, monkeypatch):
+    """Give a link and its user: through a prefix, or one that runs Slurm's commands with nothing between."""
+    if request.param == "through a prefix":
+        return link, slurm.user
+    if slurm.release != OLDEST:
+        pytest.skip("its commands are in a tree of their own")
+    monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
+    return CommandLink(), "root"
+
+
 @pytest.fixture
 def folder(slurm, request):
-    return slurm.folder(f"commands-{request.node.originalname}")
+    return slurm.folder(f"commands-{request.node.originalname}-{next(_NUMBERS)}")
 
 
 @pytest.fixture
@@ -66,8 +79,9 @@ def running(link, job_id):
     return until(lambda: (told := record(link, job_id)).states == ("RUNNING",) and told, what="its start")
 
 
-def test_a_job_is_what_was_asked_for(slurm, link, job, folder):
+def test_a_job_is_what_was_asked_for(either, job, folder):
     """Its name, its resources, its script and its environment, whatever characters they contain."""
+    link, user = either
     script = "#!/bin/sh\nenv -0 > environment\nsrun true\necho done; echo oh >&2\nexit 3  # \\n 'quoted' \"$1\"\n"
     environment = {"PATH": "/usr/bin:/bin", "ODD": "a,b='c' \"d\"\n$HOME %s", "EMPTY": ""}
     odd = replace(
@@ -84,7 +98,7 @@ def test_a_job_is_what_was_asked_for(slurm, link, job, folder):
     )
     job_id = link.submit(odd)
     told = ended(link, job_id)
-    assert (told.name, told.comment, told.user, told.partition) == (odd.name, odd.comment, slurm.user, "normal")
+    assert (told.name, told.comment, told.user, told.partition) == (odd.name, odd.comment, user, "normal")
     assert (told.cores, told.nodes, told.limit_s) == (3, 2, 120.0)
     assert (told.states, told.exit_code, told.signal, told.reason) == (("FAILED",), 3, None, "NonZeroExitCode")
     assert told.submit_s <= told.eligible_s <= told.start_s <= told.end_s <= time.time() + 1

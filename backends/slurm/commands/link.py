@@ -17,6 +17,7 @@ from ..accounting import SACCT_COMMAND
 from ..link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import process, refusals
 from .cancelling import not_cancelled, scancel_words
+from .direct import submit_here
 from .process import Done, Runner
 from .reading import (
     ASSOCIATION_LIMITS,
@@ -94,6 +95,7 @@ class CommandLink:
         self._prefix = tuple(prefix)
         self._timeout_s = timeout_s
         self._run = run or process.run
+        self._is_here = run is None and not prefix
         self._clock = clock
         self._remote_shell = remote_shell
         self._has_accounting = False  # whether sacct has answered: that there is none is then a passing fault
@@ -153,7 +155,12 @@ class CommandLink:
         """Submit a job; return its id."""
         command, text = sbatch(job, self._timeout_s), sbatch_input(job)
         try:
-            done = self._do("submit", command, text)
+            if self._is_here:
+                self.calls["submit"] += 1
+                environment = text[len(job.script) :]
+                done = submit_here(sbatch_command(job), job.script, environment, self._timeout_s)
+            else:
+                done = self._do("submit", command, text)
         except TimeoutError as error:
             raise refusals.in_doubt(job.name, self._too_long(error)) from None
         except OSError as error:

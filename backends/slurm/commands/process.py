@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 _LAST_WORDS_S = 1.0
@@ -28,8 +28,17 @@ It raises `TimeoutError` if the command took longer, and another `OSError` if it
 """
 
 
-def run(command: Sequence[str], stdin: str, timeout_s: float) -> Done:
+def run(
+    command: Sequence[str],
+    stdin: str,
+    timeout_s: float,
+    *,
+    variables: Mapping[str, str] | None = None,
+    descriptor: int | None = None,
+) -> Done:
     """Run a command to its end.
+
+    `variables`: its environment; this process's if not given. `descriptor`: of this process, which it has, too.
 
     It has a session of its own: no terminal that ssh could ask for a password, and whatever it started can be ended
     together with it.
@@ -42,7 +51,13 @@ def run(command: Sequence[str], stdin: str, timeout_s: float) -> Done:
     Done(returncode=0, stdout='SQUEUE', stderr='')
     """
     process = subprocess.Popen(  # noqa: S603 - the commands are ours, the prefix is the user's
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env=variables,
+        pass_fds=() if descriptor is None else (descriptor,),
     )
     try:
         stdout, stderr = process.communicate(stdin.encode(errors="surrogateescape"), timeout_s)

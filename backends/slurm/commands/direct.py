@@ -1,0 +1,54 @@
+"""sbatch run on this computer with nothing between: five processes for each submission cost more than sbatch itself.
+
+Through a prefix, such as ssh, a shell at the other end gives sbatch its two inputs (`writing.sbatch`). Here it gets its
+script as its input, and its environment from a descriptor of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from . import process
+from .process import Done
+
+_EXPORT = "--export-file="
+
+
+def submit_here(command: Sequence[str], script: str, environment: str, timeout_s: float) -> Done:
+    """Run the command that `writing.sbatch_command` wrote; the environment is a list of ``NAME=value`` with zeros.
+
+    Raises `TimeoutError`: it took longer, and was killed. Raises `OSError`: it could not be started.
+    """
+    argv, variables = unwrapped(command, os.environ)
+    descriptor = os.memfd_create("environment")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(environment.encode(errors="surrogateescape"))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        argv = [f"{_EXPORT}{descriptor}" if word.startswith(_EXPORT) else word for word in argv]
+        return process.run(argv, script, timeout_s, variables=variables, descriptor=descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def unwrapped(command: Sequence[str], variables: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Do what ``env`` at a command's beginning would do to some variables; give the rest of the command, and these.
+
+    Examples
+    --------
+    >>> unwrapped(["env", "-u", "A", "LC_ALL=C", "squeue", "-h"], {"A": "1", "B": "2"})
+    (['squeue', '-h'], {'B': '2', 'LC_ALL': 'C'})
+    """
+    words, changed = list(command), dict(variables)
+    if words[:1] != ["env"]:
+        return words, changed
+    del words[0]
+    while words and (words[0] == "-u" or "=" in words[0]):
+        if words[0] == "-u":
+            changed.pop(words[1], None)
+            del words[:2]
+        else:
+            name, _, value = words.pop(0).partition("=")
+            changed[name] = value
+    return words, changed
