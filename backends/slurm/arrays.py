@@ -73,7 +73,7 @@ class TrackedArray(TrackedJob):
     ) -> tuple[bool, set[int]]:
         """Take in what Slurm tells of its elements; give whether something changed, and those that it does not know.
 
-        Raises `ValueError` and `UnavailableError` as `TrackedJob.hear` does.
+        Raises `UnavailableError` as `TrackedJob.hear` does.
         """
         waiting, told, knows_all = set[int](), set[int](), True
         self._is_told = bool(records)

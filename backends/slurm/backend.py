@@ -684,8 +684,6 @@ class SlurmBackend:
                 changed |= self._miss_elements(job, missing)
             self._keep(job)
             changed |= self._end_needless_elements(job)
-        except ValueError as error:
-            self._trouble = f"Slurm says that an element of job {job.job_id} is {error}, which is not known here"
         except BackendError as error:
             self._trouble = _in_words(error)
         else:
@@ -728,8 +726,6 @@ class SlurmBackend:
         try:
             changed = job.hear(record, self._folder, self.now(), clock_s)
             self._keep(job)
-        except ValueError as error:
-            self._trouble = f"Slurm says that job {job.job_id} is {error}, which is not known here"
         except UnavailableError as error:
             self._trouble = _in_words(error)
         else:

@@ -31,6 +31,12 @@ _LOOK = "Look into the output of the job."
 _REFILL = "Wait until it is filled up, or ask for more."
 _BUDGET = " that {whose} may use is used up."
 _RELEASE = "Release it with: scontrol release JOBID"
+_NO_RESERVATION = _Reason(
+    "held",
+    "The reservation of nodes that it asks for is over or was deleted, so Slurm has put it on hold.",
+    "Take it out of the reservation: scontrol update JobId=JOBID ReservationName= ; then release it with: scontrol "
+    "release JOBID",
+)
 
 _KNOWN: dict[str, _Reason] = {
     "Resources": _Reason("transient", "It is next, and waits until enough nodes are free.", _WAIT),
@@ -95,9 +101,25 @@ _KNOWN: dict[str, _Reason] = {
     "QOSUsageThreshold": _Reason(
         "limit", "Its account has used too much for this quality of service (QOS).", "Wait, or name another QOS."
     ),
-    "ReservationDeleted": _Reason(
-        "impossible", "The reservation of nodes that it asks for was deleted.", "Submit it without that reservation."
+    "ReservationDeleted": _NO_RESERVATION,
+    "Constraints": _Reason(
+        "impossible",
+        "No nodes have all that it asks for.",
+        "Correct what it asks for: cores and memory per node, features (constraint), GPUs.",
     ),
+    "BurstBufferOperation": _Reason(
+        "held",
+        "Copying its files to or from the burst buffer failed, so Slurm has put it on hold.",
+        "Look up what failed with: scontrol show job JOBID ; then submit it again, or ask the site's staff.",
+    ),
+    "PowerNotAvail": _Reason("transient", "The cluster's limit of electric power is reached.", _WAIT),
+    "PowerReserved": _Reason("transient", "Electric power is reserved for other jobs.", _WAIT),
+    "MpiPortsBusy": _Reason("transient", "All network ports that are kept for MPI are in use.", _WAIT),
+    "MaxPoweredUpNodes": _Reason("transient", "No more nodes may be switched on now.", _WAIT),
+    "NvidiaImexChannels": _Reason("transient", "All channels for memory that GPUs share are in use.", _WAIT),
+    "BlockMaxError": _Reason("transient", "Nodes that it needs report too many errors.", _STAFF),
+    "BlockFreeAction": _Reason("transient", "Nodes that it needs are being freed.", _WAIT),
+    "PrologSlurmctld failed, job killed": _Reason("failed", "The site's prolog failed, so it was killed.", _RESUBMIT),
     "ReservationInvalid": _Reason(
         "impossible", "The reservation of nodes that it asks for is not valid.", "Submit it without that reservation."
     ),
@@ -113,6 +135,10 @@ _KNOWN: dict[str, _Reason] = {
     "SpecialExit": _Reason("held", "Jobs with its exit code are put back into the queue and held.", _RELEASE),
     "RequeueExitHold": _Reason("held", "Jobs with its exit code are put back into the queue and held.", _RELEASE),
     "RequeueHold": _Reason("held", "It was put back into the queue, on hold.", _RELEASE),
+    "job requeued in special exit state": _Reason(
+        "held", "Jobs with its exit code are put back into the queue and held.", _RELEASE
+    ),
+    "ResvDelHold": _NO_RESERVATION,
     "launch failed requeued held": _Reason(
         "held", "It could not be started on its nodes; it was put back into the queue, on hold.", _RELEASE
     ),
@@ -179,6 +205,7 @@ _WHAT = {
 }
 # By spelling, the first that fits; `{what}` is what is limited, `{whose}` whose limit it is.
 _FAMILIES: tuple[tuple[re.Pattern[str], _Reason], ...] = (
+    (re.compile(r"^reservation.*deleted$"), _NO_RESERVATION),  # whose name is in it
     (
         re.compile(r"burstbuffer"),
         _Reason("transient", "It waits for burst buffer space, or for files being copied there.", _WAIT),

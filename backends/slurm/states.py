@@ -3,26 +3,78 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
+from typing import Literal, NamedTuple
 
 from asa.backend import JobState, JobStatus
 
 from .link import SlurmRecord
 from .reasons import kind
 
-HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
-_KEPT_BACK = HELD | {"Dependency", "DependencyNeverSatisfied", "BeginTime"}
+
+class _Word(NamedTuple):
+    """What a word for a job's state says of where the job stands, and where it is from."""
+
+    kind: Literal["waits", "held", "runs", "ended", "beside"]
+    since: str  # the first release of Slurm that has it, "22.05" for all that asa is written for
+    source: str  # the API description that lists it, or the page of state codes
+
+
+STATES: dict[str, _Word] = {
+    # the base states
+    "PENDING": _Word("waits", "22.05", "v0.0.40"),
+    "RUNNING": _Word("runs", "22.05", "v0.0.40"),
+    "SUSPENDED": _Word("runs", "22.05", "v0.0.40"),
+    "COMPLETED": _Word("ended", "22.05", "v0.0.40"),
+    "CANCELLED": _Word("ended", "22.05", "v0.0.40"),
+    "FAILED": _Word("ended", "22.05", "v0.0.40"),
+    "TIMEOUT": _Word("ended", "22.05", "v0.0.40"),
+    "NODE_FAIL": _Word("ended", "22.05", "v0.0.40"),
+    "PREEMPTED": _Word("ended", "22.05", "v0.0.40"),
+    "BOOT_FAIL": _Word("ended", "22.05", "v0.0.40"),
+    "DEADLINE": _Word("ended", "22.05", "v0.0.40"),
+    "OUT_OF_MEMORY": _Word("ended", "22.05", "v0.0.40"),
+    # flags, which squeue prints in place of the base state
+    "LAUNCH_FAILED": _Word("ended", "22.05", "v0.0.40"),
+    "RECONFIG_FAIL": _Word("ended", "22.05", "v0.0.40"),
+    "REVOKED": _Word("ended", "22.05", "v0.0.40"),  # another cluster of a federation has the job
+    "REQUEUED": _Word("waits", "22.05", "v0.0.40"),
+    "REQUEUE_FED": _Word("waits", "22.05", "v0.0.40"),
+    "REQUEUE_HOLD": _Word("held", "22.05", "v0.0.40"),
+    "SPECIAL_EXIT": _Word("held", "22.05", "v0.0.40"),  # by RequeueExitHold, or scontrol
+    "RESV_DEL_HOLD": _Word("held", "22.05", "v0.0.40"),
+    "CONFIGURING": _Word("runs", "22.05", "v0.0.40"),
+    "POWER_UP_NODE": _Word("beside", "22.05", "v0.0.40"),
+    "COMPLETING": _Word("runs", "22.05", "v0.0.40"),
+    "RESIZING": _Word("runs", "22.05", "v0.0.40"),
+    "SIGNALING": _Word("runs", "22.05", "v0.0.40"),
+    "STAGE_OUT": _Word("runs", "22.05", "v0.0.40"),
+    "STOPPED": _Word("runs", "22.05", "v0.0.40"),
+    "UPDATE_DB": _Word("beside", "22.05", "v0.0.40, and no more in v0.0.42"),
+    "EXPEDITING": _Word("beside", "25.11", "v0.0.44"),
+}
+"""Every word that a published description of Slurm's API, v0.0.40 to v0.0.45, has for a job's state.
+
+``beside`` says nothing of where the job stands. Of such a word alone, and of one that is not here, the job's times and
+exit code decide: see `base_of`.
+"""
+
+_KEPT_BACK = frozenset({"Dependency", "DependencyNeverSatisfied", "BeginTime"})
 
 _PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of what is pending
+_RELEASED = frozenset({"transient", "limit", "dependency"})  # and of what nobody holds
 _ONE_NODE = re.compile(r"[^\s,\[\]()]+")
 _LISTED = re.compile(r"(?:[^\s,\[\]]|\[[^\]]*\])+")  # the words of a list: a comma in brackets parts none
 _PARTS = re.compile(r"(\[[^\]]*\])")
 MAX_NODES = 16  # that are named of a job
-_BACK_IN_QUEUE = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
-_UNDER_WAY = frozenset(
-    {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "COMPLETING"}
-)
+WAITING = frozenset(word for word, says in STATES.items() if says.kind in ("waits", "held"))
+ENDED = frozenset(word for word, says in STATES.items() if says.kind == "ended")
+_HELD_WORDS = frozenset(word for word, says in STATES.items() if says.kind == "held")
+_BACK_IN_QUEUE = _HELD_WORDS | {"REQUEUED", "REQUEUE_FED"}
+_UNDER_WAY = frozenset(word for word, says in STATES.items() if says.kind == "runs")
+_BESIDE = frozenset(word for word, says in STATES.items() if says.kind == "beside")
 _ENDS = {
     "COMPLETED": JobState.COMPLETED,
     "TIMEOUT": JobState.TIMEOUT,
@@ -46,6 +98,50 @@ _BY_ITS_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _EXITED = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY"})  # of itself, so that its exit code says something
 
 
+def base_of(words: Sequence[str], *, ran: bool, has_ended: bool) -> tuple[str, ...]:
+    """Put a base state before words none of which says where a job stands; give others as they are.
+
+    `ran`: it has nodes, or had.
+
+    Examples
+    --------
+    >>> base_of(["FROBBING"], ran=True, has_ended=False), base_of(["STOPPED"], ran=True, has_ended=False)
+    (('RUNNING', 'FROBBING'), ('STOPPED',))
+    """
+    if not words or any(word in STATES and word not in _BESIDE for word in words):
+        return tuple(words)
+    if not ran:
+        return ("CANCELLED" if has_ended else "PENDING", *words)
+    return ("FAILED" if has_ended else "RUNNING", *words)
+
+
+def is_over(start_s: float | None, end_s: float | None, limit_s: float | None, *, has_failed: bool) -> bool:
+    """Say by its times whether a job has ended, which Slurm dates as if it ended at its limit while it has not.
+
+    `has_failed`: it has an exit code other than 0, or a signal, which may be of an earlier start; 0 says nothing, for
+    Slurm writes it of what has not ended, too.
+    """
+    if end_s is None or end_s > time.time():
+        return False
+    return has_failed or (start_s is not None and limit_s is not None and end_s < start_s + limit_s - 1)
+
+
+def is_guessed(record: SlurmRecord) -> bool:
+    """Say whether a job is taken to have failed only because no word says how it ended, and no exit code."""
+    base, *others = record.states or ("",)
+    says_nothing = bool(others) and all(word not in STATES or word in _BESIDE for word in others)
+    return base == "FAILED" and says_nothing and not (record.exit_code or record.signal)
+
+
+def is_held(record: SlurmRecord) -> bool:
+    """Say whether a pending job does not start until somebody releases it.
+
+    A job that was released may keep the word for its hold, with a reason of another kind, until it starts.
+    """
+    why = kind(record.reason)
+    return why == "held" or (why not in _RELEASED and not _HELD_WORDS.isdisjoint(record.states))
+
+
 def ended_as(record: SlurmRecord) -> JobState | None:
     """Say how a job ended as far as others' dependencies are concerned; None while it has not.
 
@@ -56,8 +152,8 @@ def ended_as(record: SlurmRecord) -> JobState | None:
     return _ENDS.get(record.states[0])
 
 
-def _state_of(record: SlurmRecord) -> JobState | None:
-    """Say where a job stands, None if Slurm's word for it is not known."""
+def _state_of(record: SlurmRecord) -> JobState:
+    """Say where a job stands."""
     states: Sequence[str] = record.states
     if not _BACK_IN_QUEUE.isdisjoint(states):
         return JobState.PENDING
@@ -70,14 +166,14 @@ def _state_of(record: SlurmRecord) -> JobState | None:
     state = _ENDS.get(states[0]) if states else None
     if state is JobState.COMPLETED and record.exit_code:
         return JobState.FAILED
-    return state
+    return state or (JobState.PENDING if record.start_s is None else JobState.RUNNING)
 
 
-def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back: bool = False) -> JobStatus | None:
+def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back: bool = False) -> JobStatus:
     """Say in the client's words what Slurm tells of a job.
 
     `kept_back`: something but the queue was to keep it from starting: a dependency, a begin time, a hold.
-    Returns: with the payload's start taken for the job's. None if Slurm's word for its state is not known.
+    Returns: with the payload's start taken for the job's.
 
     Notes
     -----
@@ -85,8 +181,6 @@ def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back
     was eligible before it was submitted, or forget that it was; the times given here are in order.
     """
     state = _state_of(record)
-    if state is None:
-        return None
     submit_s = record.submit_s
     end_s = max(record.end_s or now_s, submit_s) if state.is_final else None
     start_s = None
@@ -151,7 +245,7 @@ def _eligible_s(
         if noted_s is None:
             return None if kept_back else record.submit_s
         return min(max(noted_s, record.submit_s), start_s)
-    if state is JobState.RUNNING or noted_s is None or record.reason in _KEPT_BACK:
+    if state is JobState.RUNNING or noted_s is None or record.reason in _KEPT_BACK or is_held(record):
         return None
     latest_s = now_s if end_s is None else end_s
     return max(noted_s, record.submit_s) if noted_s <= latest_s else None
@@ -180,6 +274,9 @@ def _exit_code(record: SlurmRecord, state: JobState) -> int | None:
 
 def _reason(record: SlurmRecord, state: JobState) -> str:
     reason = "" if record.reason == "None" else record.reason
+    shown = _HELD_WORDS if is_held(record) else frozenset[str]()
+    if words := [word for word in record.states if word not in STATES or word in shown]:
+        return f"{'+'.join(words)} ({reason})" if reason else "+".join(words)
     if state in (JobState.FAILED, JobState.TIMEOUT):
         return reason or record.states[0]
     if state is JobState.CANCELLED and (reason == "Dependency" or kind(reason) in _PASSED):

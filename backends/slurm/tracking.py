@@ -14,7 +14,7 @@ from asa.outcome import JobOutcome, without_mark
 
 from .absence import CLOCKS_S, NOT_SHOWN, NOTHING_ASKED, PRESENT, Absence, Evidence, Inquiry, Verdict, verdict
 from .link import SlurmRecord
-from .states import HELD, status_of
+from .states import is_guessed, is_held, status_of
 
 PAYLOAD_COMPLETED: Final = "EndedWell"
 """Reason of a job whose payload completed, though Slurm has it down as ended otherwise, and starts no dependents."""
@@ -104,8 +104,6 @@ class TrackedJob:
             record = replace(record, submit_s=self.kept.submit_s)
         by_slurm = status_of(record, now_s, ran=self._ran, kept_back=self.kept.kept_back)
         self.absence, self.heard_s, self.record = PRESENT, clock_s, record
-        if by_slurm is None:
-            raise ValueError(" ".join(record.states))
         self._ran |= by_slurm.state is JobState.RUNNING
         return self._become(self._refined(by_slurm, record, folder, clock_s))
 
@@ -194,7 +192,7 @@ class TrackedJob:
         record, kept = self.record, self.kept
         if record is None or not kept.token or self.status.state is not JobState.PENDING:
             return False
-        if not (self._ran or record.restarts or record.reason in HELD):
+        if not (self._ran or record.restarts or is_held(record)):
             return False
         ended = folder.ended(self.job_id, kept.token)
         return ended is not None and ended.exit_code == 0
@@ -238,9 +236,8 @@ class TrackedJob:
         ended = folder.ended(job_id, kept.token)
         completed = bool(kept.token) and ended is not None and ended.exit_code == 0
         if completed and status.start_s is not None:  # whatever ended the job after that
-            return replace(
-                status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED, outcome=JobOutcome.COMPLETED
-            )
+            reason = "" if is_guessed(record) else PAYLOAD_COMPLETED
+            return replace(status, state=JobState.COMPLETED, exit_code=0, reason=reason, outcome=JobOutcome.COMPLETED)
         return status if status.state is not JobState.FAILED else self._failed(status, record, folder, ended)
 
     def _failed(self, status: JobStatus, record: SlurmRecord, folder: RunFolder, ended: Mark | None) -> JobStatus:
@@ -270,7 +267,7 @@ class TrackedJob:
         A hold that was over before anybody looked shows in that the job was eligible late though nothing of ours kept
         it back.
         """
-        if record.reason in HELD and "PENDING" in record.states:
+        if by_slurm.state is JobState.PENDING and is_held(record):
             lately = self.released_s is not None and clock_s - self.released_s < _SETTLE_S
             return not (self.held_here or lately)
         ours = self.kept.kept_back or self.held_here or self.released_s is not None or record.restarts

@@ -399,13 +399,13 @@ def test_states(world, states, state):
         assert status.reason == states[0], "the state is the reason where Slurm gave none"
 
 
-def test_an_unknown_state_is_noted_and_changes_nothing(world):
-    status, backend = told(world, RECORD, replace(RECORD, states=("FROBNICATED",)))
-    assert status.state is JobState.RUNNING
-    assert "FROBNICATED" in backend.condition.trouble
-    backend._link.jobs = lambda ids: {"1": RECORD}
-    backend.wait(backend.now() + 100)
+def test_an_unknown_state_is_shown_and_freezes_nothing(world):
+    status, backend = told(world, RECORD, replace(RECORD, states=("RUNNING", "FROBNICATED"), reason="Because"))
+    assert (status.state, status.reason) == (JobState.RUNNING, "FROBNICATED (Because)")
     assert backend.condition.trouble == ""
+    backend._link.jobs = lambda ids: {"1": replace(RECORD, states=("FAILED", "FROBNICATED"), end_s=BEGIN_S + 90)}
+    [status] = backend.wait(backend.now() + 100)
+    assert (status.state, status.reason) == (JobState.FAILED, "FROBNICATED")
 
 
 def test_completed_with_an_exit_code_is_failed(world):

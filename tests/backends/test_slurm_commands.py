@@ -147,8 +147,9 @@ def test_numbers_in_ranges_and_in_thousands():
     assert queued(NumCPUs="", NumNodes="?").cores == 1
 
 
-def test_an_unknown_state_is_passed_on():
-    assert queued(State="Hibernating").states == ("HIBERNATING",)
+def test_an_unknown_state_is_passed_on_behind_one_that_its_times_tell():
+    assert queued(State="Hibernating", EndTime="N/A").states == ("RUNNING", "HIBERNATING")
+    assert queued(State="Hibernating", NodeList="").states == ("PENDING", "HIBERNATING")
 
 
 def test_an_array_is_one():

@@ -24,10 +24,10 @@ REASONS = {
         "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints", "InvalidAccount", "InvalidQOS",
         "AccountNotAllowed", "QOSNotAllowed", "QOSMaxCpuPerJobLimit", "QOSMaxWallDurationPerJobLimit",
         "QOSMaxCpuMinutesPerJobLimit", "QOSMaxMemoryPerNode", "QOSMinCpuNotSatisfied", "AssocMaxNodePerJobLimit",
-        "AssocMaxWallDurationPerJobLimit", "MaxMemPerLimit", "ReservationDeleted",
+        "AssocMaxWallDurationPerJobLimit", "MaxMemPerLimit",
     ),
     "held": (
-        "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held",
+        "JobHeldUser", "JobHeldAdmin", "ReservationDeleted", "JobHoldMaxRequeue", "launch_failed_requeued_held",
         "launch failed requeued held",
         "job_requeued_in_held_state", "SPECIAL_EXIT", "REQUEUE_HOLD",
     ),

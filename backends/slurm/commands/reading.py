@@ -14,6 +14,7 @@ from asa.errors import InputError
 from asa.units import parse_duration
 
 from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus, elements_of
+from ..states import ENDED, WAITING, base_of, is_over
 
 ASSOCIATION_LIMITS: Final = (
     "Account", "User", "Partition", "QOS", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall", "GrpJobs",
@@ -27,13 +28,7 @@ _SHORT_LIMITS: Final = {
     "MaxSubmit": "MaxSubmitJobs", "GrpSubmit": "GrpSubmitJobs", "MaxJobsPU": "MaxJobsPerUser",
     "MaxSubmitPU": "MaxSubmitJobsPerUser", "MaxSubmitJobsPU": "MaxSubmitJobsPerUser", "MaxTRESPU": "MaxTRESPerUser",
 }  # fmt: skip
-_ENDED: Final = frozenset(
-    {
-        "BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-        "PREEMPTED", "REVOKED", "TIMEOUT", "LAUNCH_FAILED",
-    }
-)  # fmt: skip
-_NOT_STARTED: Final = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_ENDED: Final = ENDED | {"COMPLETING"}
 _REQUEUED: Final = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 _NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -90,18 +85,24 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
     submit_s = _time_s(fields["SubmitTime"])
     if submit_s is None:
         return None
-    state = fields["State"].upper()
     start_s, end_s = _time_s(fields["StartTime"]), _time_s(fields["EndTime"])
-    expected_start_s = start_s if state in _NOT_STARTED else None
+    code, signal_ = _exit(fields["exit_code"], "")
+    states = base_of(
+        [fields["State"].upper()],
+        ran=bool(_text(fields["NodeList"])),
+        has_ended=is_over(start_s, end_s, _limit_s(fields["TimeLimit"]), has_failed=bool(code or signal_)),
+    )
+    state = states[0]
+    expected_start_s = start_s if state in WAITING else None
     # of a job that was cancelled while it was pending, Slurm says that it started when it ended
-    never = state in _NOT_STARTED or (state in _ENDED and start_s == end_s and not _text(fields["NodeList"]))
+    never = state in WAITING or (state in _ENDED and start_s == end_s and not _text(fields["NodeList"]))
     ended = state in _ENDED and state != "COMPLETING"
     exit_code, signal = _exit(fields["exit_code"], state) if ended and not never else (None, None)
     return SlurmRecord(
         job_id=job_id,
         name=name,
         user=fields["UserName"],
-        states=(state,),
+        states=states,
         submit_s=submit_s,
         reason=_text(fields["Reason"]),
         eligible_s=_time_s(fields["EligibleTime"]),
@@ -175,16 +176,18 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
     submit_s = _time_s(fields["Submit"])
     if submit_s is None:
         return None
-    state = fields["State"].upper().split(maxsplit=1)[0].rstrip("+") if fields["State"].strip() else "UNKNOWN"
+    word = fields["State"].upper().split(maxsplit=1)[0].rstrip("+") if fields["State"].strip() else "UNKNOWN"
     has_run = _count(fields["AllocCPUS"]) > 0
     start_s, end_s = _time_s(fields["Start"]), _time_s(fields["End"])
+    states = base_of([word], ran=has_run, has_ended=end_s is not None)  # what runs has no end there
+    state = states[0]
     exit_code, signal = _exit(fields["ExitCode"], state) if has_run and end_s is not None else (None, None)
     limit = fields["TimelimitRaw"]
     return SlurmRecord(
         job_id=job_id,
         name=fields["JobName"],
         user=fields["User"],
-        states=(state,),
+        states=states,
         submit_s=submit_s,
         eligible_s=_time_s(fields["Eligible"]),
         start_s=start_s if has_run else None,

@@ -13,6 +13,7 @@ from typing import Any
 from asa.elements import Elements
 
 from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus, elements_of
+from ..states import ENDED, WAITING, base_of, is_over
 
 _MIB = 1024**2
 _NOT_SET = frozenset({4294967294.0, 4294967295.0, 2.0**64})
@@ -20,8 +21,7 @@ _BASE_STATES = frozenset({
     "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
     "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
 })  # fmt: skip
-_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-_ENDED = _BASE_STATES - {"PENDING", "RUNNING", "SUSPENDED"} | {"COMPLETING", "REVOKED", "LAUNCH_FAILED"}
+_ENDED = ENDED | {"COMPLETING"}
 _NOWHERE = frozenset({"", "None assigned", "(null)"})
 
 
@@ -73,11 +73,21 @@ def record(job: Mapping[str, Any]) -> SlurmRecord | None:
     number_ = whole(job.get("job_id"))
     if number_ is None or number_ <= 0:
         return None
-    states = states_of(job.get("job_state"))
-    waiting = not _WAITING.isdisjoint(states)
     start_s, end_s = _time(job.get("start_time")), _time(job.get("end_time"))
+    has_nodes = text(job.get("nodes")) not in _NOWHERE
+    states = base_of(
+        states_of(job.get("job_state")),
+        ran=has_nodes,
+        has_ended=is_over(
+            start_s,
+            end_s,
+            _minutes(job.get("time_limit")),
+            has_failed=any(_ending(job.get("exit_code"), ())),
+        ),
+    )
+    waiting = not WAITING.isdisjoint(states)
     ended = not waiting and not _ENDED.isdisjoint(states)
-    ran = not waiting and text(job.get("nodes")) not in _NOWHERE
+    ran = not waiting and has_nodes
     exit_code, signal = _ending(job.get("exit_code"), states) if ended else (None, None)
     return SlurmRecord(
         job_id=str(number_),
@@ -115,11 +125,13 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
     number_ = whole(job.get("job_id"))
     if number_ is None or number_ <= 0 or (job.get("name") == "allocation" and not text(job.get("partition"))):
         return None
-    states = states_of(nested(job, "state", "current"))
     times = {name: _time(nested(job, "time", name)) for name in ("submission", "eligible", "start", "end")}
-    waiting = not _WAITING.isdisjoint(states)
+    has_nodes = text(job.get("nodes")) not in _NOWHERE
+    said = states_of(nested(job, "state", "current"))
+    states = base_of(said, ran=has_nodes, has_ended=times["end"] is not None)  # what runs has no end there
+    waiting = not WAITING.isdisjoint(states)
     ended = not waiting and not _ENDED.isdisjoint(states)
-    ran = not waiting and text(job.get("nodes")) not in _NOWHERE
+    ran = not waiting and has_nodes
     exit_code, signal = _ending(job.get("exit_code"), states) if ended else (None, None)
     return SlurmRecord(
         job_id=str(number_),
