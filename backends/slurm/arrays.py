@@ -31,6 +31,11 @@ class TrackedElement(TrackedJob):
 
     holds: tuple[str, str] = ("", "")  # the array's token, and its id
 
+    @property
+    def number(self) -> str:
+        """Its array's."""
+        return self.holds[1]
+
     def is_twin_of_another(self, folder: RunFolder) -> bool:
         """Say whether another array has the claim, or nobody has and this one is to run nothing more."""
         token, array_id = self.holds

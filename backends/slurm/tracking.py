@@ -76,6 +76,11 @@ class TrackedJob:
         return self.status.job_id
 
     @property
+    def number(self) -> str:
+        """The number by which Slurm is asked for it."""
+        return self.job_id
+
+    @property
     def is_live(self) -> bool:
         """It may still change."""
         return not self.status.state.is_final
@@ -145,7 +150,7 @@ class TrackedJob:
         """Put together what is known of the job, which the controller does not show."""
         was_suspended = self.record is not None and not _SUSPENDED.isdisjoint(self.record.states)
         return Evidence(
-            job_id=self.job_id,
+            job_id=self.number,
             name=self.kept.name if self.kept.token else "",
             absence=self.absence,
             now_s=now_s,

@@ -617,6 +617,22 @@ def test_a_job_that_only_accounting_knows_runs_on(world, writes_marks):
     assert ended(backend, job).state is JobState.COMPLETED
 
 
+@pytest.mark.parametrize("accounting", [True, False])
+def test_an_array_that_is_not_shown_goes_on(world, accounting):
+    """What runs of it and what waits, though one look after the other shows nothing."""
+    site = world(accounting=accounting)
+    backend = site.client()
+    job = backend.submit(spec(1000.0, token="a", array=parse_array("1-4%2")))
+    running(backend, job)
+    arrays, site.link.arrays = site.link.arrays, lambda _: {}
+    backend.wait(backend.now() + 400)
+    [status] = backend.status([job]).values()
+    assert (status.state, str(status.elements.running)) == (JobState.RUNNING, "1-2")
+    assert not status.elements.ended
+    site.link.arrays = arrays
+    assert ended(backend, job).state is JobState.COMPLETED
+
+
 def test_what_the_controller_does_not_deny_is_waited_for(world):
     site = world()
     backend = site.client()

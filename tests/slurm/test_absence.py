@@ -9,8 +9,10 @@ import pytest
 from asa.backends.slurm import absence
 from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.rest import RestLink
-from slurm_runs import SlurmRun, stage
+from slurm_runs import LINKS, SlurmRun, stage
 from slurm_testbed import until
+
+from asa.elements import parse_array
 
 WAYS = ("empty", "cut", "other partition")
 # what comes of squeue, and of sacct where accounting is to say nothing either
@@ -58,9 +60,10 @@ class Faulty(httpx.BaseTransport):
         self._inner.close()
 
 
-def faulty_run(slurm, link, way):
+def faulty_run(slurm, link, way, array):
     """Begin a run over a way whose answers can be made faulty."""
-    stages = [stage("a", then="sleep 14", retries=1), stage("b", "a", retries=1)]
+    first = stage("a", then="sleep 14", retries=1, array=parse_array(array) if array else None)
+    stages = [first, stage("b", "a", retries=1)]
     run = SlurmRun(slurm, stages, link=link)
     if link == "rest":
         return run, run.client(connect=run.connect_over(Faulty(slurm, run.place, way)))
@@ -75,7 +78,7 @@ def faulty_run(slurm, link, way):
 def test_no_stage_runs_twice_whatever_is_not_shown(slurm, monkeypatch, accounting):
     """For longer than it takes until an absence counts, while one job runs and another waits for it."""
     monkeypatch.setattr(absence, "_GRACE_S", 3.0)
-    ways = [(link, way) for link in ("commands", "rest") for way in WAYS]
+    ways = [(link, way, "") for link in LINKS for way in WAYS] + [(link, "empty", "0-1") for link in LINKS]
     with ThreadPoolExecutor(len(ways)) as threads:
         begun = list(threads.map(lambda how: faulty_run(slurm, *how), ways))
     for run, client in begun:
@@ -93,8 +96,9 @@ def test_no_stage_runs_twice_whatever_is_not_shown(slurm, monkeypatch, accountin
         (run.place / "faulty").unlink()
     for run, client in begun:
         client.result()
-        assert all(len(jobs) == 1 for jobs in run.jobs().values())
-        run.check()
+        count = 2 if run.plan.stages[0].array else 1
+        assert {name: len(jobs) for name, jobs in run.jobs().items()} == {"a": count, "b": 1}
+        run.check(a=count)
 
 
 def test_the_controller_denies_only_what_it_does_not_know(slurm):
