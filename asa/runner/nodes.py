@@ -10,9 +10,10 @@ What counts against a node is how a job of a single stage ended on it:
   run on other nodes, and none has completed there meanwhile.
 
 Such a node is on the list for an hour. Jobs of the run are kept off it, and the stage that failed is asked for again at
-once, which counts as no retry. A stage that fails in the same way on another node has failed by itself: then what it
-said against nodes counts no more. All of this follows from what the run's journal says, so that whoever goes on with
-the run knows it.
+once, which counts as no retry. If it completes on another node, the fault of the first is proven. If it fails there,
+too, it has failed by itself: then what it said against nodes counts no more, and after some such stages none is moved
+but off proven nodes, as where all of a large fan have the same mistake. All of this follows from what the run's journal
+says, so that whoever goes on with the run knows it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ TRIED_AGAIN_S = 3600.0
 """How long a bad node is avoided."""
 
 _MAX_MOVES = 3  # times that a stage is asked for elsewhere and that counts as no retry
+_MAX_REFUTED = 3  # stages that were moved in vain, until others are moved off proven nodes alone
 _SOON_S = 180.0  # after its beginning a stage fails early
 _TOGETHER_S = 900.0  # early failures of two stages that are further apart have not one cause
 _UNBEGUN = frozenset({JobOutcome.UNABLE, JobOutcome.FOLDER_MISSING})
 _LACKS = frozenset({JobOutcome.INPUT_MISSING, JobOutcome.SETUP_FAILED})
 _OWN = frozenset({None, JobOutcome.FAILED, JobOutcome.TASKS_FAILED, JobOutcome.OUTPUT_MISSING})
+_NOBODY = ("", "")
 _NODE_FAILED = "ran there when it failed"
 _MAX_NAMES = 3  # of stages, in a sentence
 
@@ -68,8 +71,10 @@ class Nodes:
     _bad: dict[str, BadNode] = field(default_factory=dict)  # in the order in which they failed
     _well: dict[str, float] = field(default_factory=dict)  # when a job completed there that had begun last
     _early: dict[str, dict[str, float]] = field(default_factory=dict)  # by node, stages that failed early, and when
-    # by stage, the nodes off which it was moved, each with the job that failed there
-    _moved: dict[str, dict[str, str]] = field(default_factory=dict)
+    # by stage, the nodes off which it was moved, each with the job that failed there, and in which way
+    _moved: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _proven: set[str] = field(default_factory=set)  # nodes off which a stage was moved that completed on another then
+    _refuted: int = 0  # how many stages were moved and failed elsewhere, too
 
     def bad(self, at_s: float) -> list[BadNode]:
         """Give the nodes that are avoided at a time."""
@@ -82,6 +87,7 @@ class Nodes:
     def anew(self) -> None:
         """Let every stage be moved again, as they are all to be tried again."""
         self._moved.clear()
+        self._refuted = 0
 
     def heard(self, job: Job) -> None:
         """Take in where a job did well, and which nodes the batch system says have failed."""
@@ -92,6 +98,9 @@ class Nodes:
             self._early.pop(name, None)
             if (bad := self._bad.get(name)) is not None and len(bad.stages) == 1 and self._well[name] >= bad.since_s:
                 del self._bad[name]
+                self._proven.discard(name)
+        for stage in job.planned.stages if status.state is JobState.COMPLETED else ():
+            self._proven |= self._moved.get(stage, {}).keys() - set(done)
         for name in status.bad_nodes:
             self._accuse(name, job.planned.stages[0], _NODE_FAILED, _end_s(status))
 
@@ -101,24 +110,25 @@ class Nodes:
         `end`: how it ended, in which job; `live`: jobs of the run that have not ended.
         """
         node = next(iter(_failed_nodes(end) or end.nodes), "")  # the first one is where its script ran
-        if end.state is not JobState.FAILED or not node or not (why := self._what_failed(stage, end, job, node, live)):
+        if end.state is not JobState.FAILED or not node:
             return ""
         at_s, before = _end_s(job.status), self._moved.setdefault(stage.name, {})
-        if before.get(node) == job.status.job_id:
+        if before.get(node, _NOBODY)[0] == job.status.job_id:
             return node  # as was said before
-        needs_others = not (_is_unbegun(end) or _failed_nodes(end) or self._is_bad_for_others(node, stage.name, at_s))
-        if node in before or len(before) >= _MAX_MOVES or (before and needs_others):
-            self._acquit(stage.name)
+        why = self._what_failed(stage, end, job, node, live)
+        is_sure = node in self._proven or bool(_failed_nodes(end))
+        max_moves = _MAX_MOVES if is_sure or _is_unbegun(end) else 1
+        if not why or node in before or len(before) >= max_moves:
+            if any(kind == _kind(end) for _, kind in before.values()):
+                self._acquit(stage.name)
+            return ""
+        if not is_sure and self._refuted >= _MAX_REFUTED + len(self._proven):
             return ""
         self._accuse(node, stage.name, why, at_s)
         if node not in self.avoided(at_s, 1):
             return ""
-        before[node] = job.status.job_id
+        before[node] = (job.status.job_id, _kind(end))
         return node
-
-    def _is_bad_for_others(self, node: str, stage: str, at_s: float) -> bool:
-        known = self._bad.get(node)
-        return known is not None and known.until_s > at_s and set(known.stages) != {stage}
 
     def _what_failed(self, stage: Stage, end: End, job: Job, node: str, live: Iterable[Job]) -> str:
         """Say in words what speaks against the node on which a stage failed; empty for nothing."""
@@ -171,9 +181,13 @@ class Nodes:
         self._bad[node] = replace(known, why=why, until_s=max(until_s, known.until_s), stages=stages)
 
     def _acquit(self, stage: str) -> None:
-        """Let nothing count any more that a stage alone said against nodes: it fails on others, too."""
+        """Let nothing count any more that a stage said against nodes: it fails on others, too."""
+        self._refuted += 1
         for node, bad in list(self._bad.items()):
-            if bad.stages == (stage,):
+            others = tuple(name for name in bad.stages if name != stage)
+            if others or node in self._proven:
+                self._bad[node] = replace(bad, stages=others or bad.stages)
+            else:
                 del self._bad[node]
         self._early = {node: {s: at for s, at in early.items() if s != stage} for node, early in self._early.items()}
 
@@ -186,6 +200,13 @@ def moved(how: str, *nodes: str) -> str:
 def _failed_nodes(end: End) -> Sequence[str]:
     """Name nodes that the batch system says have failed."""
     return end.bad_nodes if isinstance(end, JobStatus) else ()
+
+
+def _kind(end: End) -> str:
+    """Name the way in which a stage failed, of which there are four."""
+    if _failed_nodes(end):
+        return "node"
+    return "unbegun" if _is_unbegun(end) else "not found" if _is_not_found(end) else "own"
 
 
 def _is_unbegun(end: End) -> bool:

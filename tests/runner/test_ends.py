@@ -232,9 +232,9 @@ def test_a_job_whose_cancellation_was_lost_does_not_stay_in_the_queue(tmp_path, 
 class RequeuesLate(FakeLink):
     """One that puts the first job back as it completes, and starts it at once: it finds that, and ends again."""
 
-    def _mark(self, job, kind, code=None):
+    def _mark(self, job, kind, code=None, outcome=None):
         if not job.restarts:
-            super()._mark(job, kind, code)
+            super()._mark(job, kind, code, outcome)
 
     def _end(self, job, state, code):
         super()._end(job, state, code)

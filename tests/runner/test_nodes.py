@@ -228,3 +228,29 @@ def test_elements_are_asked_for_elsewhere_beside_those_that_failed_by_themselves
     assert reason.startswith("elements 2 failed")
     spec = told.submit("a", 20.0)[1]
     assert (str(spec.array), spec.avoid) == ("2-3", ("n2",))
+
+
+def test_a_fan_of_stages_with_one_mistake_is_not_moved_as_a_whole():
+    """The first ones are run on a second node; once these have failed there, too, others are not."""
+    names = [f"s{number}" for number in range(20)]
+    told = Told(*(Stage(name, cores=28, walltime_s=600, command="typo") for name in ("well", *names)))
+    told.end("well", "n4")
+    for number, name in enumerate(names):
+        told.end(name, f"n{1 + number % 3}", 127, at_s=20.0 + number)
+        if told.phase(name) is Phase.WAITING:
+            told.end(name, "n4", 127, at_s=20.5 + number)
+        assert told.phase(name) is Phase.FAILED
+    assert len(told.reasons) == 3
+    assert told.bad(50.0) == []
+
+
+def test_off_a_node_whose_fault_is_proven_every_stage_is_moved():
+    told = Told()
+    told.end("b", "n1")
+    told.end("a", "n2", 127)
+    told.end("a", "n1", at_s=20.0)
+    told.end("c", "n3", 127, at_s=21.0)
+    told.end("c", "n2", 127, at_s=22.0)
+    assert told.phase("c") is Phase.WAITING, "it was on its way there"
+    told.end("c", "n1", at_s=30.0)
+    assert told.phase("c") is Phase.DONE

@@ -10,7 +10,7 @@ from asa.elements import parse_array
 from asa.records import Retrying, Submitted
 
 BAD = "n002"
-NAMES = "abcdefghijkl"
+NAMES = "abcdefgh"
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import pytest
 from slurm_testbed import NEWEST, until
 from snakemake_runs import Project, asa_folder, missing
 
+from asa.records import Retrying
+
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 GENOMES = """
@@ -183,3 +185,28 @@ def test_a_job_whose_node_fails_is_tried_again_by_snakemake(slurm, project):
     slurm.run_as_root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     begun.ends()
     assert (ours.folder / "2.txt").read_text() == "1\n"
+
+
+def test_a_node_that_does_not_see_the_projects_folder_costs_no_retry(slurm, project):
+    """Snakemake hears nothing of it: each job runs once, on another node."""
+    ours = project(
+        f"""
+rule all:
+    input: expand("{{n}}.txt", n=range(6))
+rule one:
+    output: "{{n}}.txt"
+    threads: {slurm.cores_per_node}
+    resources: runtime=5
+    shell: "echo {{wildcards.n}} >> ran.txt; sleep 1; echo {{wildcards.n}} > {{output}}"
+""",
+        "commands",
+    )
+    slurm.blind("n001", ours.folder)
+    try:
+        ours.run()
+    finally:
+        slurm.blind("n001")
+    assert sorted((ours.folder / "ran.txt").read_text().split()) == list("012345")
+    reasons = [one.reason for one in ours.runs[-1].state()[1] if isinstance(one, Retrying)]
+    assert reasons
+    assert all("counts as no retry; now on another node than n001" in reason for reason in reasons)
