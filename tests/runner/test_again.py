@@ -14,7 +14,7 @@ from slurm_fake_link import FakeLink, VirtualClock
 
 from asa import WaitBank
 from asa.backend import Capabilities, JobState, JobStatus, PartitionLimits
-from asa.errors import InputError
+from asa.errors import InputError, SubmitRejectedError
 from asa.metrics import measure
 from asa.records import Observed, Retrying, RunEnded, StageEnded, StageStarted
 from asa.runner import Journal, Run, RunFolder, RunPlan, drive, run_all
@@ -182,6 +182,22 @@ def test_who_is_tried_again_after_a_fault_of_its_node_keeps_off_that_node(strate
     assert told[0].endswith("now on another node than n1")
     assert "node than" not in told[2]
     assert not any(excluded(job) for job in place.jobs_of("a"))
+
+
+def test_where_no_other_node_will_do_a_job_may_have_the_bad_one(tmp_path):
+    """Slurm refuses what cannot run on the nodes that are left, as in a partition of few, or with a constraint."""
+    place = Place(tmp_path, chain(retries=1), "per-stage", {"b": ["n1"]})
+    submit = place.link.submit
+
+    def picky(job):
+        if any(option.startswith("--exclude") for option in job.options):
+            raise SubmitRejectedError("Requested node configuration is not available", where=f"job {job.name!r}")
+        return submit(job)
+
+    place.link.submit = picky
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    assert [excluded(job) for job in place.jobs_of("b")] == [[], []]
 
 
 def test_nodes_that_are_avoided_are_eight_at_most_and_half_of_all():
