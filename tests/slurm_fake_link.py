@@ -90,6 +90,7 @@ class FakeLink:
     """
 
     can_shrink = True
+    cancels_by_name = True
 
     def __init__(
         self,

@@ -43,6 +43,7 @@ class ToldLink:
     look_takes_s: float = 0.004
     fails: dict = field(default_factory=dict)
     can_shrink: bool = True
+    cancels_by_name: bool = True
     clock_s: float = 1.8e9
 
     def __post_init__(self):

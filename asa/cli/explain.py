@@ -150,7 +150,6 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
         yield "Once the cause is fixed, continue from what completed:"
         yield _Verbatim(retry_command(folder))
 
-
     for bad in run.bad_nodes:
         until = clock(bad.until_s, run.now_s)
         yield f"No job of it is sent to node {bad.name} until {until}: {bad.words}."

@@ -228,6 +228,10 @@ class SlurmLink(Protocol):
         ...
 
     @property
+    def cancels_by_name(self) -> bool:
+        """Whether a cancellation has a job's name beside its number, so that it can be no other job's."""
+
+    @property
     def can_shrink(self) -> bool:
         """Whether `update` can give back nodes of a running job."""
         ...

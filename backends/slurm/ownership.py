@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from asa.backends.shell.marks import Kept
 
-from asa.errors import BackendError, JobNotFoundError
+from asa.errors import BackendError, JobNotFoundError, UnavailableError
 
 from .link import OwnJob, SlurmLink, SlurmRecord
 
@@ -59,7 +59,7 @@ class Ownership:
         `elements_of`: of elements, which are known by numbers of their own, the arrays that they are of.
         Raises `UnavailableError`: Slurm cannot be asked; nothing was cancelled.
         """
-        own, failed = self._told_apart(job_ids, elements_of or {})
+        own, failed = self._told_apart(job_ids, elements_of or {}, by_name=self._link.cancels_by_name)
         return failed | (self._link.cancel(own) if own else {})
 
     def update(
@@ -69,16 +69,19 @@ class Ownership:
 
         Raises `JobNotFoundError`: Slurm does not know it, or its number is another job's.
         """
-        own, failed = self._told_apart([job_id], {})
+        own, failed = self._told_apart([job_id], {}, by_name=self._link.cancels_by_name)
         for error in failed.values():
             raise error
         for job in own:
             self._link.update(job, held=held, walltime_s=walltime_s, nodes=nodes)
 
     def _told_apart(
-        self, job_ids: Collection[str], elements_of: Mapping[str, Kept]
+        self, job_ids: Collection[str], elements_of: Mapping[str, Kept], *, by_name: bool
     ) -> tuple[list[OwnJob], dict[str, BackendError]]:
-        """Tell the numbers that are jobs of this client from those that are not, each with why."""
+        """Tell the numbers that are jobs of this client from those that are not, each with why.
+
+        `by_name`: jobs that were accepted a moment ago are taken for ours before they are shown, as the link says names.
+        """
         wanted = list(dict.fromkeys(job_ids))
         now: dict[str, list[SlurmRecord]] = {}
         for record in self._link.owners(wanted):
@@ -89,7 +92,10 @@ class Ownership:
             records = now.get(job_id, [])
             # of an array one element has the array's number: all that has this number is looked at
             if not records and self._is_settling(job_id) and (kept := self._expected(job_id)) is not None:
-                own.append(OwnJob(job_id, kept.name))
+                if by_name:
+                    own.append(OwnJob(job_id, kept.name))
+                else:
+                    failed[job_id] = UnavailableError("Slurm does not show the job yet", where=f"job {job_id}")
             elif not records:
                 failed[job_id] = JobNotFoundError("Slurm does not know the job", where=f"job {job_id!r}")
             elif all(self._is_own(job_id, record, elements_of) for record in records):

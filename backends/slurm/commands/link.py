@@ -81,6 +81,7 @@ class CommandLink:
     """
 
     can_shrink = True
+    cancels_by_name = True
 
     def __init__(
         self,

@@ -117,6 +117,8 @@ class RestLink:
         self._listing_bytes = 0.0
         self._cluster = ""
 
+    cancels_by_name = False
+
     @property
     def can_shrink(self) -> bool:
         """Whether `update` can give back nodes of a running job; finds the version, if that is not yet known."""
