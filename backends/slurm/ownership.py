@@ -80,7 +80,7 @@ class Ownership:
     ) -> tuple[list[OwnJob], dict[str, BackendError]]:
         """Tell the numbers that are jobs of this client from those that are not, each with why.
 
-        `by_name`: jobs that were accepted a moment ago are taken for ours before they are shown, as the link says names.
+        `by_name`: a job that was accepted a moment ago is taken for ours before it is shown, as the link says names.
         """
         wanted = list(dict.fromkeys(job_ids))
         now: dict[str, list[SlurmRecord]] = {}

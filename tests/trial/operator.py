@@ -228,7 +228,8 @@ class Operator:
         last = self.passes[-4:]
         if self.trial.world and not self.faults_over.is_set() and not self.lost:
             return False
-        return len(last) == 4 and len({one["marks"] for one in last}) == 1 and all(one["codes"] == [1] for one in last)
+        gives_up = all(one["codes"] == [1] or (self.lost and 0 not in one["codes"]) for one in last)  # type: ignore[operator]
+        return len(last) == 4 and len({one["marks"] for one in last}) == 1 and gives_up
 
     def _max_retries(self) -> int:
         """Bound what is done for a run that has failed: once is enough where all that can complete has."""
