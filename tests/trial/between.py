@@ -164,7 +164,7 @@ def through(spoil: Spoil, command: list[str]) -> int:
         return _fails(program, chance)
     printed = done.stdout
     if spoil.kind == "two_numbers" and program == "sbatch" and done.returncode == 0:
-        printed = chance.choice([printed + b"1200\n", b"1200\n" + printed, printed + b"\n" + b"7\n"])
+        printed = chance.choice([printed + b"1200\n", b"1200\n" + printed, printed + b"\n7\n", printed[:-2]])
     elif program in READ:
         printed = spoiled_text(spoil, printed, chance)
     sys.stdout.buffer.write(printed)
