@@ -131,6 +131,8 @@ class Step:
     awaits: tuple[str, ...] = ()
     # whether it is of the same wave as the step before it
     beside: bool = False
+    # see `JobSpec.out_of_memory`
+    out_of_memory: Literal["fail", "ignore"] = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,9 @@ class JobSpec(Demands):
         It is a job array: one submission, of which each element is a job of what is asked for here, and runs the
         payload with its number in ``SLURM_ARRAY_TASK_ID``. What the job posts is posted once all of `Array.all` have
         completed, in this job or in others that post the same. None for one job.
+    out_of_memory
+        Whether it has failed (``fail``) if a process of it was killed since its memory was used up, though its payload
+        exits with 0; of a job of steps, ``ignore`` if all of them ignore it.
     """
 
     name: str
@@ -261,6 +266,7 @@ class JobSpec(Demands):
     saves_s: float | None = None
     array: Array | None = None
     request: tuple[str, ...] | None = None
+    out_of_memory: Literal["fail", "ignore"] = "fail"
 
     @property
     def has_waves(self) -> bool:

@@ -88,6 +88,8 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("local", "continues"), _FLAG),
     "warn": (str, 'a signal and a time, such as "USR1@10min"'),
     "when": (str, "success, failed or always"),
+    "input_patience": ((Real, str, timedelta), 'seconds, or text such as "1min"'),
+    "out_of_memory": (str, "fail or ignore"),
 }
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
@@ -123,9 +125,11 @@ class Resources(TypedDict, total=False):
         The environment that it runs in; see `asa.Preparation`.
     inputs, outputs
         Paths, one or several.
+    input_patience
+        For how long inputs are looked for, and outputs: a time.
     retries, retry_walltime_factor, retry_memory_factor, retry_max_memory
         After a failure; `retry_max_memory` is written as `memory` is.
-    exclusive, local, input_size, when
+    exclusive, local, input_size, when, out_of_memory
         As in `asa.Stage`.
     """
 
@@ -167,6 +171,8 @@ class Resources(TypedDict, total=False):
     local: bool
     input_size: float
     when: Literal["success", "failed", "always"]
+    input_patience: Duration
+    out_of_memory: Literal["fail", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,6 +618,8 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
     if (most := fields.pop("retry_max_memory", None)) is not None:
         text = _parsed(parse_memory, "retry_max_memory", most, where) if isinstance(most, str) else most
         fields["retry_max_memory_bytes"] = int(text)
+    if (patience := fields.pop("input_patience", None)) is not None:
+        fields["input_patience_s"] = _seconds("input_patience", patience, where)
     if "jobs" in fields:
         asked_jobs = fields["jobs"]
         fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))

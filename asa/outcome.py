@@ -22,6 +22,7 @@ class JobOutcome(StrEnum):
     OVERTIME = "overtime"  # an element of an array that had its turn, and no more time
     PART_DONE = "part-done"  # nothing is left to take while other jobs run the rest; of legs, its turn is over
     UNRECORDED = "unrecorded"  # and that could not be written down
+    OUT_OF_MEMORY = "out-of-memory"  # a process of it was killed since memory was used up, whatever its exit code
     STALLED = "stalled"  # two legs in a row made no progress
     # these say that what its user wants run did not begin
     INPUT_MISSING = "input-missing"
@@ -46,7 +47,7 @@ class JobOutcome(StrEnum):
     @property
     def is_hopeless(self) -> bool:
         """Whether it would end so again, however often it is tried."""
-        return self in {JobOutcome.SETUP_FAILED, JobOutcome.INPUT_MISSING, JobOutcome.STALLED}
+        return self in {JobOutcome.SETUP_FAILED, JobOutcome.STALLED}
 
     @property
     def ending(self) -> str:
@@ -70,6 +71,7 @@ _EXIT_CODES = {
     JobOutcome.STALLED: 91,
     JobOutcome.UNYIELDING: 92,
     JobOutcome.OVERTIME: 124,
+    JobOutcome.OUT_OF_MEMORY: 137,
 }
 _UNBEGUN = frozenset(
     {
@@ -83,7 +85,7 @@ _UNBEGUN = frozenset(
         JobOutcome.TWIN,
     }
 )
-_BY_EXIT_CODE = {code: outcome for outcome, code in _EXIT_CODES.items()}
+_BY_EXIT_CODE = {code: outcome for outcome, code in _EXIT_CODES.items() if outcome is not JobOutcome.OUT_OF_MEMORY}
 _OF_SCRIPTS = frozenset({JobOutcome.TWIN.exit_code, JobOutcome.UNABLE.exit_code})
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -101,6 +103,7 @@ _MEANINGS = {
     JobOutcome.TOO_FEW_CORES: "its job has fewer cores than it needs",
     JobOutcome.GAVE_BACK: "the stages that it depends on did not end while it held its cores",
     JobOutcome.PART_DONE: "other jobs go on with the rest of its stage",
+    JobOutcome.OUT_OF_MEMORY: "its memory was used up, and a process of it was killed",
     JobOutcome.STALLED: "two legs in a row made no progress",
     JobOutcome.UNYIELDING: "the leg before did not end when told to",
 }

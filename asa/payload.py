@@ -16,7 +16,7 @@ from asa.continuation import Continuation
 from asa.legs.running import END, HEED, WATCH, Turn, turn_text
 from asa.outcome import JobOutcome
 from asa.preparation import preparing, within
-from asa.workflow import BETWEEN_TURNS_S, Stage
+from asa.workflow import BETWEEN_TURNS_S, INPUT_PATIENCE_S, Stage
 
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
@@ -102,12 +102,14 @@ def payload_text(
 
 def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
     """Write what must be there before it runs: its inputs, and its environment."""
-    if stage.inputs or stage.outputs:
-        yield _CHECK
-    if stage.inputs:
+    needed = [*stage.inputs, *([stage.tasks_file] if stage.tasks_file else [])]
+    if needed or stage.outputs:
+        patience_s = INPUT_PATIENCE_S if stage.input_patience_s is None else stage.input_patience_s
+        yield f"asa_patience={math.floor(min(patience_s, stage.walltime_s / 2))}\n{_CHECK}"
+    if needed:
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
-        yield f"{begun}asa_need input {_patterns(stage.inputs, stage)} || asa_end {JobOutcome.INPUT_MISSING.ending}"
+        yield f"{begun}asa_need input {_patterns(needed, stage)} || asa_end {JobOutcome.INPUT_MISSING.ending}"
     if stage.preparation is not None:
         yield preparing(stage.preparation, f"asa_end {JobOutcome.SETUP_FAILED.ending}")
         if stage.preparation.launcher and stage.cpus_per_task > 1:
@@ -184,6 +186,11 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
     return PRIVATE * bool(stage.environment) + "\n".join(run)
 
 
+def _counting_kills(stage: Stage) -> str:
+    """Write what tells of a list's tasks that a process of theirs was killed, where that is to count."""
+    return OOM_KILLS if stage.out_of_memory == "fail" else "asa_kills() { asa_killed=0; }"
+
+
 def _element_file(text: str) -> list[str]:
     """Write down what each element runs, beside the list of them."""
     end = "ASA_ELEMENT_END"
@@ -258,7 +265,7 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, element: str = "") 
     """
     workers = max(1, cores // stage.cpus_per_task)
     *check, tasks = _listed(stage, "")
-    tools = (_ENDING_INSIDE, _RUN, _INTERRUPTED, READING, _TAKE_ARGUMENTS, _WORKERS)
+    tools = (_ENDING_INSIDE, _counting_kills(stage), _RUN, _INTERRUPTED, READING, _TAKE_ARGUMENTS, _WORKERS)
     take = "\n".join([*tools, _for_tasks(stage, TAKING)])
     lines = [
         f"asa_bag={shlex.quote(place)}",
@@ -294,7 +301,8 @@ def _tasks(stage: Stage, cores: int, place: str, element: str = "") -> str:
     ]
     lines += _listed(stage, f' | cat >"$asa_list" || {_GIVE_UP}')
     lines += _element_file(element) if element else []
-    return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_for_tasks(stage, _POOL))}", _RUN_TASKS])
+    pool = f"{_counting_kills(stage)}\n{_for_tasks(stage, _POOL)}"
+    return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(pool)}", _RUN_TASKS])
 
 
 # A word tells whoever runs this text how it ended; it is a link's, which needs no space on a disk. What runs inside has
@@ -311,8 +319,19 @@ _ENDING_INSIDE = 'asa_end() { exit "$2"; }'
 _GIVE_UP = f"asa_end {JobOutcome.UNABLE.ending}"
 
 _CHECK = r"""
+# NFS looks at the server again when a folder is listed; each on the way to a path, from the first.
+asa_list_to() {
+  asa_way=
+  case $1 in /*) asa_rest=${1#/} asa_way=/ ;; *) asa_rest=$1 ;; esac
+  ls "${asa_way:-.}" >/dev/null 2>&1 || :
+  while :; do
+    case $asa_rest in */*) ;; *) return 0 ;; esac
+    asa_way=$asa_way${asa_rest%%/*}/ asa_rest=${asa_rest#*/}
+    ls "$asa_way" >/dev/null 2>&1 || :
+  done
+}
 # A path that is there, and no file without content; of a pattern one is enough. What another node has written may be
-# seen some seconds later.
+# seen up to a minute later.
 asa_lacks() {
   asa_lack=
   for asa_pattern do
@@ -322,18 +341,22 @@ asa_lacks() {
       if [ -e "$asa_path" ]; then asa_how=empty; else asa_how=missing; fi
       asa_lack="$asa_lack
 asa: the $asa_what $asa_path is $asa_how"
+      asa_list_to "$asa_path"
     done
   done
   [ -n "$asa_lack" ]
 }
 asa_need() {
-  asa_what=$1 asa_patience=${ASA_LATENCY_S:-5}
+  asa_what=$1 asa_since=`date +%s` asa_pause=0
   shift
   while asa_lacks "$@"; do
-    if [ "$asa_patience" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return 1; fi
-    asa_patience=$((asa_patience - 1))
-    sleep 1
-    ls >/dev/null 2>&1 || : # makes NFS look at the server again
+    asa_left=$((${ASA_LATENCY_S:-$asa_patience} + asa_since - `date +%s`))
+    if [ "$asa_left" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return 1; fi
+    [ "$asa_pause" -gt 0 ] || printf '%s; looking again for %s s\n' "${asa_lack#?}" "$asa_left" >&2
+    [ "$asa_pause" -ge 5 ] || asa_pause=$((asa_pause + 1))
+    [ "$asa_pause" -le "$asa_left" ] || asa_pause=$asa_left
+    sleep "$asa_pause"
+    [ -z "${asa_ended_by-}" ] || exit 143
   done
 }
 """.strip()
@@ -348,6 +371,31 @@ asa_tell_process() { # its number, a signal
 }
 """.strip()
 """A shell function that sends a signal to a child: one that was just forked loses it until it is another program."""
+
+# How many processes of this job the kernel has killed since memory was used up, as far as its node shows that: counted
+# where the job alone is, by Slurm's names of control groups, of either version.
+OOM_KILLS = r"""
+asa_kills() {
+  asa_killed=0
+  [ -n "${SLURM_JOB_ID-}" ] && [ -r /proc/self/cgroup ] || return 0
+  while IFS=: read -r asa_oom_id asa_oom_controllers asa_oom_group; do
+    case ,$asa_oom_controllers, in
+      ,,) asa_oom_root=/sys/fs/cgroup asa_oom_events=memory.events ;;
+      *,memory,*) asa_oom_root=/sys/fs/cgroup/memory asa_oom_events=memory.oom_control ;;
+      *) continue ;;
+    esac
+    while case $asa_oom_group/ in *"/job_$SLURM_JOB_ID/"*) ;; *) false ;; esac; do
+      if [ -r "$asa_oom_root$asa_oom_group/$asa_oom_events" ]; then
+        while read -r asa_oom_id asa_oom_count; do
+          [ "$asa_oom_id" != oom_kill ] || asa_killed=$((asa_killed + asa_oom_count))
+        done <"$asa_oom_root$asa_oom_group/$asa_oom_events"
+        break
+      fi
+      asa_oom_group=${asa_oom_group%/*}
+    done
+  done </proc/self/cgroup
+}
+""".strip()
 
 # Signals go on to what is run, which a shell that waits for it in the foreground would not do. What runs in the
 # background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: what may still run is waited for again, and
@@ -481,8 +529,12 @@ asa_task() {{
     ASA_TASK=$1
     export ASA_TASK
     asa_place=$asa_running/$asa_slot
+    asa_kills
+    asa_had_killed=$asa_killed
     asa_run $asa_sh -c -- "$2" </dev/null 9>&-
     asa_code=$?
+    asa_kills
+    [ "$asa_code" -ne 0 ] || [ "$asa_killed" -eq "$asa_had_killed" ] || asa_code={JobOutcome.OUT_OF_MEMORY.exit_code}
     rm -f "$asa_place"
     if [ "$asa_code" -ne 0 ]; then
       : >"$asa_running/failed"

@@ -23,6 +23,7 @@ Files lie in a folder (`sites_folder`) and are named by their stem, or are given
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import re
 import shutil
@@ -36,6 +37,8 @@ from asa.core import plugins
 from asa.core.documents import read_text, read_toml
 from asa.core.files import replacing
 from asa.errors import InputError, UnknownNameError, near
+from asa.units import parse_duration
+from asa.workflow import MAX_INPUT_PATIENCE_S
 
 __all__ = [
     "OpenedSite",
@@ -52,6 +55,7 @@ _GROUP = "asa.backends"
 _OBSERVED = "observed"
 _STRATEGY = "strategy"
 _NOTIFY = "notify"
+_INPUT_PATIENCE = "input_patience"
 _DEFAULT = "default"
 _LOCAL = "local"
 _OBSERVED_HEADING = re.compile(r"\s*\[\s*observed\s*(\.|\])")
@@ -78,6 +82,8 @@ class SiteFile:
         Name of the strategy of runs there; empty if it does not say.
     notify
         Who is told of runs there: a command or an address; empty for nobody.
+    input_patience_s
+        For how long stages look for their inputs there that do not say so themselves; None if it does not say.
     """
 
     path: Path
@@ -86,6 +92,7 @@ class SiteFile:
     observed: Mapping[str, Any] = field(default_factory=dict)
     strategy: str = ""
     notify: str = ""
+    input_patience_s: float | None = None
 
     @property
     def found(self) -> dict[str, Any]:
@@ -115,6 +122,8 @@ class OpenedSite:
         Name of the strategy of runs there; empty if the site does not say.
     notify
         Who is told of runs there: a command or an address; empty for nobody.
+    input_patience_s
+        For how long stages look for their inputs there that do not say so themselves; None if the site does not say.
     """
 
     backend: str
@@ -124,6 +133,7 @@ class OpenedSite:
     why: str = ""
     strategy: str = ""
     notify: str = ""
+    input_patience_s: float | None = None
 
 
 def sites_folder() -> Path:
@@ -180,6 +190,7 @@ def read_site(site: str) -> SiteFile:
     except ValueError as error:
         raise InputError(f"is not valid TOML: {error}", where=str(path), hint="Correct the syntax there.") from error
     observed = document.pop(_OBSERVED, {})
+    patience_s = _patience_s(path, document.pop(_INPUT_PATIENCE, None))
     backend, strategy, notify = (document.pop(key, "") for key in ("backend", _STRATEGY, _NOTIFY))
     if not isinstance(backend, str):
         raise InputError("is no name", where=_place(path, "backend"), hint=_known_backends())
@@ -191,7 +202,20 @@ def read_site(site: str) -> SiteFile:
         )
     if not isinstance(notify, str):
         raise InputError("is neither a command nor an address", where=_place(path, _NOTIFY), hint="Write it in quotes.")
-    return SiteFile(path, backend, document, observed, strategy, notify)
+    return SiteFile(path, backend, document, observed, strategy, notify, patience_s)
+
+
+def _patience_s(path: Path, said: object) -> float | None:
+    if said is None:
+        return None
+    try:
+        patience_s = parse_duration(said) if isinstance(said, str) else math.nan
+    except InputError:
+        patience_s = math.nan
+    if not 0 <= patience_s <= MAX_INPUT_PATIENCE_S:
+        where = _place(path, _INPUT_PATIENCE)
+        raise InputError("is not a time of up to an hour", where=where, hint='Write it as in "1min" or "10s".')
+    return patience_s
 
 
 def facilities() -> list[str]:
@@ -252,7 +276,12 @@ def open_facility(
     if not isinstance(facility, Facility):
         raise _not_a_facility(name)
     return OpenedSite(
-        name, facility, merged, file.path if file else None, why, *((file.strategy, file.notify) if file else ())
+        name,
+        facility,
+        merged,
+        file.path if file else None,
+        why,
+        *((file.strategy, file.notify, file.input_patience_s) if file else ()),
     )
 
 
@@ -461,6 +490,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
         document = read_toml(text)
         document.pop(_STRATEGY, None)
         document.pop(_NOTIFY, None)
+        document.pop(_INPUT_PATIENCE, None)
         observed = document.pop(_OBSERVED)
         said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
     except (ValueError, KeyError):

@@ -70,6 +70,14 @@ WHENS: Final = ("success", "failed", "always")
 """When a stage runs: after those that it follows completed, after one of them failed, or however they ended."""
 
 _NOT_SAID: Final[Mapping[str, int | None]] = {"cores": None, "cpus_per_task": 1, "memory_bytes": 0, "gpus": 0}
+INPUT_PATIENCE_S = 60.0
+"""For how long inputs and outputs are looked for: a node may see as late by NFS what another has written."""
+
+MAX_INPUT_PATIENCE_S = 3600.0
+
+OUT_OF_MEMORY: Final = ("fail", "ignore")
+"""What becomes of a stage whose command exits with 0 though a process of it was killed since its memory was used up."""
+
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
 
@@ -123,6 +131,9 @@ class Stage(Demands):
     inputs, outputs
         Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: what must be there and not empty before it
         begins, and after it ended.
+    input_patience_s
+        For so many seconds inputs that are not to be seen, or empty, are looked for, and outputs likewise; half of its
+        walltime at most. None for what the site says, else a minute.
     retries
         How often it is asked for again after it has failed.
     retry_walltime_factor
@@ -130,6 +141,9 @@ class Stage(Demands):
     retry_memory_factor, retry_max_memory_bytes
         How much more memory it gets each time that it used more than it had asked for, and how much at most; 0 for
         what a node of its partition has.
+    out_of_memory
+        ``fail``: it has failed if the kernel killed a process of it since its memory was used up, whatever its command
+        exits with. ``ignore``: its exit code alone counts.
     local
         It is tiny: it runs where the client is, and waits in no queue.
     learns_run
@@ -189,6 +203,8 @@ class Stage(Demands):
     preparation: Preparation | None = None
     array: Array | None = None
     request: tuple[str, ...] | None = None
+    input_patience_s: float | None = None
+    out_of_memory: Literal["fail", "ignore"] = "fail"
 
     def __post_init__(self) -> None:
         if self.request is not None:
@@ -222,6 +238,7 @@ class Stage(Demands):
             raise self._error(f"has run times with a spread of {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
         self._check_turn()
         self._check_payload()
+        self._check_patience()
         self._check_several()
 
     def _count(self, request: tuple[str, ...]) -> None:
@@ -318,6 +335,16 @@ class Stage(Demands):
             raise self._error(f"is to be retried with at most {self.retry_max_memory_bytes} bytes", "Give 0 or more.")
         if self.input_size is not None and not 0 < self.input_size < math.inf:
             raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")
+
+    def _check_patience(self) -> None:
+        if self.input_patience_s is not None and not 0 <= self.input_patience_s <= MAX_INPUT_PATIENCE_S:
+            raise self._error(
+                f"is to look for inputs for {self.input_patience_s:g} s", "Give up to an hour; 0 for one look."
+            )
+        if self.out_of_memory not in OUT_OF_MEMORY:
+            raise self._error(
+                f"says {self.out_of_memory!r} of memory that runs out", f"Give one of {', '.join(OUT_OF_MEMORY)}."
+            )
 
     def _check_offered(self, moldable: Moldable) -> None:
         for own, offered in ((self.width, moldable.widths), (self.partition, moldable.partitions)):

@@ -27,6 +27,7 @@ settings.load_profile("asa")
 # What is compiled is kept: else each process of the tests, and all that they start, compile all of it again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("ASA_LATENCY_S", "2")  # for which jobs look for inputs and outputs, in place of a minute
 
 # Whoever runs them in the background ignores interrupts, and so would all that they start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

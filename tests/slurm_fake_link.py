@@ -64,6 +64,7 @@ class FakeJob:
     walltime_s: float = 0.0
     run_s: float = 0.0
     code: int = 0
+    ends_as: str = ""  # Slurm's word for its end, in place of what its exit code says
     bad_node: str = ""  # whose fault ends it as soon as its payload has begun
     awaits: list = field(default_factory=list)
     posted: list = field(default_factory=list)
@@ -411,7 +412,7 @@ class FakeLink:
                     (self.folder / "posts" / token).parent.mkdir(exist_ok=True)
                     (self.folder / "posts" / token).write_text("")
                 self._post_whole(job)
-            self._end(job, "FAILED" if job.code else "COMPLETED", job.code)
+            self._end(job, job.ends_as or ("FAILED" if job.code else "COMPLETED"), job.code)
 
     def _queue_up(self, job, now_s):
         mates = [self.all[one] for one in self.arrays_of.get(job.array_id, ())]

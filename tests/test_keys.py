@@ -24,7 +24,7 @@ WHOLE = Stage(
     "a", cores=56, nodes=2, walltime_s=600.0, expected_run_s=60.0, command="true", memory_bytes=1 << 30, gpus=1,
     burst_buffer_bytes=2_000_000_000, exclusive=True, partition="long", account="us", cpus_per_task=2,
     options=("--nice=10",), environment=(("A", "1"),), inputs=("in",), outputs=("out%a",), retries=1, input_size=3.0,
-    array=parse_array("1-5:2%2"),
+    array=parse_array("1-5:2%2"), out_of_memory="ignore",
 )  # fmt: skip
 """One that asks for everything that a job can be told."""
 PAYLOAD = {"name", "script", "tasks", "environment"}  # of other names and kinds in a job
@@ -55,13 +55,14 @@ def test_no_key_is_at_its_default_here():
 
 NO_JOB_IS_TOLD = {  # what the run itself looks after
     "after", "when", "expected_run_s", "run_spread", "learns_run", "moldable", "input_size", "inputs", "outputs",
+    "input_patience_s",
     "retries", "retry_walltime_factor", "retry_memory_factor", "retry_max_memory_bytes",
     "tasks_file", "jobs", "continues", "preparation", *PAYLOAD,
 }  # fmt: skip
 NO_SLURM_IS_TOLD = {  # what a job's script looks after, or another word says
     "awaits", "posts", "steps", "supersedes", "tasks", "token", "command", "max_await_s", "dependencies", "local",
     "run_s", "exit_code", "bag", "sharing", "leg", "saves_s",
-    "avoid", "request",
+    "avoid", "request", "out_of_memory",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import string
 import subprocess
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -298,9 +299,35 @@ def test_tasks_whose_output_is_missing_are_run_again(tmp_path):
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "1", "2", "2"]
 
 
-def test_what_comes_late_is_waited_for(tmp_path):
-    with subprocess.Popen(["sh", "-c", "sleep 1.2; echo x >late"], cwd=tmp_path):
-        assert run(stage(command="true", inputs=("late",)), tmp_path, ASA_LATENCY_S="30").returncode == 0
+@pytest.mark.parametrize("path", ["late", "a folder/of its own/late", "a folder/l*"])
+@pytest.mark.parametrize("way", ["inputs", "outputs"])
+def test_what_comes_late_is_waited_for(tmp_path, way, path):
+    """As a file may that another node has written; its folder, too."""
+    comes = 'sleep 1.2; mkdir -p "a folder/of its own"; for f in late "a folder/late" "a folder/of its own/late"; do'
+    with subprocess.Popen(["sh", "-c", f'{comes} echo x >"$f"; done'], cwd=tmp_path):
+        one = stage(command="true", input_patience_s=30.0, **{way: (path,)})
+        done = run(one, tmp_path, ASA_LATENCY_S="")
+    assert done.returncode == 0
+    assert "is missing; looking again for 30 s" in done.stderr
+
+
+def test_what_does_not_come_is_waited_for_as_long_as_the_stage_says_and_half_its_walltime_at_most(tmp_path):
+    for patience_s, walltime_s in ((2.0, 3600.0), (60.0, 4.0)):
+        began_s = time.monotonic()
+        one = stage(command="true", inputs=("in",), input_patience_s=patience_s, walltime_s=walltime_s)
+        assert run(one, tmp_path, ASA_LATENCY_S="").returncode == JobOutcome.INPUT_MISSING.exit_code
+        assert 1 <= time.monotonic() - began_s < 8
+    assert (
+        run(replace(one, input_patience_s=0.0), tmp_path, ASA_LATENCY_S="").stderr == "asa: the input in is missing\n"
+    )
+    assert "asa_patience=60" in payload_text(stage(command="true", inputs=("in",)), 1)
+
+
+def test_a_list_of_tasks_that_comes_late_is_waited_for(tmp_path):
+    with subprocess.Popen(["sh", "-c", "sleep 1.2; echo 'echo x >did' >list"], cwd=tmp_path):
+        done = run(stage(tasks_file="list", input_patience_s=30.0), tmp_path, ASA_LATENCY_S="")
+    assert done.returncode == 0
+    assert (tmp_path / "did").exists()
 
 
 def test_several_nodes_share_the_tasks_and_one_that_does_not_see_them_fails(tmp_path):

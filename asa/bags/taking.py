@@ -153,8 +153,12 @@ asa_task() { # a worker's number, the task's place, its number and its text
   asa_place=$asa_running/$1 asa_slot=$1
   asa_now
   asa_began=$asa_time
+  asa_kills
+  asa_had_killed=$asa_killed
   asa_run $asa_sh -c -- "$4" </dev/null 3<&- 9>&-
   asa_code=$?
+  asa_kills
+  [ "$asa_code" -ne 0 ] || [ "$asa_killed" -eq "$asa_had_killed" ] || asa_code=137
   printf '%-15s\n' '' 1<>"$asa_place"
   asa_now
   asa_word= # there is none for a task: its exit code is all

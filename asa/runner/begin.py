@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -87,7 +87,7 @@ def plan_run(
         id=secrets.token_hex(8),
         name=name or workflow.name,
         workflow=workflow.name,
-        stages=tuple(workflow.stages.values()),
+        stages=tuple(_patient(stage, opened.input_patience_s) for stage in workflow.stages.values()),
         walltime_s=workflow.walltime_s if workflow.says_walltime else None,
         strategy=strategy,
         estimator=estimator.estimator,
@@ -113,6 +113,11 @@ def plan_run(
         raise InputError(lack, where=f"strategy {strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
     check_possible(plan, how)
     return plan
+
+
+def _patient(stage: Stage, patience_s: float | None) -> Stage:
+    """Let a stage look for its inputs for as long as its site says, unless it says so itself."""
+    return stage if stage.input_patience_s is not None else replace(stage, input_patience_s=patience_s)
 
 
 def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = False) -> None:

@@ -39,7 +39,9 @@ def has_run_out_of_memory(status: JobStatus | ElementEnd) -> bool:
     """Whether a job or an element used more memory than it had, as far as the batch system or its end tells."""
     if status.state is not JobState.FAILED:
         return False
-    return status.reason.replace("_", "").lower() == "outofmemory" or status.exit_code == _KILLED
+    if status.reason.replace("_", "").lower() == "outofmemory" or status.exit_code == _KILLED:
+        return True
+    return status.outcome is JobOutcome.OUT_OF_MEMORY
 
 
 def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:

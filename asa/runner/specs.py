@@ -92,6 +92,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand)),
         saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
         array=array,
+        out_of_memory="fail" if any(stage.out_of_memory == "fail" for stage in stages) else "ignore",
         run_s=max(slot.end_s for slot in slots),
     )
 
@@ -298,6 +299,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
         nodes=stage.nodes or 0,
         post=_token(state, stage.name),
         awaits=_own(gates_of(state, planned), stage.name),
+        out_of_memory=stage.out_of_memory,
     )
 
 

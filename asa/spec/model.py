@@ -116,6 +116,17 @@ def _whole(least: int, most: int) -> WithJsonSchema:
 Duration = Annotated[
     float, AfterValidator(_positive), _text_first(parse_duration, '"30min" or "2:00:00"'), WithJsonSchema(_DURATION)
 ]
+
+
+def _not_negative(seconds: float) -> float:
+    if seconds < 0:
+        raise ValueError("must not be negative")
+    return seconds
+
+
+Patience = Annotated[
+    float, AfterValidator(_not_negative), _text_first(parse_duration, '"1min" or "10s"'), WithJsonSchema(_DURATION)
+]
 Memory = Annotated[
     int,
     _text_first(parse_memory, '"4G"'),
@@ -658,11 +669,24 @@ class StageSettings(_Model):
         description="Output files, likewise, which must exist and not be empty when it has ended.",
         examples=[["mosaic.fits"]],
     )
+    input_patience: Patience | None = Field(
+        default=None,
+        description="For how long inputs that are missing or empty are looked for before it fails, and outputs "
+        "likewise, since a file may be seen on another node up to a minute later; by default the site's, else 1min. "
+        "It counts into the walltime, and is no longer than half of it.",
+        examples=["1min", "10s"],
+    )
     retries: Retries | None = Field(
         default=None,
         description="How often it is submitted again after a failure; and factors for its walltime or memory after "
         "it ran out of them, as in { times = 2, walltime_factor = 1.5, memory_factor = 2 }.",
         examples=[2],
+    )
+    out_of_memory: Literal["fail", "ignore"] | None = Field(
+        default=None,
+        description="Whether it has failed if a process of it was killed because memory ran out, though its command "
+        "exits with 0, as a pipe may: fail, the default, or ignore.",
+        examples=["ignore"],
     )
     local: Flag | None = Field(
         default=None,
@@ -764,6 +788,8 @@ class StageSpec(StageSettings):
             retry_walltime_factor=retries.walltime_factor,
             retry_memory_factor=retries.memory_factor,
             retry_max_memory_bytes=retries.max_memory or 0,
+            input_patience_s=self.input_patience,
+            out_of_memory=self.out_of_memory or "fail",
             local=bool(self.local),
             learns_run=expected.learn,
             input_size=self.input_size,

@@ -91,7 +91,9 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("scaling", _scaling(stage)),
         ("inputs", _list(stage.inputs)),
         ("outputs", _list(stage.outputs)),
+        ("input_patience", _patience(stage.input_patience_s)),
         ("retries", _retries(stage)),
+        ("out_of_memory", _text(stage.out_of_memory) if stage.out_of_memory != "fail" else ""),
         ("local", "true" if stage.local else ""),
         ("input_size", _number(stage.input_size)),
         ("environment", _environment(stage)),
@@ -199,6 +201,10 @@ def _expected(stage: Stage) -> str:
     if not stage.learns_run:
         return until
     return f"{{ learn = true, until = {until} }}" if until else '"learn"'
+
+
+def _patience(patience_s: float | None) -> str:
+    return "" if patience_s is None else _duration_of(patience_s) if patience_s else _text("0s")
 
 
 def _retries(stage: Stage) -> str:

@@ -239,6 +239,7 @@ class LocalBackend:
             posted=spec.posts,
             steps=spec.steps,
             shares=bool(spec.bag),
+            out_of_memory=spec.out_of_memory,
         )
         return batch_script(payload, JOB_VARIABLE, _PAUSES_S)
 

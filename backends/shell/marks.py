@@ -64,6 +64,8 @@ class Kept:
     # what the batch system did not show at the last look: elements (empty for the job itself), in how many looks one
     # after the other, and since when
     absent: tuple[tuple[str, int, float], ...] = ()
+    posts: tuple[str, ...] = ()  # names of the files that it posts
+    out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
     cancelled_s: float | None = None  # when the batch system last took its cancellation
 
 
@@ -148,10 +150,10 @@ class RunFolder:
         """Tell what a job is that was submitted from here, the latest of that number."""
         try:
             fields = read_json(read_file(self._jobs / job_id))
-            steps = tuple(fields["steps"])
+            steps, posts = tuple(fields["steps"]), tuple(fields.get("posts", ()))
             starts = tuple((int(number), float(start_s)) for number, start_s in fields.get("starts", ()))
             absent = tuple((str(which), int(looks), float(s)) for which, looks, s in fields.get("absent", ()))
-            return Kept(**{**fields, "steps": steps, "starts": starts, "absent": absent})
+            return Kept(**{**fields, "steps": steps, "posts": posts, "starts": starts, "absent": absent})
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
@@ -162,6 +164,18 @@ class RunFolder:
         marks.
         """
         return self._seen(self.marks / token / "claim", lambda claim: str(claim.readlink()))
+
+    def take_back(self, posts: Iterable[str]) -> None:
+        """See to it that nobody takes what some posts represent as completed any more; each is named by its file.
+
+        Raises `UnavailableError`: that cannot be done now.
+        """
+        for post in posts:
+            path = self.posts / post
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise _unwritable(path, error, "What it represents has not completed") from error
 
     def supersede(self, tokens: Iterable[str]) -> None:
         """See to it that jobs of some tokens run nothing any more, should the batch system start them once more."""

@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote
 from asa.backend import REFUSAL, Step
 from asa.elements import Array, Elements
 from asa.outcome import JobOutcome
-from asa.payload import PRIVATE, TELL_PROCESS
+from asa.payload import OOM_KILLS, PRIVATE, TELL_PROCESS
 
 WITHDRAWN = "withdrawn"
 """What a client writes in the place of a job's id where that would note that it begins its payload."""
@@ -111,6 +111,7 @@ class Payload:
     array: Array | None = None  # whose elements run it, each by itself; each has marks and a post of its own
     # whether the batch system numbers the elements from 0 on, since it takes no number as large as theirs
     is_renumbered: bool = False
+    out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
 
 
 def batch_script(
@@ -149,7 +150,7 @@ def batch_script(
         "gate=$marks",
         *_of_an_element(payload),
     ]
-    run = _steps(payload) or [_run(payload.command)]
+    run = _steps(payload) or [_heeds(payload.out_of_memory), _run(payload.command)]
     called = [functions] if any(payload.before) else []
     return "\n".join([*head, _BODY, *called, *run, 'finish "$code" "$word"', ""])
 
@@ -161,7 +162,7 @@ def _steps(payload: Payload) -> list[str]:
     for number, (step, before) in enumerate(zip_longest(payload.steps, payload.before[: len(payload.steps)]), start=1):
         which = f"{number} {shlex.quote(step.name)} {shlex.quote(file_name(step.post))}"
         awaits = [f"await {_files(step.awaits)}"] if step.awaits else []
-        lines = [*awaits, *(before or ()), f"step {which} {_run(step.command)}"]
+        lines = [*awaits, *(before or ()), _heeds(step.out_of_memory), f"step {which} {_run(step.command)}"]
         first, last = waves[number - 1]
         is_alone = first == last
         body = [f"if due {which}; then", *(f"  {line}" for line in lines), "fi"]
@@ -224,6 +225,10 @@ def _renumbered(elements: Elements) -> list[str]:
         "done",
         f'[ -n "$element" ] || exit {JobOutcome.UNABLE.exit_code}',
     ]
+
+
+def _heeds(out_of_memory: str) -> str:
+    return f"heeds={'1' if out_of_memory == 'fail' else ''}"
 
 
 def _run(command: str) -> str:
@@ -346,6 +351,8 @@ pass_on() {{
 }}
 
 {TELL_PROCESS}
+
+{OOM_KILLS}
 
 # What runs in the background ignores INT, and not every shell lets that be changed: URG stands for it.
 pass_to_lane() {{
@@ -559,11 +566,23 @@ run() {{
     eval "set -- \\"\\$@\\" \\"\\$entry_$number\\""
   done
   [ "$signals" -eq 0 ] || {{ code=143; return; }} # told to end while this was prepared: nothing is begun
+  asa_kills
+  killed=$asa_killed
   env "$@" $seen $shell -c -- "$text" &
   child=$!
   [ "$signals" -eq 0 ] || asa_tell_process "$child" TERM
   await_child
   [ "$code" -eq 0 ] || ! word=`readlink "$outcome" 2>/dev/null` || rm -f "$outcome"
+  [ -z "$heeds" ] || heed_memory
+}}
+# A process that was killed within a pipe may not show in the exit code.
+heed_memory() {{
+  asa_kills
+  [ "$asa_killed" -gt "$killed" ] || return 0
+  case $word in '' | {JobOutcome.FAILED} | {JobOutcome.OUTPUT_MISSING}) ;; *) return 0 ;; esac
+  say "the kernel killed $((asa_killed - killed)) of its processes, since memory was used up"
+  word={JobOutcome.OUT_OF_MEMORY}
+  [ "$code" -ne 0 ] || code={JobOutcome.OUT_OF_MEMORY.exit_code}
 }}
 
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.

@@ -208,7 +208,8 @@ class TrackedArray(TrackedJob):
     def _made(self, number: int | None) -> TrackedElement:
         base = self.kept.token or f"job.{self.job_id}"
         token = base if number is None else f"{base}/e{number}"
-        kept = replace(self.kept, token=token, array="", absent=())
+        posts = tuple(name for post in self.kept.posts for name in (f"{post}+/{number}", post))
+        kept = replace(self.kept, token=token, array="", absent=(), posts=posts)
         job_id = self.job_id if number is None else f"{self.job_id}_{number}"
         status = JobStatus(job_id, JobState.PENDING, self.kept.submit_s)
         one = TrackedElement(kept, status, heard_s=self.heard_s, holds=(self.kept.token, self.job_id))

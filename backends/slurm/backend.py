@@ -164,6 +164,7 @@ class SlurmBackend:
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
+        kept = replace(kept, posts=tuple(map(file_name, spec.posts)), out_of_memory=spec.out_of_memory)
         if spec.array is not None:
             kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))
         self._folder.keep_job(job_id, kept)
@@ -235,6 +236,7 @@ class SlurmBackend:
             posted=spec.posts,
             steps=spec.steps,
             shares=bool(spec.bag),
+            out_of_memory=spec.out_of_memory,
             array=spec.array,
             is_renumbered=self._is_renumbered(spec),
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],

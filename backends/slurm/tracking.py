@@ -27,6 +27,8 @@ LAUNCH_FAILURE: Final = "JobLaunchFailure"
 IGNORED_DEPENDENCY: Final = "DependencyIgnored"
 """Reason of a job that was cancelled since Slurm released it before its dependency was met."""
 
+_OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
+_NO_SIGNAL = 128 + 125  # by which Slurm says in an exit code that memory ran out
 _SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
 _ROUNDED_S = 60.0  # Slurm counts minutes
 _SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})
@@ -240,6 +242,8 @@ class TrackedJob:
             return status
         ended = folder.ended(job_id, kept.token)
         completed = bool(kept.token) and ended is not None and ended.exit_code == 0
+        if completed and self._used_up_memory(record):
+            return self._undone(status, folder)
         if completed and status.start_s is not None:  # whatever ended the job after that
             reason = "" if is_guessed(record) else PAYLOAD_COMPLETED
             return replace(status, state=JobState.COMPLETED, exit_code=0, reason=reason, outcome=JobOutcome.COMPLETED)
@@ -256,11 +260,26 @@ class TrackedJob:
             code = ended.exit_code or None
         said = None if code is None else without_mark(code)
         if ended is not None and ended.exit_code and self._is_recent(ended):
-            said = ended.outcome
+            said, code = ended.outcome, ended.exit_code if code in (None, _NO_SIGNAL) else code
         elif said is JobOutcome.UNABLE and has_begun:
             said = JobOutcome.UNRECORDED
+        if self._used_up_memory(record):
+            said = JobOutcome.OUT_OF_MEMORY
         is_twin = said is JobOutcome.TWIN and bool(token) and self.is_twin_of_another(folder)
         return replace(status, exit_code=code, outcome=said, reason=TWIN if is_twin else status.reason)
+
+    def _used_up_memory(self, record: SlurmRecord) -> bool:
+        """Say whether a process was killed for want of memory, and that counts."""
+        return record.states[0] == _OUT_OF_MEMORY and self.kept.out_of_memory == "fail"
+
+    def _undone(self, status: JobStatus, folder: RunFolder) -> JobStatus:
+        """Say that a job has failed whose payload exited with 0, though a process of it was killed for want of memory.
+
+        What it has posted is taken back, so that it is run again. Raises `UnavailableError`: that cannot be done now.
+        """
+        folder.take_back(self.kept.posts)
+        steps = tuple(replace(step, end_s=None) for step in status.steps)
+        return replace(status, exit_code=None, outcome=JobOutcome.OUT_OF_MEMORY, steps=steps)
 
     def is_twin_of_another(self, folder: RunFolder) -> bool:
         """Say whether another job has the claim."""

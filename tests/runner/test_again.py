@@ -14,6 +14,7 @@ from slurm_fake_link import FakeLink, VirtualClock
 
 from asa import WaitBank
 from asa.backend import Capabilities, JobState, JobStatus, PartitionLimits
+from asa.elements import parse_array
 from asa.errors import InputError, SubmitRejectedError
 from asa.metrics import measure
 from asa.records import Observed, Retrying, RunEnded, StageEnded, StageStarted
@@ -36,7 +37,10 @@ _CODES = {"fail": 1, "memory": 137}
 
 
 class Flaky(FakeLink):
-    """One whose jobs go wrong as is said, by stage, its first jobs: `fail`, `long`, `memory`, or a bad node's name."""
+    """One whose jobs go wrong as is said, by stage, its first jobs: `fail`, `long`, `memory`, or a bad node's name.
+
+    `killed inside`: a process is killed since memory is used up, and what it was part of exits with 0.
+    """
 
     fates = {}  # noqa: RUF012 - set by each test for its own class
 
@@ -48,6 +52,8 @@ class Flaky(FakeLink):
             fate = fates.pop(0)
             if fate == "long":
                 self.all[job_id].run_s = 1e6
+            elif fate == "killed inside":
+                self.all[job_id].ends_as = "OUT_OF_MEMORY"
             elif fate in _CODES:
                 self.all[job_id].code = _CODES[fate]
             else:
@@ -146,6 +152,40 @@ def test_who_runs_out_of_memory_gets_more_up_to_a_limit(said, gib, tmp_path):
     told = [record.reason for record in result.records if isinstance(record, Retrying)]
     assert ("6 GiB of memory in place of 3 GiB" in told[0]) == (gib[1] == 6)
     assert "killed by SIGKILL" in told[0]
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa"])
+def test_a_command_that_exits_with_0_though_memory_ran_out_has_failed(strategy, tmp_path):
+    """It is run again, with more, and what follows it begins after that."""
+    place = Place(tmp_path, chain(retries=1, memory_bytes=GIB), strategy, {"b": ["killed inside"]})
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    assert [job.job.memory_bytes / GIB for job in place.jobs_of("b")] == [1, 2]
+    assert place.jobs_of("c")[-1].payload_s >= place.jobs_of("b")[-1].end_s
+    [again] = [record.reason for record in result.records if isinstance(record, Retrying) and record.stages == ("b",)]
+    assert "its memory was used up, and a process of it was killed" in again
+
+
+def test_a_stage_may_say_that_its_exit_code_alone_counts(tmp_path):
+    place = Place(tmp_path, chain(retries=1, out_of_memory="ignore"), "per-stage", {"b": ["killed inside"]})
+    assert place.go().outcome == "completed"
+    assert len(place.jobs_of("b")) == 1
+
+
+def test_elements_of_an_array_that_ran_out_of_memory_have_failed(tmp_path):
+    site = replace(SITE, arrays=True)
+    place = Place(tmp_path, chain(retries=1, memory_bytes=GIB, array=parse_array("0-2")), "per-stage", site=site)
+    submit = place.link.submit
+
+    def with_one_killed(job):
+        job_id = submit(job)
+        if "_b." in job.name and len(place.jobs_of("b")) == 3:
+            place.jobs_of("b")[1].ends_as = "OUT_OF_MEMORY"
+        return job_id
+
+    place.link.submit = with_one_killed
+    assert place.go().outcome == "completed"
+    assert [job.job.memory_bytes / GIB for job in place.jobs_of("b")] == [1, 1, 1, 2]
 
 
 def test_a_stage_that_says_no_memory_cannot_have_more_of_it(tmp_path):
