@@ -109,6 +109,6 @@ def test_one_that_runs_out_of_time_gets_more_and_one_that_is_killed_more_memory(
     place.asa("run", path.name, *place.on)
     assert Counter(place.lines()) == once(1, 2, 3, 4) + Counter(["e2:2:4", "e3:3:4"])
     lines = [json.loads(line) for line in (place.runs()[0] / "journal.jsonl").read_text().splitlines()]
-    asked = [one["spec"] for one in lines if one["kind"] == "intended" and one["planned"]["stages"] == ["a"]]
+    asked = [one["spec"] for one in lines if one.get("kind") == "intended" and one["planned"]["stages"] == ["a"]]
     assert {spec["memory_bytes"] for spec in asked} == {64 << 20, 128 << 20}
     assert len({spec["walltime_s"] for spec in asked}) == 2
