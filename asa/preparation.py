@@ -212,7 +212,7 @@ def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, g
         nv = "--nv " if gpus else ""
         binds = "".join(f"--bind {shlex.quote(one)} " for one in preparation.binds)
         words += (
-            f'"$asa_container" exec {nv}--bind "$asa_folder" --bind "${{TMPDIR:-/tmp}}" {binds}--pwd "$asa_folder" '
+            f'"$asa_container" exec {nv}"$asa_bind" "$asa_bound" --bind "${{TMPDIR:-/tmp}}" {binds}--pwd "$asa_folder" '
             f"$ASA_CONTAINER_OPTIONS {shlex.quote(preparation.container)} "
         )
     return words
@@ -285,5 +285,9 @@ done
 [ -n "$asa_container" ] || asa_unready "neither apptainer nor singularity is in PATH on $(uname -n)"
 ASA_CONTAINER_OPTIONS=${ASA_CONTAINER_OPTIONS-}
 [ -d "${TMPDIR:-/tmp}" ] || TMPDIR=/tmp # it may be the login node's
-export asa_container asa_folder ASA_CONTAINER_OPTIONS ${TMPDIR+TMPDIR}
+asa_bind=--bind asa_bound=$asa_folder
+case $asa_folder in # `--bind` would take it apart, and older runtimes know nothing else
+  *[,:]*) asa_bind=--mount asa_bound="type=bind,\"source=$asa_folder\",\"destination=$asa_folder\"" ;;
+esac
+export asa_container asa_folder asa_bind asa_bound ASA_CONTAINER_OPTIONS ${TMPDIR+TMPDIR}
 """.strip()

@@ -75,9 +75,11 @@ class SlurmRun:
     `link` is ``rest`` or ``commands``; `of_plan` is what its plan has otherwise; further settings are the facility's.
     """
 
+    called = "run"  # the folder, but for a number
+
     def __init__(self, slurm, stages, *, strategy="chained", link="rest", estimator="last", of_plan=None, **settings):
         self.slurm, self.link = slurm, link
-        self.place = slurm.folder(f"run{next(_NUMBERS)}")
+        self.place = slurm.folder(f"{self.called}{next(_NUMBERS)}")
         reached = {"url": f"unix://{slurm.socket}"} if link == "rest" else {"prefix": tuple(slurm.prefix)}
         self.plan = RunPlan(
             id=secrets.token_hex(6),

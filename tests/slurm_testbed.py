@@ -38,7 +38,8 @@ def missing(release=OLDEST):
 class Testbed:
     """A running cluster.
 
-    `release` is one of `RELEASES`. `conf` is appended to slurm.conf.
+    `release` is one of `RELEASES`. `conf` is appended to slurm.conf. `containers`: of a tree, whether its jobs may make
+    user namespaces.
     """
 
     __test__ = False
@@ -49,6 +50,7 @@ class Testbed:
     nodes: int = 4
     cores_per_node: int = 28
     accrue: bool = False
+    containers: bool = False
     conf: str = ""
     env: dict = field(default_factory=dict)
 
@@ -177,6 +179,7 @@ class Testbed:
             "TB_DBD": "1" if self.accounting else "0",
             "TB_ACCRUE": "1" if self.accrue else "0",
             "TB_CONF": self.conf,
+            "TB_PIVOT": "1" if self.containers else "0",
             "TB_CHROOT": str(self.tree or ""),
         }
         done = subprocess.run(

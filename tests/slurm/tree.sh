@@ -3,7 +3,7 @@
 # the Python of that Debian, for tools/quick_elsewhere.sh. FOLDER is $ASA_SLURM_TREES, else ~/.cache/asa. Needs root and
 # debootstrap; takes two to three minutes, once.
 #   24.11  Debian 13 (trixie), Python 3.13
-#   26.05  Debian testing (forky), Python 3.14; as that suite moves on, its Slurm will one day be another
+#   26.05  Debian testing (forky), Python 3.14, and Apptainer, where unstable (sid) lends it; as that suite moves on, its Slurm will one day be another
 set -eu
 release=${1:?usage: tree.sh RELEASE [FOLDER]}
 done=${2:-${ASA_SLURM_TREES:-$HOME/.cache/asa}}/slurm-$release
@@ -12,10 +12,22 @@ case $release in
   26.05) suite=forky ;;
   *) echo "tree: which Debian has Slurm $release is not known here" >&2; exit 1 ;;
 esac
+mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v '^ *[#]' | grep -v security | grep -oE 'https?://[^ ]+/debian/?' | head -n 1)
+apptainer() { # DIR: of sid, for testing has none; a tree is whole without it
+  unshare -m --propagation private /bin/sh -c '
+    mount --rbind /proc "$1/proc"; mount --rbind /dev "$1/dev"
+    chroot "$1" sh -c "echo deb $2 sid main >/etc/apt/sid.list
+      set -- -o Dir::Etc::sourcelist=/etc/apt/sid.list -o Dir::Etc::sourceparts=-
+      apt-get update \"\$@\" && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \"\$@\" apptainer
+      rm -rf /var/cache/apt/archives /var/lib/apt/lists/*"' sh "$1" "$mirror" >"/tmp/tree-apptainer.log" 2>&1
+  [ -e "$1/usr/bin/apptainer" ] || echo "tree: no Apptainer: see /tmp/tree-apptainer.log" >&2
+}
+if [ -x "$done/usr/sbin/slurmrestd" ] && [ -x "$done/usr/bin/python3" ]; then
+  [ "$release" != 26.05 ] || [ -e "$done/usr/bin/apptainer" ] || apptainer "$done"
+fi
 [ -x "$done/usr/sbin/slurmrestd" ] && [ -x "$done/usr/bin/python3" ] && { echo "tree: $done is ready"; exit 0; }
 dir=$done.making # becomes DIR when it is whole
 rm -rf "$dir"
-mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v '^ *[#]' | grep -v security | grep -oE 'https?://[^ ]+/debian/?' | head -n 1)
 [ -n "$mirror" ] || { echo "tree: no Debian mirror in apt's sources" >&2; exit 1; }
 command -v debootstrap >/dev/null || apt-get install -y --no-install-recommends debootstrap
 mkdir -p "$dir"
@@ -40,5 +52,6 @@ case $made in
   *) echo "tree: Debian $suite has $made by now, not $release" >&2; exit 1 ;;
 esac
 echo "tree: $made"
+[ "$release" != 26.05 ] || apptainer "$dir"
 rm -rf "$done" # one that lacks something
 mv "$dir" "$done"
