@@ -248,7 +248,7 @@ Entry = (
 )
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
-_TOGETHER = '{"entries":['
+_TOGETHER, _SEVERAL = '{"entries":[', b'{"entries"'
 _together: TypeAdapter[dict[str, list[Entry]]] = TypeAdapter(dict[str, list[Annotated[Entry, Discriminator("kind")]]])
 
 
@@ -271,4 +271,4 @@ def write_entries(entries: Sequence[Entry]) -> str:
 
 def read_entries(line: bytes) -> list[Entry]:
     """Read what `write_entries` wrote."""
-    return _together.validate_json(line)["entries"] if line.startswith(_TOGETHER.encode()) else [read_entry(line)]
+    return _together.validate_json(line)["entries"] if line.startswith(_SEVERAL) else [read_entry(line)]

@@ -19,6 +19,7 @@ from asa.backend import Condition
 from asa.errors import InputError, LeaseError
 from asa.runner import CancelRequest, RunFolder, RunPlan, drive, find_run, list_runs
 from asa.runner.entries import Begun
+from asa.runner.journal import Journal, read_journal
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob
 from asa.workflow import Stage
@@ -190,3 +191,18 @@ def test_a_folder_that_cannot_be_written_is_said_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot be made: Not a directory\nNothing was submitted"):
         RunFolder.create(tmp_path / "file", plan())
+
+
+def test_entries_that_come_together_are_there_together_or_not_at_all(tmp_path):
+    """A line that was cut off is passed over."""
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    journal.append(Begun(1.0))
+    journal.append(Begun(2.0), Begun(3.0))
+    journal.close()
+    assert journal.latest == Begun(3.0)
+    assert read_journal(path)[0] == [Begun(1.0), Begun(2.0), Begun(3.0)]
+    whole = path.read_bytes()
+    assert whole.count(b"\n") == 2
+    path.write_bytes(whole[:-12])
+    assert read_journal(path)[0] == [Begun(1.0)]

@@ -1,6 +1,5 @@
 """Stages that run in legs, on this machine's queue: the result of one long run, whoever is killed."""
 
-import json
 import os
 import signal
 import time
@@ -10,6 +9,8 @@ from pathlib import Path
 import pytest
 from slurm_testbed import until
 from this_machine import Place
+
+from asa.runner.journal import read_journal
 
 PROGRAM = """\
 n=`cat step 2>/dev/null` || n=0
@@ -193,6 +194,5 @@ def kill(place):
 def test_the_journal_of_a_run_reads_back(place):
     place.asa("run", flow(place, upto=20), *place.on, "--strategy", "per-stage")
     [run] = place.runs()
-    kinds = [json.loads(line)["kind"] for line in (run / "journal.jsonl").read_text().splitlines()]
-    assert kinds[0] == "begun"
+    assert read_journal(run / "journal.jsonl")[0][0].kind == "begun"
     assert place.status()["state"] == "completed"

@@ -104,7 +104,8 @@ class Place:
         for journal in (self.folder / "runs").glob("*/journal.jsonl"):
             for line in journal.read_text().splitlines():
                 with suppress(ValueError):
-                    lines.append(json.loads(line))
+                    told = json.loads(line)
+                    lines += told.get("entries", [told])  # of those that came together
         return lines
 
     def shaped(self, stage):
