@@ -380,17 +380,24 @@ class SlurmBackend:
         """Cancel several jobs, by few calls; see `asa.backend.CancelsMany`."""
         live = [job_id for job_id in job_ids if job_id not in self._jobs or self._jobs[job_id].is_live]
         left = self._own.cancel(live) if live else {}
-        clock_s = self._clock()
+        clock_s, inquiry = self._clock(), self._inquiry([])
         for job_id in live:
             job, error = self._jobs.get(job_id), left.get(job_id)
             if job is None or not (error is None or isinstance(error, JobNotFoundError)):
                 continue
             left.pop(job_id, None)  # it has ended, however: a look tells
-            if error is None or isinstance(error, AnothersJobError):
+            if error is None or isinstance(error, AnothersJobError) or self._is_denied(job, inquiry):
                 job.cancelled_s = clock_s
                 self._keep(job)
             self._pacer.changed(clock_s)
         return left
+
+    def _is_denied(self, job: TrackedJob, inquiry: Inquiry) -> bool:
+        """Say whether the controller says outright that it does not know a job: nothing is left to be cancelled."""
+        try:
+            return inquiry.denies(job.number)
+        except BackendError:
+            return False
 
     def _expected(self, job_id: str) -> Kept | None:
         """Say what a job of some number is, if it is of this run; None if it is not, as far as is known."""

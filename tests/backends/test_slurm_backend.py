@@ -617,6 +617,21 @@ def test_a_job_that_only_accounting_knows_runs_on(world, writes_marks):
     assert ended(backend, job).state is JobState.COMPLETED
 
 
+def test_a_job_that_is_taken_to_run_and_cancelled_has_ended_a_minute_later(world):
+    """Where the controller says that it does not know the job, which had no time to say that it ended."""
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(5000.0, token="a"))
+    running(backend, job)
+    site.link.forget(job)
+    backend.wait(None)
+    assert backend.status([job])[job].reason == "NotShown"
+    cancelled_s = site.clock()
+    backend.cancel(job)
+    assert ended(backend, job).state is JobState.CANCELLED
+    assert site.clock() - cancelled_s < 200
+
+
 @pytest.mark.parametrize("accounting", [True, False])
 def test_an_array_that_is_not_shown_goes_on(world, accounting):
     """What runs of it and what waits, though one look after the other shows nothing."""
