@@ -35,6 +35,9 @@ class Meaning(Enum):
     """Nobody here knows these words: they are in no row."""
 
 
+CUT_OFF: Final = "asa: the script did not arrive whole"
+"""What the shell on the other side says before it runs ``sbatch``, if that is so."""
+
 _LAST_OF_THE_WAY: Final = 6000
 
 
@@ -334,7 +337,7 @@ away ld.so symbol lookup error
 away ld.so relocation error
 away glibc,22.05 version `*' not found (required by
 """
-_BY_OTHERS: Final = """\
+_BY_OTHERS: Final = f"""\
 away OpenSSH ssh: connect to host
 away OpenSSH ssh: Could not resolve hostname
 away OpenSSH Permission denied (
@@ -352,6 +355,7 @@ away bash fork: retry:
 away bash fork: Resource temporarily unavailable
 away bash fork: Cannot allocate memory
 away timeout,env fork system call failed
+away asa {CUT_OFF}
 doubt libc Connection reset
 doubt libc Connection timed out
 doubt libc Broken pipe

@@ -9,7 +9,8 @@ from asa.backends.slurm.answers import Meaning, row_of, rows
 from asa.backends.slurm.commands import Done
 from asa.backends.slurm.commands.refusals import has_no_accounting, is_unknown_job, refused, submission
 from asa.backends.slurm.refusals import meaning_of
-from asa.backends.slurm.rest.refusals import complaints, submit_refusal
+from asa.backends.slurm.rest.exchange import Answer
+from asa.backends.slurm.rest.refusals import complaints, in_plain_text, submit_refusal
 
 from asa.errors import (
     JobNotFoundError,
@@ -60,7 +61,7 @@ def test_each_of_the_words(row):
     text = row.words.replace("*", "x")
     line = (
         text
-        if row.source.startswith(("glibc", "OpenSSH", "dash", "bash", "timeout", "pam", "errno", "libc"))
+        if row.source.startswith(("glibc", "OpenSSH", "dash", "bash", "timeout", "pam", "errno", "libc", "asa"))
         else (f"sbatch: error: {text}")
     )
     error = said(f"{line}\n", 255)
@@ -164,6 +165,26 @@ def test_the_answer_of_a_gateway_is_in_doubt_and_no_answer_of_slurm():
         error = submit_refusal(status, [])
         assert isinstance(error, SubmitInDoubtError)
         assert not error.is_unexplained
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "error"),
+    [
+        (400, "text/plain", "Failure during parsing", SubmitRejectedError),
+        (415, "text/plain", "MIME type is unknown to any loaded plugins", SubmitRejectedError),
+        (400, "text/html", "<html>Failure during parsing</html>", UnavailableError),
+        (413, "text/html", "<html>Too large</html>", UnavailableError),
+        (404, "text/plain", "Unable to find requested URL endpoint. Please query", UnavailableError),
+        (502, "text/plain", "Bad gateway", SubmitInDoubtError),
+        (504, "text/html", "<html>Timeout</html>", SubmitInDoubtError),
+        (200, "text/plain", "hello", SubmitInDoubtError),
+    ],
+)
+def test_slurmrestd_says_some_things_in_plain_text(status, kind, body, error):
+    answer = Answer(status, body.encode(), kind)
+    made = submit_refusal(answer.status, complaints(answer.document()) or in_plain_text(answer))
+    assert type(made) is error
+    assert status < 500 or not made.is_unexplained
 
 
 def test_what_a_number_meant_before_goes_by_its_words():

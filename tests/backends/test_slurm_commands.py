@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import time
@@ -10,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from asa.backends.slurm.commands import CommandLink, Done
+from asa.backends.slurm.commands import CommandLink, Done, process
 from asa.backends.slurm.commands.reading import QueueFormat, RecordFormat
 from asa.backends.slurm.link import SlurmJob
 from hypothesis import given, settings
@@ -723,3 +724,30 @@ def test_an_answer_that_is_cut_off_is_none(method):
             getattr(link, method)(["12", "13"])
     cut[0] = first
     assert set(getattr(link, method)(["12", "13"])) == {"12"}
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize("missing", [1, 20])
+def test_half_a_script_is_not_submitted(tmp_path, shell, missing):
+    """As where the connection breaks while it is sent: a shell at the other end reads its end all the same."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    program = tmp_path / "sbatch"
+    program.write_text(f"#!/bin/sh\ncat >{tmp_path}/came\necho 7\n")
+    program.chmod(0o755)
+    (tmp_path / "sh").symlink_to(shutil.which(shell))
+    lengths = []
+
+    def run(command, stdin, timeout_s):
+        lengths.append(len(stdin))
+        cut = stdin[: len(job.script) - missing] if lengths[1:] else stdin
+        return process.run(["env", f"PATH={tmp_path}:{os.environ['PATH']}", *command], cut, timeout_s)
+
+    job = replace(JOB, script="#!/bin/sh\necho 'née' \n\n")
+    link = CommandLink(run=run)
+    assert link.submit(job) == "7"
+    assert (tmp_path / "came").read_text() == job.script
+    (tmp_path / "came").unlink()
+    with pytest.raises(UnavailableError, match="did not arrive whole"):
+        link.submit(job)
+    assert not (tmp_path / "came").exists()

@@ -10,6 +10,7 @@ from typing import Final
 
 from asa.errors import SubmitRejectedError
 
+from ..answers import CUT_OFF
 from ..link import SlurmJob
 from ..options import checked, left_open
 
@@ -37,8 +38,13 @@ _UNSET: Final[Mapping[str, Sequence[str]]] = {
 }  # fmt: skip
 
 # sh reads the script up to its length, and leaves the environment behind it to sbatch, as descriptor 3. So neither is
-# shown in the list of processes, neither needs a file, and both pass through ssh.
-_TWO_INPUTS = 'exec 3<&0; script=$(head -c "$0"; echo x); printf %s "${script%x}" | "$@"'
+# shown in the list of processes, neither needs a file, and both pass through ssh. Of a connection that breaks half of a
+# script may arrive: that is not submitted.
+_TWO_INPUTS = (
+    'exec 3<&0; script=$(head -c "$0"; echo x); '
+    f'[ "$(printf %s "$script" | wc -c)" -eq $(($0+1)) ] || {{ echo "{CUT_OFF}" >&2; exit 1; }}; '
+    'printf %s "${script%x}" | "$@"'
+)
 _MIB = 1 << 20
 
 

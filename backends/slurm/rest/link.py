@@ -36,6 +36,7 @@ from .refusals import (
     UNKNOWN_JOB,
     Complaint,
     complaints,
+    in_plain_text,
     refusal,
     submit_refusal,
     summary,
@@ -193,7 +194,7 @@ class RestLink:
         if answer.status == 200 and job_id is not None and job_id > 0:
             return str(job_id)
         user_message = reading.text(document.get("job_submit_user_msg"))
-        raise submit_refusal(answer.status, complaints(document), user_message)
+        raise submit_refusal(answer.status, complaints(document) or in_plain_text(answer), user_message)
 
     def estimated_start_s(self, job: SlurmJob) -> float | None:  # noqa: ARG002 - the port's shape
         """Ask nothing: no version of the REST API, 0.0.38 to 0.0.45, knows what ``sbatch --test-only`` asks."""

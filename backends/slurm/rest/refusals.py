@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asa.errors import (
     AccessError,
@@ -20,6 +20,9 @@ from ..answers import Meaning
 from ..refusals import meaning_of
 from .reading import listed, text, whole
 
+if TYPE_CHECKING:
+    from .exchange import Answer
+
 UNKNOWN_JOB = 2017
 ACCESS_DENIED = 2002
 ALREADY_DONE = frozenset({2021, 2084})  # already completing or completed; finished
@@ -28,6 +31,7 @@ NOTHING_FOUND = 9003
 TOO_WIDE = 7007  # a span of time longer than the database gives at once
 _UNAUTHORISED = frozenset({1007, 6000, 6001, 6004, 6007, 6009, 6010, 9008})
 _INTERNAL = 2090
+_MAX_TEXT_BYTES = 300
 _NOT_CARRIED_OUT = frozenset({400, 404, 405, 413, 415, 422})
 _NO_REASON = -1  # what a site's own check of jobs gives, beside its words
 
@@ -49,6 +53,15 @@ class Complaint:
 def complaints(document: Mapping[str, Any], key: str = "errors") -> list[Complaint]:
     """Read an answer's errors, or its warnings, whatever the version."""
     return [_complaint(entry) for entry in listed(document.get(key)) if entry]
+
+
+def in_plain_text(answer: Answer) -> list[Complaint]:
+    """Read what slurmrestd says in plain text, as of a request that it cannot read; none of another's page."""
+    is_of_the_request = 400 <= answer.status < 500  # beyond, it may be a gateway's
+    if not is_of_the_request or answer.document() or not answer.content_type.startswith("text/plain"):
+        return []
+    said = " ".join(answer.body[:_MAX_TEXT_BYTES].decode(errors="replace").split())
+    return [Complaint(None, said)] if said else []
 
 
 def _complaint(entry: Any) -> Complaint:
