@@ -144,7 +144,8 @@ class TrackedJob:
         if found in (Verdict.GONE, Verdict.REPLACED):
             reason = TWIN if found is Verdict.REPLACED else VANISHED
             return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=reason))
-        return found is Verdict.RUNNING and self._become(self._not_shown(began, past, folder))
+        has_begun = found is Verdict.RUNNING or began is not None  # which a new client does not know otherwise
+        return has_begun and self._become(self._not_shown(began, past, folder))
 
     def _evidence(
         self, began: Mark | None, past: SlurmRecord | None, now_s: float, clock_s: float, *, certain: bool
