@@ -137,9 +137,12 @@ class Testbed:
     def restart_controller(self):
         self._script("restart-ctld")
 
-    def blind(self, node, folder=None):
-        """Have a node not see a folder, as if it had not mounted a file system; without one, see all again."""
-        self._script("blind", node, *([str(folder)] if folder else []))
+    def blind(self, node, folder=None, mode="755"):
+        """Have a node not see a folder, as if it had not mounted a file system; without one, see all again.
+
+        `mode`: of the empty folder in its place.
+        """
+        self._script("blind", node, *([str(folder), mode] if folder else []))
 
     def hasten(self, job_id):
         """Let a job or an element begin three seconds from now that was put back into the queue, not after two minutes.

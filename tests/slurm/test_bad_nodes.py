@@ -14,8 +14,8 @@ NAMES = "abcdefgh"
 
 
 @contextmanager
-def blind(slurm, folder):
-    slurm.blind(BAD, folder)
+def blind(slurm, folder, mode="755"):
+    slurm.blind(BAD, folder, mode)
     try:
         yield
     finally:
@@ -69,6 +69,15 @@ def test_a_node_that_lacks_a_folder_costs_no_retry(slurm, link, what, hidden):
         standing = standing_of(run.folder, 0.0)
         assert [one.name for one in standing.bad_nodes] == [] if standing.is_over else [BAD]
         check(run, client.result())
+    assert run.ran == dict.fromkeys(NAMES, 1)
+
+
+def test_a_node_that_makes_the_runs_folder_on_a_disk_of_its_own_costs_no_retry(slurm, monkeypatch):
+    """Newer versions of Slurm make folders for the output of jobs: nothing is run in what they made."""
+    monkeypatch.setenv("ASA_PATIENCE_S", "2")
+    run = SlurmRun(slurm, whole(slurm))
+    with blind(slurm, run.place, "777"):
+        check(run, run.result())
     assert run.ran == dict.fromkeys(NAMES, 1)
 
 
