@@ -78,7 +78,7 @@ def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
         for fault in faults:
             fault.join()
         left = _settled(place)
-        verdict = judge(operator, place.marks, left, place.touched() if isinstance(place, Cluster) else [])
+        verdict = judge(operator, place.marks, left)
         verdict.took_s = time.monotonic() - began_s
         if keep is not None and verdict.word != "clean":
             _keep(keep / trial.name, operator, verdict)
@@ -103,7 +103,8 @@ def _settled(place: Place) -> list[str]:
 def _keep(folder: Path, operator: Operator, verdict: Verdict) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    shutil.copytree(operator.place.work, folder / "work", ignore=shutil.ignore_patterns("home"))
+    given = [f"*{step.name}.out" for step in operator.trial.steps if step.late_s]  # which come and go
+    shutil.copytree(operator.place.work, folder / "work", ignore=shutil.ignore_patterns("home", *given))
     if operator.run is not None:
         shutil.copytree(operator.run, folder / "run", symlinks=True)
     for name, text in operator.place.told().items():

@@ -72,9 +72,9 @@ def _bad_node(fault: Fault, operator: Operator) -> None:
     node = f"n{1 + int(fault.pick * 400) % 4:03d}"
     hidden = operator.place.work if fault.pick < 0.6 else operator.place.work.parent
     operator.note("fired", f"{node} lacks {hidden.name}")
-    cluster.kill(f"slurmd-{node}")(hidden)
+    cluster.slurm.blind(node, hidden, mode="777" if fault.pick * 100 % 1 < 0.5 else "755")
     _lasts(fault, operator)
-    cluster.kill(f"slurmd-{node}")()
+    cluster.slurm.blind(node)
     operator.note("mended", f"{node} has {hidden.name} again")
 
 

@@ -98,6 +98,14 @@ class Place:
         """Tell what the place itself says of what happened, by the name of a file."""
         return {}
 
+    def touched(self) -> list[str]:
+        """Tell what was done to jobs that are not the run's."""
+        return []
+
+    def astray(self) -> list[str]:
+        """Tell which jobs were submitted to another cluster."""
+        return []
+
     def fill_disk(self, disk: Path | None = None) -> None:
         """Leave no byte on a disk, that on which the runs lie."""
         disk = disk or self.disk
@@ -314,6 +322,10 @@ class Cluster(Place):
         told = self.strangers.touched() if self.strangers is not None else []
         return told + (self.elsewhere.touched() if self.elsewhere is not None else [])
 
+    def astray(self) -> list[str]:
+        """Tell which jobs were submitted to another cluster."""
+        return self.elsewhere.astray() if self.elsewhere is not None else []
+
     def relieve(self) -> None:
         """Let nodes take jobs again that Slurm drained when its controller came back, as an administrator does."""
         told = self.slurm.run_as_root("sinfo", "-h", "-N", "-p", "normal", "-o", "%N %E", check=False)
@@ -377,12 +389,8 @@ class Respawn:
         self.env = {key: value for key, _, value in pairs}
         self.uid, self.gid = proc.stat().st_uid, proc.stat().st_gid
 
-    def __call__(self, hidden: Path | None = None) -> None:
-        """Start it; where a folder is to be hidden from it and all that it starts, with an empty one in its place."""
+    def __call__(self) -> None:
         command = self.argv
-        if hidden is not None:
-            hides = 'mount -t tmpfs -o mode=755 asa-trial "$0" && exec "$@"'
-            command = ["unshare", "-m", "--propagation", "private", "sh", "-c", hides, str(hidden), *command]
         if self.uid:
             command = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", *command]
         if self.cluster.slurm.tree:

@@ -97,14 +97,16 @@ class Elsewhere:
         self._jobs = 25
 
     def touched(self) -> list[str]:
-        """Tell what was done there by the user, beside what this did at the beginning."""
-        asked = [f"{what} {job}" for _, what, job in requests(self.slurm, uid_of(self.slurm.user))]
+        """Tell what was done to the jobs that were there."""
+        asked = requests(self.slurm, uid_of(self.slurm.user))
+        return [f"another cluster's job was touched: {what} {job}" for _, what, job in asked if int(job) <= self._jobs]
+
+    def astray(self) -> list[str]:
+        """Tell the jobs that came later: a client may submit one before it sees that its own jobs are not there."""
         log = (self.slurm.root / "log" / "slurmctld.log").read_text(errors="replace")
-        more = [
+        return [
             match[2] for line in log.splitlines() if (match := _SUBMITTED.match(line)) and int(match[2]) > self._jobs
         ]
-        told = [f"another cluster's job was touched: {one}" for one in asked]
-        return told + [f"a job was submitted to another cluster: {job}" for job in more]
 
     def stop(self) -> None:
         self.slurm.stop()

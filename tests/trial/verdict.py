@@ -89,9 +89,10 @@ def read(marks: str) -> list[Execution]:
     return list(found.values())
 
 
-def judge(operator: Operator, marks: str, left: list[str], touched: list[str]) -> Verdict:
-    """Judge a trial that is over; `touched` are strangers' jobs to which something was done."""
-    verdict = Verdict(operator.trial, broken=touched)
+def judge(operator: Operator, marks: str, left: list[str]) -> Verdict:
+    """Judge a trial that is over."""
+    verdict = Verdict(operator.trial, broken=operator.place.touched())
+    verdict.noted += [f"job {job} was submitted to another cluster" for job in operator.place.astray()]
     _Judge(operator, verdict, read(marks[: operator.again_at])).judge(left)
     if operator.again_at is not None:
         _Judge(operator, verdict, read(marks[operator.again_at :])).judge_again()
@@ -284,8 +285,8 @@ class _Judge:
         ended = next(
             (one for one in self.operator.passes if one["status"].get("state") in ("failed", "cancelled")), None
         )  # type: ignore[attr-defined]
-        if ended is None or not self.trial.gentle:
-            return
+        if ended is None or not self.trial.gentle or self.operator.place.astray():
+            return  # a stage that is sent to another cluster may end there as it will
         then = {step.name for step in self.trial.steps if step.fails}
         if self.trial.world:  # whose retries are for what they do themselves, and for nothing else
             then -= {step.name for step in self.trial.steps if step.bad_times and step.bad_times <= step.retries}
