@@ -244,3 +244,14 @@ def test_cores_are_told_in_tasks():
         body = dialect(number).submission(job)["job"]
         assert (body["tasks"], body["cpus_per_task"]) == (3, 4)
         assert "cpus_per_task" not in dialect(number).submission(JOB)["job"]
+
+
+def test_tasks_find_their_gpus_by_the_variables_of_their_release():
+    """Since 24.11 sbatch says how tasks are bound to GPUs, in place of how many each has."""
+    options = ("--ntasks=2", "--cpus-per-task=3", "--gpus-per-task=a100:1")
+    job = replace(JOB, cores=0, cpus_per_task=1, gpus=0, memory_bytes=0, nodes=0, options=options)
+    older, newer = (dialect(number).variables(job) for number in (38, 42))
+    assert (older["SLURM_GPUS_PER_TASK"], older["SLURM_CPUS_PER_TASK"]) == ("a100:1", "3")
+    assert newer["SLURM_TRES_PER_TASK"] == "cpu=3,gres/gpu:a100=1"
+    assert newer["SLURM_TRES_BIND"] == "gres/gpu:per_task:1"
+    assert "SLURM_GPUS_PER_TASK" not in newer

@@ -277,7 +277,10 @@ class _Dialect42(_Dialect40):
         common = super().variables(job)
         asked = rest_keys(job.options, self.option_keys(), self.name, job.name, left_open(job))
         per_task = f"cpu={job.cpus_per_task}" if job.cpus_per_task > 1 else asked.get("tres_per_task")
-        return common | ({"SLURM_TRES_PER_TASK": per_task} if per_task else {})
+        own = {"SLURM_TRES_PER_TASK": per_task, "SLURM_TRES_BIND": asked.get("tres_bind")}
+        gone = {"SLURM_GPUS_PER_TASK"} if "tres_bind" in asked else set()
+        kept = {name: value for name, value in common.items() if name not in gone}
+        return kept | {name: value for name, value in own.items() if value}
 
 
 class _Dialect45(_Dialect42):
