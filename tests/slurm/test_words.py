@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 from asa.backends.slurm.explanations import advice
-from slurm_runs import LINKS, SlurmRun, stage
+from slurm_runs import LINKS, SlurmRun, busy_nodes, stage
 from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
 
 WRAPPER = """#!/bin/sh
@@ -96,6 +96,29 @@ def test_a_job_that_slurm_holds_by_its_exit_code_goes_on_once_it_is_released(str
     for run, client in zip(runs, clients, strict=True):
         assert client.result().outcome == "completed"
         assert run.ran == {"a": 2}
+
+
+@pytest.mark.slurm
+@pytest.mark.full  # a reservation lasts a minute at least
+def test_a_job_whose_reservation_is_over_is_held_and_goes_on_once_it_is_released(strict):
+    if strict.release != OLDEST:
+        pytest.skip("once is enough")
+    with busy_nodes(strict, 2):
+        later = ("reservationname=later", "starttime=now", "duration=1", "nodes=ALL", f"users={strict.user}")
+        strict.run_as_root("scontrol", "create", "reservation", *later, "flags=ignore_jobs")
+        stages = [stage("a", options=("--reservation=later",))]
+        runs = [SlurmRun(strict, stages, link=link) for link in LINKS]
+        clients = [run.client() for run in runs]
+        for run in runs:
+            reason = until(lambda run=run: _reason(run, "RESV_DEL"), within_s=150.0, what="that Slurm holds it")
+            assert "reservation" in advice(reason).meaning
+            assert "scontrol release" in advice(reason).remedy
+            job_id = run.jobs()["a"][0]["JobId"]
+            strict.run("scontrol", "update", f"JobId={job_id}", "ReservationName=")
+            strict.run("scontrol", "release", job_id)
+    for run, client in zip(runs, clients, strict=True):
+        client.result()
+        run.check()
 
 
 def _reason(run, word):
