@@ -23,7 +23,9 @@ from asa.estimators.store import WaitStore
 from asa.records import Cancelled
 from asa.runner import Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
+from asa.runner.entries import GivingUp
 from asa.runner.folder import _REQUESTS
+from asa.runner.journal import read_journal
 from asa.strategies import load_strategy
 from asa.strategies.base import Cancellation, ForecastKind, Keep, Phase, Plan, PlannedJob
 from asa.workflow import Stage, Workflow
@@ -77,6 +79,22 @@ def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
     assert place.clock() - began_s < 100
     assert place.ended()["x_b"] == "CANCELLED"
     assert place.folder.state()[0].jobs["2"].status.state is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("fail_fast", [True, False])
+def test_many_jobs_are_cancelled_by_few_calls_and_noted_together(tmp_path, fail_fast):
+    """By one question whose they are, one cancellation, and a line of the journal for each kind of what is noted."""
+    stages = [stage("a", "sleep 500; exit 1"), *(stage(f"b{n}", "sleep 80000", after=("a",)) for n in range(100))]
+    place = Place(tmp_path, stages, "chained", fail_fast=fail_fast)
+    assert place.go().outcome == "failed"
+    states = place.ended()
+    assert [states[f"x_b{n}"] for n in range(100)] == ["CANCELLED"] * 100
+    assert place.link.calls["cancel"] == 1
+    assert place.link.calls["owners"] == 1
+    journal = place.folder.path / "journal.jsonl"
+    assert len(journal.read_text().splitlines()) < 2 * len(stages) + 20
+    given_up = [entry.job_id for entry in read_journal(journal)[0] if isinstance(entry, GivingUp)]
+    assert sorted(given_up, key=int) == [str(number) for number in range(2, 102)]
 
 
 class SlowToCancel(FakeLink):
