@@ -579,7 +579,11 @@ run() {{
 heed_memory() {{
   asa_kills
   [ "$asa_killed" -gt "$killed" ] || return 0
-  case $word in '' | {JobOutcome.FAILED} | {JobOutcome.OUTPUT_MISSING}) ;; *) return 0 ;; esac
+  case $word in
+    '' | {JobOutcome.FAILED} | {JobOutcome.OUTPUT_MISSING}) ;;
+    {JobOutcome.TASKS_FAILED}) [ -z "$shares" ] || return 0 ;; # which tells others that none is left to take
+    *) return 0 ;;
+  esac
   say "the kernel killed $((asa_killed - killed)) of its processes, since memory was used up"
   word={JobOutcome.OUT_OF_MEMORY}
   [ "$code" -ne 0 ] || code={JobOutcome.OUT_OF_MEMORY.exit_code}

@@ -342,6 +342,9 @@ class SimulatedBackend:
 
     def _status(self, number: int) -> JobStatus:
         job = self._engine.clients[number]
+        has_exited = job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason
+        is_twin = number in self._twins and job.state is JobState.FAILED
+        own = JobOutcome.FAILED if job.exit_code else JobOutcome.COMPLETED
         return JobStatus(
             job_id=str(number + 1),
             state=job.state,
@@ -350,9 +353,10 @@ class SimulatedBackend:
             start_s=_known(job.start),
             payload_start_s=_known(job.payload_start),
             end_s=_known(job.end),
-            exit_code=job.exit_code if job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason else None,
+            exit_code=job.exit_code if has_exited else None,
+            outcome=JobOutcome.TWIN if is_twin else own if has_exited else None,
             expected_start_s=self._engine.planned(number),
-            reason="Twin" if number in self._twins and job.state is JobState.FAILED else self._reason(job),
+            reason="Twin" if is_twin else self._reason(job),
             steps=tuple(self._step_times(number, job)),
         )
 

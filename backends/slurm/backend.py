@@ -164,7 +164,10 @@ class SlurmBackend:
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
-        kept = replace(kept, posts=tuple(map(file_name, spec.posts)), out_of_memory=spec.out_of_memory)
+        # of a list of tasks each is judged by itself, in the job
+        is_part = bool(spec.bag) and spec.array is None and not spec.leg
+        heeds = "ignore" if is_part else spec.out_of_memory
+        kept = replace(kept, posts=tuple(map(file_name, spec.posts)), out_of_memory=heeds)
         if spec.array is not None:
             kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))
         self._folder.keep_job(job_id, kept)

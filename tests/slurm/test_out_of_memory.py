@@ -9,6 +9,7 @@ from slurm_testbed import NEWEST, OLDEST, Testbed, missing
 
 from asa.elements import parse_array
 from asa.records import Retrying
+from asa.workflow import Stage
 
 _CONF = """\
 SelectTypeParameters=CR_CPU_Memory
@@ -36,6 +37,30 @@ def strict(request):
 
 EATS = "[ -e {0} ] || {{ touch {0}; tail /dev/zero | cat; }}"
 """A pipe that needs more memory than any job has, and exits with 0; it is spared the second time."""
+
+
+class ListRun(SlurmRun):
+    """A run of one list of tasks that two jobs share; each task leaves a line at its end."""
+
+    def __init__(self, slurm, **options):
+        super().__init__(slurm, [stage("a")], strategy="per-stage", **options)
+        for name in ("tasks", "tasks/a"):
+            (self.folder.path / name).mkdir(exist_ok=True)
+            (self.folder.path / name).chmod(0o777)
+
+    def _leaves_a_line(self, one):
+        tasks = tuple(f"{what}; echo {n} >>'{self.place}/ran'" for n, what in enumerate(("sleep 1", EATS.format("x"))))
+        return Stage(
+            "a", cores=2, walltime_s=600, tasks=tasks * 2, jobs=(2, 2), memory_bytes=200 * _MIB, retries=1
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_task_that_was_killed_is_run_again_alone(strict, link):
+    run = ListRun(strict, link=link)
+    result = run.result()
+    assert result.outcome == "completed", result.reason
+    assert run.ran == {"0": 2, "1": 3}
 
 
 @pytest.mark.parametrize("link", LINKS)
