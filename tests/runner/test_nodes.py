@@ -35,8 +35,8 @@ class Told:
         self.entries.append(entry)
         self.records += self.state.apply(entry)
 
-    def submit(self, name, at_s=0.0):
-        planned = PlannedJob((name,), at_s, Keep.NOTHING, "")
+    def submit(self, name, at_s=0.0, **how):
+        planned = PlannedJob((name,), at_s, Keep.NOTHING, "", **how)
         spec = spec_of(self.state, planned)
         self.count += 1
         job_id = str(self.count)
@@ -254,3 +254,18 @@ def test_off_a_node_whose_fault_is_proven_every_stage_is_moved():
     assert told.phase("c") is Phase.WAITING, "it was on its way there"
     told.end("c", "n1", at_s=30.0)
     assert told.phase("c") is Phase.DONE
+
+
+def test_of_jobs_that_share_tasks_another_takes_the_place_of_one_that_could_not_begin():
+    tasks = tuple(f"work {number}" for number in range(8))
+    told = Told(Stage("a", cores=2, walltime_s=600, tasks=tasks, jobs=(2, 2)))
+    first, _ = told.submit("a")
+    second, _ = told.submit("a", mate=1)
+    told.begin(second, "n1", 1.0)
+    ended = JobStatus(first, JobState.FAILED, 0.0, start_s=1.0, end_s=2.0, exit_code=87, nodes=("n2",))
+    told.apply(Reported(replace(ended, outcome=JobOutcome.FOLDER_MISSING)))
+    assert told.bad() == ["n2"]
+    lead = told.state.jobs[told.state.stages["a"].job_id]
+    assert lead.status.job_id == second
+    [asked] = told.state.sharing.missing(lead, 0, is_ready=True, now_s=3.0, did=lambda _: True)
+    assert (asked.mate, spec_of(told.state, asked).avoid) == (2, ("n2",))
