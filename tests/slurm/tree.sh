@@ -14,12 +14,12 @@ case $release in
 esac
 mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v '^ *[#]' | grep -v security | grep -oE 'https?://[^ ]+/debian/?' | head -n 1)
 apptainer() { # DIR: of sid, for testing has none; a tree is whole without it
-  unshare -m --propagation private /bin/sh -c '
+  timeout 180 unshare -m --propagation private /bin/sh -c '
     mount --rbind /proc "$1/proc"; mount --rbind /dev "$1/dev"
     chroot "$1" sh -c "echo deb $2 sid main >/etc/apt/sid.list
       set -- -o Dir::Etc::sourcelist=/etc/apt/sid.list -o Dir::Etc::sourceparts=-
       apt-get update \"\$@\" && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \"\$@\" apptainer
-      rm -rf /var/cache/apt/archives /var/lib/apt/lists/*"' sh "$1" "$mirror" >"/tmp/tree-apptainer.log" 2>&1
+      rm -rf /var/cache/apt/archives /var/lib/apt/lists/*"' sh "$1" "$mirror" >/tmp/tree-apptainer.log 2>&1 || true
   [ -e "$1/usr/bin/apptainer" ] || echo "tree: no Apptainer: see /tmp/tree-apptainer.log" >&2
 }
 if [ -x "$done/usr/sbin/slurmrestd" ] && [ -x "$done/usr/bin/python3" ]; then
