@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -177,6 +177,8 @@ def matrix(verdicts: list[Verdict]) -> str:
                 for many in row
             ]
             lines.append(strategy.ljust(22) + "".join(count.rjust(13) for count in counts))
+    fired = Counter(kind for verdict in verdicts for kind in verdict.fired)
+    lines += ["", "faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(fired.items()))]
     for verdict in sorted(verdicts, key=lambda one: one.trial.seed):
         if verdict.word != "clean":
             lines += [
@@ -228,7 +230,7 @@ def main() -> int:
             verdict = Verdict(trial, invalid=[f"the trial itself went wrong: {traceback.format_exc()}"])
         verdicts.append(verdict)
         why = "; ".join((verdict.broken or verdict.invalid or verdict.noted)[:1])
-        took = f"{verdict.outcome}, {verdict.took_s:.0f} s"
+        took = f"{verdict.outcome}, {verdict.took_s:.0f} s, {' '.join(verdict.fired) or 'no fault'}"
         tell(f"{len(verdicts)}/{len(trials)} {trial.name}: {verdict.word} ({took}) {why}")
 
     with ThreadPoolExecutor(options.jobs) as at_once:

@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from trial.draw import draw
+from trial.draw import WORLD, draw
 from trials import try_one, unable
 
 SAMPLE = (
@@ -14,6 +14,12 @@ SAMPLE = (
     (16, "26.05", "cli", "chained"),
     (21, "26.05", "rest", "big-job"),
 )
+HOSTILE = (
+    (7528, "22.05", "cli", "asa"),  # answers are partial, then empty
+    (7510, "26.05", "cli", "per-stage"),  # numbers begin anew, answers are partial, states unknown
+    (7519, "26.05", "rest", "chained"),  # a node lacks the work folder, answers are cut off
+)
+"""In a hostile world."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +33,15 @@ def everybody_writes():
 @pytest.mark.slurm
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of clients that are killed
 @pytest.mark.skipif(not os.environ.get("ASA_TRIALS"), reason="takes a quiet machine: ASA_TRIALS=1, as CI does")
-def test_promises_hold_in_trials(tmp_path):
-    trials = [draw(*one) for one in SAMPLE]
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [draw(*one) for one in SAMPLE],
+        pytest.param([draw(*one, tuple(WORLD)) for one in HOSTILE], marks=pytest.mark.full),
+    ],
+    ids=["as ever", "hostile"],
+)
+def test_promises_hold_in_trials(tmp_path, trials):
     able = [trial for trial in trials if not unable(trial)]
     if not able:
         pytest.skip(unable(trials[0]))

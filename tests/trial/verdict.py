@@ -63,6 +63,7 @@ class Verdict:
     broken: list[str] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)
+    fired: list[str] = field(default_factory=list)  # kinds of faults whose moment came
     took_s: float = 0.0
     outcome: str = ""
 
@@ -92,6 +93,8 @@ def read(marks: str) -> list[Execution]:
 def judge(operator: Operator, marks: str, left: list[str]) -> Verdict:
     """Judge a trial that is over."""
     verdict = Verdict(operator.trial, broken=operator.place.touched())
+    void = [more for _, what, more in operator.events if what == "void"]
+    verdict.fired = [one.kind for one in operator.trial.faults if not any(more.startswith(str(one)) for more in void)]
     verdict.noted += [f"job {job} was submitted to another cluster" for job in operator.place.astray()]
     _Judge(operator, verdict, read(marks[: operator.again_at])).judge(left)
     if operator.again_at is not None:
