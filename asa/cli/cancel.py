@@ -12,7 +12,7 @@ from asa.cli.given import OptionsOption, given_settings
 from asa.cli.progress import working
 from asa.cli.runs import RunArgument, RunsOption, command, open_run, print_document, read_state, stage_of, want
 from asa.core.options import Output, OutputOption
-from asa.errors import BackendError, LeaseError
+from asa.errors import BackendError, LeaseError, OtherClusterError
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder
@@ -53,12 +53,15 @@ def cancel(
     if not yes and sys.stdin.isatty():
         _ask(folder, state)
     changed = given_settings(settings)
-    want(folder, stage)  # first of all: whatever becomes of this command, it is known
+    wish = want(folder, stage)  # first of all: whatever becomes of this command, it is known
     try:
         with working(f"cancelling {folder.path.name}"):
             is_done = (
                 _by_its_client(folder, stage, changed) if folder.driver() else _by_ourselves(folder, stage, changed)
             )
+    except OtherClusterError:
+        wish.unlink(missing_ok=True)  # it would end the run once its cluster is reached, or another is accepted
+        raise
     except (BackendError, OSError) as error:
         words = (
             f"{folder.path.name} is not cancelled yet: {error}\n"

@@ -126,12 +126,12 @@ def retry_command(folder: RunFolder) -> str:
     return command("resume --retry", folder, "--workflow", name)
 
 
-def want(folder: RunFolder, stage: str) -> None:
-    """Ask whoever drives a run to cancel it."""
+def want(folder: RunFolder, stage: str) -> Path:
+    """Ask whoever drives a run to cancel it; return the file that does."""
     from asa.runner import CancelRequest
 
     try:
-        folder.request(CancelRequest(folder.plan.name, stage))
+        return folder.request(CancelRequest(folder.plan.name, stage))
     except OSError as error:
         _unwritable(folder, error)
 

@@ -387,9 +387,11 @@ class RunFolder:
 
     # ------------------------------------------------------------------ for everybody
 
-    def request(self, request: CancelRequest) -> None:
-        """Ask of whoever drives the run, now or next."""
-        _write(self.path / _REQUESTS / f"{time.time_ns()}-{secrets.token_hex(4)}.json", _request.dump_json(request))
+    def request(self, request: CancelRequest) -> Path:
+        """Ask of whoever drives the run, now or next; return the file that does, and goes once it is taken."""
+        file = self.path / _REQUESTS / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
+        _write(file, _request.dump_json(request))
+        return file
 
     def driver(self) -> Holder | None:
         """Who drives the run; None if nobody seems to."""

@@ -12,7 +12,8 @@ first job. It stops, and touches nothing, where one of these shows that it is el
 - nobody knows a job there which the run has, and it was reached elsewhere.
 
 A controller that lost only its latest state gives numbers out again that are above the run's first: the run goes on.
-When a controller was started says nothing, for it changes with each restart.
+So it does where numbers have passed ``MaxJobId`` and begin again at the lowest: then jobs are still known that have
+higher numbers than later ones. When a controller was started says nothing, for it changes with each restart.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ class HomeCluster:
         """
         number = int(job_id)
         if self._home is not None:
-            if number < self._home.first_number:
-                raise self._began_anew(f"a new job got number {number}")
+            with suppress(BackendError):  # the next client asks, too
+                if number < self._home.first_number and not self._have_passed_the_highest(number, kept.submit_s):
+                    raise self._began_anew(f"a new job got number {number}")
             if number == self._home.first_number:  # the controller lost its latest state just now, and the first job
                 self._keep(replace(self._home, first_name=kept.name, first_s=kept.submit_s))
             return
@@ -122,19 +124,27 @@ class HomeCluster:
         here, home = self._link.cluster(), self._home
         if here.name and home.name and here.name != home.name:
             raise self._other(f"this is {here.name!r}, and the run is on {home.name!r}")
-        if here.next_number is not None and here.next_number <= home.first_number:
-            raise self._began_anew(f"the next job here gets number {here.next_number}")
+        number = here.next_number
+        is_lower = number is not None and number <= home.first_number
+        if number is not None and is_lower and not self._have_passed_the_highest(number, self._clock()):
+            raise self._began_anew(f"the next job here gets number {number}")
         return here
+
+    def _have_passed_the_highest(self, number: int, at_s: float) -> bool:
+        """Say whether numbers begin again since they passed the highest: if jobs are known that have a higher one."""
+        records = filter(_is_numbered_in_order, self._link.queue())
+        return any(int(record.job_id) >= number and record.submit_s < at_s - _CLOCKS_S for record in records)
 
     def _check_order(self, records: Iterable[SlurmRecord]) -> None:
         """See whether the number of the run's first job is another's now, or the order of jobs contradicts it."""
         assert self._home is not None
-        home = self._home
+        home, records = self._home, list(records)
+        is_in_order = not _is_out_of_order(records)
         for record in records:
             if home.first_number in {int(record.job_id), int(record.array_id or 0)} and not home.is_first(record):
                 raise self._began_anew(f"that number is now the job {record.name!r}")
-            if record.array_id or record.restarts or not record.submit_s:
-                continue  # an element's number comes when it starts, and the time of a job with each requeue
+            if not (is_in_order and _is_numbered_in_order(record)):
+                continue
             number = int(record.job_id)
             if number > home.first_number and record.submit_s < home.first_s - _CLOCKS_S:
                 raise self._other(f"job {number} here was submitted before the run's first job, {home.first_number}")
@@ -164,6 +174,21 @@ class HomeCluster:
         with suppress(OSError):  # a full disk shows itself at the journal
             put(self._path, json.dumps(asdict(home)).encode(), is_private=True)
         self._home = home
+
+
+def _is_numbered_in_order(record: SlurmRecord) -> bool:
+    """Whether a job got its number when it was submitted; an element does as it starts, a requeue changes the time."""
+    return not (record.array_id or record.restarts) and bool(record.submit_s)
+
+
+def _is_out_of_order(records: Iterable[SlurmRecord]) -> bool:
+    """Say whether a job has a higher number than one that was submitted later: numbers have passed the highest."""
+    latest_s = -math.inf
+    for record in sorted(filter(_is_numbered_in_order, records), key=lambda one: int(one.job_id)):
+        if record.submit_s < latest_s - _CLOCKS_S:
+            return True
+        latest_s = max(latest_s, record.submit_s)
+    return False
 
 
 def _read(path: Path) -> Home | None:

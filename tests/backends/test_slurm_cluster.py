@@ -126,6 +126,35 @@ def test_the_order_of_numbers_and_times_tells_another_cluster_of_the_same_name(h
             compare(home())
 
 
+OLD = (job(999_000, submit_s=BEGIN_S - 4000.0), job(999_900, submit_s=BEGIN_S - 900.0))
+
+
+@pytest.mark.parametrize("next_number", [None, 30])
+def test_numbers_that_have_passed_the_highest_stop_no_run(link, tmp_path, next_number):
+    """As they do each month where MaxJobId is a million."""
+    late = replace(FIRST, submit_s=BEGIN_S - 600.0)
+    HomeCluster(link, tmp_path, link.clock).submitted("999950", late)
+    link.shown = [*OLD, job(20, submit_s=BEGIN_S)]
+    link.here = replace(HERE, next_number=next_number)
+    one = HomeCluster(link, tmp_path, link.clock)
+    one.check()
+    one.submitted("29", replace(FIRST, name="later.4567", submit_s=BEGIN_S + 100.0))
+    one.doubt(lambda: True)
+    link.shown = [job(20, submit_s=BEGIN_S)]  # no such job is known: the controller has lost its state
+    with pytest.raises(OtherClusterError, match="began anew"):
+        one.submitted("29", replace(FIRST, name="later.4567", submit_s=BEGIN_S + 100.0))
+    if next_number:
+        with pytest.raises(OtherClusterError, match="the next job here gets number 30"):
+            HomeCluster(link, tmp_path, link.clock).check()
+
+
+def test_a_run_that_began_as_numbers_passed_the_highest_is_on_its_cluster(home, link):
+    link.shown = [*OLD, job(20, submit_s=BEGIN_S + 10.0)]
+    link.here = replace(HERE, address="moved port 1")
+    home().check()
+    home().doubt(lambda: True)
+
+
 def test_at_another_address_that_knows_none_of_its_jobs_a_run_stops(home, link):
     link.here = replace(HERE, address="there port 1")
     with pytest.raises(OtherClusterError, match="none of its jobs is known at there port 1; it was on host port 1"):

@@ -109,6 +109,7 @@ def test_a_job_that_has_the_number_by_now_is_left_alone(home, link, root):
         assert "numbers of jobs began anew" in said
         assert "--accept-cluster" in said
     assert run.folder.state()[0].outcome is None
+    assert run.folder.take_requests() == []  # a cancellation that was refused is not carried out later
     with pytest.raises(OtherClusterError):
         run.result()
 
