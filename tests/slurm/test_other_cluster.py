@@ -1,5 +1,6 @@
 """On real Slurm daemons a run never touches others' jobs, nor runs a stage on a cluster that is not its own."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from asa.errors import JobNotFoundError, OtherClusterError
 LONG = "sleep 600"
 COMMANDS = (["cancel", "--yes"], ["resume"], ["tick"])
 OTHER = 3  # the exit code
+_NUMBERS = itertools.count(2)
 
 
 def begun(release, name):
@@ -74,8 +76,19 @@ def strangers_job(slurm, *, root):
     return (slurm.run_as_root if root else slurm.run)(*batch, "--wrap", LONG).strip()
 
 
+def strangers_jobs(slurm, number, *, root):
+    """Submit as many that the last has this number; gives that."""
+    return until(lambda: int(job := strangers_job(slurm, root=root)) >= number and job, what=f"job {number}")
+
+
 def state_of(slurm, job_id):
     return slurm.run_as_root("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T").strip()
+
+
+def first_of(run):
+    """Give the number of the run's first job."""
+    [job_id] = run.folder.state()[0].jobs
+    return job_id
 
 
 def asa(run, *words):
@@ -85,8 +98,17 @@ def asa(run, *words):
     return done.returncode, done.stdout + done.stderr
 
 
+def used_up(slurm):
+    """Have the next job get a number that no job here had that started: its node would take it for that one."""
+    number = next(_NUMBERS)
+    if number > 2:
+        strangers_jobs(slurm, number - 1, root=True)
+    slurm.empty()
+
+
 def left_running(slurm, link):
     """Begin a run whose client has left while its first stage runs."""
+    used_up(slurm)
     run = SlurmRun(slurm, [stage("a", then=LONG), stage("b", "a")], link=link, strategy="per-stage")
     client = run.client()
     client.sees_running("a")
@@ -101,7 +123,7 @@ def test_a_job_that_has_the_number_by_now_is_left_alone(home, link, root):
     begin_anew(home)
     run = left_running(home, link)
     begin_anew(home)
-    theirs = strangers_job(home, root=root)
+    theirs = strangers_jobs(home, int(first_of(run)), root=root)
     assert theirs in run.folder.state()[0].jobs
     for command in COMMANDS:
         code, said = asa(run, *command)
@@ -121,7 +143,7 @@ def test_what_changes_a_job_asks_whose_it_is(home, link):
     run = left_running(home, link)
     (run.folder.path / "cluster.json").unlink()
     begin_anew(home)
-    theirs = strangers_job(home, root=False)
+    theirs = strangers_jobs(home, int(first_of(run)), root=False)
     with closing(run.connect(lambda _: None)) as backend:
         for change in (
             lambda: backend.cancel(theirs),
@@ -139,12 +161,13 @@ def test_what_changes_a_job_asks_whose_it_is(home, link):
 @pytest.mark.parametrize("link", LINKS)
 def test_a_client_at_work_stops_as_numbers_begin_anew(home, link):
     begin_anew(home)
+    used_up(home)
     run = SlurmRun(home, [stage("a", then=LONG), stage("b", "a")], link=link, strategy="per-stage")
     client = run.client()
     client.sees_running("a")
     home.stop_controller()
     begin_anew(home)
-    theirs = strangers_job(home, root=True)
+    theirs = strangers_jobs(home, int(first_of(run)), root=True)
     with pytest.raises(OtherClusterError, match="began anew"):
         client.result()
     assert state_of(home, theirs) == "PENDING"
@@ -156,7 +179,7 @@ def test_on_another_cluster_of_that_name_nothing_is_touched_and_no_stage_runs_ag
     begin_anew(other)
     run = left_running(home, link)
     job_id = run.job("a")["JobId"]
-    theirs = [strangers_job(other, root=True) for _ in range(5)] if is_busy else []
+    theirs = [strangers_job(other, root=True) for _ in range(int(first_of(run)) + 3)] if is_busy else []
     settings = dict(run.plan.settings)
     reached = {"url": f"unix://{other.socket}"} if link == "rest" else {"prefix": tuple(other.prefix)}
     run.folder.revise(settings=settings | reached)
@@ -178,7 +201,7 @@ def test_who_knows_better_goes_on(home, link):
     begin_anew(home)
     run = left_running(home, link)
     begin_anew(home)
-    theirs = strangers_job(home, root=True)
+    theirs = strangers_jobs(home, int(first_of(run)), root=True)
     assert asa(run, "tick")[0] == OTHER
     code, said = asa(run, "resume", "--accept-cluster", "--detach-by", "job", "--quiet")
     assert code == 0, said
