@@ -206,6 +206,9 @@ class Relay(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     spoil: Spoil | None
 
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of clients that are gone."""
+
 
 class _Passes(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

@@ -76,7 +76,8 @@ class Strangers(threading.Thread):
 
     def end(self) -> None:
         self._over.set()
-        self.join()
+        if self.is_alive():
+            self.join()
 
 
 class Elsewhere:
