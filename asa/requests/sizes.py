@@ -61,6 +61,8 @@ class Needs:
     widths: tuple[int, ...] = ()  # cores that it may have, where it says a number of nodes that may vary
     nodes: int = 0  # on how many nodes it is at least, where it says so
     of_each_task: int = 1  # cores that it says a task has
+    min_gpus: int = 0  # of the whole job at least, also where they are said in sbatch's own words
+    min_memory_bytes: int = 0  # likewise
 
     @property
     def cores(self) -> int:
@@ -102,7 +104,18 @@ def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
         remark("--overcommit: Slurm gives fewer cores than asa counts", given["overcommit"].where)
     widths = tuple(nodes * (tasks // spans[0]) * cpus for nodes in spans)
     options = (*layout.options, *gpu_options, *cpu_options, *memory_options)
-    return Needs(tasks, cpus, memory, gpus, options, widths, layout.nodes, _of_each_task(given) or 1)
+    return Needs(
+        tasks,
+        cpus,
+        memory,
+        gpus,
+        options,
+        widths,
+        layout.nodes,
+        _of_each_task(given) or 1,
+        layout.gpus,
+        memory or _min_memory(given, layout, tasks * cpus),
+    )
 
 
 class _Layout:
@@ -252,6 +265,15 @@ def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_w
             amount = parsed(parse_memory, given[name])
             return (round(amount * times), []) if amount * times else (0, [str(given[name])])
     return 0, []
+
+
+def _min_memory(given: Mapping[str, Directive], layout: _Layout, cores: int) -> int:
+    """Count the memory that a job has at least, on as few nodes as it may be on."""
+    cores = 0 if "overcommit" in given else cores
+    for name, times in (("mem", max(1, layout.nodes)), ("mem-per-cpu", cores), ("mem-per-gpu", layout.gpus)):
+        if name in given:
+            return round(parsed(parse_memory, given[name]) * times)
+    return 0
 
 
 def text_of(given: Mapping[str, Directive], name: str) -> str:

@@ -74,5 +74,5 @@ def _findings(jobs: Iterator[PlannedSpec], questions: _Questions) -> Iterator[tu
 
 def _kind(spec: JobSpec) -> JobSpec:
     """Reduce a job to what it asks for: what it runs, when, and behind what makes no difference."""
-    asked = {name: getattr(spec, name) for name in (*BESIDE_OPTIONS, "walltime_s", "array", "avoid")}
+    asked = {name: getattr(spec, name) for name in (*BESIDE_OPTIONS, "request", "walltime_s", "array", "avoid")}
     return JobSpec("x", **asked)

@@ -13,10 +13,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeVar
 
 from asa.errors import BackendError, InputError
+from asa.requests import SIZES, beside, come_to, name_of
 from asa.units import format_duration, parse_duration
 
 from .link import SlurmJob, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition
@@ -93,6 +95,25 @@ class Preflight:
         return _or_nothing(self._link.nodes)  # afresh: what is up changes
 
 
+def in_numbers(job: SlurmJob) -> SlurmJob:
+    """Say in numbers what a job asks for at least, also where only its options say it."""
+    own = [f"--ntasks={job.tasks}", f"--cpus-per-task={job.cpus_per_task}"] if job.cores else []
+    own += [f"--nodes={job.nodes}"] if job.nodes else []
+    sizes = tuple(option for option in job.options if name_of(option) in SIZES)
+    try:
+        needs = come_to((*own, *sizes), beside(job.options), of_array=bool(job.array))
+    except InputError:
+        return job
+    return replace(
+        job,
+        cores=job.cores or needs.cores,
+        cpus_per_task=job.cpus_per_task if job.cores else needs.cpus_per_task,
+        nodes=job.nodes or needs.nodes,
+        memory_bytes=max(job.memory_bytes, needs.min_memory_bytes),
+        gpus=max(job.gpus, needs.min_gpus),
+    )
+
+
 def _or_nothing(ask: Callable[[], Sequence[_T]]) -> Sequence[_T]:
     try:
         return ask()
@@ -112,19 +133,21 @@ def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition],
         return False
     if not away:
         return True
-    if any(option.partition("=")[0] in _CHOOSY for option in job.options):
+    said = dict(option.partition("=")[::2] for option in job.options)
+    if not said.keys().isdisjoint(_CHOOSY) or not said.get("--nodes", "1").isdigit():
         return False
-    there = Counter(_kind(node) for node in own if node not in away)
-    return all(there[_kind(node)] >= _most_nodes(job, node) for node in away)
+    there, most = Counter(_kind(node) for node in own if node not in away), _most_nodes(job)
+    return all(there[_kind(node)] >= most for node in away)
 
 
 def _kind(node: SlurmNode) -> tuple[object, ...]:
     return node.cores, node.memory_bytes, node.gpus, node.traits
 
 
-def _most_nodes(job: SlurmJob, node: SlurmNode) -> int:
-    """On how many nodes of a kind a job could be, at most."""
-    return job.nodes or max(-(-job.cores // max(node.cores, 1)), job.gpus, 1)
+def _most_nodes(job: SlurmJob) -> int:
+    """Say on how many nodes a job could be, at most: each task, and each GPU of all, may be on one of its own."""
+    counted = in_numbers(job)
+    return counted.nodes or max(counted.tasks, job.gpus, 1)
 
 
 # ---------------------------------------------------------------------- limits of accounts and qualities of service
@@ -164,7 +187,9 @@ def _beyond(way: Sequence[SlurmLimits], job: SlurmJob) -> str | None:
         if most_s is not None and job.walltime_s > most_s and not {"--time", "-t"} & said.keys():
             most = format_duration(most_s)
             return f"asks for {format_duration(job.walltime_s)}, and {_whose(limit)} has at most {most} a job (MaxWall)"
-    asked = {"cpu": job.cores, "node": job.nodes, "gres/gpu": job.gpus, "mem": job.memory_bytes / (1 << 20)}
+    least = in_numbers(job)
+    cores = 0 if {"--overcommit", "-O"} & said.keys() else least.cores  # then a core may have several tasks
+    asked = {"cpu": cores, "node": least.nodes, "gres/gpu": least.gpus, "mem": least.memory_bytes / (1 << 20)}
     for kind, amount in asked.items():
         for one in way:
             allowed = _amounts(one.limits.get("MaxTRES", "")).get(kind)

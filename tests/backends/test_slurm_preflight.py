@@ -113,6 +113,64 @@ def test_limits_on_one_job(every, job, words):
     assert words is None or words in said
 
 
+LIMITED = [own(MaxTRES="cpu=4,gres/gpu=2,mem=1G,node=2")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--ntasks=8",), "8 cores"),
+        (("--ntasks=2", "--cpus-per-task=3"), "6 cores"),
+        (("--nodes=3",), "3 nodes"),
+        (("--nodes=3-8",), "3 nodes"),
+        (("--nodes=1-8",), None),
+        (("--nodes=8", "--ntasks=2"), None),
+        (("--gpus=8",), "8 GPUs"),
+        (("--gres=gpu:a100:3",), "3 GPUs"),
+        (("--nodes=2", "--gpus-per-node=2"), "4 GPUs"),
+        (("--ntasks=3", "--gpus-per-task=1"), "3 GPUs"),
+        (("--gres=gpu:a100:2",), None),
+        (("--mem=8G",), "8192 MB"),
+        (("--nodes=2", "--mem=600M"), "1200 MB"),
+        (("--nodes=1-2", "--mem=600M"), None),
+        (("--ntasks=4", "--mem-per-cpu=512M"), "2048 MB"),
+        (("--gpus=2", "--mem-per-gpu=1G"), "2048 MB"),
+        (("--ntasks=4", "--mem-per-cpu=256M", "--gpus=2"), None),
+        (("--ntasks=8", "--mem-per-cpu=1G", "--overcommit"), None),
+        (("--mem=0",), None),
+        ((), None),
+    ],
+)
+def test_limits_hold_for_what_is_asked_for_in_words_too(options, words):
+    for job in (replace(JOB, cores=0, options=options), replace(JOB, cores=0, options=options, array="1-9")):
+        said = beyond_limits(LIMITED, PARTITIONS, job)
+        assert (said is None) == (words is None), said
+        assert words is None or words in said
+
+
+def test_what_options_say_beside_cores_counts_for_limits_too():
+    assert "3 GPUs" in beyond_limits(LIMITED, PARTITIONS, replace(JOB, options=("--gres=gpu:3",)))
+    assert "2048 MB" in beyond_limits(LIMITED, PARTITIONS, replace(JOB, cores=4, options=("--mem-per-cpu=512M",)))
+    assert beyond_limits(LIMITED, PARTITIONS, replace(JOB, cores=8, options=("--overcommit",))) is None
+    assert beyond_limits(LIMITED, PARTITIONS, replace(JOB, options=("--nodes=some",))) is None, "Slurm says it"
+
+
+@pytest.mark.parametrize(
+    ("options", "certain"),
+    [
+        (("--ntasks=2",), True),
+        (("--nodes=2", "--ntasks=8"), True),
+        (("--gres=gpu:8",), True),
+        (("--ntasks=8",), False),
+        (("--nodes=2-4",), False),
+        (("--gpus=8",), False),
+    ],
+)
+def test_on_how_many_nodes_a_job_could_be_is_read_in_its_words_too(options, certain):
+    some = nodes("DOWN", "IDLE", "IDLE")
+    assert is_certain(some, PARTITIONS, replace(JOB, cores=0, options=options)) is certain
+
+
 def test_a_partitions_own_quality_of_service_counts_before_all():
     partitions = [replace(PARTITIONS[0], quality="part")]
     assert beyond_limits([own(MaxWall="01:00:00")], partitions, JOB) is None

@@ -61,6 +61,10 @@ def test_what_differs_in_any_respect_is_asked_for_by_itself():
     backend = Asked()
     checked(backend, [stage("a"), stage("b", options=("--gres=gpu:8",)), stage("c", memory_bytes=1 << 30), stage("d")])
     assert len(backend.asked) == 3
+    words = [("--ntasks=4", "--mem-per-cpu=1G"), ("--ntasks=4", "--mem=4G"), ("--nodes=2-4", "--ntasks=4")]
+    backend = Asked()
+    checked(backend, [Stage(f"w{n}", walltime_s=60, command="true", request=one) for n, one in enumerate(words * 2)])
+    assert len(backend.asked) == 3
 
 
 def test_there_are_few_questions_and_little_time():

@@ -25,6 +25,13 @@ walltime = "{2}"
 after = [{1}]
 {3}
 """
+WORDS = """
+[[stage]]
+name = "r"
+command = "true"
+walltime = "5m"
+request = ["--nodes=2", "--ntasks-per-node=3", "--cpus-per-task=2"]
+"""
 PER_NODE = 'options = ["--gres=gpu:8"]'
 
 
@@ -40,7 +47,8 @@ def limited(request):
     (testbed.root / "etc" / "gres.conf").write_text(DEVICES)
     try:
         testbed.start()
-        testbed.run_as_root("sacctmgr", "-i", "modify", "user", testbed.user, "set", "MaxWall=60")
+        limits = ("MaxWall=60", "MaxTRES=cpu=8")
+        testbed.run_as_root("sacctmgr", "-i", "modify", "user", testbed.user, "set", *limits)
         until(lambda: "MaxWallPJ=60" in testbed.run_as_root("scontrol", "show", "assoc_mgr"), what="the limit")
         yield testbed
     finally:
@@ -89,6 +97,15 @@ def test_by_rest_limits_tell_of_it(limited):
     place = Place(limited, ("w", '"d"', "2h", ""))
     assert "w: asks for 2h00m, and account test has at most 1h00m a job (MaxWall)" in place.run("rest")
     assert not limited.run_as_root("squeue", "-h", "-a").strip()
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("link", ["commands", "rest"])
+def test_limits_hold_for_what_is_asked_for_in_words(limited, link):
+    place = Place(limited)
+    file = place.folder / "flow.toml"
+    file.write_text(file.read_text() + WORDS)
+    assert "r: asks for 12 cores, and account test has at most 8 a job (MaxTRES)" in place.run(link, "--dry-run")
 
 
 @pytest.mark.slurm
