@@ -105,7 +105,7 @@ def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
     needed = [*stage.inputs, *([stage.tasks_file] if stage.tasks_file else [])]
     if needed or stage.outputs:
         patience_s = INPUT_PATIENCE_S if stage.input_patience_s is None else stage.input_patience_s
-        yield f"asa_patience={math.floor(min(patience_s, stage.walltime_s / 2))}\n{_CHECK}"
+        yield f"asa_look_s={math.floor(min(patience_s, stage.walltime_s / 2))}\n{_CHECK}"
     if needed:
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
@@ -350,11 +350,11 @@ asa_need() {
   asa_what=$1 asa_since=`date +%s` asa_pause=0
   shift
   while asa_lacks "$@"; do
-    asa_left=$((${ASA_LATENCY_S:-$asa_patience} + asa_since - `date +%s`))
-    if [ "$asa_left" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return 1; fi
-    [ "$asa_pause" -gt 0 ] || printf '%s; looking again for %s s\n' "${asa_lack#?}" "$asa_left" >&2
+    asa_look_left=$((${ASA_LATENCY_S:-$asa_look_s} + asa_since - `date +%s`))
+    if [ "$asa_look_left" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return 1; fi
+    [ "$asa_pause" -gt 0 ] || printf '%s; looking again for %s s\n' "${asa_lack#?}" "$asa_look_left" >&2
     [ "$asa_pause" -ge 5 ] || asa_pause=$((asa_pause + 1))
-    [ "$asa_pause" -le "$asa_left" ] || asa_pause=$asa_left
+    [ "$asa_pause" -le "$asa_look_left" ] || asa_pause=$asa_look_left
     sleep "$asa_pause"
     [ -z "${asa_ended_by-}" ] || exit 143
   done
@@ -372,9 +372,15 @@ asa_tell_process() { # its number, a signal
 """.strip()
 """A shell function that sends a signal to a child: one that was just forked loses it until it is another program."""
 
-# How many processes of this job the kernel has killed since memory was used up, as far as its node shows that: counted
-# where the job alone is, by Slurm's names of control groups, of either version.
+# How many processes of this job the kernel has killed since memory was used up, as far as its node shows that, by Slurm's
+# names of control groups. Version 2 counts for a group with all below it; version 1 for each group by itself, until that
+# is gone, so that what srun started is counted while it runs.
 OOM_KILLS = r"""
+asa_add_kills() {
+  while read -r asa_oom_id asa_oom_count; do
+    [ "$asa_oom_id" != oom_kill ] || asa_killed=$((asa_killed + asa_oom_count))
+  done <"$1"
+}
 asa_kills() {
   asa_killed=0
   [ -n "${SLURM_JOB_ID-}" ] && [ -r /proc/self/cgroup ] || return 0
@@ -384,15 +390,19 @@ asa_kills() {
       *,memory,*) asa_oom_root=/sys/fs/cgroup/memory asa_oom_events=memory.oom_control ;;
       *) continue ;;
     esac
-    while case $asa_oom_group/ in *"/job_$SLURM_JOB_ID/"*) ;; *) false ;; esac; do
-      if [ -r "$asa_oom_root$asa_oom_group/$asa_oom_events" ]; then
-        while read -r asa_oom_id asa_oom_count; do
-          [ "$asa_oom_id" != oom_kill ] || asa_killed=$((asa_killed + asa_oom_count))
-        done <"$asa_oom_root$asa_oom_group/$asa_oom_events"
-        break
-      fi
-      asa_oom_group=${asa_oom_group%/*}
-    done
+    case $asa_oom_group/ in *"/job_$SLURM_JOB_ID/"*) ;; *) continue ;; esac
+    asa_oom_own=$asa_oom_root$asa_oom_group
+    asa_oom_job=$asa_oom_root${asa_oom_group%%"/job_$SLURM_JOB_ID"*}/job_$SLURM_JOB_ID
+    if [ "$asa_oom_events" != memory.events ]; then
+      for asa_oom_file in "$asa_oom_job"/$asa_oom_events "$asa_oom_job"/*/$asa_oom_events "$asa_oom_job"/*/*/$asa_oom_events; do
+        [ ! -r "$asa_oom_file" ] || asa_add_kills "$asa_oom_file"
+      done
+    elif [ -r "$asa_oom_job/$asa_oom_events" ]; then
+      asa_add_kills "$asa_oom_job/$asa_oom_events"
+    else
+      while [ "$asa_oom_own" != "$asa_oom_job" ] && [ ! -r "$asa_oom_own/$asa_oom_events" ]; do asa_oom_own=${asa_oom_own%/*}; done
+      [ ! -r "$asa_oom_own/$asa_oom_events" ] || asa_add_kills "$asa_oom_own/$asa_oom_events"
+    fi
   done </proc/self/cgroup
 }
 """.strip()

@@ -48,6 +48,25 @@ def test_kills_are_counted_where_the_job_alone_is(tmp_path, shell, groups, file,
     assert told.stdout == f"{kills}\n"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("groups", "file"), [V1, V2], ids=["v1", "v2"])
+def test_what_srun_started_is_counted_too(tmp_path, shell, groups, file):
+    """Its step is a group beside that of the script, which has no kills of its own."""
+    own = "/slurm/job_7/step_batch/user/task_0" if file == "memory.events" else "/slurm/job_7/step_batch/task_0"
+    (tmp_path / "groups").write_text(groups.format(own))
+    root = tmp_path / "memory" if "oom_control" in file else tmp_path
+    all_below = 2 if file == "memory.events" else 0  # only version 2 counts for a group with all below it
+    for where, kills in {"slurm/job_7": all_below, "slurm/job_7/step_0": 2, own.strip("/"): 0}.items():
+        (root / where).mkdir(parents=True, exist_ok=True)
+        (root / where / file).write_text(f"oom {kills}\noom_kill {kills}\n")
+    text = OOM_KILLS.replace("/proc/self/cgroup", f"{tmp_path}/groups").replace("/sys/fs/cgroup", str(tmp_path))
+    told = subprocess.run(
+        [shell, "-euc", f"{text}\nasa_kills\necho $asa_killed"],
+        capture_output=True, text=True, check=True, env={**os.environ, "SLURM_JOB_ID": "7"},
+    )  # fmt: skip
+    assert told.stdout == "2\n"
+
+
 @pytest.fixture(params=SHELLS)
 def job(request, tmp_path):
     """Give what runs a script as a job of Slurm with 60 MB of memory, as the kernel sees to, and the run's folder."""
@@ -96,6 +115,19 @@ def test_the_step_that_used_up_its_memory_has_failed(job):
     code, mark, _ = run(steps=steps)
     assert (code, mark.outcome) == (137, JobOutcome.OUT_OF_MEMORY)
     assert [(folder.posts / f"p{name}").exists() for name in "abc"] == [True, False, False]
+
+
+@pytest.mark.parametrize("heeds", ["fail", "ignore"])
+def test_stages_side_by_side_are_not_told_apart(job, heeds):
+    """All that ran have failed, but where the one whose process was killed may be one that ignores that."""
+    run, folder = job
+    steps = (
+        Step("a", f"sleep 1; {EATS}", post="pa", out_of_memory=heeds, beside=False),
+        Step("b", "sleep 3", post="pb", beside=True),
+    )
+    code, _, said = run(steps=steps)
+    assert (code == 0) is (heeds == "ignore"), said
+    assert [(folder.posts / name).exists() for name in ("pa", "pb")] == [heeds == "ignore"] * 2
 
 
 @pytest.mark.parametrize("is_shared", [False, True])

@@ -320,7 +320,7 @@ def test_what_does_not_come_is_waited_for_as_long_as_the_stage_says_and_half_its
     assert (
         run(replace(one, input_patience_s=0.0), tmp_path, ASA_LATENCY_S="").stderr == "asa: the input in is missing\n"
     )
-    assert "asa_patience=60" in payload_text(stage(command="true", inputs=("in",)), 1)
+    assert "asa_look_s=60" in payload_text(stage(command="true", inputs=("in",)), 1)
 
 
 def test_a_list_of_tasks_that_comes_late_is_waited_for(tmp_path):

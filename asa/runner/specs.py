@@ -92,7 +92,8 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand)),
         saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
         array=array,
-        out_of_memory="fail" if any(stage.out_of_memory == "fail" for stage in stages) else "ignore",
+        # of several Slurm does not say whose memory ran out: the script's own counts do
+        out_of_memory="fail" if all(stage.out_of_memory == "fail" for stage in stages) else "ignore",
         run_s=max(slot.end_s for slot in slots),
     )
 

@@ -159,10 +159,11 @@ def _steps(payload: Payload) -> list[str]:
     """Write the steps of a payload: one after the other, and those of a wave side by side."""
     run: list[str] = []
     waves = _waves(payload.steps)
+    heeds = _heeding(payload.steps, waves)
     for number, (step, before) in enumerate(zip_longest(payload.steps, payload.before[: len(payload.steps)]), start=1):
         which = f"{number} {shlex.quote(step.name)} {shlex.quote(file_name(step.post))}"
         awaits = [f"await {_files(step.awaits)}"] if step.awaits else []
-        lines = [*awaits, *(before or ()), _heeds(step.out_of_memory), f"step {which} {_run(step.command)}"]
+        lines = [*awaits, *(before or ()), _heeds(heeds[number - 1]), f"step {which} {_run(step.command)}"]
         first, last = waves[number - 1]
         is_alone = first == last
         body = [f"if due {which}; then", *(f"  {line}" for line in lines), "fi"]
@@ -225,6 +226,15 @@ def _renumbered(elements: Elements) -> list[str]:
         "done",
         f'[ -n "$element" ] || exit {JobOutcome.UNABLE.exit_code}',
     ]
+
+
+def _heeding(steps: Sequence[Step], waves: Sequence[tuple[int, int]]) -> list[str]:
+    """Say of each step what becomes of it if memory runs out: nothing where what was killed may be of one that ignores it.
+
+    Steps side by side cannot be told apart: the kernel counts for the job.
+    """
+    ignored = {wave for step, wave in zip(steps, waves, strict=True) if step.out_of_memory == "ignore"}
+    return ["ignore" if wave in ignored else "fail" for wave in waves]
 
 
 def _heeds(out_of_memory: str) -> str:

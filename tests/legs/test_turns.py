@@ -37,12 +37,12 @@ class Chain:
     def program(self, text):
         (self.root / "train.sh").write_text(text)
 
-    def begin(self, leg, terms=WARNED, *, walltime_s=600.0, command="sh train.sh", **what):
+    def begin(self, leg, terms=WARNED, *, walltime_s=600.0, command="sh train.sh", latency_s="0", **what):
         stage = Stage("s", cores=1, walltime_s=walltime_s, command=command, continues=terms, **what)
         text = payload_text(stage, 1, place=str(self.root), turn=Turn(leg, str(self.folder), walltime_s))
         job = subprocess.Popen(
             [self.shell, "-c", text], cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True, env={**os.environ, "ASA_LATENCY_S": "0", "ASA_LEG_LOOK_S": "0.2"},
+            start_new_session=True, env={**os.environ, "ASA_LATENCY_S": latency_s, "ASA_LEG_LOOK_S": "0.2"},
         )  # fmt: skip
         self.jobs.append(job)
         return job
@@ -255,3 +255,13 @@ def test_a_script_is_told_too(chain):
 def test_without_a_folder_it_is_one_job():
     text = payload_text(Stage("s", cores=1, command="true", continues=WARNED), 1)
     assert "asa_leg" not in text
+
+
+def test_a_leg_whose_input_comes_late_is_followed_by_another(chain):
+    """Looking for the input leaves alone what the leg is to end with."""
+    job = chain.begin(1, Continuation(), command="exit 85", inputs=("in",), input_patience_s=30.0, latency_s="")
+    time.sleep(1.2)
+    (chain.root / "in").write_text("1")
+    said = job.communicate(timeout=30)[0]
+    assert job.returncode == JobOutcome.PART_DONE.exit_code, said
+    assert "looking again" in said
