@@ -136,11 +136,11 @@ class Nodes:
             return _NODE_FAILED if stage.retries else ""
         if _is_unbegun(end):
             return "could not begin there"
-        if len(end.nodes) > 1:
-            return ""  # which of them it was nobody says
-        if _is_not_found(end):
+        if _is_not_found(end):  # by its script, which runs on the first of its nodes
             is_so = self._does_well_elsewhere(node, job, live, waits=True)
             return "did not find something there that others find elsewhere" if is_so else ""
+        if len(end.nodes) > 1:
+            return ""  # which of them it was nobody says
         is_so = self._fails_early(stage, end, job, node) and self._does_well_elsewhere(node, job, live)
         return "failed there soon after beginning" if is_so and stage.retries else ""
 

@@ -105,6 +105,15 @@ def test_what_was_not_found_is_the_nodes_fault_where_others_do_well_elsewhere(co
     assert told.phase("a") is (Phase.WAITING if is_so else Phase.FAILED)
 
 
+@pytest.mark.parametrize("code", [84, 127, 1])
+def test_what_a_job_of_several_nodes_did_not_find_was_missing_on_the_first_where_its_script_runs(code):
+    told = Told()
+    told.end("b", "n1")
+    told.end("c", "n2", 1)
+    told.end("a", "n2", code, nodes=("n2", "n3"))
+    assert told.bad() == ([] if code == 1 else ["n2"])
+
+
 @pytest.mark.parametrize("code", [82, 84, 87, 127])
 def test_a_users_own_exit_code_says_nothing_of_the_node(code):
     told = Told()
