@@ -372,9 +372,9 @@ asa_tell_process() { # its number, a signal
 """.strip()
 """A shell function that sends a signal to a child: one that was just forked loses it until it is another program."""
 
-# How many processes of this job the kernel has killed since memory was used up, as far as its node shows that, by Slurm's
-# names of control groups. Version 2 counts for a group with all below it; version 1 for each group by itself, until that
-# is gone, so that what srun started is counted while it runs.
+# How many processes of this job the kernel has killed since memory was used up, as far as its node shows that, by
+# Slurm's names of control groups. Version 2 counts for a group with all below it; version 1 for each group by itself,
+# until that is gone, so that what srun started is counted while it runs.
 OOM_KILLS = r"""
 asa_add_kills() {
   while read -r asa_oom_id asa_oom_count; do
@@ -394,13 +394,16 @@ asa_kills() {
     asa_oom_own=$asa_oom_root$asa_oom_group
     asa_oom_job=$asa_oom_root${asa_oom_group%%"/job_$SLURM_JOB_ID"*}/job_$SLURM_JOB_ID
     if [ "$asa_oom_events" != memory.events ]; then
-      for asa_oom_file in "$asa_oom_job"/$asa_oom_events "$asa_oom_job"/*/$asa_oom_events "$asa_oom_job"/*/*/$asa_oom_events; do
+      for asa_oom_own in "$asa_oom_job" "$asa_oom_job"/* "$asa_oom_job"/*/*; do
+        asa_oom_file=$asa_oom_own/$asa_oom_events
         [ ! -r "$asa_oom_file" ] || asa_add_kills "$asa_oom_file"
       done
     elif [ -r "$asa_oom_job/$asa_oom_events" ]; then
       asa_add_kills "$asa_oom_job/$asa_oom_events"
     else
-      while [ "$asa_oom_own" != "$asa_oom_job" ] && [ ! -r "$asa_oom_own/$asa_oom_events" ]; do asa_oom_own=${asa_oom_own%/*}; done
+      while [ "$asa_oom_own" != "$asa_oom_job" ] && [ ! -r "$asa_oom_own/$asa_oom_events" ]; do
+        asa_oom_own=${asa_oom_own%/*}
+      done
       [ ! -r "$asa_oom_own/$asa_oom_events" ] || asa_add_kills "$asa_oom_own/$asa_oom_events"
     fi
   done </proc/self/cgroup

@@ -229,9 +229,9 @@ def _renumbered(elements: Elements) -> list[str]:
 
 
 def _heeding(steps: Sequence[Step], waves: Sequence[tuple[int, int]]) -> list[str]:
-    """Say of each step what becomes of it if memory runs out: nothing where what was killed may be of one that ignores it.
+    """Say of each step what becomes of it if memory runs out.
 
-    Steps side by side cannot be told apart: the kernel counts for the job.
+    Nothing where one beside it ignores that: they cannot be distinguished, since the kernel counts for the job.
     """
     ignored = {wave for step, wave in zip(steps, waves, strict=True) if step.out_of_memory == "ignore"}
     return ["ignore" if wave in ignored else "fail" for wave in waves]

@@ -9,6 +9,7 @@ import stat
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from asa.backends.slurm.commands import CommandLink, Done, process
@@ -433,6 +434,17 @@ def test_script_environment_and_options_arrive_as_they_are(here, script, value, 
     environment = (here / "environment").read_bytes().decode().split("\0")
     assert environment == ["SLURM_JOB_NAME=stage.token", f"SECRET={value}", "B=", ""]
     assert f"--comment={value}x" in (here / "words").read_bytes().decode().split("\0")
+
+
+@pytest.mark.parametrize("why", ["unknown to Python", "refused"])
+def test_the_environment_arrives_where_no_file_can_be_made_in_memory(here, monkeypatch, why):
+    """Pythons that were built for old systems, as conda's, do not know of them; sandboxes refuse them."""
+    if why == "refused":
+        monkeypatch.setattr(os, "memfd_create", Mock(side_effect=OSError(38, "Function not implemented")))
+    else:
+        monkeypatch.delattr(os, "memfd_create")
+    assert CommandLink().submit(replace(JOB, environment={"A": "1"})) == "4711"
+    assert (here / "environment").read_bytes() == b"SLURM_JOB_NAME=stage.token\0A=1\0"
 
 
 def test_secrets_of_a_job_are_not_in_the_list_of_processes(here):

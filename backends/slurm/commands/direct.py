@@ -7,7 +7,9 @@ script as its input, and its environment from a descriptor of its own.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from . import process
 from .process import Done
@@ -21,7 +23,7 @@ def submit_here(command: Sequence[str], script: str, environment: str, timeout_s
     Raises `TimeoutError`: it took longer, and was killed. Raises `OSError`: it could not be started.
     """
     argv, variables = unwrapped(command, os.environ)
-    descriptor = os.memfd_create("environment")
+    descriptor = _open_nameless()
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(environment.encode(errors="surrogateescape"))
@@ -30,6 +32,15 @@ def submit_here(command: Sequence[str], script: str, environment: str, timeout_s
         return process.run(argv, script, timeout_s, variables=variables, descriptor=descriptor)
     finally:
         os.close(descriptor)
+
+
+def _open_nameless() -> int:
+    """Open a file that has no name: in memory, where Python knows how, as builds for old systems do not."""
+    if (create := getattr(os, "memfd_create", None)) is not None:
+        with suppress(OSError):  # which an old kernel, or a sandbox, does not have
+            return int(create("environment"))
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def unwrapped(command: Sequence[str], variables: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
