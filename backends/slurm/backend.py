@@ -21,6 +21,7 @@ from asa.errors import (
     BackendError,
     JobNotFoundError,
     SubmitDeferredError,
+    SubmitInDoubtError,
     SubmitRejectedError,
     UnavailableError,
 )
@@ -103,6 +104,7 @@ class SlurmBackend:
         self._estimated_s: list[float] = []
         self._home = HomeCluster(link, folder, clock)
         self._preflight = Preflight(link)
+        self._highest: int | None = None  # number of a job that was submitted from here; None if it was not looked up
         self._strangers: set[str] = set()  # jobs that were asked for, of which nothing tells that they are of this run
         self._own = Ownership(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
@@ -159,6 +161,7 @@ class SlurmBackend:
         except SubmitRejectedError as error:
             self._excuse(spec, passed, error)
             raise
+        self._check_number(job_id, name)
         after_s = self._clock()
         submit_s = self.now()
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
@@ -185,6 +188,25 @@ class SlurmBackend:
         self._jobs[job_id].tell()
         self._pacer.changed(after_s)
         return job_id
+
+    def _check_number(self, job_id: str, name: str) -> None:
+        """See that a number is the new job's, where it is not above all before: it may be cut off, or another job's.
+
+        Numbers begin again where a controller lost its state, and where they passed the highest.
+        Raises `SubmitInDoubtError`: the number is not that of the new job, or nobody can say so.
+        """
+        if self._highest is None:
+            self._highest = max(map(int, filter(str.isdecimal, self._folder.job_ids())), default=0)
+        is_above, self._highest = int(job_id) > self._highest, max(int(job_id), self._highest)
+        if is_above:
+            return
+        with suppress(BackendError):
+            if any(record.name == name for record in self._link.of_anybody(job_id)):
+                return
+        raise SubmitInDoubtError(
+            f"may have been submitted or not: the number that was answered, {job_id}, is not known to be its own",
+            where=f"job {name!r}",
+        )
 
     def estimated_start(self, spec: JobSpec) -> float | None:
         """Ask when Slurm expects a job to start; see `asa.backend.EstimatesStarts`. Twelve times a minute at most."""

@@ -703,6 +703,26 @@ def test_while_accounting_is_away_no_job_vanishes(world):
     assert ended(backend, job).state is JobState.COMPLETED
 
 
+@pytest.mark.parametrize("is_later_client", [False, True])
+def test_a_number_that_was_cut_off_is_in_doubt(world, monkeypatch, is_later_client):
+    """It is that of an earlier job, or of nobody; the job is found by its token."""
+    site = world()
+    backend = site.client()
+    first = backend.submit(spec(50.0, token="a"))
+    backend = site.client() if is_later_client else backend
+    submit = site.link.submit
+    for token, wrong in (("b", first), ("c", "1")):
+        monkeypatch.setattr(site.link, "submit", lambda job, wrong=wrong: wrong if submit(job) else "")
+        with pytest.raises(
+            SubmitInDoubtError, match=f"the number that was answered, {wrong}, is not known to be its own"
+        ):
+            backend.submit(spec(50.0, token=token))
+        monkeypatch.setattr(site.link, "submit", submit)
+        (found,) = backend.find([token])[token]
+        assert found.job_id not in (first, wrong)
+    assert backend.status([first])[first].state is not JobState.FAILED
+
+
 def test_a_number_that_is_used_again_is_not_ours(world):
     site = world(min_job_age_s=5.0)
     backend = site.client()
