@@ -292,7 +292,7 @@ def resume(
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
-    if accept_cluster:
+    if accept_cluster and folder.driver() is None:  # else another client is at work, and what follows says so
         folder.forget_cluster()
     if detach or detach_by is not None:
         way, keeper_s = chosen_way(detach_by, folder.plan), checked_walltime_s(keeper_walltime)
