@@ -181,7 +181,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
         f"asa_limit_s={limit_s} asa_limit='timeout -k 10 {limit_s}'\n$asa_limit true 2>/dev/null || asa_limit=",
         "export asa_limit asa_limit_s",
     ]
-    one = replace(each, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
+    one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
     run.append(_bag(one, cores, place, share, text) if share and place else _tasks(one, cores, place, text))
     return PRIVATE * bool(stage.environment) + "\n".join(run)
 

@@ -15,7 +15,7 @@ from asa.demands import MAX_COUNT, Demands, divided, multiplied, resources
 from asa.elements import Array
 from asa.errors import InputError, WorkflowError
 from asa.preparation import Preparation
-from asa.requests import SIZES, Needs, beside, come_to, name_of, with_memory
+from asa.requests import SIZES, Needs, beside, come_to, name_of
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
 from asa.units import core_hours, format_duration
 
@@ -246,41 +246,25 @@ class Stage(Demands):
         if self.nodes is not None:
             raise self._error("request: it has `nodes` beside it", "Write --nodes into the request.")
         try:
-            needs = self._needs_of(request)
+            needs = self._needs(request)
         except InputError as error:
             raise self._error(f"request: {error.message}", error.hint or "") from error
         if other := next((one for one in self.options if name_of(one) in SIZES and one not in needs.options), ""):
             raise self._error(f"request: {other} is among its options", "Write it into the request.")
-        for field, counted in needs.fields().items():
-            if getattr(self, field) == _NOT_SAID[field]:
-                object.__setattr__(self, field, counted)
+        counted = needs.fields()
+        if any(getattr(self, field) not in (_NOT_SAID[field], amount) for field, amount in counted.items()):
+            amounts = ", ".join(f"{field} = {amount}" for field, amount in counted.items())
+            hint = f"Leave out cores, ntasks, cpus_per_task, memory and gpus: the request comes to {amounts}."
+            raise self._error("request: another size is given beside it", hint)
+        for field, amount in counted.items():
+            object.__setattr__(self, field, amount)
         object.__setattr__(self, "options", (*needs.options, *beside(self.options)))
 
-    def _needs_of(self, request: tuple[str, ...]) -> Needs:
+    def _needs(self, request: tuple[str, ...]) -> Needs:
         return come_to(request, beside(self.options), of_array=self.array is not None)
 
-    @property
-    def in_words(self) -> tuple[str, ...] | None:
-        """The request that its job is submitted with; None where it asks for another size by now, or never had one.
-
-        More memory, which it may get after it ran out of it, is asked for in the same words.
-        """
-        if self.request is None:
-            return None
-        needs = self._needs_of(self.request)
-        if any(getattr(self, name) != value for name, value in needs.fields().items() if name != "memory_bytes"):
-            return None
-        if self.memory_bytes == needs.memory_bytes:
-            return self.request
-        return with_memory(self.request, self.memory_bytes / needs.memory_bytes) if needs.memory_bytes else None
-
-    def check_request(self) -> Stage:
-        """Refuse a size that is given beside a request and is another; else give the stage itself."""
-        if self.request is not None and self.in_words != self.request:
-            come_to = ", ".join(f"{name} = {value}" for name, value in self._needs_of(self.request).fields().items())
-            hint = f"Leave out cores, ntasks, cpus_per_task, memory and gpus: the request comes to {come_to}."
-            raise self._error("request: another size is given beside it", hint)
-        return self
+    def _request_on(self, width: int) -> tuple[str, ...] | None:
+        return self.request if width == self.width else None  # which says its own width
 
     def _check_several(self) -> None:
         if self.moldable is not None:
@@ -566,6 +550,7 @@ class Stage(Demands):
             self,
             cores=None if self.cores is None else shape.width,
             nodes=None if self.nodes is None else shape.width,
+            request=self._request_on(shape.width),
             partition=shape.partition,
             walltime_s=shape.walltime_s,
             expected_run_s=shape.run_s,
@@ -599,6 +584,7 @@ class Stage(Demands):
             self,
             cores=None if self.cores is None else taken,
             nodes=None if self.nodes is None else taken,
+            request=self._request_on(taken),
             walltime_s=self.walltime_s if asked is None else asked.run_s,
             expected_run_s=None,
             run_spread=0.0,
@@ -632,7 +618,7 @@ class Stage(Demands):
 
     def nodes_on(self, cores_per_node: int) -> int:
         """Nodes that it is on at least, on a site with nodes of so many cores."""
-        asked = self._needs_of(self.request).nodes if self.request is not None else self.nodes or 0
+        asked = self._needs(self.request).nodes if self.request is not None else self.nodes or 0
         return max(asked, -(-self.cores_on(cores_per_node) // max(cores_per_node, 1)))
 
     def payload_cores_on(self, cores_per_node: int) -> int:

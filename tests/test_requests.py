@@ -1,11 +1,10 @@
 """A request is passed on as it was written, and what it comes to is known beside it."""
 
-from dataclasses import replace
-
 import pytest
 
 from asa.backend import Capabilities, PartitionLimits
 from asa.errors import InputError, WorkflowError
+from asa.flow import Flow
 from asa.requests import come_to, min_nodes
 from asa.runner.retries import with_more_memory
 from asa.runner.specs import spec_of
@@ -42,21 +41,46 @@ def test_stages_that_share_a_job_ask_for_what_they_come_to():
 
 def test_another_width_is_asked_for_by_cores():
     stage = Stage("a", cores=2, command="x", request=("--nodes=2-4", "--mem=8G"), moldable=Moldable((2, 4)))
-    assert stage.in_words == ("--nodes=2-4", "--mem=8G")
-    wider = replace(stage, cores=4)
-    assert wider.in_words is None
+    assert stage.request == ("--nodes=2-4", "--mem=8G")
+    wider = stage.fixed(4)
+    assert (wider.cores, wider.request) == (4, None)
+    assert stage.fixed(2).request == stage.request
     assert wider.options == ("--ntasks-per-node=1", "--mem=8G")
 
 
 def test_more_memory_after_a_failure_is_asked_for_in_the_same_words():
     stage = Stage("a", command="x", request=("--ntasks=4", "--mem-per-cpu=1000M"), retry_memory_factor=1.5)
-    assert with_more_memory(stage, SITE).in_words == ("--ntasks=4", "--mem-per-cpu=1500M")
-    assert with_more_memory(TWO, SITE).in_words == ("--nodes=2", "--ntasks-per-node=1", "--mem=16000M")
+    assert with_more_memory(stage, SITE).request == ("--ntasks=4", "--mem-per-cpu=1500M")
+    assert with_more_memory(TWO, SITE).request == ("--nodes=2", "--ntasks-per-node=1", "--mem=16000M")
 
 
 def test_an_empty_request_is_what_sbatch_gives_by_default():
-    assert (Stage("a", request=()).cores, Stage("a", request=()).in_words) == (1, ())
+    assert (Stage("a", request=()).cores, Stage("a", request=()).request) == (1, ())
     assert (min_nodes(()), come_to(()).tasks) == (0, 1)
+
+
+def test_more_memory_is_rounded_down_so_that_it_fits_onto_the_node():
+    stage = Stage("a", command="x", request=("--nodes=1", "--ntasks=3", "--mem-per-cpu=5000M"), retry_memory_factor=2.0)
+    more = with_more_memory(stage, SITE)
+    assert (more.request[-1], more.memory_bytes) == ("--mem-per-cpu=5333M", 15999 * MIB)
+    assert SITE.impossible(spec(more)) is None
+    assert with_more_memory(more, SITE) == more
+
+
+CONTRADICTIONS = [{"cores": 8}, {"cpus_per_task": 2}, {"memory_bytes": 1 << 32}, {"gpus": 1}]
+
+
+@pytest.mark.parametrize("keys", CONTRADICTIONS, ids=str)
+def test_what_contradicts_a_request_is_an_error_in_python_too(keys):
+    with pytest.raises(WorkflowError, match="another size is given beside it") as caught:
+        Stage("a", command="x", request=("--ntasks=4",), **keys)
+    assert caught.value.where == "stage 'a'"
+    assert "the request comes to cores = 4, cpus_per_task = 1" in caught.value.hint
+    assert Stage("a", cores=4, command="x", request=("--ntasks=4",)).request == ("--ntasks=4",)
+    flow = Flow("w")
+    with pytest.raises(WorkflowError, match="another size is given beside it"):
+        flow.stage("a", "x", cores=8, request="--ntasks=4")
+    assert flow.stage("a", "x", request="--ntasks=4").cores == 4
 
 
 @pytest.mark.parametrize(

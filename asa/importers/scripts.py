@@ -181,17 +181,15 @@ class _Translator:
         needs = read_needs(given, self._notes.add)
         is_array = "array" in given
         is_native = is_array and not self._packs_arrays
+        request = _request(given) if is_native or not is_array else None
         stage = Stage(
             name=name,
-            cores=needs.cores,
-            cpus_per_task=needs.cpus_per_task,
+            **(needs.fields() if request is None else {}),  # else counted
             walltime_s=self._walltime_s(script, name),
-            memory_bytes=needs.memory_bytes,
-            gpus=needs.gpus,
             partition=text_of(given, "partition"),
             account=text_of(given, "account"),
             options=_options(given, needs),
-            request=_request(given) if is_native or not is_array else None,
+            request=request,
             environment=self._environment(given),
             moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
             array=self._native(given["array"]) if is_native else None,
@@ -315,7 +313,9 @@ class _Translator:
             stage,
             environment=(*stage.environment, ("SLURM_ARRAY_TASK_ID", str(number))),
             options=beside(stage.options),
-            memory_bytes=0,  # counted anew
+            cores=None,  # counted anew
+            cpus_per_task=1,
+            memory_bytes=0,
             gpus=0,
             request=_request(script.directives),
         )

@@ -464,9 +464,8 @@ class StagesBackend:
             return
         for number, line in enumerate(stage.tasks, start=1):
             done = done_in / str(number)
-            alone = replace(
-                stage, tasks=(), command=_once(line, number, len(stage.tasks), done), cores=stage.cpus_per_task
-            )
+            command = _once(line, number, len(stage.tasks), done)
+            alone = replace(stage, tasks=(), command=command, request=None, cores=stage.cpus_per_task)
             yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # given as in a job
 
     def _done_in(self, job: _Job) -> Path:

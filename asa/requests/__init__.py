@@ -8,7 +8,6 @@ its width, or it is a list of tasks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -88,7 +87,8 @@ def with_memory(request: tuple[str, ...], factor: float) -> tuple[str, ...]:
 
 def _larger(option: str, factor: float) -> str:
     name, _, value = option.partition("=")
-    return f"{name}={math.ceil(round(parse_memory(value) * factor) / _MIB)}M"
+    # rounded down: what all cores have together may be all that a node has
+    return f"{name}={max(round(parse_memory(value) * factor) // _MIB, 1)}M"
 
 
 def min_nodes(request: tuple[str, ...] | None) -> int:

@@ -22,9 +22,9 @@ from asa.backend import (
     JobSpec,
     JobStatus,
     Planning,
+    Preflight,
     Previewing,
     Site,
-    StepTimes,
     Troubleshooting,
     Withdrawing,
     cancel_all,
@@ -194,6 +194,10 @@ class BesideBackend:
         """When the far one expects a job to start, if it says so; see `asa.backend.EstimatesStarts`."""
         return self.far.estimated_start(spec) if isinstance(self.far, EstimatesStarts) else None
 
+    def test(self, spec: JobSpec, timeout_s: float) -> str | None:
+        """Ask the far one whether a job could ever run, if it says so; see `asa.backend.Preflight`."""
+        return self.far.test(spec, timeout_s) if isinstance(self.far, Preflight) else None
+
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed; see `asa.backend.Advisor`."""
         return _advice(reason, self.far, self.near)
@@ -272,7 +276,7 @@ class BesideBackend:
             payload_start_s=later(status.payload_start_s),
             end_s=later(status.end_s),
             expected_start_s=later(status.expected_start_s),
-            steps=tuple(StepTimes(s.name, s.start_s + self._later_s, later(s.end_s)) for s in status.steps),
+            steps=tuple(replace(s, start_s=s.start_s + self._later_s, end_s=later(s.end_s)) for s in status.steps),
         )
 
     def _later(self, time_s: float | None) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from asa.backend import Capabilities, ElementEnd, JobState, JobStatus
 from asa.outcome import JobOutcome, meaning, outcome_of, would_end_so_again
+from asa.requests import with_memory
 from asa.runner.jobs import Job
 from asa.strategies.base import StageView
 from asa.units import format_duration
@@ -51,7 +52,10 @@ def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
     nodes = stage.nodes_on(capabilities.cores_per_node)
     most = [amount for amount in (stage.retry_max_memory_bytes, of_a_node * nodes) if amount > 0]
     wanted = int(stage.memory_bytes * stage.retry_memory_factor)
-    return replace(stage, memory_bytes=max(min([wanted, *most]), stage.memory_bytes))
+    amount = max(min([wanted, *most]), stage.memory_bytes)
+    if stage.request is None or amount == stage.memory_bytes:
+        return replace(stage, memory_bytes=amount)
+    return replace(stage, request=with_memory(stage.request, amount / stage.memory_bytes), memory_bytes=0)  # counted
 
 
 def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities, needed: int = 1) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ def _request(state: RunState, planned: PlannedJob, stages: Sequence[Stage]) -> t
         return None
     [stage] = stages
     is_chosen = stage.name in state.choices and stage.moldable is not None and bool(stage.moldable.widths)
-    return None if is_chosen else stage.in_words
+    return None if is_chosen else stage.request
 
 
 def token_of(state: RunState, planned: PlannedJob) -> str:

@@ -793,7 +793,7 @@ class StageSpec(StageSettings):
             local=bool(self.local),
             learns_run=expected.learn,
             input_size=self.input_size,
-        ).check_request()
+        )
 
 
 def _as_parameter(value: object) -> object:

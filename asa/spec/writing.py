@@ -108,7 +108,7 @@ def _size(stage: Stage) -> Iterator[tuple[str, str]]:
     """Write how large its job is; of what a request comes to, only that it may have other widths."""
     if stage.request is not None:
         yield "request", _list(stage.request) or "[]"
-    counted = frozenset[str]() if stage.in_words is None else COUNTED
+    counted = frozenset[str]() if stage.request is None else COUNTED
     is_wide = stage.moldable is not None and len(stage.moldable.widths) >= _SEVERAL
     yield "cores", _widths(stage, stage.cores) if is_wide or "cores" not in counted else ""
     yield "nodes", _widths(stage, stage.nodes)

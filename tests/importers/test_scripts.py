@@ -170,7 +170,7 @@ def test_memory_that_depends_on_the_nodes_is_passed_on(here, line, option):
 def test_cores_in_a_demand_for_each_task_are_counted(here):
     stage = stage_of(here, "-t 5 -n 2 --tres-per-task=cpu:4,gres/gpu:1")
     assert (stage.cores, stage.cpus_per_task, stage.options) == (8, 4, ("--tres-per-task=gres/gpu:1",))
-    assert stage.in_words == ("--ntasks=2", "--tres-per-task=cpu:4,gres/gpu:1")
+    assert stage.request == ("--ntasks=2", "--tres-per-task=cpu:4,gres/gpu:1")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_a_script_says_of_its_size_stays_as_it_is(here, line, asked):
     """In the workflow file, too, which says nothing else of it."""
     made = import_scripts([here("a.sbatch", f"#SBATCH -t 5 {line}", "srun a")])
     [stage] = made.workflow.stages.values()
-    assert stage.in_words == asked
+    assert stage.request == asked
     file = here.folder / "flow.toml"
     file.write_text(as_toml(made, here.folder, write_workflow))
     assert load_workflow(file).stages["a"] == stage

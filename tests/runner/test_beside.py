@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from asa.backends.local import LocalMachine
@@ -18,12 +19,17 @@ from asa.backend import (
     Adjustable,
     Advisor,
     Backend,
+    CancelsMany,
     Capabilities,
+    EstimatesStarts,
     Facility,
     Growing,
     JobState,
+    JobStatus,
     Planning,
+    Preflight,
     Previewing,
+    StepTimes,
     Troubleshooting,
     Withdrawing,
 )
@@ -165,7 +171,21 @@ def test_a_change_goes_to_where_the_job_is(queue, site, connect):
     [
         (Beside, (Facility, Advisor, Troubleshooting)),
         (PoolOfStages, (Facility, Advisor, Troubleshooting)),
-        (BesideBackend, (Backend, Adjustable, Advisor, Growing, Planning, Previewing, Withdrawing)),
+        (
+            BesideBackend,
+            (
+                Backend,
+                Adjustable,
+                Advisor,
+                CancelsMany,
+                EstimatesStarts,
+                Growing,
+                Planning,
+                Preflight,
+                Previewing,
+                Withdrawing,
+            ),
+        ),
     ],
 )
 def test_what_stands_for_another_has_methods_that_isinstance_sees(kind, protocols):
@@ -181,6 +201,26 @@ def test_who_cannot_change_a_job_says_so():
         backend.change_walltime("7", 60.0)
     with pytest.raises(SubmitRejectedError, match="more cores"):
         backend.grow("7", 1)
+
+
+def test_the_batch_system_is_asked_of_its_jobs_before_the_first(site, connect):
+    backend = connect()
+    assert isinstance(backend, Preflight)
+    site._far.link.objections = {"stage": "Invalid feature specification"}
+    asked = job(token="t-1")
+    assert backend.test(replace(asked, name="x/stage"), 1.0) == "Invalid feature specification"
+    assert backend.test(replace(asked, name="x/other"), 1.0) is None
+    alone = BesideBackend(time.sleep)
+    alone.far = object()
+    assert alone.test(job("true"), 1.0) is None
+
+
+def test_how_a_step_ended_here_is_reported_whole(connect):
+    backend = connect()
+    backend._later_s = 10.0
+    step = StepTimes("a", 1.0, 2.0, cores=4, exit_code=3)
+    adopted = backend._adopt(JobStatus("7", JobState.FAILED, 1.0, steps=(step,)))
+    assert adopted.steps == (replace(step, start_s=11.0, end_s=12.0),)
 
 
 def test_a_reason_is_explained_by_who_gave_it(site, connect):
