@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from asa.elements import Array, parse_array
 from asa.errors import InputError
@@ -182,9 +182,10 @@ class _Translator:
         is_array = "array" in given
         is_native = is_array and not self._packs_arrays
         request = _request(given) if is_native or not is_array else None
+        size: dict[str, Any] = needs.fields() if request is None else {}  # counted by the stage
         stage = Stage(
             name=name,
-            **(needs.fields() if request is None else {}),  # else counted
+            **size,
             walltime_s=self._walltime_s(script, name),
             partition=text_of(given, "partition"),
             account=text_of(given, "account"),
