@@ -32,7 +32,7 @@ class Meaning(Enum):
     DOUBT = "doubt"
     """It may have been accepted."""
     UNKNOWN = "unknown"
-    """Nobody here knows these words: they are in no row."""
+    """Nobody here knows these words, or they may pass or not: the controller knows no user while LDAP is away."""
 
 
 CUT_OFF: Final = "asa: the script did not arrive whole"
@@ -99,7 +99,7 @@ _BY_NUMBER: Final = """\
  2000 never 20.02-26.05 Invalid partition name specified
  2001 never 20.02-26.05 No partition specified or system default partition
  2002 never 20.02-26.05 Access/permission denied
- 2003 never 20.02-26.05 User's group not permitted to use this partition
+ 2003 unknown 20.02-26.05 User's group not permitted to use this partition
  2004 never 20.02-26.05 Requested nodes not in this partition
  2005 never 20.02-26.05 More processors requested than permitted
  2006 never 20.02-26.05 Node count specification invalid
@@ -107,7 +107,7 @@ _BY_NUMBER: Final = """\
  2007 later 26.05-26.05 MaxJobCount limit reached
  2008 never 20.02-26.05 Job size specification needs to be provided
  2009 never 20.02-26.05 Job script not specified
- 2010 never 20.02-26.05 Invalid user id
+ 2010 unknown 20.02-26.05 Invalid user id
  2011 never 20.02-26.05 Duplicate job id
  2012 never 20.02-26.05 Pathname of a file, directory or other parameter too long
  2013 never 20.02-26.05 Immediate execution impossible, insufficient priority
@@ -140,7 +140,7 @@ _BY_NUMBER: Final = """\
  2053 never 20.02-26.05 Requested reservation is invalid
  2054 never 20.02-26.05 Invalid time specified
  2055 later 20.02-26.05 Requested reservation is in use
- 2056 never 20.02-26.05 Requested reservation not usable now
+ 2056 later 20.02-26.05 Requested reservation not usable now
  2057 never 20.02-26.05 Invalid wckey specification
  2059 later 20.02-26.05 Required ports are in use
  2060 never 20.02-26.05 Requires more ports than can be reserved
@@ -151,7 +151,7 @@ _BY_NUMBER: Final = """\
  2070 later 20.02-26.05 Required partition not available
  2071 never 20.02-26.05 Circular job dependency
  2072 never 20.02-26.05 Invalid generic resource (gres) specification
- 2074 never 20.02-26.05 Requested account has breached requested QOS usage threshold
+ 2074 later 20.02-26.05 Requested account has breached requested QOS usage threshold
  2078 never 20.02-26.05 Job can not start immediately
  2079 later 20.02-25.05 Switch resources currently not available
  2081 never 20.02-26.05 Invalid job array specification
@@ -169,7 +169,7 @@ _BY_NUMBER: Final = """\
  2103 later 20.02-24.05 Job update not available right now, the DB index is being set, try again in a bit
  2105 later 20.02-26.05 System submissions disabled
  2112 never 20.02-26.05 X11 forwarding not available
- 2113 never 20.02-26.05 Invalid group id
+ 2113 unknown 20.02-26.05 Invalid group id
  2114 never 20.02-24.05 Job --batch option is invalid or not a subset of --constraints
  2114 never 24.11-26.05 Job --batch option is invalid or not a subset of --constraint
  2115 never 20.02-26.05 Invalid Trackable RESource (TRES) specification
@@ -188,9 +188,9 @@ _BY_NUMBER: Final = """\
  2133 never 22.05-26.05 Invalid preferred feature specification
  2134 never 22.05-26.05 Insufficient GRES available in allocation
  2135 never 23.02-26.05 Invalid container id specified
- 2163 never 23.11-26.05 Invalid group ID
+ 2163 unknown 23.11-26.05 Invalid group ID
  2164 away  23.11-26.05 Unable to resolve group ID to group name
- 2165 never 23.11-26.05 Invalid user ID
+ 2165 unknown 23.11-26.05 Invalid user ID
  2166 away  23.11-26.05 Unable to resolve user ID to user name
  2170 never 23.11-26.05 Invalid QOS specification, relative QOS can only be used in a single partition per
  2171 never 23.11-26.05 Invalid extra constraints specification

@@ -29,6 +29,7 @@ ERRORS = {
     Meaning.LATER: SubmitDeferredError,
     Meaning.AWAY: UnavailableError,
     Meaning.DOUBT: SubmitInDoubtError,
+    Meaning.UNKNOWN: SubmitInDoubtError,
 }
 
 
@@ -210,3 +211,22 @@ def test_an_error_of_a_question_says_nothing_of_the_job(program, text):
     error = refused(program, "7", done)
     assert isinstance(error, UnavailableError)
     assert not isinstance(error, JobNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "meaning"),
+    [
+        (2074, "Requested account has breached requested QOS usage threshold", Meaning.LATER),
+        (2056, "Requested reservation not usable now", Meaning.LATER),
+        (2003, "User's group not permitted to use this partition", Meaning.UNKNOWN),
+        (2010, "Invalid user id", Meaning.UNKNOWN),
+        (2113, "Invalid group id", Meaning.UNKNOWN),
+        (2163, "Invalid group ID", Meaning.UNKNOWN),
+        (2165, "Invalid user ID", Meaning.UNKNOWN),
+    ],
+)
+def test_what_passes_as_usage_decays_or_ldap_comes_back_refuses_no_request(number, words, meaning):
+    assert meaning_of(number, words) is meaning
+    assert meaning_of(None, f"sbatch: error: Batch job submission failed: {words}") is meaning
+    done = Done(1, "", f"sbatch: error: Batch job submission failed: {words}\n")
+    assert not isinstance(submission("job 'a'", done), SubmitRejectedError)
