@@ -278,13 +278,17 @@ class FakeLink:
 
     def owners(self, job_ids):
         self._call("owners")
+        return self._of_numbers(job_ids)
+
+    def of_anybody(self, job_id):
+        self._call("of_anybody")
+        return self._of_numbers([job_id])
+
+    def _of_numbers(self, job_ids):
         known = {i: job for i, job in self.controller.items() if self._is_listed(job)}
         ours = [job for i, job in known.items() if i in job_ids or job.array_id in job_ids]
         told = [self._element(job) if job.array_id else self.record(job) for job in ours]
         return told + [record for record in self.foreign if record.job_id in job_ids]
-
-    def of_anybody(self, job_id):
-        return self.owners([job_id])
 
     def cancel(self, jobs):
         """Cancel jobs, by one call, as any link does."""

@@ -92,15 +92,29 @@ class Inquiry:
 
     `denies`: asks for a job by its number; whether the controller says outright that it does not know it. A few are
     asked for one by one; what is said of those holds for all. `search`: finds the jobs that are there by their names.
+    `confirm`: raises an error unless it is the run's cluster that answers; called before anything is believed.
     """
 
-    def __init__(self, denies: Callable[[str], bool], search: Callable[[], Mapping[str, str]]) -> None:
-        self._denies, self._search = denies, search
+    def __init__(
+        self,
+        denies: Callable[[str], bool],
+        search: Callable[[], Mapping[str, str]],
+        confirm: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._denies, self._search, self._confirm = denies, search, confirm
+        self._is_confirmed = False
         self._denied: dict[str, bool] = {}
         self._found: Mapping[str, str] | None = None
 
+    def confirm(self) -> None:
+        """See once that it is the run's cluster that answers."""
+        if not self._is_confirmed:
+            self._confirm()
+        self._is_confirmed = True
+
     def denies(self, job_id: str) -> bool:
         """Say whether the controller does not know a job."""
+        self.confirm()
         if job_id not in self._denied:
             if len(self._denied) >= _MAX_DENIALS:
                 return all(self._denied.values())
@@ -109,6 +123,7 @@ class Inquiry:
 
     def namesake(self, name: str) -> str:
         """Name the job of a name that is there; empty if there is none."""
+        self.confirm()
         if self._found is None and name:
             self._found = self._search()
         return (self._found or {}).get(name, "")
@@ -121,7 +136,7 @@ NOTHING_ASKED: Final = Inquiry(lambda _: False, dict)
 def verdict(known: Evidence, inquiry: Inquiry) -> Verdict:
     """Decide what became of a job that the controller does not show.
 
-    Raises `UnavailableError`: that is to be asked for, and cannot be.
+    Raises `UnavailableError`: that is to be asked for, and cannot be. Raises `OtherClusterError`: the run is elsewhere.
     """
     past = known.past if known.past is not None and _is_of_this_job(known.past, known.submit_s) else None
     if past is not None and ended_as(past) is not None:

@@ -150,7 +150,7 @@ class TrackedArray(TrackedJob):
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
         if self._is_told:  # so it knows no more of it
-            inquiry = Inquiry(lambda _: True, dict)
+            inquiry = Inquiry(lambda _: True, dict, inquiry.confirm)
         for number in numbers:
             one = self._one(number)
             if not one.is_live:

@@ -148,6 +148,7 @@ class SlurmBackend:
         the other had started when it was submitted.
         """
         self._refuse_the_impossible(spec)
+        self._home.confirm(self._is_at_home, before=True)
         passed = self._passed(spec)
         name = job_name(spec.name, spec.token)
         number = uuid.uuid4().hex[:6]  # of two submissions of a token neither writes over the other's output
@@ -404,6 +405,8 @@ class SlurmBackend:
     def cancel_all(self, job_ids: Collection[str]) -> dict[str, BackendError]:
         """Cancel several jobs, by few calls; see `asa.backend.CancelsMany`."""
         live = [job_id for job_id in job_ids if job_id not in self._jobs or self._jobs[job_id].is_live]
+        if live:
+            self._home.confirm(self._is_at_home, before=True)
         left = self._own.cancel(live) if live else {}
         clock_s, inquiry = self._clock(), self._inquiry([])
         for job_id in live:
@@ -411,16 +414,20 @@ class SlurmBackend:
             if job is None or not (error is None or isinstance(error, JobNotFoundError)):
                 continue
             left.pop(job_id, None)  # it has ended, however: a look tells
-            if error is None or isinstance(error, AnothersJobError) or self._is_denied(job, inquiry):
+            if error is None or self._is_no_more(job, error, inquiry):
                 job.cancelled_s = clock_s
                 self._keep(job)
             self._pacer.changed(clock_s)
         return left
 
-    def _is_denied(self, job: TrackedJob, inquiry: Inquiry) -> bool:
-        """Say whether the controller says outright that it does not know a job: nothing is left to be cancelled."""
+    def _is_no_more(self, job: TrackedJob, error: JobNotFoundError, inquiry: Inquiry) -> bool:
+        """Say whether nothing is left to be cancelled: the controller says outright that it does not know the job.
+
+        Raises `OtherClusterError`: it says so of another cluster's.
+        """
         try:
-            return inquiry.denies(job.number)
+            inquiry.confirm()
+            return isinstance(error, AnothersJobError) or inquiry.denies(job.number)
         except BackendError:
             return False
 
@@ -489,6 +496,7 @@ class SlurmBackend:
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
         """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
         wanted = list(dict.fromkeys(tokens))
+        self._home.confirm(self._is_at_home, before=True)
         records, arrays = by_array(self._records_of(wanted))
         found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
         for token, array in self._found_arrays(arrays):
@@ -683,9 +691,23 @@ class SlurmBackend:
             for job_id, kept in expected.items()
             if kept is not None and not any(is_same(record, kept) for record in told[job_id])
         }
-        ours = [job_id for job_id, kept in expected.items() if kept is not None]
+        ours = [job_id for job_id, kept in expected.items() if kept is not None and not self._home.is_unsure(job_id)]
+        missing = {job_id: missing[job_id] for job_id in ours if job_id in missing}
+        if len(ours) < len(expected):
+            with suppress(BackendError):  # the next look asks, too
+                self._home.confirm(self._is_at_home, before=True)
         if ours and len(missing) == len(ours) and not all(map(self._is_settling, ours)):
             self._home.doubt(lambda: self._is_told_of(missing))
+
+    def _is_at_home(self) -> bool:
+        """Say whether one of the run's jobs is known where Slurm is reached now, or there are none."""
+        live = {job.job_id: job for job in self._live() if not self._home.is_unsure(job.job_id)}
+        arrays = [job_id for job_id, job in live.items() if isinstance(job, TrackedArray)]
+        told = list(self._link.jobs([job_id for job_id in live if job_id not in arrays]).items()) if live else []
+        if arrays:
+            told += [(job_id, one) for job_id, of in self._link.arrays(arrays).items() for one in of]
+        is_shown = any(job_id in live and is_same(record, live[job_id].kept) for job_id, record in told)
+        return not live or is_shown or self._is_told_of({job_id: job.kept for job_id, job in live.items()})
 
     def _is_told_of(self, jobs: Mapping[str, Kept]) -> bool:
         """Say whether accounting tells of one of some jobs, or its marks tell that it ended."""
@@ -800,7 +822,8 @@ class SlurmBackend:
 
     def _inquiry(self, missing: Sequence[TrackedJob]) -> Inquiry:
         """Prepare what is asked before one of these jobs is taken for gone."""
-        return Inquiry(self._link.denies, lambda: self._there({job.kept.name for job in missing if job.kept.token}))
+        names = {job.kept.name for job in missing if job.kept.token}
+        return Inquiry(self._link.denies, lambda: self._there(names), lambda: self._home.confirm(self._is_at_home))
 
     def _there(self, names: Collection[str]) -> dict[str, str]:
         """Look for jobs by their names; of those that the controller has, give the number."""

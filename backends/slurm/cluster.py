@@ -1,5 +1,8 @@
 """On which cluster a run is: noted when it first submits, and compared before anything is done for it later.
 
+A client at work may come to reach another cluster, as where a configuration changes. So the name, and the number of the
+next job, are compared again before jobs are submitted, and always before one is taken for gone.
+
 A job's number says nothing on another cluster, or once a controller has lost its state and counts from the beginning
 again. What is kept of a run is the name of its cluster, where that was reached, and the number, name and time of its
 first job. It stops, and touches nothing, where one of these shows that it is elsewhere:
@@ -36,6 +39,9 @@ from .link import SlurmCluster, SlurmLink, SlurmRecord
 from .ownership import COMMENT, token_of
 
 _DOUBT_AGAIN_S = 600.0  # a listing of everybody's jobs is not asked for more often
+_SURE_S = 2.0  # a cluster that was compared so lately is not asked again before a submission
+_MAX_SURE_S = 60.0
+_MIN_WORK = 20.0  # and where asking takes long, as through ssh, there is so many times as much time between two
 _CLOCKS_S = 300.0  # a time of this computer's clock may differ from Slurm's by less
 _ACCEPT = "asa resume --accept-cluster"
 
@@ -66,6 +72,13 @@ class HomeCluster:
         self._run = root.name
         self._home = _read(self._path)
         self._doubted_s = -math.inf
+        self._passed_s = -math.inf  # when numbers were last seen to have passed the highest
+        self._due_s = -math.inf  # from when on it is compared again before a submission
+        self._unsure: dict[str, None] = {}  # jobs that were submitted since it was last compared
+
+    def is_unsure(self, job_id: str) -> bool:
+        """Say whether a job was submitted since the cluster was last compared: it says nothing of where this is."""
+        return job_id in self._unsure
 
     def check(self) -> None:
         """Compare at the beginning; a run that knows no cluster, as those of earlier versions, is on this one.
@@ -80,6 +93,24 @@ class HomeCluster:
             with suppress(BackendError):
                 self._check_order(self._link.queue())
 
+    def confirm(self, is_known: Callable[[], bool], *, before: bool = False) -> None:
+        """Compare what can be had by small questions; nothing that is heard elsewhere is to be believed.
+
+        `is_known`: see `doubt`; asked only where the controller is elsewhere. `before`: this is before something is
+        done, where what was compared a moment ago is taken for sure.
+        Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: nobody answers.
+        """
+        if self._home is None or (before and 0 <= self._due_s - self._clock() <= _MAX_SURE_S):
+            return
+        began_s, here = self._clock(), self._compared()
+        if not before or here.next_number is None:
+            self._check_order(self._link.of_anybody(str(self._home.first_number)))
+        if here.address != self._home.address:
+            self._look_round(here, is_known)
+        self._unsure = {}
+        took_s = self._clock() - began_s
+        self._due_s = began_s + took_s + min(max(_SURE_S, _MIN_WORK * took_s), _MAX_SURE_S)
+
     def submitted(self, job_id: str, kept: Kept) -> None:
         """Note the cluster at the first submission; later, see that the numbers go on.
 
@@ -87,6 +118,7 @@ class HomeCluster:
         """
         number = int(job_id)
         if self._home is not None:
+            self._unsure[job_id] = None
             with suppress(BackendError):  # the next client asks, too
                 if number < self._home.first_number and not self._have_passed_the_highest(number, kept.submit_s):
                     raise self._began_anew(f"a new job got number {number}")
@@ -98,6 +130,7 @@ class HomeCluster:
         except BackendError:
             return  # the next submission notes it
         self._keep(Home(here.name, here.address, number, kept.name, kept.submit_s))
+        self._due_s = self._clock() + _SURE_S
 
     def doubt(self, is_known: Callable[[], bool]) -> None:
         """Compare again, as the run's jobs are missing here, or their numbers are others'.
@@ -105,16 +138,22 @@ class HomeCluster:
         `is_known`: whether anything tells of one of these jobs, as accounting or its marks may.
         Raises `OtherClusterError`: the run is elsewhere.
         """
-        if self._home is None or 0 <= self._clock() - self._doubted_s < _DOUBT_AGAIN_S:
+        if self._home is None:
             return
         with suppress(BackendError):
-            here = self._compared()
-            self._check_order(self._link.queue())
-            if here.address != self._home.address and not is_known():
-                raise self._other(f"none of its jobs is known at {here.address}; it was on {self._home.address}")
-            self._doubted_s = self._clock()
-            if here.address != self._home.address:
-                self._keep(replace(self._home, address=here.address))
+            self.confirm(is_known)
+            if not 0 <= self._clock() - self._doubted_s < _DOUBT_AGAIN_S:
+                self._check_order(self._link.queue())
+                self._doubted_s = self._clock()
+
+    def _look_round(self, here: SlurmCluster, is_known: Callable[[], bool]) -> None:
+        """Compare everybody's jobs where the controller is elsewhere, and take that for its address if all is well."""
+        assert self._home is not None
+        self._check_order(self._link.queue())
+        if not is_known():
+            raise self._other(f"none of its jobs is known at {here.address}; it was on {self._home.address}")
+        self._doubted_s = self._clock()
+        self._keep(replace(self._home, address=here.address))
 
     # ------------------------------------------------------------------ what shows that it is elsewhere
 
@@ -132,8 +171,12 @@ class HomeCluster:
 
     def _have_passed_the_highest(self, number: int, at_s: float) -> bool:
         """Say whether numbers begin again since they passed the highest: if jobs are known that have a higher one."""
+        if 0 <= self._clock() - self._passed_s < _DOUBT_AGAIN_S:
+            return True
         records = filter(_is_numbered_in_order, self._link.queue())
-        return any(int(record.job_id) >= number and record.submit_s < at_s - _CLOCKS_S for record in records)
+        has = any(int(record.job_id) >= number and record.submit_s < at_s - _CLOCKS_S for record in records)
+        self._passed_s = self._clock() if has else self._passed_s
+        return has
 
     def _check_order(self, records: Iterable[SlurmRecord]) -> None:
         """See whether the number of the run's first job is another's now, or the order of jobs contradicts it."""
@@ -155,7 +198,7 @@ class HomeCluster:
         return OtherClusterError(
             f"belongs to another cluster: {why}",
             where=f"run {self._run}",
-            hint="Nothing was touched. Go where the run's cluster is reached: SLURM_CONF, the modules that are loaded, "
+            hint=f"{self._touched()} Go where the run's cluster is reached: SLURM_CONF, the modules that are loaded, "
             f"or --option url=... If this is the run's cluster all the same: {_ACCEPT}",
         )
 
@@ -164,9 +207,16 @@ class HomeCluster:
         return OtherClusterError(
             f"numbers of jobs began anew: the run's first job was {self._home.first_number}, and {why}",
             where=f"run {self._run}",
-            hint="Nothing was touched. The controller has lost its state, and the run's jobs with it; or this is "
+            hint=f"{self._touched()} The controller has lost its state, and the run's jobs with it; or this is "
             f"another cluster of that name. If the run is to go on here, without the jobs that it had: {_ACCEPT}",
         )
+
+    def _touched(self) -> str:
+        """Say what may have been done there before that was noticed."""
+        if not self._unsure:
+            return "Nothing was touched."
+        jobs = ", ".join(self._unsure)
+        return f"Submitted a moment before, perhaps there: {jobs}. Cancel what is. Nothing else was touched."
 
     # ------------------------------------------------------------------ the file
 

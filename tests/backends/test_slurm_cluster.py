@@ -11,7 +11,7 @@ from asa.backends.slurm.commands import CommandLink, Done
 from asa.backends.slurm.link import SlurmCluster
 from slurm_fake_link import BEGIN_S, FakeLink, VirtualClock, foreign_record
 
-from asa.backend import CLUSTER_FILE, Capabilities, JobSpec
+from asa.backend import CLUSTER_FILE, Capabilities, JobSpec, JobState
 from asa.errors import OtherClusterError, UnavailableError
 
 HERE = SlurmCluster("home", 8, "host port 1")
@@ -23,15 +23,23 @@ DEFAULTS = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False)
 class Here(FakeLink):
     """A Slurm that says which cluster it is, and shows what it is given."""
 
-    here, shown, away = HERE, (), False
+    here, shown, away, takes_s = HERE, (), False, 0.0
 
     def cluster(self):
+        self.calls["cluster"] += 1
         if self.away:
             raise UnavailableError("no controller")
+        self.clock.now_s += self.takes_s
         return self.here
 
-    def owners(self, job_ids):
-        return [record for record in self.shown if record.job_id in job_ids] or super().owners(job_ids)
+    def becomes_another(self, name="other"):
+        """Be the commands of another cluster from now on, where nobody knows a job; give what leads back."""
+        was = self.all, self.here, self._next_id
+        self.all, self.here, self._next_id = {}, SlurmCluster(name, 500, "there port 1"), 500
+        return lambda: vars(self).update(zip(("all", "here", "_next_id"), was, strict=True))
+
+    def _of_numbers(self, job_ids):
+        return [record for record in self.shown if record.job_id in job_ids] or super()._of_numbers(job_ids)
 
     def queue(self):
         return [*super().queue(), *self.shown]
@@ -140,6 +148,7 @@ def test_numbers_that_have_passed_the_highest_stop_no_run(link, tmp_path, next_n
     one.check()
     one.submitted("29", replace(FIRST, name="later.4567", submit_s=BEGIN_S + 100.0))
     one.doubt(lambda: True)
+    link.clock.sleep(601.0)  # everybody's jobs are not asked for more often
     link.shown = [job(20, submit_s=BEGIN_S)]  # no such job is known: the controller has lost its state
     with pytest.raises(OtherClusterError, match="began anew"):
         one.submitted("29", replace(FIRST, name="later.4567", submit_s=BEGIN_S + 100.0))
@@ -183,9 +192,114 @@ def test_a_run_that_noted_no_cluster_goes_on_anywhere(link, tmp_path):
     one = HomeCluster(link, tmp_path, link.clock)
     one.check()
     one.doubt(lambda: False)
+    one.confirm(lambda: False)
     assert not link.calls
     one.submitted("3", FIRST)
     assert json.loads((tmp_path / CLUSTER_FILE).read_text())["first_number"] == 3
+
+
+class AtWork:
+    """A client with a job that waits, on a cluster that may become another."""
+
+    def __init__(self, link, folder):
+        self.link = link
+        self.client = SlurmBackend(link, folder, SITE, clock=link.clock, sleep=link.clock.sleep, defaults=DEFAULTS)
+        self.waiting = self.submit()
+        link.hold_by_admin(self.waiting)
+        self.looks(minutes=1)
+
+    def submit(self):
+        number = len(self.link.submitted)
+        token = f"0123456789ab-{number}-1"
+        return self.client.submit(JobSpec("fit", cores=1, walltime_s=3600.0, command="sleep 3000", token=token))
+
+    def looks(self, minutes):
+        """Look on for a while; gives what was heard."""
+        heard = []
+        end_s = self.client.now() + 60 * minutes
+        while self.client.now() < end_s:
+            heard += self.client.wait(end_s)
+        return heard
+
+
+@pytest.fixture
+def at_work(link, tmp_path):
+    return AtWork(link, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["other", "home", ""])
+def test_nothing_is_submitted_where_the_cluster_has_become_another(at_work, link, name):
+    back = link.becomes_another(name)
+    sent = link.calls["submit"]
+    with pytest.raises(OtherClusterError) as caught:
+        at_work.submit()
+    assert "Nothing was touched" in caught.value.hint
+    assert link.calls["submit"] == sent
+    back()
+    at_work.submit()
+
+
+def test_nothing_is_submitted_while_nobody_says_which_cluster_this_is(at_work, link):
+    link.away, sent = True, link.calls["submit"]
+    with pytest.raises(UnavailableError):
+        at_work.submit()
+    assert link.calls["submit"] == sent
+    link.away = False
+    at_work.submit()
+
+
+def test_a_job_that_was_submitted_in_that_moment_is_no_evidence_of_home_and_is_named(at_work, link):
+    """All that the controller shows of the run is that job."""
+    at_work.submit()
+    link.becomes_another()
+    assert at_work.submit() == "500"
+    with pytest.raises(OtherClusterError, match="this is 'other'") as caught:
+        at_work.looks(minutes=1)
+    assert "Submitted a moment before, perhaps there: 2, 500." in caught.value.hint
+
+
+def test_a_doubt_that_came_to_nothing_puts_none_off(at_work, link):
+    known, link.all = link.all, {}
+    at_work.looks(minutes=0.4)
+    assert link.calls["queue"] == 1
+    link.all = known
+    at_work.looks(minutes=1)
+    link.becomes_another()
+    with pytest.raises(OtherClusterError, match="this is 'other'"):
+        at_work.looks(minutes=5)
+
+
+def test_no_job_is_taken_for_gone_by_what_another_cluster_says(at_work, link):
+    """Even where that shows another job which seems to be of the run."""
+    shown = at_work.submit()
+    at_work.looks(minutes=1)
+    ours = link.all[shown]
+    link.becomes_another()
+    link.all[shown] = ours
+    with pytest.raises(OtherClusterError, match="this is 'other'"):
+        at_work.looks(minutes=15)
+
+
+def test_a_job_is_taken_for_gone_at_home(at_work, link):
+    at_work.submit()
+    link.forget(at_work.waiting)
+    assert at_work.waiting in {one.job_id for one in at_work.looks(minutes=3) if one.state is JobState.FAILED}
+
+
+def test_no_job_is_taken_for_cancelled_by_what_another_cluster_says(at_work, link):
+    link.becomes_another()
+    with pytest.raises(OtherClusterError):
+        at_work.client.cancel(at_work.waiting)
+
+
+@pytest.mark.parametrize(("takes_s", "most"), [(0.0, 33), (1.0, 4), (30.0, 2)])
+def test_asking_which_cluster_this_is_takes_little_of_the_time_of_submitting(link, home, takes_s, most):
+    """As through ssh."""
+    one, link.takes_s, began_s = home(), takes_s, link.clock()
+    while link.clock() - began_s < 62.0:
+        one.confirm(lambda: True, before=True)
+        link.clock.sleep(0.1)
+    assert 1 <= link.calls["cluster"] <= most
 
 
 def test_a_client_at_work_stops_where_its_job_is_anothers_now(link, tmp_path):

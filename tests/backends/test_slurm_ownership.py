@@ -10,9 +10,9 @@ from asa.backends.slurm.commands.cancelling import not_cancelled
 from asa.backends.slurm.link import OwnJob
 from slurm_fake_link import FakeLink, VirtualClock
 
-from asa.backend import Capabilities, JobSpec
+from asa.backend import CLUSTER_FILE, Capabilities, JobSpec
 from asa.elements import parse_array
-from asa.errors import BackendError, JobNotFoundError, UnavailableError
+from asa.errors import BackendError, JobNotFoundError, OtherClusterError, UnavailableError
 
 TOKEN = "0123456789ab-0-1"
 SITE = Capabilities("testbed", 112, 28, age_accrues=False, arrays=True, max_array_size=1001)
@@ -64,8 +64,9 @@ def test_a_number_that_is_anothers_by_now_is_not_changed(place, name, is_same_cl
     assert theirs == job_id
     client = client if is_same_client else place.client()
     change = CHANGES[name]
-    if name == "cancel" and is_same_client:
-        change(client, job_id)  # ours is gone
+    if name == "cancel":
+        with pytest.raises(OtherClusterError, match="that number is now the job 'strangers'"):
+            change(client, job_id)  # nothing that is heard there is believed
     else:
         with pytest.raises(JobNotFoundError, match="another job now, 'strangers'"):
             change(client, job_id)
@@ -117,6 +118,9 @@ def test_an_array_is_cancelled_only_if_its_elements_are_ours(place):
     assert {job.state for job in place.link.all.values()} == {"CANCELLED"}
     before = place.link.calls["cancel"]
     place.begin_anew("strangers", "strangers", "strangers")
+    with pytest.raises(OtherClusterError):
+        place.client().cancel_all([job_id])
+    (place.folder / CLUSTER_FILE).unlink()
     place.client().cancel_all([job_id])
     assert place.link.calls["cancel"] == before
 
@@ -150,7 +154,7 @@ def test_many_are_cancelled_by_two_calls(place):
     before = place.link.calls.total()
     assert client.cancel_all(job_ids) == {}
     assert place.link.calls["owners"] == place.link.calls["cancel"] == 1
-    assert place.link.calls.total() <= before + 3  # the controller is asked of the one that it does not show
+    assert place.link.calls.total() <= before + 4  # whose cluster this is, and of the one that it does not show
     assert {job.state for job in place.link.all.values()} == {"CANCELLED"}
 
 

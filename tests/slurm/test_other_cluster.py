@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -193,6 +194,45 @@ def test_on_another_cluster_of_that_name_nothing_is_touched_and_no_stage_runs_ag
     assert state_of(home, job_id) == "RUNNING"
     assert asa(run, "cancel", "--yes")[0] == 0
     until(lambda: state_of(home, job_id) == "CANCELLED", what="its end at home")
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_client_at_work_submits_nothing_where_another_cluster_is_reached_by_now(home, other, link, tmp_path):
+    """As where a configuration changes behind it. The clusters have one name."""
+    for slurm in (home, other):
+        begin_anew(slurm)
+    theirs = strangers_job(other, root=True)
+    way = tmp_path / "way"
+
+    def leads_to(slurm):
+        """Let the client reach a cluster."""
+        made = way.with_name("next")
+        if link == "rest":
+            made.symlink_to(slurm.socket)
+        else:
+            made.write_text(f'#!/bin/sh\nexec {" ".join(slurm.prefix)} "$@"\n')
+            made.chmod(0o755)
+        made.replace(way)
+
+    leads_to(home)
+    reached = {"url": f"unix://{way}"} if link == "rest" else {"prefix": (str(way),)}
+    run = SlurmRun(home, [stage("a", then=LONG), stage("b")], link=link, strategy="per-stage", **reached)
+    with closing(run.connect(lambda _: None)) as backend:
+        job_id = backend.submit(run.spec("a"))
+        until(lambda: state_of(home, job_id) == "RUNNING", what="the payload")
+        leads_to(other)
+        # what was compared a moment ago is taken for sure; by REST a connection is kept for some seconds
+        time.sleep(6.0 if link == "rest" else 2.1)
+        with pytest.raises(OtherClusterError, match="began anew") as caught:
+            backend.submit(run.spec("b"))
+        assert "Nothing was touched" in caught.value.hint
+        with pytest.raises(OtherClusterError):
+            backend.cancel(job_id)
+        assert other.run_as_root("squeue", "-h", "-a", "-t", "all", "-o", "%i").split() == [theirs]
+        leads_to(home)
+        if link == "commands":
+            assert backend.submit(run.spec("b"))
+    assert state_of(home, job_id) == "RUNNING"
 
 
 @pytest.mark.parametrize("link", LINKS)
