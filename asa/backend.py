@@ -391,6 +391,9 @@ class JobStatus:
     nodes
         Names of the nodes that it runs on, or ran, where that is reported: the one first on which its script does, and
         sixteen at most.
+    in_doubt
+        A process of it was killed since memory was used up, and nobody saw of which of its tasks: those that exited
+        with 0 in it may have failed.
     """
 
     job_id: str
@@ -410,6 +413,7 @@ class JobStatus:
     elements: ElementsStatus | None = None
     outcome: JobOutcome | None = None
     nodes: tuple[str, ...] = ()
+    in_doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

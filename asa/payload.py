@@ -49,8 +49,30 @@ class Share:
     jobs: int
 
 
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Who notes which of a stage's tasks have completed, and whose notes are not believed.
+
+    Parameters
+    ----------
+    token
+        Of this job.
+    in_doubt
+        Tokens of earlier jobs, in which tasks may have failed that exited with 0.
+    """
+
+    token: str = ""
+    in_doubt: tuple[str, ...] = ()
+
+
 def payload_text(
-    stage: Stage, cores: int, *, place: str = "", share: Share | None = None, turn: Turn | None = None
+    stage: Stage,
+    cores: int,
+    *,
+    place: str = "",
+    share: Share | None = None,
+    turn: Turn | None = None,
+    notes: Notes | None = None,
 ) -> str:
     """Write what a stage's job runs.
 
@@ -61,6 +83,7 @@ def payload_text(
     well.
     `share`: its part in a stage whose tasks several jobs run; it needs a `place`, which is the same for all of them.
     `turn`: which leg it runs of a stage that continues; None where there is no folder to tell of it.
+    `notes`: of its tasks, by whom they are made.
 
     Examples
     --------
@@ -71,7 +94,7 @@ def payload_text(
     if stage.is_idle:
         return ""
     if stage.takes_turns:
-        return _in_turn(stage, cores, place, share)
+        return _in_turn(stage, cores, place, share, notes or Notes())
     parts = [f"export ASA_STAGE={shlex.quote(stage.name)} ASA_CORES={cores}"]
     if stage.array is not None:
         parts += [f"export {name}={value}" for name, value in stage.array.variables]
@@ -86,7 +109,7 @@ def payload_text(
     if legs is not None and turn is not None:
         parts.append(turn_text(legs, turn, " ".join(map(_pattern, legs.progress))))
     parts += _before(stage, place, share)
-    parts += _runs(stage, cores, place, share, legs)
+    parts += _runs(stage, cores, place, share, legs, notes=notes or Notes())
     if legs is not None:
         parts.append(END)
     if stage.outputs:
@@ -116,12 +139,14 @@ def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
             yield f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{stage.cpus_per_task}}}"
 
 
-def _runs(stage: Stage, cores: int, place: str, share: Share | None, legs: Continuation | None) -> list[str]:
+def _runs(
+    stage: Stage, cores: int, place: str, share: Share | None, legs: Continuation | None, *, notes: Notes
+) -> list[str]:
     """Write how it runs what a user wants run."""
     if share and place:
-        return [_bag(stage, cores, place, share)]
+        return [_bag(stage, cores, place, share, notes=notes)]
     if _has_tasks(stage):
-        return [_tasks(stage, cores, place)]
+        return [_tasks(stage, cores, place, notes)]
     run = [_RUN]
     if legs is not None:
         run += [HEED, WATCH] if legs.warn else [WATCH]
@@ -164,7 +189,7 @@ def _number_of_array(array: str, place: str) -> str:
     return f"asa_first={shared}\n{_ARRAY}"
 
 
-def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
+def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: Notes) -> str:
     """Write how a job takes elements of an array in turn: as tasks, each of which is what an element's job would run.
 
     It has a time of its own, as there.
@@ -182,7 +207,10 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None) -> str:
         "export asa_limit asa_limit_s",
     ]
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
-    run.append(_bag(one, cores, place, share, text) if share and place else _tasks(one, cores, place, text))
+    if share and place:
+        run.append(_bag(one, cores, place, share, notes=notes, element=text))
+    else:
+        run.append(_tasks(one, cores, place, notes, text))
     return PRIVATE * bool(stage.environment) + "\n".join(run)
 
 
@@ -258,7 +286,7 @@ def _listed(stage: Stage, into: str) -> list[str]:
     return [f"cat <<'{end}'{into}\n{listed}{end}"]
 
 
-def _bag(stage: Stage, cores: int, place: str, share: Share, element: str = "") -> str:
+def _bag(stage: Stage, cores: int, place: str, share: Share, *, notes: Notes, element: str = "") -> str:
     """Write how a job takes tasks from a bag that others take from, too; see `asa.bags`.
 
     `element`: what each runs, if they are the elements of an array.
@@ -271,6 +299,7 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, element: str = "") 
         f"asa_bag={shlex.quote(place)}",
         f"asa_round={share.round}",
         f"asa_taker={share.taker}",
+        *([f"asa_in_doubt={shlex.quote(' '.join(notes.in_doubt))}"] if notes.in_doubt else []),
         # elements are taken one by one, tasks several at a time
         f"asa_divisor={len(stage.tasks) if element else min(_CHUNKS_A_WORKER * workers * share.jobs, _MAX_DIVISOR)}",
         f"asa_cpus_per_task={stage.cpus_per_task}",
@@ -289,7 +318,7 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, element: str = "") 
     return "\n".join(lines)
 
 
-def _tasks(stage: Stage, cores: int, place: str, element: str = "") -> str:
+def _tasks(stage: Stage, cores: int, place: str, notes: Notes, element: str = "") -> str:
     workers = max(1, cores // stage.cpus_per_task)
     lines = [
         f"asa_done={shlex.quote(place)}",
@@ -301,7 +330,9 @@ def _tasks(stage: Stage, cores: int, place: str, element: str = "") -> str:
     ]
     lines += _listed(stage, f' | cat >"$asa_list" || {_GIVE_UP}')
     lines += _element_file(element) if element else []
-    pool = f"{_counting_kills(stage)}\n{_for_tasks(stage, _POOL)}"
+    pool = f"asa_token={notes.token}\n{_counting_kills(stage)}\n{_for_tasks(stage, _POOL)}"
+    if place and notes.in_doubt:
+        lines.append(f"asa_in_doubt={shlex.quote(' '.join(notes.in_doubt))}\n{_FORGET}")
     return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(pool)}", _RUN_TASKS])
 
 
@@ -516,6 +547,16 @@ trap 'rm -rf "$asa_running"' EXIT
 mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || asa_end unable 87
 """.strip()
 
+# What completed in jobs that are in doubt is run again.
+_FORGET = rf"""
+if [ -n "$asa_done" ]; then
+  for asa_note in "$asa_done"/[0-9]*; do
+    [ -e "$asa_note" ] || continue
+    case " $asa_in_doubt " in *" $(sed -n 2p "$asa_note") "*) rm -f "$asa_note" || {_GIVE_UP} ;; esac
+  done
+fi
+""".strip()
+
 # Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What completed is noted
 # beside its text, so that a stage that is run again, after a failure or on another node, does not run it again. Several
 # nodes take turns, each with as many lines as it has cores for, so that none is still busy when others have long been
@@ -531,9 +572,9 @@ asa_list=$1 asa_done=$2 asa_workers=$3 asa_cpus_per_task=$4 asa_cpus=$5 asa_firs
 asa_count=$(grep -c '' <"$asa_list")
 {_WORKERS}
 asa_task() {{
-  if [ -z "$asa_done" ] || [ "$(cat "$asa_done/$1" 2>/dev/null)" != "$2" ]; then
+  if [ -z "$asa_done" ] || [ "$(head -n 1 "$asa_done/$1" 2>/dev/null)" != "$2" ]; then
     # space for the note is taken before, lest a disk that fills up meanwhile loses it
-    if [ -n "$asa_done" ] && ! printf '%s\n' "$2" | cat >"$asa_done/.$1"; then
+    if [ -n "$asa_done" ] && ! printf '%s\n' "$2" "$asa_token" | cat >"$asa_done/.$1"; then
       : >"$asa_running/failed"
       printf 'asa: task %s of %s is not begun: %s has no space to note its end\n' "$1" "$asa_count" "$asa_done" >&2
       echo "$asa_slot" >&9

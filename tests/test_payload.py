@@ -16,14 +16,14 @@ from slurm_testbed import until
 
 from asa.errors import WorkflowError
 from asa.outcome import JobOutcome, meaning
-from asa.payload import payload_text
+from asa.payload import Notes, payload_text
 from asa.workflow import Stage
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 
 
-def run(stage, folder, *, shell="sh", cores=2, place="", **environment):
-    text = payload_text(stage, cores, place=str(place) if place else "")
+def run(stage, folder, *, shell="sh", cores=2, place="", notes=None, **environment):
+    text = payload_text(stage, cores, place=str(place) if place else "", notes=notes)
     environment = {"ASA_LATENCY_S": "0", **environment}
     return subprocess.run(
         [shell, "-c", text], cwd=folder, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60,
@@ -181,6 +181,18 @@ def test_no_task_begins_behind_one_that_heard_of_the_end_first(tmp_path, shell):
         process.terminate()
         assert process.wait(30) == 143
     assert not (tmp_path / "second").exists()
+
+
+def test_tasks_that_completed_in_a_job_that_is_in_doubt_are_run_again_once(tmp_path):
+    place = f"{tmp_path}/tasks"
+    tasks = tuple(f"echo {number} >>ran; {end}" for number, end in enumerate(("true", "[ -e mended ]")))
+    assert run(stage(tasks=tasks), tmp_path, place=place, notes=Notes("one")).returncode != 0
+    (tmp_path / "mended").touch()
+    again = {"place": place, "notes": Notes("two", ("one",))}
+    assert run(stage(tasks=tasks), tmp_path, **again).returncode == 0
+    assert run(stage(tasks=tasks), tmp_path, **again).returncode == 0, "as after a requeue"
+    assert run(stage(tasks=tasks), tmp_path, place=place, notes=Notes("three", ("one",))).returncode == 0
+    assert sorted((tmp_path / "ran").read_text().split()) == ["0", "0", "1", "1"]
 
 
 def test_tasks_that_completed_are_not_run_again(tmp_path):

@@ -179,6 +179,21 @@ class Bag:
             return any(map(one.has_logged, one.takers_of(token)))
         return False
 
+    def saw_kills(self, number: int, token: str) -> bool:
+        """Whether a job itself saw of which of its tasks a process was killed since memory was used up.
+
+        Parameters
+        ----------
+        number
+            The round.
+        token
+            Of the job.
+        """
+        with suppress(OSError, ValueError):
+            one = _Round(self._folder / str(number))
+            return any(map(one.has_seen_kills, one.takers_of(token)))
+        return False
+
     def give_back(self, number: int, token: str) -> bool:
         """Give back what a job that is no more had taken and not ended, so that others take it.
 
@@ -219,6 +234,11 @@ class _Round:
     def has_logged(self, name: str) -> bool:
         """Whether a taker has logged the end of a task."""
         return (self._folder / "logs" / name).stat().st_size > 0
+
+    def has_seen_kills(self, name: str) -> bool:
+        """Whether a taker has logged that a process of a task was killed since memory was used up."""
+        word = str(JobOutcome.OUT_OF_MEMORY).encode()
+        return any(found[5] == word for found in _RECORD.finditer(self._log(name)))
 
     def _takers(self) -> list[str]:
         """Name all takers that began."""

@@ -6,22 +6,25 @@ from __future__ import annotations
 # one, and the next is written behind what there was space for. Its line's end comes last, for bash writes up to each.
 READING = r"""
 asa_give_up() { printf 'asa: %s\n' "$*" >&2; asa_end unable 87; }
-# Of a round: the place in its list, and the exit code, of each task that has ended.
-asa_ended() {
+# Of a round: the place in its list, and the exit code, of each task that has ended, but for jobs that are in doubt.
+asa_ended() { # its folder, tokens
   (
     cd "$1" || exit
+    asa_doubt=${2-}
     ls returned logs >/dev/null 2>&1 || : # makes NFS look at the server again
     set -- logs/*
     [ -e "$1" ] || exit 0
     set -- returned/* "$@"
     [ -e "$1" ] || shift
-    awk '
+    awk -v doubt=" $asa_doubt " '
       FNR == 1 {
         who = FILENAME
         given = sub(/^returned\//, "", who)
         sub(/^logs\//, "", who)
         sub(/\.spare$/, "", who)
+        in_doubt = index(doubt, " " substr(who, 1, index(who, ".") - 1) " ")
       }
+      in_doubt { next }
       given { for (place = $1; place <= $2; place++) gone[who, place] = 1; next }
       { sub(/.*:/, "") }
       /^[0-9]+ [0-9]+ [0-9]+ [0-9]+( [a-z-]+)?; *$/ { if (!((who, $1) in gone)) print $1, $2 }
@@ -81,7 +84,7 @@ asa_earlier() { # what earlier rounds have done
   while [ "$asa_since" -lt "$asa_round" ]; do
     if [ -s "$asa_bag/$asa_since/list" ]; then
       echo R
-      asa_ended "$asa_bag/$asa_since" | sed 's/^/E /'
+      asa_ended "$asa_bag/$asa_since" "${asa_in_doubt-}" | sed 's/^/E /'
       sed -e 1d -e 's/^/L /' <"$asa_bag/$asa_since/list"
     fi
     asa_since=$((asa_since + 1))
@@ -162,6 +165,7 @@ asa_task() { # a worker's number, the task's place, its number and its text
   printf '%-15s\n' '' 1<>"$asa_place"
   asa_now
   asa_word= # there is none for a task: its exit code is all
+  case $asa_word in '' | failed) [ "$asa_killed" -eq "$asa_had_killed" ] || asa_word=out-of-memory ;; esac
   # what ends the whole job may reach a task first: Slurm tells one process after the other
   if [ "$asa_code" -gt 128 ]; then
     sleep 1

@@ -14,6 +14,7 @@ from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
 from asa.observations import queued, queued_since
+from asa.outcome import JobOutcome
 from asa.records import Ended, Predicted, Record
 from asa.runner.arrays import in_turn
 from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unexplained, Unsent
@@ -236,14 +237,23 @@ class Active(Submitter):
         self.heard_all([status])
 
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
-        """Note what is new of several jobs; failures last, for how others do is evidence on them."""
-        in_order = sorted(statuses, key=lambda one: one.state.is_final and one.state is not JobState.COMPLETED)
+        """Note what is new of several jobs; failures last, for how others do is evidence on them.
+
+        But for those that make what others say of their common tasks doubtful.
+        """
+
+        def place(one: JobStatus) -> bool:
+            return one.state.is_final and one.state is not JobState.COMPLETED and not one.in_doubt
+
+        in_order = sorted(statuses, key=place)
         self.commit(*(Reported(news) for status in in_order if (news := self._news_of(status)) is not None))
 
     def _news_of(self, status: JobStatus) -> JobStatus | None:
         """Say what is to be noted of what was heard of a job; None if it is not new."""
         job = self.state.jobs[status.job_id]
         is_shared = bool(job.spec.bag) and job.spec.array is None
+        if is_shared and status.in_doubt:
+            status = self._doubted(job, status)
         if is_shared and status.state is JobState.COMPLETED and self._left_some(job):
             status = replace(status, reason=NOTHING_LEFT)
         elif is_shared and status.state.is_final and status.elements is None:
@@ -252,6 +262,15 @@ class Active(Submitter):
             return status
         job.status = status  # what is expected moves all the time, and nothing hangs on it
         return None
+
+    def _doubted(self, job: Job, status: JobStatus) -> JobStatus:
+        """Say how a job ended that ran out of memory: if it saw which of its tasks that was, each tells by itself."""
+        if job.status.state.is_final:
+            return replace(status, outcome=job.status.outcome, in_doubt=job.status.in_doubt)  # as it was heard
+        place, number = tasks_of(self.state, job.planned.stages[0]), int(job.round.rpartition("-")[2])
+        if place and Bag(Path(place)).saw_kills(number, job.spec.token):
+            return replace(status, in_doubt=False)
+        return replace(status, outcome=JobOutcome.OUT_OF_MEMORY)
 
     def _left_some(self, job: Job) -> bool:
         """Whether a completed job that shares its stage left tasks to others: its script says when all have ended."""

@@ -5,15 +5,16 @@ What counts against a node is how a job of a single stage ended on it:
 - Slurm says that the node failed;
 - nothing of the payload began, since the job could not be launched, or its work folder is not there;
 - an input, a module or the command itself was not found (126 and 127, too), while another job of the run has completed
-  on another node, runs there, or may begin to at any time: then another node is asked for its opinion;
+  on another node, runs there, or may begin to at any time: then another node is asked for its opinion. Where none has
+  completed elsewhere, or one has on this node, that is no more than a suspicion: this stage alone is kept off it;
 - a second stage failed there within minutes of its beginning, whatever its exit code, while others have completed or
   run on other nodes, and none has completed there meanwhile.
 
-Such a node is on the list for an hour. Jobs of the run are kept off it, and the stage that failed is asked for again at
-once, which counts as no retry. If it completes on another node, the fault of the first is proven. If it fails there,
-too, it has failed by itself: then what it said against nodes counts no more, and after some such stages none is moved
-but off proven nodes, as where all of a large fan have the same mistake. All of this follows from what the run's journal
-says, so that whoever goes on with the run knows it.
+Such a node is on the list for an hour. Jobs of the run are kept off it if it is not only suspected, and the stage that
+failed is asked for again at once, which counts as no retry. If it completes on another node, the fault of the first is
+proven. If it fails there, too, it has failed by itself: then what it said against nodes counts no more, and after some
+such stages none is moved but off proven nodes, as where all of a large fan have the same mistake. All of this follows
+from what the run's journal says, so that whoever goes on with the run knows it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _UNBEGUN = frozenset({JobOutcome.UNABLE, JobOutcome.FOLDER_MISSING})
 _LACKS = frozenset({JobOutcome.INPUT_MISSING, JobOutcome.SETUP_FAILED})
 _OWN = frozenset({None, JobOutcome.FAILED, JobOutcome.TASKS_FAILED, JobOutcome.OUTPUT_MISSING})
 _NOBODY = ("", "")
+_SUSPECT = "not found"  # the way of failing that one stage alone may be to blame for
 _NODE_FAILED = "ran there when it failed"
 _MAX_NAMES = 3  # of stages, in a sentence
 
@@ -53,6 +55,7 @@ class BadNode:
     since_s: float
     until_s: float  # then it is tried again
     stages: tuple[str, ...]  # that failed there
+    suspected: bool = False  # only: it is avoided by these stages alone
 
     @property
     def words(self) -> str:
@@ -77,12 +80,22 @@ class Nodes:
     _refuted: int = 0  # how many stages were moved and failed elsewhere, too
 
     def bad(self, at_s: float) -> list[BadNode]:
-        """Give the nodes that are avoided at a time."""
-        return [one for one in self._bad.values() if one.until_s > at_s]
+        """Give the nodes that all jobs avoid at a time."""
+        return [one for one in self._bad.values() if one.until_s > at_s and self._is_for_all(one)]
 
-    def avoided(self, at_s: float, nodes: int) -> tuple[str, ...]:
-        """Name the nodes that a job is kept off which is submitted at a time; `nodes`: that it needs."""
-        return avoidable([one.name for one in self.bad(at_s)], self.site, nodes)
+    def avoided(self, at_s: float, nodes: int, stages: Iterable[str] = ()) -> tuple[str, ...]:
+        """Name the nodes that a job of some stages is kept off which is submitted at a time; `nodes`: that it needs."""
+        own = set(stages)
+        names = [
+            one.name
+            for one in self._bad.values()
+            if one.until_s > at_s and (self._is_for_all(one) or not own.isdisjoint(one.stages))
+        ]
+        return avoidable(names, self.site, nodes)
+
+    def _is_for_all(self, one: BadNode) -> bool:
+        """Whether more than a suspicion speaks against a node."""
+        return not one.suspected or one.name in self._proven
 
     def anew(self) -> None:
         """Let every stage be moved again, as they are all to be tried again."""
@@ -124,8 +137,9 @@ class Nodes:
             return ""
         if not is_sure and self._refuted >= _MAX_REFUTED + len(self._proven):
             return ""
-        self._accuse(node, stage.name, why, at_s)
-        if node not in self.avoided(at_s, 1):
+        suspected = _kind(end) == _SUSPECT and (node in self._well or not self._well)
+        self._accuse(node, stage.name, why, at_s, suspected=suspected)
+        if node not in self.avoided(at_s, 1, [stage.name]):
             return ""
         before[node] = (job.status.job_id, _kind(end))
         return node
@@ -171,14 +185,15 @@ class Nodes:
             if one is not job
         )
 
-    def _accuse(self, node: str, stage: str, why: str, at_s: float) -> None:
+    def _accuse(self, node: str, stage: str, why: str, at_s: float, *, suspected: bool = False) -> None:
         """Put a node on the list, or keep it there for longer."""
         until_s, known = at_s + TRIED_AGAIN_S, self._bad.pop(node, None)
         if known is None or known.until_s <= at_s:
-            self._bad[node] = BadNode(node, why, at_s, until_s, (stage,))
+            self._bad[node] = BadNode(node, why, at_s, until_s, (stage,), suspected)
             return
         stages = tuple(dict.fromkeys((*known.stages, stage)))
-        self._bad[node] = replace(known, why=why, until_s=max(until_s, known.until_s), stages=stages)
+        until_s, suspected = max(until_s, known.until_s), suspected and known.suspected
+        self._bad[node] = replace(known, why=why, until_s=until_s, stages=stages, suspected=suspected)
 
     def _acquit(self, stage: str) -> None:
         """Let nothing count any more that a stage said against nodes: it fails on others, too."""
@@ -206,7 +221,7 @@ def _kind(end: End) -> str:
     """Name the way in which a stage failed, of which there are four."""
     if _failed_nodes(end):
         return "node"
-    return "unbegun" if _is_unbegun(end) else "not found" if _is_not_found(end) else "own"
+    return "unbegun" if _is_unbegun(end) else _SUSPECT if _is_not_found(end) else "own"
 
 
 def _is_unbegun(end: End) -> bool:

@@ -97,9 +97,18 @@ class Sharing:
         jobs = (job for job in self._jobs.get(number, ()) if job.spec.leg == leg and job.status.reason != TWIN)
         return sum(job.status.state.is_final or job.given_up for job in jobs)
 
+    def is_doubted(self, job: Job) -> bool:
+        """Whether tasks may have failed that exited with 0 in a job of its round."""
+        return not job.spec.leg and any(one.status.in_doubt for one in self._jobs.get(job.round, ()))
+
     def decisive(self, job: Job) -> Job:
-        """Of the jobs of a round that have ended, give the one whose end is the stage's: which saw all tasks end."""
+        """Of the jobs of a round that have ended, give the one whose end is the stage's: which saw all tasks end.
+
+        Or, before that, one in which tasks may have failed that exited with 0.
+        """
         jobs = self._jobs.get(job.round, [])
+        if self.is_doubted(job):
+            return next(one for one in jobs if one.status.in_doubt)
         return next((one for one in jobs if outcome_of(one.status) is JobOutcome.TASKS_FAILED), job)
 
     def missing(
@@ -134,6 +143,8 @@ def tells_of_nothing_left(status: JobStatus) -> bool:
 def may_go_on(job: Job, view: StageView) -> bool:
     """Whether a stage whose jobs have all ended is asked for again for the tasks that are left."""
     status = job.status
+    if status.in_doubt:
+        return False  # it has failed
     is_left = status.reason == NOTHING_LEFT or outcome_of(status) is JobOutcome.PART_DONE or bool(job.giving_up)
     return (is_left or ran_out(status)) and view.resubmissions < MAX_ROUNDS
 

@@ -13,7 +13,7 @@ from asa.demands import Demands, shared_by
 from asa.elements import Array
 from asa.errors import InputError
 from asa.legs import Legs, Turn
-from asa.payload import Share, payload_text
+from asa.payload import Notes, Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.jobs import round_of
 from asa.runner.state import RunState
@@ -89,7 +89,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         bag=_token(state, planned.stages[0]) if sharing > 1 or leg or _is_array(state, planned) else "",
         sharing=sharing,
         leg=leg,
-        avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand)),
+        avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand), planned.stages),
         saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
         array=array,
         # of several Slurm does not say whose memory ran out: the script's own counts do
@@ -320,7 +320,9 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     legs, leg = legs_of(state, stage.name), leg_of(state, planned)
     turn = Turn(leg, str(legs.folder), walltime_s, view.earlier_legs) if leg and legs is not None else None
-    return payload_text(stage, cores, place=tasks_of(state, stage.name), share=share, turn=turn)
+    in_doubt = tuple(job.spec.token for job in state.jobs_of(stage.name) if job.status.in_doubt)
+    notes = Notes(token_of(state, planned), in_doubt)
+    return payload_text(stage, cores, place=tasks_of(state, stage.name), share=share, turn=turn, notes=notes)
 
 
 def tasks_of(state: RunState, stage: str) -> str:

@@ -879,7 +879,8 @@ class RunState:
             yield from self._left_array(job)
             return
         self._may_have_lost |= not job.spec.leg and self.sharing.heard(job)
-        if status.state is JobState.COMPLETED and status.reason != NOTHING_LEFT and status.payload_start_s is not None:
+        is_done = status.state is JobState.COMPLETED and status.reason != NOTHING_LEFT
+        if is_done and status.payload_start_s is not None and not self.sharing.is_doubted(job):
             name = job.planned.stages[0]
             self.stages.put(name, replace(self.stages[name], job_id=status.job_id))
             self._may_have_lost = True

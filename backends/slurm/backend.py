@@ -44,7 +44,7 @@ from .preflight import Preflight
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
-from .tracking import TrackedJob
+from .tracking import BY_TASK, TrackedJob
 
 _FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
 _LONGEST_FILE_NAME = 200
@@ -168,9 +168,9 @@ class SlurmBackend:
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
-        # of a list of tasks each is judged by itself, in the job
+        # of a list of tasks each is judged by itself, where that can be seen in the job
         is_part = bool(spec.bag) and spec.array is None and not spec.leg
-        heeds = "ignore" if is_part else spec.out_of_memory
+        heeds = BY_TASK if is_part and spec.out_of_memory == "fail" else spec.out_of_memory
         kept = replace(kept, posts=tuple(map(file_name, spec.posts)), out_of_memory=heeds)
         if spec.array is not None:
             kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))

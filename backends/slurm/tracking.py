@@ -28,6 +28,8 @@ IGNORED_DEPENDENCY: Final = "DependencyIgnored"
 """Reason of a job that was cancelled since Slurm released it before its dependency was met."""
 
 _OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
+BY_TASK: Final = "by-task"
+"""What is kept, in place of `JobSpec.out_of_memory`, of a job that shares a list of tasks: each may tell by itself."""
 _NO_SIGNAL = 128 + 125  # by which Slurm says in an exit code that memory ran out
 _SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
 _ROUNDED_S = 60.0  # Slurm counts minutes
@@ -264,14 +266,17 @@ class TrackedJob:
             said, code = ended.outcome, ended.exit_code if code in (None, _NO_SIGNAL) else code
         elif said is JobOutcome.UNABLE and has_begun:
             said = JobOutcome.UNRECORDED
-        if self._used_up_memory(record):
+        used_up = self._used_up_memory(record)
+        in_doubt = used_up and said is not JobOutcome.OUT_OF_MEMORY
+        if used_up and (said is None or self.kept.out_of_memory != BY_TASK):
             said = JobOutcome.OUT_OF_MEMORY
         is_twin = said is JobOutcome.TWIN and bool(token) and self.is_twin_of_another(folder)
-        return replace(status, exit_code=code, outcome=said, reason=TWIN if is_twin else status.reason)
+        reason = TWIN if is_twin else status.reason
+        return replace(status, exit_code=code, outcome=said, reason=reason, in_doubt=in_doubt)
 
     def _used_up_memory(self, record: SlurmRecord) -> bool:
         """Say whether a process was killed for want of memory, and that counts."""
-        return record.states[0] == _OUT_OF_MEMORY and self.kept.out_of_memory == "fail"
+        return record.states[0] == _OUT_OF_MEMORY and self.kept.out_of_memory != "ignore"
 
     def _undone(self, status: JobStatus, folder: RunFolder) -> JobStatus:
         """Say that a job has failed whose payload exited with 0, though a process of it was killed for want of memory.
@@ -280,7 +285,7 @@ class TrackedJob:
         """
         folder.take_back(self.kept.posts)
         steps = tuple(replace(step, end_s=None) for step in status.steps)
-        return replace(status, exit_code=None, outcome=JobOutcome.OUT_OF_MEMORY, steps=steps)
+        return replace(status, exit_code=None, outcome=JobOutcome.OUT_OF_MEMORY, steps=steps, in_doubt=True)
 
     def is_twin_of_another(self, folder: RunFolder) -> bool:
         """Say whether another job has the claim."""

@@ -14,7 +14,7 @@ from slurm_testbed import until
 
 from asa.bags import Bag, chunks
 from asa.outcome import JobOutcome
-from asa.payload import Share, payload_text
+from asa.payload import Notes, Share, payload_text
 from asa.workflow import Stage
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
@@ -27,9 +27,10 @@ class Place:
         self.root, self.shell, self.bag = root, shell, root / "tasks" / "s"
         self.jobs = []
 
-    def begin(self, taker, tasks, *, number=0, cores=2, jobs=3, environment=(), **what):
+    def begin(self, taker, tasks, *, number=0, cores=2, jobs=3, environment=(), in_doubt=(), **what):
         stage = Stage("s", cores=cores, tasks=tuple(tasks), **what)
-        text = payload_text(stage, cores, place=str(self.bag), share=Share(number, taker, jobs))
+        notes = Notes(taker, in_doubt)
+        text = payload_text(stage, cores, place=str(self.bag), share=Share(number, taker, jobs), notes=notes)
         job = subprocess.Popen(
             [self.shell, "-c", text], cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True, env={**os.environ, "ASA_LATENCY_S": "0", **dict(environment)},
@@ -331,3 +332,16 @@ def test_on_a_full_disk_no_end_is_lost(tmp_path):
         assert place.did("e") == once(40)
     finally:
         subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_what_a_job_did_that_is_in_doubt_is_run_again_in_the_next_round(place):
+    """That of others is not, nor what another did of it since."""
+    tasks = [place.task(seconds=0.2)] * 8
+    first, second = (place.begin(taker, tasks, jobs=2) for taker in ("one", "one-1"))
+    assert [ended(job)[0] for job in (first, second)].count(0) >= 1
+    doubted = place.noted("one.1.0")
+    assert 0 < len(doubted) < 8
+    assert ended(place.begin("two", tasks, number=1, in_doubt=("one",)))[0] == 0
+    assert place.did("e") == once(8) | dict.fromkeys(doubted, 2)
+    assert ended(place.begin("three", tasks, number=2, in_doubt=("one",)))[0] == 0
+    assert place.did("e") == once(8) | dict.fromkeys(doubted, 2)

@@ -101,8 +101,10 @@ def test_what_was_not_found_is_the_nodes_fault_where_others_do_well_elsewhere(co
             told.apply(Reported(JobStatus(job_id, JobState.PENDING, 0.0, eligible_s=0.0)))
     told.end("a", "n2", code, at_s=10.0, lasted_s=5.0)
     is_so = elsewhere in {"completed", "runs", "may run"}
-    assert told.bad() == (["n2"] if is_so else [])
     assert told.phase("a") is (Phase.WAITING if is_so else Phase.FAILED)
+    assert told.bad() == (["n2"] if elsewhere == "completed" else [])
+    assert told.submit("a", 20.0)[1].avoid == (("n2",) if is_so else ())
+    assert told.submit("c", 20.0)[1].avoid == tuple(told.bad()), "a suspicion moves one stage alone"
 
 
 @pytest.mark.parametrize("code", [84, 127, 1])
@@ -120,6 +122,36 @@ def test_a_users_own_exit_code_says_nothing_of_the_node(code):
     told.end("b", "n1")
     told.end("a", "n2", code, outcome=JobOutcome.FAILED)
     assert told.bad() == (["n2"] if code == 127 else [])
+
+
+def test_two_stages_with_a_typing_error_keep_nobody_else_off_their_nodes():
+    """Nothing of the run has completed: each has a second opinion, and all others run where they failed."""
+    told = Told()
+    waiting, _ = told.submit("c")
+    told.apply(Reported(JobStatus(waiting, JobState.PENDING, 0.0, eligible_s=0.0)))
+    told.end("a", "n1", 126)
+    told.end("b", "n2", 127, at_s=11.0)
+    assert told.bad() == []
+    assert [told.submit(name, 20.0)[1].avoid for name in "abde"] == [("n1",), ("n2",), (), ()]
+
+
+def test_a_suspicion_that_is_proven_keeps_all_off_the_node():
+    told = Told()
+    told.begin(told.submit("c")[0], "n1", 1.0)
+    told.end("a", "n2", 127)
+    assert told.submit("d", 15.0)[1].avoid == ()
+    told.end("a", "n3", at_s=20.0)
+    assert told.bad(21.0) == ["n2"]
+    assert told.submit("e", 21.0)[1].avoid == ("n2",)
+
+
+def test_one_stage_alone_does_not_condemn_a_node_where_another_has_completed():
+    told = Told()
+    told.end("b", "n1")
+    told.end("c", "n2")
+    told.end("a", "n2", 127, at_s=20.0)
+    assert (told.phase("a"), told.bad(21.0)) == (Phase.WAITING, [])
+    assert told.submit("a", 21.0)[1].avoid == ("n2",)
 
 
 def test_who_fails_so_on_another_node_too_has_failed_by_itself():

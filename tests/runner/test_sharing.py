@@ -13,6 +13,7 @@ from asa.backends.simulated.engine import Engine, JobTable
 from asa.backend import Capabilities, DependencyType, JobState, JobStatus
 from asa.errors import SubmitRejectedError, WorkflowError
 from asa.metrics import measure
+from asa.outcome import JobOutcome
 from asa.records import Ended, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, Reported
@@ -264,6 +265,40 @@ def test_tasks_that_failed_fail_the_stage_once_no_job_is_left():
     list(told.state.apply(GivenUp(last, why, 23.0)))
     assert told.view.phase is Phase.FAILED
     assert "some of its tasks failed" in told.view.reason
+
+
+DOUBT = {"outcome": JobOutcome.OUT_OF_MEMORY, "reason": "OUT_OF_MEMORY", "in_doubt": True}
+
+
+@pytest.mark.parametrize("ends", ["completed", "nothing left", "tasks failed", "doubted"])
+def test_a_stage_of_which_tasks_are_in_doubt_has_failed_whatever_other_jobs_say(ends):
+    """It is asked for again with more memory, and the next jobs do not believe that one's tasks."""
+    told = Told(replace(BAG, retries=1), jobs=2)
+    told.begin("0", 10.0)
+    told.begin("1", 10.0)
+    told.tell("0", JobState.FAILED, 20.0, 10.0, **DOUBT)
+    assert told.view.phase is Phase.RUNNING
+    if ends == "tasks failed":
+        told.tell("1", JobState.FAILED, 21.0, 10.0, exit_code=83, outcome=JobOutcome.TASKS_FAILED)
+    elif ends == "doubted":
+        told.tell("1", JobState.FAILED, 21.0, 10.0, **DOUBT)
+    else:
+        told.tell("1", JobState.COMPLETED, 21.0, 10.0, reason=NOTHING_LEFT if ends == "nothing left" else "")
+    assert (told.view.phase, told.view.attempts, told.view.stage.memory_bytes) == (Phase.WAITING, 1, 1600)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_where_another_job_is_left_that_has_not_begun_a_stage_in_doubt_fails_too(retries):
+    told = Told(replace(BAG, retries=retries), jobs=3)
+    told.begin("0", 10.0)
+    told.begin("1", 10.0)
+    told.tell("0", JobState.FAILED, 20.0, 10.0, **DOUBT)
+    told.tell("1", JobState.COMPLETED, 21.0, 10.0)
+    [(last, why)] = told.state.lost_jobs()
+    list(told.state.apply(GivingUp(last, why, 22.0)))
+    told.tell(last, JobState.CANCELLED, 23.0)
+    list(told.state.apply(GivenUp(last, why, 23.0)))
+    assert told.view.phase is (Phase.WAITING if retries else Phase.FAILED)
 
 
 def test_it_is_tried_again_with_other_tokens_and_a_round_of_its_own():

@@ -1,8 +1,10 @@
 """Jobs whose memory the kernel limits: a process that is killed is a failure, whatever the command exits with."""
 
+import json
 import os
 from pathlib import Path
 
+import httpx
 import pytest
 from slurm_runs import LINKS, SlurmRun, stage
 from slurm_testbed import NEWEST, OLDEST, Testbed, missing
@@ -61,6 +63,70 @@ def test_the_task_that_was_killed_is_run_again_alone(strict, link):
     result = run.result()
     assert result.outcome == "completed", result.reason
     assert run.ran == {"0": 2, "1": 3}
+
+
+WRAPPER = """#!/bin/sh
+case " $* " in
+  *" squeue "*|*" sacct "*) "$@" | sed '/-0\\(m1\\)\\{0,1\\}[^0-9a-z-]/s/COMPLETED/OUT_OF_MEMORY/' ;;
+  *) exec "$@" ;;
+esac
+"""
+
+
+class Killed(httpx.BaseTransport):
+    """A way to slurmrestd that says of the first jobs of a stage that memory ran out."""
+
+    def __init__(self, slurm):
+        self._inner = httpx.HTTPTransport(uds=slurm.socket, verify=False)
+
+    def handle_request(self, request):
+        answer = self._inner.handle_request(request)
+        if request.method != "GET" or "/job" not in request.url.path:
+            return answer
+        document = json.loads(answer.read())
+        answer.close()
+        for job in document.get("jobs", ()):
+            if job.get("name", "").endswith(("-0", "-0m1")):
+                text = json.dumps({key: job[key] for key in ("job_state", "state") if key in job})
+                job.update(json.loads(text.replace('"COMPLETED"', '"OUT_OF_MEMORY"')))
+        return httpx.Response(answer.status_code, json=document)
+
+    def close(self):
+        self._inner.close()
+
+
+class SeenBySlurmAlone(ListRun):
+    """A run of one list of tasks, in two jobs or one; of the first ones Slurm alone says that memory ran out."""
+
+    def __init__(self, slurm, jobs, **options):
+        self.jobs_at_once, self.slurm = jobs, slurm
+        super().__init__(slurm, **options)
+        if self.link == "commands":
+            wrapper = self.place / "wrapper"
+            wrapper.write_text(WRAPPER)
+            wrapper.chmod(0o755)
+            self.plan.settings["prefix"] = (str(wrapper), *slurm.prefix)
+
+    def _leaves_a_line(self, one):
+        tasks = tuple(f"echo {n} >>'{self.place}/ran'; sleep 2" for n in range(2))
+        jobs = (self.jobs_at_once,) * 2
+        return Stage("a", cores=2, walltime_s=600, tasks=tasks, jobs=jobs, memory_bytes=200 * _MIB, retries=1)
+
+    def begin(self):
+        over = {"connect": self.connect_over(Killed(self.slurm))} if self.link == "rest" else {}
+        return self.client(**over)
+
+
+def test_tasks_of_jobs_of_which_slurm_alone_knows_that_memory_ran_out_are_run_again(slurm):
+    """As nobody saw of which task a process was killed: whether several jobs share the list, or one has it."""
+    runs = [SeenBySlurmAlone(slurm, jobs, link=link) for link in LINKS for jobs in (1, 2)]
+    for run, client in [(run, run.begin()) for run in runs]:
+        result = client.result()
+        assert result.outcome == "completed", result.reason
+        assert run.ran == {"0": 2, "1": 2}
+        told = [one.reason for one in result.records if isinstance(one, Retrying)]
+        assert len(told) == 1
+        assert "with 400 MiB of memory in place of 200 MiB" in told[0]
 
 
 @pytest.mark.parametrize("link", LINKS)
