@@ -328,6 +328,10 @@ class ElementsStatus:
         Seconds that all elements have held their cores together, those that run not counted.
     nodes
         Names of nodes on which elements completed, sixteen at most.
+    held
+        Those that wait until somebody releases them.
+    held_reason
+        Why, in the batch system's words; of several that of the first.
     """
 
     running: Elements = NONE
@@ -335,6 +339,8 @@ class ElementsStatus:
     ended: tuple[ElementEnd, ...] = ()
     ran_s: float = 0.0
     nodes: tuple[str, ...] = ()
+    held: Elements = NONE
+    held_reason: str = ""
 
     @property
     def failed(self) -> Elements:

@@ -7,6 +7,7 @@ listed first is looked up anew.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
 from asa.outcome import JobOutcome, by_exit_code, from_word
 
-from .script import WITHDRAWN, array_of, is_utf8, traits
+from .script import WITHDRAWN, array_of, is_utf8, traits, walltime_of
 
 _SCRIPT = ".sh"
 _Read = TypeVar("_Read")
@@ -55,7 +56,7 @@ class Kept:
     awaits: bool  # whether its payload waits for tokens
     steps: tuple[str, ...]
     kept_back: bool  # whether something but the queue kept it from starting at once: a dependency, a begin time, a hold
-    walltime_s: float
+    walltime_s: float  # infinite where it is not known, or there is none
     submit_s: float  # when it was submitted, about
     array: str = ""  # its elements, if it is a job array
     is_renumbered: bool = False  # whether the batch system numbers them otherwise; see `Payload`
@@ -67,6 +68,7 @@ class Kept:
     posts: tuple[str, ...] = ()  # names of the files that it posts
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
     cancelled_s: float | None = None  # when the batch system last took its cancellation
+    suspended_s: float | None = None  # when it was last seen suspended, about: it may run for its whole walltime after
 
 
 class RunFolder:
@@ -125,6 +127,13 @@ class RunFolder:
             return array_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):
             return "", False
+
+    def walltime_s(self, name: str) -> float:
+        """Say which walltime a job asked for by its script; infinite if that is not known."""
+        try:
+            return walltime_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
+        except (OSError, ValueError):
+            return math.inf
 
     def job_ids(self) -> set[str]:
         """Ids of the jobs that were submitted from here."""

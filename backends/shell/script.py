@@ -40,6 +40,7 @@ _AWAITS = "awaits="
 _STEPS = "steps="
 _ELEMENTS = "# Its elements: "
 _RENUMBERED = ", which Slurm counts from 0 on"
+_WALLTIME = "# Its walltime in seconds: "
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
 # for the script's `finish`
@@ -112,6 +113,7 @@ class Payload:
     # whether the batch system numbers the elements from 0 on, since it takes no number as large as theirs
     is_renumbered: bool = False
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
+    walltime_s: float = math.inf  # that the job asks for, which is written down for who finds the script
 
 
 def batch_script(
@@ -135,6 +137,7 @@ def batch_script(
     head = [
         "#!/bin/sh",
         f"# Written by asa for the job {payload.name}.",
+        *([f"{_WALLTIME}{payload.walltime_s:g}"] if math.isfinite(payload.walltime_s) else []),
         f"job=${{{variable}:?}}",
         "owner=$job whole= count=",
         f"pauses='{' '.join(f'{pause:g}' for pause in pauses_s)}'",
@@ -265,6 +268,19 @@ def traits(script: str) -> tuple[bool, tuple[str, ...]]:
     head = script.partition(_BODY)[0].splitlines()
     [steps] = [shlex.split(line.removeprefix(_STEPS)) for line in head if line.startswith(_STEPS)]
     return f"{_AWAITS}''" not in head, tuple(token_of_file(name) for name in " ".join(steps).split())
+
+
+def walltime_of(script: str) -> float:
+    """Say of a script that `batch_script` wrote which walltime its job asks for; infinite if it does not say so.
+
+    Examples
+    --------
+    >>> payload = Payload("fit", "true", "/home/me", Path("/r/marks"), Path("/r/posts"), walltime_s=90.0)
+    >>> walltime_of(batch_script(payload, "SLURM_JOB_ID"))
+    90.0
+    """
+    head = script.partition(_BODY)[0].splitlines()
+    return next((float(line.removeprefix(_WALLTIME)) for line in head if line.startswith(_WALLTIME)), math.inf)
 
 
 def array_of(script: str) -> tuple[str, bool]:

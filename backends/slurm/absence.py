@@ -1,12 +1,14 @@
 """What it means that the controller does not show a job: decided by evidence, for an answer may be empty or cut off.
 
 A job has ended where its mark or accounting says so. It runs on while accounting says that it runs, or while it has
-begun and not said that it ended, until its walltime is over. Only of what did not begin, or should be over, the absence
-itself is evidence: where it lasts over several looks, and the controller says outright that it does not know the job.
+begun and not said that it ended, until its walltime is over; where it has none, until it was not shown for a day. Only
+of what did not begin, or should be over, the absence itself is evidence: where it lasts over several looks, and the
+controller says outright that it does not know the job.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -23,11 +25,14 @@ NOT_SHOWN: Final = "NotShown"
 CLOCKS_S: Final = 300.0
 """Nodes' clocks differ from the controller's by less, and what is older than a job by more is of an earlier one."""
 
+OVER_S: Final = 300.0
+"""A job may run so much longer than its walltime."""
+
 _LOOKS = 3
 _GRACE_S = 60.0
 _DOUBT_S = 600.0  # so long an answer that is only empty is not believed
 _KILLED_S = 300.0  # so long after its cancellation accounting may say that a job runs
-_OVER_S = 300.0  # a job may run so much longer than its walltime
+_UNLIMITED_S = 86_400.0  # so long what has no walltime, or none that is known, is taken to run though it is not shown
 _MAX_DENIALS = 8  # a look asks for so many jobs one by one
 _MAYBE_BACK = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})  # in the queue, of which accounting hears later
 
@@ -78,7 +83,7 @@ class Evidence:
     absence: Absence  # with this look
     now_s: float
     clock_s: float  # the client's
-    walltime_s: float  # the longest that is known of it
+    walltime_s: float  # the longest that is known of it; infinite if none is
     submit_s: float = 0.0
     began_s: float | None = None  # by its mark, which says nothing of an end
     suspended_s: float | None = None  # it was suspended when it was last shown, then
@@ -147,7 +152,7 @@ def verdict(known: Evidence, inquiry: Inquiry) -> Verdict:
         return _cancelled(known, is_running=runs_s is not None)
     latest_s = max((s for s in (runs_s, known.began_s, known.suspended_s) if s is not None), default=None)
     limit_s = max(known.walltime_s, (past.limit_s if past is not None else None) or 0.0)
-    if latest_s is not None and known.now_s < latest_s + limit_s + _OVER_S:
+    if latest_s is not None and _may_run(known, latest_s, limit_s):
         return Verdict.RUNNING
     if not known.is_certain or not known.absence.is_over(known.clock_s):
         return Verdict.UNKNOWN
@@ -156,6 +161,13 @@ def verdict(known: Evidence, inquiry: Inquiry) -> Verdict:
         return Verdict.UNKNOWN
     namesake = inquiry.namesake(known.name)
     return Verdict.UNKNOWN if namesake == known.job_id else Verdict.REPLACED if namesake else Verdict.GONE
+
+
+def _may_run(known: Evidence, latest_s: float, limit_s: float) -> bool:
+    """Say whether what ran at some time may do so still."""
+    if math.isfinite(limit_s):
+        return known.now_s < latest_s + limit_s + OVER_S
+    return not known.absence.looks or known.clock_s - known.absence.since_s < _UNLIMITED_S
 
 
 def _is_of_this_job(past: SlurmRecord, submit_s: float) -> bool:

@@ -14,12 +14,12 @@ from typing import Any
 from asa.backends.shell.marks import Kept, RunFolder
 
 from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
-from asa.elements import Elements, parse_elements
+from asa.elements import NONE, Elements, parse_elements
 from asa.outcome import JobOutcome
 
 from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry, of_elements, together
 from .link import SlurmRecord
-from .states import MAX_NODES, ended_as
+from .states import MAX_NODES, ended_as, reason_of, waits_held
 from .tracking import TWIN, VANISHED, TrackedJob
 
 _WORST = (JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED)
@@ -51,6 +51,7 @@ class TrackedArray(TrackedJob):
     raw_ids: dict[int, str] = field(default_factory=dict)  # by which Slurm knows elements, as jobs
     _is_told: bool = False  # Slurm knew some of its elements at the last look
     _queue: TrackedElement | None = None  # those that wait, as one
+    _held: dict[int, str] = field(default_factory=dict)  # why elements were held at the last look
     _spent_s: float = 0.0  # what elements ran before they were put back into the queue
     _starts: dict[int, float] = field(default_factory=dict)  # since when elements run
     _absent: dict[int, Absence] = field(default_factory=dict)  # elements that an earlier client did not see
@@ -68,7 +69,8 @@ class TrackedArray(TrackedJob):
         starts = tuple(sorted((n, s) for n, s in self._starts.items() if n not in self.own or self.own[n].is_live))
         absent = together({number: one.absence for number, one in self.own.items() if one.is_live})
         was, kept = self.kept, replace(self.kept, spent_s=self._spent_s, starts=starts, absent=absent)
-        self.kept = replace(kept, cancelled_s=self.cancelled_s)
+        suspended_s = max((s for one in self.own.values() if (s := one.suspended_s())), default=self.kept.suspended_s)
+        self.kept = replace(kept, cancelled_s=self.cancelled_s, suspended_s=suspended_s)
         return self.kept != was
 
     # ------------------------------------------------------------------ what is heard
@@ -82,6 +84,7 @@ class TrackedArray(TrackedJob):
         """
         waiting, told, knows_all = set[int](), set[int](), True
         self._is_told = bool(records)
+        self._held = {n: reason_of(one) for one in records if waits_held(one) for n in self._elements_of(one) or ()}
         self.heard_s = clock_s
         for record in records:
             if record.is_array:
@@ -209,17 +212,23 @@ class TrackedArray(TrackedJob):
         base = self.kept.token or f"job.{self.job_id}"
         token = base if number is None else f"{base}/e{number}"
         posts = tuple(name for post in self.kept.posts for name in (f"{post}+/{number}", post))
-        kept = replace(self.kept, token=token, array="", absent=(), posts=posts)
+        suspended_s = self.kept.suspended_s if number in self._starts else None
+        kept = replace(self.kept, token=token, array="", absent=(), posts=posts, suspended_s=suspended_s)
         job_id = self.job_id if number is None else f"{self.job_id}_{number}"
         status = JobStatus(job_id, JobState.PENDING, self.kept.submit_s)
         one = TrackedElement(kept, status, heard_s=self.heard_s, holds=(self.kept.token, self.job_id))
         one.absence = PRESENT if number is None else self._absent.pop(number, PRESENT)
         return one
 
+    def _with_held(self, elements: ElementsStatus) -> ElementsStatus:
+        """Add those that somebody but this client holds."""
+        held = NONE if self.held_here else Elements.of(self._held) - elements.completed - elements.failed
+        return replace(elements, held=held, held_reason=self._held[next(iter(held))]) if held else elements
+
     def _together(self, now_s: float) -> JobStatus:
         """Say how the array stands as a whole."""
         known = {number: one.status for number, one in self.own.items()}
-        elements = _elements_status(known, self._spent_s)
+        elements = self._with_held(_elements_status(known, self._spent_s))
         first = min((s for s in known.values() if s.start_s is not None), key=_start_s, default=None)
         queued = self._queue.status if self._queue is not None else None
         submits = [s.submit_s for s in (*known.values(), *([queued] if queued else ())) if not s.restarts]

@@ -263,6 +263,7 @@ class SlurmBackend:
             steps=spec.steps,
             shares=bool(spec.bag),
             out_of_memory=spec.out_of_memory,
+            walltime_s=spec.walltime_s,
             array=spec.array,
             is_renumbered=self._is_renumbered(spec),
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
@@ -552,7 +553,8 @@ class SlurmBackend:
             awaits, steps = self._folder.traits(name)
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
             since_s = self.now() if mark is None else mark.time_s  # for how long it had queued nobody knows
-            kept = Kept(name, token, awaits, steps, kept_back=True, walltime_s=math.inf, submit_s=since_s)
+            walltime_s = self._folder.walltime_s(name)
+            kept = Kept(name, token, awaits, steps, kept_back=True, walltime_s=walltime_s, submit_s=since_s)
             array, is_renumbered = self._folder.array(name)
             kept = replace(kept, array=array, is_renumbered=is_renumbered)
         job = self._track(holder, kept)
@@ -890,7 +892,7 @@ class SlurmBackend:
             awaits=awaits,
             steps=steps,
             kept_back=bool(record.dependency) or (record.eligible_s or 0.0) > record.submit_s,
-            walltime_s=record.limit_s or math.inf,
+            walltime_s=record.limit_s or (self._folder.walltime_s(record.name) if is_one else math.inf),
             submit_s=record.submit_s,
             array=array,
             is_renumbered=is_renumbered,

@@ -142,6 +142,16 @@ def is_held(record: SlurmRecord) -> bool:
     return why == "held" or (why not in _RELEASED and not _HELD_WORDS.isdisjoint(record.states))
 
 
+def waits_held(record: SlurmRecord) -> bool:
+    """Say whether a job is pending, and does not start until somebody releases it."""
+    return _state_of(record) is JobState.PENDING and is_held(record)
+
+
+def reason_of(record: SlurmRecord) -> str:
+    """Give the reason that is shown of a job."""
+    return _reason(record, _state_of(record))
+
+
 def ended_as(record: SlurmRecord) -> JobState | None:
     """Say how a job ended as far as others' dependencies are concerned; None while it has not.
 
@@ -199,7 +209,7 @@ def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back
         end_s=end_s,
         exit_code=_exit_code(record, state),
         reason=_reason(record, state),
-        expected_start_s=record.expected_start_s if state is JobState.PENDING else None,
+        expected_start_s=record.expected_start_s if state is JobState.PENDING and not is_held(record) else None,
         restarts=record.restarts,
         bad_nodes=_bad_nodes(record, state),
         nodes=() if state is JobState.PENDING else tuple(islice(names_of(record.node_list), MAX_NODES)),

@@ -12,7 +12,7 @@ from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
 from asa.outcome import JobOutcome, without_mark
 
-from .absence import CLOCKS_S, NOT_SHOWN, NOTHING_ASKED, PRESENT, Absence, Evidence, Inquiry, Verdict, verdict
+from .absence import CLOCKS_S, NOT_SHOWN, NOTHING_ASKED, OVER_S, PRESENT, Absence, Evidence, Inquiry, Verdict, verdict
 from .link import SlurmRecord
 from .states import is_guessed, is_held, status_of
 
@@ -65,14 +65,24 @@ class TrackedJob:
     def is_to_be_kept(self) -> bool:
         """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
         absent = (("", self.absence.looks, self.absence.since_s),) if self.absence.looks else ()
-        was, walltime_s = self.kept, self.longest_s()
-        self.kept = replace(was, absent=absent, cancelled_s=self.cancelled_s, walltime_s=walltime_s)
+        was, walltime_s, suspended_s = self.kept, self.longest_s(), self.suspended_s()
+        self.kept = replace(was, absent=absent, walltime_s=walltime_s, suspended_s=suspended_s)
+        self.kept = replace(self.kept, cancelled_s=self.cancelled_s)
         return self.kept != was
 
     def longest_s(self) -> float:
         """Give the walltime, or the longer one that somebody has given the job since."""
         limit_s = (self.record.limit_s if self.record is not None else None) or 0.0
+        if limit_s and not math.isfinite(self.kept.walltime_s):
+            return limit_s
         return limit_s if limit_s >= self.kept.walltime_s + _ROUNDED_S else self.kept.walltime_s
+
+    def suspended_s(self) -> float | None:
+        """Say when it was last seen suspended, which is written down anew only once it makes a difference."""
+        was_s = self.kept.suspended_s
+        if self.record is None or _SUSPENDED.isdisjoint(self.record.states):
+            return was_s
+        return self.heard_s if was_s is None or not 0 <= self.heard_s - was_s < OVER_S else was_s
 
     @property
     def job_id(self) -> str:
@@ -153,7 +163,6 @@ class TrackedJob:
         self, began: Mark | None, past: SlurmRecord | None, now_s: float, clock_s: float, *, certain: bool
     ) -> Evidence:
         """Put together what is known of the job, which the controller does not show."""
-        was_suspended = self.record is not None and not _SUSPENDED.isdisjoint(self.record.states)
         return Evidence(
             job_id=self.number,
             name=self.kept.name if self.kept.token else "",
@@ -163,7 +172,7 @@ class TrackedJob:
             walltime_s=self.longest_s(),
             submit_s=self.kept.submit_s,
             began_s=None if began is None else began.time_s,
-            suspended_s=self.heard_s if was_suspended else None,
+            suspended_s=self.suspended_s(),
             cancelled_s=self.cancelled_s,
             past=past,
             is_certain=certain,

@@ -1,10 +1,12 @@
 """What it means that Slurm does not show a job, by all that is known of it."""
 
+import math
+
 import pytest
 from asa.backends.slurm.absence import Absence, Evidence, Inquiry, Verdict, verdict
 from asa.backends.slurm.link import SlurmRecord
 
-NOW, HOUR = 1_700_000_000.0, 3600.0
+NOW, HOUR, DAY = 1_700_000_000.0, 3600.0, 86_400.0
 LONG = Absence(3, NOW - 100.0)
 VERY_LONG = Absence(3, NOW - 700.0)
 FRESH = Absence(1, NOW)
@@ -47,6 +49,10 @@ def evidence(**known):
         ({"began_s": NOW - 3 * HOUR, "walltime_s": 4 * HOUR}, Verdict.RUNNING),  # which was extended
         ({"past": past("RUNNING", start_s=NOW - 3 * HOUR, limit_s=4 * HOUR)}, Verdict.RUNNING),
         ({"began_s": NOW - 3 * HOUR, "suspended_s": NOW - 0.5 * HOUR}, Verdict.RUNNING),
+        # nobody knows its walltime, or it has none
+        ({"began_s": NOW - 900.0, "walltime_s": math.inf, "absence": VERY_LONG}, Verdict.RUNNING),
+        ({"began_s": NOW - 90 * DAY, "walltime_s": math.inf, "absence": Absence(3, NOW - DAY + 1)}, Verdict.RUNNING),
+        ({"past": past("RUNNING", start_s=NOW - 900.0, limit_s=None), "walltime_s": math.inf}, Verdict.RUNNING),
         # this client has cancelled it
         ({"cancelled_s": NOW - 1.0, "absence": FRESH}, Verdict.CANCELLED),
         ({"cancelled_s": NOW - 1.0, "absence": FRESH, "past": past("PENDING")}, Verdict.CANCELLED),
@@ -92,6 +98,17 @@ ENDED_BEFORE = past("COMPLETED", submit_s=NOW - 90_000.0)
 )
 def test_what_is_asked_before_a_job_is_taken_for_gone(known, absence, denied, there, decided):
     assert verdict(evidence(**known, absence=absence), Inquiry(lambda _: denied, lambda: there)) is decided
+
+
+@pytest.mark.parametrize(
+    "known", [{"began_s": NOW - 900.0}, {"past": past("RUNNING", start_s=NOW - 900.0, limit_s=None)}]
+)
+def test_what_has_no_walltime_that_is_known_is_gone_a_day_after_it_was_shown_last(known):
+    inquiry = Inquiry(lambda _: True, dict)
+    last = {"walltime_s": math.inf, "absence": Absence(3, NOW - DAY)}
+    assert verdict(evidence(**known, **last), inquiry) is Verdict.GONE
+    assert verdict(evidence(**known, **last, is_certain=False), inquiry) is Verdict.UNKNOWN
+    assert verdict(evidence(**known, **last), Inquiry(lambda _: True, lambda: {"fit.a": "7"})) is Verdict.UNKNOWN
 
 
 def test_of_many_jobs_a_few_are_asked_for():

@@ -11,6 +11,7 @@ from asa.backends.shell import marks
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.explanations import advice
 from asa.backends.slurm.link import SlurmRecord
+from asa.backends.slurm.states import status_of
 from slurm_fake_link import BEGIN_S, FakeLink, VirtualClock, foreign_record
 
 from asa.backend import (
@@ -39,7 +40,7 @@ from asa.errors import (
 from asa.outcome import JobOutcome
 from asa.testing import check_backend
 
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86_400.0
 SITE = Capabilities(
     "testbed", 112, 28, age_accrues=False, partition="normal", partitions={"normal": PartitionLimits(48 * HOUR)}
 )
@@ -601,6 +602,62 @@ def test_a_job_that_began_runs_until_its_walltime_is_over(world):
     [status] = backend.wait(None)
     assert (status.state, status.reason) == (JobState.FAILED, "Vanished")
     assert HOUR <= status.end_s - began_s < HOUR + 700
+
+
+@pytest.mark.parametrize("knows_walltime", [True, False])
+def test_a_job_that_nothing_was_kept_of_does_not_run_for_ever(world, knows_walltime):
+    """Its client was killed between the answer of Slurm and its own note; the job began, and its node died."""
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(5000.0, token="a"))
+    running(backend, job)
+    (site.folder / "jobs" / job).unlink()
+    [script] = (site.folder / "scripts").iterdir()
+    if not knows_walltime:
+        script.write_text("".join(line for line in script.read_text().splitlines(True) if "walltime" not in line))
+    site.link.forget(job)
+    began_s = site.clock()
+    [status] = site.client().find(["a"])["a"]
+    while not status.state.is_final:
+        assert site.clock() - began_s < 2 * DAY
+        site.clock.sleep(600)
+        [status] = site.client().status([job]).values()
+    assert (status.state, status.reason) == (JobState.FAILED, "Vanished")
+    assert site.clock() - began_s == pytest.approx(HOUR if knows_walltime else DAY, abs=1800)
+
+
+def test_a_suspension_is_known_to_clients_that_look_once(world):
+    """A job that was suspended may end later than its walltime says, though Slurm does not show it then."""
+    site = world()
+    job = site.client().submit(spec(5000.0, token="a"))
+    running(site.client(), job)
+    site.link.all[job].state, site.link._tick = "SUSPENDED", lambda _: None
+    for _ in range(12):
+        site.clock.sleep(600)
+        assert site.client().status([job])[job].state is JobState.RUNNING
+    site.link.forget(job)
+    seen = []
+    for _ in range(8):
+        site.clock.sleep(600)
+        seen.append(site.client().status([job])[job].state)
+    assert seen == [JobState.RUNNING] * 6 + [JobState.FAILED] * 2
+
+
+def test_a_suspension_of_an_element_is_known_to_clients_that_look_once(world):
+    site = world()
+    job = site.client().submit(spec(5000.0, token="a", array=parse_array("1-2")))
+    running(site.client(), job)
+    raw = site.link.arrays_of[job]
+    site.link.all[raw[0]].state, site.link._tick = "SUSPENDED", lambda _: None
+    for _ in range(12):
+        site.clock.sleep(600)
+        site.client().status([job])
+    for one in raw:
+        site.link.forget(one)
+    site.link.arrays_of.clear()
+    lost_s = site.clock()
+    assert looks_once(site, job, every_s=600.0) == (JobState.FAILED, "Vanished")
+    assert HOUR - 600 <= site.clock() - lost_s < HOUR + 1300
 
 
 @pytest.mark.parametrize("writes_marks", [True, False])
@@ -1288,3 +1345,32 @@ def test_the_next_of_them_knows_that_a_job_was_cancelled_which_slurm_forgot_sinc
     site.clock.sleep(1000)
     assert not site.link.controller
     assert looks_once(site, job, within=1) == (JobState.CANCELLED, "")
+
+
+def test_elements_that_slurm_holds_are_known_whatever_the_others_do(world):
+    """Until they are released; a job that is held is not expected to start."""
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(600.0, token="a", array=parse_array("1-4%2")))
+    running(backend, job)
+    _, second, third, _ = site.link.arrays_of[job]
+    site.link.requeue(second)
+    for one in (second, third):
+        site.link.hold_by_admin(one)
+    backend.wait(backend.now() + 120)
+    told = backend.status([job])[job]
+    assert (told.state, str(told.elements.held), told.elements.held_reason) == (
+        JobState.RUNNING, "2-3", "JobHeldAdmin",
+    )  # fmt: skip
+    assert str(told.elements.running) in {"1", "1,4"}
+    for one in (second, third):
+        site.link.all[one].held = ""
+    backend.wait(backend.now() + 120)
+    assert not backend.status([job])[job].elements.held
+    assert ended(backend, job).state is JobState.COMPLETED
+
+
+def test_what_is_held_is_not_expected_to_start():
+    record = foreign_record("7", states=("PENDING",), reason="JobHeldUser", expected_start_s=2e9)
+    assert status_of(record, 1e9).expected_start_s is None
+    assert status_of(replace(record, reason="Priority"), 1e9).expected_start_s == 2e9
