@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from asa.backend import Advice, Backend, Capabilities, Condition, JobState, JobStatus
+from asa.backend import Advice, Backend, Capabilities, Condition, ElementsStatus, JobState, JobStatus
 from asa.cli import driving
 from asa.cli.events import notice_line
 from asa.cli.explain import explain
@@ -26,6 +26,7 @@ from asa.cli.screen import draw, summary
 from asa.cli.standing import stand
 from asa.cli.status import _headings, runs
 from asa.core.locks import Holder
+from asa.elements import parse_elements
 from asa.errors import InputError
 from asa.metrics import RunMetrics, StageTimes
 from asa.runner import RunFolder, RunPlan, find_run
@@ -174,6 +175,28 @@ def test_holds_and_uncommon_reasons_are_told(case):
     assert heard("Priority") == heard("QOSUsageThreshold") == []
     assert heard("ReqNodeNotAvail, UnavailableNodes:n1") != []
     assert heard("ReqNodeNotAvail, UnavailableNodes:n2") == []
+
+
+def test_elements_on_hold_are_told_whatever_the_others_do(case):
+    notices = Notices(advise, lambda _: "")
+    runs = replace(case.submit("fetch"), state=JobState.RUNNING, start_s=NOW_S, payload_start_s=NOW_S)
+
+    def heard(held, running="1"):
+        elements = ElementsStatus(running=parse_elements(running))
+        if held:
+            elements = replace(elements, held=parse_elements(held), held_reason="JobHeldUser")
+        case.tell(Reported(replace(runs, elements=elements)))
+        return told(notices, case.state)
+
+    because = "Somebody keeps it back. Let 100 go. (JobHeldUser)"
+    assert heard("") == []
+    assert heard("2") == [f"fetch: element 2 of job 100 is on hold: {because}"]
+    assert heard("2", "3") == []
+    assert heard("2,5") == [f"fetch: elements 2,5 of job 100 are on hold: {because}"]
+    assert heard("") == ["fetch: elements 2,5 of job 100 are not on hold any more"]
+    assert heard("1,4,9,16,25,36,49,64,81,100,121,144,169,196") == [
+        f"fetch: 14 elements of job 100 are on hold: {because}"
+    ]
 
 
 def test_notices_are_lines_or_json(capsys):

@@ -29,6 +29,9 @@ class ElementStanding:
     pending_count: int
     told: str = ""  # how those ended, in words
     at_once: int = 0  # how many may run at the same time; 0 for all
+    held: str = ""  # those that do not start until somebody releases them
+    held_count: int = 0
+    held_reason: str = ""  # why, in the batch system's words
 
 
 def element_standing(state: RunState, name: str) -> ElementStanding | None:
@@ -55,7 +58,17 @@ def element_standing(state: RunState, name: str) -> ElementStanding | None:
         pending,
         how_they_ended(ends) if ends else "",
         array.at_once,
+        *_held(state, name),
     )
+
+
+def _held(state: RunState, name: str) -> tuple[str, int, str]:
+    """Give the elements that are on hold, how many these are, and why."""
+    lead = state.jobs.get(state.stages[name].job_id or "")
+    parts = state.arrays.parts(lead.round) if lead is not None and lead.spec.array is not None else ()
+    told = [one.status.elements for one in parts if one.status.elements is not None and not one.status.state.is_final]
+    held = Elements.of(number for one in told for number in one.held)
+    return str(held), len(held), next((one.held_reason for one in told if one.held), "")
 
 
 def ended_alike(state: RunState, name: str) -> list[tuple[Elements, str]]:
@@ -97,6 +110,13 @@ def _in_turn(state: RunState, name: str) -> tuple[Elements, Elements, list[Eleme
     return known.completed, NONE, list(known.ended)
 
 
+def _of_which_held(elements: ElementStanding) -> str:
+    if not elements.held_count:
+        return ""
+    which = "" if elements.held_count == elements.pending_count == 1 else f"{elements.held_count} of them "
+    return f", {which}on hold: {elements.held_reason}"
+
+
 def element_words(elements: ElementStanding) -> str:
     """Say how the elements of an array stand.
 
@@ -111,7 +131,7 @@ def element_words(elements: ElementStanding) -> str:
     if elements.failed_count:
         counts.append(f"{elements.failed_count} did not complete")
     if elements.pending_count:
-        counts.append(f"{elements.pending_count} left")
+        counts.append(f"{elements.pending_count} left{_of_which_held(elements)}")
     throttle = f" ({elements.at_once} at once at most)" if elements.at_once and elements.pending_count else ""
     told = f"; {elements.told}" if elements.told else ""
     return f"of {elements.count} elements {', '.join(counts)}{throttle}{told}"

@@ -203,9 +203,16 @@ def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
             )
         return
     left = stage.walltime_s - (stage.run_s or 0.0)
-    yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
+    if stage.elements is not None and stage.elements.held_count and not stage.elements.running_count:
+        yield f"It began {_duration(stage.run_s)} ago, and nothing of it runs now."
+    else:
+        yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
     if stage.elements is not None:
         yield f"It is a job array: {element_words(stage.elements)}."
+        if stage.elements.held_count:
+            held = f"{'Element' if stage.elements.held_count == 1 else 'Elements'} {stage.elements.held}"
+            yield f"{held} will not start until released."
+            yield from _reason(folder, replace(stage, reason=stage.elements.held_reason))
     elif stage.bag is not None:
         yield f"Its tasks are shared: {bag_words(stage.bag)}."
 

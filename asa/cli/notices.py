@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _FEW = 3
+_MAX_NUMBERS = 40  # letters of elements' numbers in a sentence
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")
 _NUMBER = "JOBID"
 _PENDING = "pending"  # asa.backend is loaded late, as it needs numpy
@@ -43,7 +44,7 @@ class Notice:
 class _Seen:
     """What was shown of a job."""
 
-    is_held: bool = False
+    held: str = ""  # what of it is on hold, in words
     reasons: set[str] = field(default_factory=set)
 
 
@@ -57,6 +58,22 @@ def is_on_hold(status: JobStatus) -> bool:
     True
     """
     return status.state.value == _PENDING and bool(_ON_HOLD.search(status.reason.lower()))
+
+
+def _held(status: JobStatus) -> tuple[str, str]:
+    """Say what of a job is on hold, in words, and why; empty if nothing is."""
+    if is_on_hold(status):
+        return f"job {status.job_id}", status.reason
+    if status.elements is None or not (held := status.elements.held):
+        return "", ""
+    numbers = str(held)
+    which = f"elements {numbers}" if len(numbers) <= _MAX_NUMBERS else f"{len(held)} elements"
+    which = f"element {numbers}" if len(held) == 1 else which
+    return f"{which} of job {status.job_id}", status.elements.held_reason
+
+
+def _is(held: str) -> str:
+    return "are" if "elements" in held else "is"
 
 
 def remedy_of(advice: Advice, job_id: str | None) -> str:
@@ -123,16 +140,17 @@ class Notices:
         if job.giving_up or status.state.is_final:
             return
         seen = self._seen.setdefault(status.job_id, _Seen())
-        held, whose = is_on_hold(status), f"job {status.job_id}"
-        if held != seen.is_held:
-            seen.is_held = held
+        whose = f"job {status.job_id}"
+        held, reason = _held(status)
+        if held != seen.held:
+            was, seen.held = seen.held, held
             if held:
-                words = f"{whose} is on hold{self._meaning(status)}"
-                yield Notice("held", now_s, words, stages, status.job_id, status.reason)
+                words = f"{held} {_is(held)} on hold{self._meaning(reason, status.job_id)}"
+                yield Notice("held", now_s, words, stages, status.job_id, reason)
             else:
-                yield Notice("released", now_s, f"{whose} is not on hold any more", stages, status.job_id)
+                yield Notice("released", now_s, f"{was} {_is(was)} not on hold any more", stages, status.job_id)
         elif not held and status.state.value == _PENDING and self._is_news(seen, status.reason):
-            words = f"{whose} waits{self._meaning(status)}"
+            words = f"{whose} waits{self._meaning(status.reason, status.job_id)}"
             yield Notice("reason", now_s, words, stages, status.job_id, status.reason)
 
     def _is_news(self, seen: _Seen, reason: str) -> bool:
@@ -143,9 +161,9 @@ class Notices:
         seen.reasons.add(key)
         return True
 
-    def _meaning(self, status: JobStatus) -> str:
-        advice = self._advise(status.reason)
+    def _meaning(self, reason: str, job_id: str) -> str:
+        advice = self._advise(reason)
         if advice is None:
-            return f": {status.reason}"
-        remedy = f" {remedy_of(advice, status.job_id)}" if advice.remedy else ""
-        return f": {advice.meaning}{remedy} ({status.reason})"
+            return f": {reason}"
+        remedy = f" {remedy_of(advice, job_id)}" if advice.remedy else ""
+        return f": {advice.meaning}{remedy} ({reason})"

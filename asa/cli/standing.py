@@ -446,7 +446,7 @@ def _stage(
         is_growing=(is_pending and wait_s is not None) or is_running,
         predicted_wait_s=forecast.wait_s if forecast is not None else None,
         forecast=forecast,
-        expected_start_s=announced_s if is_pending else None,
+        expected_start_s=announced_s if is_pending and words != "held" else None,
         reason=more or _reason_with_job(view, status, words),
         given_up=job.giving_up,
         exit_code=0 if words == "done" and status.exit_code is not None else _end_of(name, status).exit_code,

@@ -8,6 +8,10 @@ import pytest
 from asa.backends.slurm.explanations import advice
 from slurm_runs import LINKS, SlurmRun, busy_nodes, stage
 from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
+from typer.testing import CliRunner
+
+from asa.cli.app import app
+from asa.elements import parse_array
 
 WRAPPER = """#!/bin/sh
 words='PENDING|RUNNING|COMPLETING|COMPLETED|FAILED'
@@ -96,6 +100,43 @@ def test_a_job_that_slurm_holds_by_its_exit_code_goes_on_once_it_is_released(str
     for run, client in zip(runs, clients, strict=True):
         assert client.result().outcome == "completed"
         assert run.ran == {"a": 2}
+
+
+@pytest.mark.slurm
+def test_an_element_that_slurm_holds_by_its_exit_code_is_told_and_goes_on_once_it_is_released(strict):
+    """While the others have ended, and so much is said of it as of a job."""
+    then = "[ $SLURM_ARRAY_TASK_ID != 2 ] || [ -e was ] || { touch was; exit 7; }"
+    stages = [stage("a", then=then, array=parse_array("1-3"))]
+    runs = [SlurmRun(strict, stages, link=link) for link in LINKS]
+    clients = [run.client() for run in runs]
+    for run in runs:
+        held = until(lambda run=run: _held(run, completed=2), what="that Slurm holds it")
+        assert (str(held.held), held.held_reason) == ("2", "SPECIAL_EXIT (JobHeldUser)")
+        [job_id] = run.folder.state()[0].jobs
+        said = _asa("explain", "a", "--runs", run.folder.path.parent)
+        assert "2 completed, 1 left, on hold: SPECIAL_EXIT" in said
+        assert "Jobs with its exit code are put back into the queue and held." in said
+        assert f"What to do: Release it with: scontrol release {job_id}" in said
+        assert "nothing of it runs now" in said
+        assert "expects it to start" not in said
+        assert "1 left, on hold" in _asa("status", "--runs", run.folder.path.parent)
+        strict.run("scontrol", "release", job_id, check=False)  # some releases complain of the elements that ended
+        strict.run_as_root("scontrol", "update", f"JobId={job_id}_2", "StartTime=now+1", check=False)
+    for run, client in zip(runs, clients, strict=True):
+        assert client.result().outcome == "completed"
+        assert run.ran == {"a": 4}
+
+
+def _held(run, completed):
+    """Give the elements of a job array once some have completed and one is on hold."""
+    told = [job.status.elements for job in run.folder.state()[0].jobs.values() if job.status.elements is not None]
+    return next((one for one in told if one.held and len(one.completed) == completed), None)
+
+
+def _asa(*arguments):
+    done = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 @pytest.mark.slurm
