@@ -19,7 +19,7 @@ from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
 from asa.outcome import JobOutcome, by_exit_code, from_word
 
-from .script import WITHDRAWN, array_of, is_utf8, traits, walltime_of
+from .script import WITHDRAWN, array_of, heeds_of, is_utf8, traits, walltime_of
 
 _SCRIPT = ".sh"
 _Read = TypeVar("_Read")
@@ -134,6 +134,13 @@ class RunFolder:
             return walltime_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):
             return math.inf
+
+    def heeds(self, name: str) -> tuple[tuple[str, ...], str]:
+        """Say by a job's script which files it posts, and what follows if memory runs out; see `Kept`."""
+        try:
+            return heeds_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
+        except (OSError, ValueError):
+            return (), "fail"
 
     def job_ids(self) -> set[str]:
         """Ids of the jobs that were submitted from here."""

@@ -41,6 +41,8 @@ _STEPS = "steps="
 _ELEMENTS = "# Its elements: "
 _RENUMBERED = ", which Slurm counts from 0 on"
 _WALLTIME = "# Its walltime in seconds: "
+_POSTED = "posted="
+_HEEDS = "# Where Slurm says that its memory ran out: "
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
 # for the script's `finish`
@@ -114,6 +116,7 @@ class Payload:
     is_renumbered: bool = False
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
     walltime_s: float = math.inf  # that the job asks for, which is written down for who finds the script
+    heeds: str = "fail"  # see `Kept.out_of_memory`; written down likewise
 
 
 def batch_script(
@@ -138,6 +141,7 @@ def batch_script(
         "#!/bin/sh",
         f"# Written by asa for the job {payload.name}.",
         *([f"{_WALLTIME}{payload.walltime_s:g}"] if math.isfinite(payload.walltime_s) else []),
+        *([f"{_HEEDS}{payload.heeds}"] if payload.heeds != "fail" else []),
         f"job=${{{variable}:?}}",
         "owner=$job whole= count=",
         f"pauses='{' '.join(f'{pause:g}' for pause in pauses_s)}'",
@@ -145,7 +149,7 @@ def batch_script(
         f"marks={marks}",
         f"posts={shlex.quote(str(payload.posts))}",
         f"{_AWAITS}{_files(payload.awaits)}",
-        f"posted={_files(payload.posted)}",
+        f"{_POSTED}{_files(payload.posted)}",
         f"max_idle={'' if payload.max_await_s is None else math.ceil(payload.max_await_s)}",
         f"folder={shlex.quote(payload.folder)}",
         f"shares={'1' if payload.shares else ''}",
@@ -281,6 +285,21 @@ def walltime_of(script: str) -> float:
     """
     head = script.partition(_BODY)[0].splitlines()
     return next((float(line.removeprefix(_WALLTIME)) for line in head if line.startswith(_WALLTIME)), math.inf)
+
+
+def heeds_of(script: str) -> tuple[tuple[str, ...], str]:
+    """Say of a script that `batch_script` wrote which files its job posts, and what follows if memory runs out.
+
+    Examples
+    --------
+    >>> payload = Payload("fit", "true", "/home/me", Path("/r/marks"), Path("/r/posts"), posted=("a",), heeds="ignore")
+    >>> heeds_of(batch_script(payload, "SLURM_JOB_ID"))
+    (('a',), 'ignore')
+    """
+    head = script.partition(_BODY)[0].splitlines()
+    names = [shlex.split(line.removeprefix(_POSTED)) for line in head if line.startswith(_POSTED)]
+    posts = tuple(" ".join(word for words in names for word in words).split())
+    return posts, next((line.removeprefix(_HEEDS) for line in head if line.startswith(_HEEDS)), "fail")
 
 
 def array_of(script: str) -> tuple[str, bool]:

@@ -102,6 +102,9 @@ class TrackedArray(TrackedJob):
                 self.record = self.record or record
         if not waiting and knows_all:
             self._queue = None
+        for number in waiting & self.own.keys():
+            if self.own[number].status.state is JobState.CANCELLED and self.own[number].status.start_s is None:
+                del self.own[number]  # it was not shown for a while, and taken for one that somebody had cancelled
         live = {number for number, one in self.own.items() if one.is_live}
         missing = live - told - waiting
         if knows_all:

@@ -168,9 +168,7 @@ class SlurmBackend:
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
-        # of a list of tasks each is judged by itself, where that can be seen in the job
-        is_part = bool(spec.bag) and spec.array is None and not spec.leg
-        heeds = BY_TASK if is_part and spec.out_of_memory == "fail" else spec.out_of_memory
+        heeds = _heeds(spec)
         kept = replace(kept, posts=tuple(map(file_name, spec.posts)), out_of_memory=heeds)
         if spec.array is not None:
             kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))
@@ -264,6 +262,7 @@ class SlurmBackend:
             shares=bool(spec.bag),
             out_of_memory=spec.out_of_memory,
             walltime_s=spec.walltime_s,
+            heeds=_heeds(spec),
             array=spec.array,
             is_renumbered=self._is_renumbered(spec),
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
@@ -556,7 +555,8 @@ class SlurmBackend:
             walltime_s = self._folder.walltime_s(name)
             kept = Kept(name, token, awaits, steps, kept_back=True, walltime_s=walltime_s, submit_s=since_s)
             array, is_renumbered = self._folder.array(name)
-            kept = replace(kept, array=array, is_renumbered=is_renumbered)
+            posts, heeds = self._folder.heeds(name)
+            kept = replace(kept, array=array, is_renumbered=is_renumbered, posts=posts, out_of_memory=heeds)
         job = self._track(holder, kept)
         job.miss(self._folder, self.now(), self._clock(), certain=False)
         yield job
@@ -643,7 +643,7 @@ class SlurmBackend:
                 self._hear(job, record)
             elif not self._is_settling(job.job_id):
                 missing.append(job)
-        self._miss(missing)
+        self._miss([job for job in missing if not self._is_misnumbered(job)])
         for job_id in unseen:
             if job_id in self._jobs:
                 self._jobs[job_id].tell()
@@ -728,6 +728,8 @@ class SlurmBackend:
     def _hear_array(self, job: TrackedJob, records: Sequence[SlurmRecord]) -> None:
         """Take in what Slurm tells of an array's elements; what it does not know any more accounting may."""
         if not isinstance(job, TrackedArray) or (not records and self._is_settling(job.job_id)):
+            return
+        if not records and self._is_misnumbered(job):
             return
         clock_s = self._clock()
         submitted = [one.submit_s for one in records if one.submit_s and not one.restarts]
@@ -822,19 +824,43 @@ class SlurmBackend:
                 if changed:
                     self._pacer.changed(self._clock())
 
+    def _is_misnumbered(self, job: TrackedJob) -> bool:
+        """Say whether a job has another number than was answered to its submission; it then gives way to that."""
+        if job.record is not None or not job.kept.token or not self._is_anothers(job):
+            return False
+        with suppress(BackendError):
+            number = self._there({job.kept.name}, ended=True).get(job.kept.name, "")
+            if number not in ("", job.job_id):
+                job.give_way(self.now())
+                self._folder.keep_job(job.job_id, job.kept)
+                self._pacer.changed(self._clock())
+                return True
+        return False
+
+    def _is_anothers(self, job: TrackedJob) -> bool:
+        """Say whether the controller shows another job by a job's number."""
+        with suppress(BackendError):
+            shown = self._link.of_anybody(job.job_id)
+            return bool(shown) and not any(is_same(record, job.kept) for record in shown)
+        return False
+
     def _inquiry(self, missing: Sequence[TrackedJob]) -> Inquiry:
         """Prepare what is asked before one of these jobs is taken for gone."""
         names = {job.kept.name for job in missing if job.kept.token}
         return Inquiry(self._link.denies, lambda: self._there(names), lambda: self._home.confirm(self._is_at_home))
 
-    def _there(self, names: Collection[str]) -> dict[str, str]:
-        """Look for jobs by their names; of those that the controller has, give the number."""
+    def _there(self, names: Collection[str], *, ended: bool = False) -> dict[str, str]:
+        """Look for jobs by their names; give the numbers of those that the controller has; `ended`: or that it had."""
         records, arrays = by_array(self._link.named(names))
         present = self._present(records)
+        if ended:
+            present |= {one.job_id for one in records if ended_as(one) not in (None, JobState.CANCELLED)}
         there = {record.name: record.job_id for record in records if record.job_id in present}
         live = {array_id: elements[0].name for array_id, elements in arrays.items() if not has_ended(elements)}
         found = self._link.arrays(list(live)) if live else {}
-        return there | {name: array_id for array_id, name in live.items() if not has_ended(found.get(array_id, ()))}
+        past = {of[0].name: array_id for array_id, of in arrays.items() if ended and array_id not in live}
+        there |= past | {name: array_id for array_id, name in live.items() if not has_ended(found.get(array_id, ()))}
+        return there
 
     def _past(self, job_ids: Collection[str]) -> tuple[dict[str, SlurmRecord], bool]:
         """Ask accounting, and say whether it could be asked, or is not to be."""
@@ -886,6 +912,7 @@ class SlurmBackend:
         is_one = bool(token) and (record.comment == f"{COMMENT}{token}" or token in self._folder.names([token]))
         awaits, steps = self._folder.traits(record.name) if is_one else (False, ())
         array, is_renumbered = self._folder.array(record.name) if is_one else ("", False)
+        posts, heeds = self._folder.heeds(record.name) if is_one else ((), "fail")
         return Kept(
             name=record.name,
             token=token if is_one else "",
@@ -896,6 +923,8 @@ class SlurmBackend:
             submit_s=record.submit_s,
             array=array,
             is_renumbered=is_renumbered,
+            posts=posts,
+            out_of_memory=heeds,
         )
 
     # ------------------------------------------------------------------ belt and braces
@@ -1006,6 +1035,12 @@ def _texts(spec: JobSpec) -> tuple[str, ...]:
 def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
     words = (defaults.account, defaults.qos, defaults.partition, defaults.constraint, str(defaults.folder))
     return *words, *defaults.environment.keys(), *defaults.environment.values()
+
+
+def _heeds(spec: JobSpec) -> str:
+    """Say what follows where Slurm says that memory ran out: of a list, each task is judged where the job can see it."""
+    is_part = bool(spec.bag) and spec.array is None and not spec.leg
+    return BY_TASK if is_part and spec.out_of_memory == "fail" else spec.out_of_memory
 
 
 def _with_own_nodes(spec: JobSpec) -> tuple[str, ...]:

@@ -140,12 +140,15 @@ class TrackedJob:
 
         `past`: what accounting has of it. `certain`: that could be asked, or there is none.
         """
-        if (ended := folder.ended(self.job_id, self.kept.token)) is not None and self._is_recent(ended):
+        ended = folder.ended(self.job_id, self.kept.token)
+        if ended is not None and not self._is_recent(ended):
+            ended = None
+        if ended is not None and not self._may_be_back(ended):
             return self._become(self._ended_by(ended, folder))
         if certain:
             self.absence = self.absence.again(clock_s)
         began = folder.began(self.job_id, self.kept.token)
-        if began is not None and not self._is_recent(began):
+        if ended is not None or (began is not None and not self._is_recent(began)):
             began = None
         found = verdict(self._evidence(began, past, now_s, clock_s, certain=certain), inquiry)
         end_s = max(now_s, self._latest_s())
@@ -153,11 +156,18 @@ class TrackedJob:
             return self.hear(past, folder, now_s, clock_s)
         if found is Verdict.CANCELLED:
             return self._become(replace(self.status, state=JobState.CANCELLED, end_s=end_s))
+        if found is Verdict.GONE and ended is not None:
+            return self._become(self._ended_by(ended, folder))
         if found in (Verdict.GONE, Verdict.REPLACED):
             reason = TWIN if found is Verdict.REPLACED else VANISHED
             return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=reason))
         has_begun = found is Verdict.RUNNING or began is not None  # which a new client does not know otherwise
         return has_begun and self._become(self._not_shown(began, past, folder))
+
+    def _may_be_back(self, ended: Mark) -> bool:
+        """Say whether a job may be back in the queue: a signal has ended it before its walltime was over."""
+        lasted_s = ended.time_s - (self.status.start_s or ended.time_s)
+        return bool(ended.signals) and self.cancelled_s is None and lasted_s < self.longest_s()
 
     def _evidence(
         self, began: Mark | None, past: SlurmRecord | None, now_s: float, clock_s: float, *, certain: bool
@@ -196,6 +206,12 @@ class TrackedJob:
             reason=NOT_SHOWN,
         )
         return replace(status, steps=self._steps(status, folder))
+
+    def give_way(self, now_s: float) -> None:
+        """Let it have failed since the job of its token has another number; nothing is this one's any more."""
+        end_s = max(now_s, self._latest_s())
+        self.kept = replace(self.kept, token="")
+        self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=TWIN))
 
     def condemn(self, now_s: float) -> None:
         """Let it have failed since Slurm released it too early."""

@@ -780,6 +780,28 @@ def test_a_number_that_was_cut_off_is_in_doubt(world, monkeypatch, is_later_clie
     assert backend.status([first])[first].state is not JobState.FAILED
 
 
+@pytest.mark.parametrize("array", [None, "1-3"])
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_wrong_number_gives_way_to_the_job_itself(world, monkeypatch, array, has_ended):
+    """Slurm shows another job by the number that was answered; the job is found by its name."""
+    site = world()
+    backend, submit, wrong = site.client(), site.link.submit, "900"
+    backend.submit(spec(900.0, token="first"))
+    site.link.foreign.append(foreign_record(wrong, name="theirs", user="eve", submit_s=BEGIN_S))
+    right = []
+    monkeypatch.setattr(site.link, "submit", lambda job: right.append(submit(job)) or wrong)
+    run_s = 5.0 if has_ended else 500.0
+    assert backend.submit(spec(run_s, token="a", array=parse_array(array) if array else None)) == wrong
+    monkeypatch.setattr(site.link, "submit", submit)
+    for _ in range(4):
+        site.clock.sleep(20)
+        backend.wait(backend.now() + 5)
+    assert backend.status([wrong])[wrong].reason == "Twin"
+    for client in (backend, site.client()):
+        assert [status.job_id for status in client.find(["a"])["a"]] == right
+    assert site.link.calls["cancel"] == 0
+
+
 def test_a_number_that_is_used_again_is_not_ours(world):
     site = world(min_job_age_s=5.0)
     backend = site.client()

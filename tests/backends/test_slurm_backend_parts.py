@@ -4,15 +4,19 @@ import itertools
 import math
 import os
 import resource
+from dataclasses import replace
 
 import pytest
 from asa.backends.shell.marks import Kept, RunFolder
+from asa.backends.shell.script import Payload, batch_script, file_name
+from asa.backends.slurm.absence import Inquiry
 from asa.backends.slurm.arrays import TrackedArray
 from asa.backends.slurm.clock import ClockOffset
 from asa.backends.slurm.defaults import JobDefaults
 from asa.backends.slurm.dependencies import is_unmet, pass_on
 from asa.backends.slurm.link import SlurmRecord
 from asa.backends.slurm.pacing import Pacer, interval_s
+from asa.backends.slurm.tracking import BY_TASK, TrackedJob
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -251,3 +255,64 @@ def test_what_an_element_ran_before_it_was_requeued_is_known_whichever_looks_wer
                 folder.keep_job("7", array.kept)
         assert array.status.state is JobState.COMPLETED
         assert array.status.elements.ran_s == 4.0 + 10.0, seen
+
+
+def _told_to_end(folder, *, code=143, signals=1):
+    (folder.marks / "t").mkdir(parents=True)
+    for name, time_s in (("began", 110), ("ended", 120)):
+        text = f"job=7\nhost=n1\ntime={time_s}\ncode={code}\nsignals={signals}\n"
+        (folder.marks / "t" / name).write_text(text)
+
+
+@pytest.mark.parametrize("pending", [True, False])
+def test_a_job_that_a_signal_ended_may_be_back_in_the_queue(tmp_path, pending):
+    """A requeue, as by a preemption, ends it in this way; that it is not shown for a while is no end."""
+    folder = RunFolder(tmp_path)
+    _told_to_end(folder)
+    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
+    job = TrackedJob(kept, JobStatus("7", JobState.RUNNING, 100.0, start_s=105.0), heard_s=0.0)
+    past = SlurmRecord("7", "job.t", "u", ("PENDING",), 121.0) if pending else None
+    for now_s in (130.0, 160.0, 185.0):
+        job.miss(folder, now_s, now_s, certain=True, past=past, inquiry=Inquiry(lambda _: False, dict))
+        assert not job.status.state.is_final
+    job.miss(folder, 260.0, 260.0, certain=True, inquiry=Inquiry(lambda _: True, dict))
+    assert (job.status.state, job.status.end_s) == (JobState.FAILED, 120.0), "as its mark says, once it is denied"
+
+
+@pytest.mark.parametrize(("code", "signals", "cancelled_s"), [(3, 0, None), (0, 0, None), (143, 1, 119.0)])
+def test_a_job_that_ended_by_itself_has_ended_though_it_is_not_shown(tmp_path, code, signals, cancelled_s):
+    folder = RunFolder(tmp_path)
+    _told_to_end(folder, code=code, signals=signals)
+    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
+    job = TrackedJob(replace(kept, cancelled_s=cancelled_s), JobStatus("7", JobState.RUNNING, 100.0), heard_s=0.0)
+    job.miss(folder, 130.0, 130.0, certain=True)
+    assert job.status.state.is_final
+
+
+def test_waiting_elements_that_were_not_shown_for_a_while_are_back_once_they_are(tmp_path):
+    folder = RunFolder(tmp_path)
+    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3")
+    array = TrackedArray.of(kept, JobStatus("7", JobState.PENDING, 100.0), heard_s=0.0)
+    first = SlurmRecord(
+        "8", "job.t", "u", ("RUNNING",), 100.0, start_s=101.0, array_id="7", elements=parse_elements("1")
+    )
+    waiting = replace(
+        first, job_id="7", states=("PENDING",), start_s=None, is_array=True, elements=parse_elements("2-3")
+    )
+    for now_s, shown in ((110.0, [first, waiting]), (120.0, [first]), (160.0, [first]), (190.0, [first])):
+        _, missing = array.hear_all(shown, folder, now_s, now_s)
+        array.miss_all(missing, folder, now_s, now_s, certain=True)
+    array.hear_all([first, waiting], folder, 200.0, 200.0)
+    assert array.left() == {1, 2, 3}
+    assert not array.status.state.is_final
+
+
+@pytest.mark.parametrize("heeds", ["fail", "ignore", BY_TASK])
+def test_what_a_job_posts_and_heeds_is_known_by_its_script(tmp_path, heeds):
+    """Where its client was killed before it could note that."""
+    folder = RunFolder(tmp_path)
+    places = folder.marks, folder.posts
+    made = Payload("job.t", "true", "/", *places, token="t", posted=("run/a", "b"), heeds=heeds)
+    folder.keep_script("job.t", batch_script(made, "SLURM_JOB_ID"))
+    assert folder.heeds("job.t") == ((file_name("run/a"), "b"), heeds)
+    assert folder.heeds("none.t") == ((), "fail")
