@@ -55,7 +55,7 @@ _VERSION = re.compile(r"\d+\.\d+[\w.-]*")
 
 
 class CommandLink:
-    """Slurm by its commands: written for versions since 20.02, tested with 22.05 and 24.11.
+    """Slurm by its commands: written for versions since 20.02, tested with 22.05, 24.11 and 26.05.
 
     Each question is one command, and no file is written. Answers are asked for in formats of our own, with times in
     seconds since 1970; ``--json`` differs between versions, and costs the controller and us far more.
