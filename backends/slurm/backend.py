@@ -1038,7 +1038,7 @@ def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
 
 
 def _heeds(spec: JobSpec) -> str:
-    """Say what follows where Slurm says that memory ran out: a list is judged task by task, where the job can see it."""
+    """Say what follows where Slurm says that memory ran out: a list is judged task by task if the job can see it."""
     is_part = bool(spec.bag) and spec.array is None and not spec.leg
     return BY_TASK if is_part and spec.out_of_memory == "fail" else spec.out_of_memory
 
