@@ -51,12 +51,21 @@ class MortalJournal(Journal):
 
     def __init__(self, path, life):
         super().__init__(path)
-        self.life = life
+        self.life, self.is_dead = life, False
 
     def append(self, *entries):
-        self.life.touch()
+        self._touch()
         super().append(*entries)
-        self.life.touch()
+        self._touch()
+
+    def _touch(self):
+        if self.is_dead:
+            raise Killed("before: nothing is done any more, whatever is unwound")
+        try:
+            self.life.touch()
+        except Killed:
+            self.is_dead = True
+            raise
 
 
 @dataclass
