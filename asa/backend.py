@@ -302,7 +302,7 @@ class ElementEnd:
         As of a job.
     exit_code, reason, outcome
         Likewise.
-    nodes
+    nodes, bad_nodes
         Likewise.
     """
 
@@ -312,6 +312,7 @@ class ElementEnd:
     reason: str = ""
     outcome: JobOutcome | None = None
     nodes: tuple[str, ...] = ()
+    bad_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

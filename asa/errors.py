@@ -158,7 +158,7 @@ class JobNotFoundError(BackendError):
 
 
 class OtherClusterError(AsaError):
-    """The batch system that is reached is not the one that a run is on, or has lost its jobs; nothing was touched."""
+    """The batch system that is reached is not the one that a run is on, or has lost its jobs: the run stops."""
 
     exit_code = 3
 

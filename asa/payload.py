@@ -127,8 +127,7 @@ def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
     """Write what must be there before it runs: its inputs, and its environment."""
     needed = [*stage.inputs, *([stage.tasks_file] if stage.tasks_file else [])]
     if needed or stage.outputs:
-        patience_s = INPUT_PATIENCE_S if stage.input_patience_s is None else stage.input_patience_s
-        yield f"asa_look_s={math.floor(min(patience_s, stage.walltime_s / 2))}\n{_CHECK}"
+        yield f"asa_look_s={math.floor(min(_patience_s(stage), stage.walltime_s / 2))}\n{_CHECK}"
     if needed:
         # who comes late to a bag may find them used up
         begun = f"[ -s {shlex.quote(f'{place}/{share.round}/list')} ] || " if share and place else ""
@@ -137,6 +136,11 @@ def _before(stage: Stage, place: str, share: Share | None) -> Iterator[str]:
         yield preparing(stage.preparation, f"asa_end {JobOutcome.SETUP_FAILED.ending}")
         if stage.preparation.launcher and stage.cpus_per_task > 1:
             yield f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{stage.cpus_per_task}}}"
+
+
+def _patience_s(stage: Stage) -> float:
+    """For how long its files are looked for."""
+    return INPUT_PATIENCE_S if stage.input_patience_s is None else stage.input_patience_s
 
 
 def _runs(
@@ -196,9 +200,10 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: N
     """
     at_once = stage.job_count  # in this job: several where it has other stages, too, and so all that this one needs
     each, of_one = stage.of_each_job(), max(cores // at_once, 1)
-    text = payload_text(replace(each, tasks=(), jobs=(1, 1)), of_one)
     jobs = at_once * (share.jobs if share else 1)
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
+    patience_s = min(_patience_s(stage), limit_s / 2)
+    text = payload_text(replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s), of_one)
     run = [
         f"export ASA_STAGE={shlex.quote(stage.name)}",
         _ENDING,

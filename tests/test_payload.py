@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slurm_testbed import until
 
+from asa.elements import parse_array
 from asa.errors import WorkflowError
 from asa.outcome import JobOutcome, meaning
 from asa.payload import Notes, payload_text
@@ -333,6 +334,16 @@ def test_what_does_not_come_is_waited_for_as_long_as_the_stage_says_and_half_its
         run(replace(one, input_patience_s=0.0), tmp_path, ASA_LATENCY_S="").stderr == "asa: the input in is missing\n"
     )
     assert "asa_look_s=60" in payload_text(stage(command="true", inputs=("in",)), 1)
+
+
+@pytest.mark.parametrize(("patience_s", "look_s"), [(None, 5), (2.0, 2), (3600.0, 5)])
+def test_an_element_that_takes_turns_looks_for_files_for_half_of_its_own_time_at_most(patience_s, look_s):
+    """Else it would run out of time before it said what is missing."""
+    tasks = tuple(map(str, range(1, 55)))
+    one = stage(command="cat in.%a", array=parse_array("1-54"), inputs=("in.%a",), walltime_s=600.0)
+    text = payload_text(replace(one, tasks=tasks, jobs=(1, 1), input_patience_s=patience_s), 1)
+    assert "asa_limit_s=10 " in text
+    assert f"asa_look_s={look_s}" in text
 
 
 def test_a_list_of_tasks_that_comes_late_is_waited_for(tmp_path):

@@ -13,14 +13,17 @@ What counts against a node is how a job of a single stage ended on it:
 Such a node is on the list for an hour. Jobs of the run are kept off it if it is not only suspected, and the stage that
 failed is asked for again at once, which counts as no retry. If it completes on another node, the fault of the first is
 proven. If it fails there, too, it has failed by itself: then what it said against nodes counts no more, and after some
-such stages none is moved but off proven nodes, as where all of a large fan have the same mistake. All of this follows
+such stages none is moved but off proven nodes, as where all of a large fan have the same mistake. A job that shares the
+stage, and was on the first node already when the other failed there, has failed on no second one. All of this follows
 from what the run's journal says, so that whoever goes on with the run knows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 from asa.backend import Capabilities, ElementEnd, JobState, JobStatus
 from asa.outcome import NOT_EXECUTABLE, NOT_FOUND, JobOutcome, outcome_of
@@ -38,10 +41,11 @@ _TOGETHER_S = 900.0  # early failures of two stages that are further apart have 
 _UNBEGUN = frozenset({JobOutcome.UNABLE, JobOutcome.FOLDER_MISSING})
 _LACKS = frozenset({JobOutcome.INPUT_MISSING, JobOutcome.SETUP_FAILED})
 _OWN = frozenset({None, JobOutcome.FAILED, JobOutcome.TASKS_FAILED, JobOutcome.OUTPUT_MISSING})
-_NOBODY = ("", "")
+_ANYWHERE = ""  # where a job may begin to run, of which nothing keeps it
 _SUSPECT = "not found"  # the way of failing that one stage alone may be to blame for
 _NODE_FAILED = "ran there when it failed"
 _MAX_NAMES = 3  # of stages, in a sentence
+_MAX_EARLY = 8  # stages that failed early, of which one is remembered by node
 
 End = JobStatus | ElementEnd
 
@@ -66,6 +70,18 @@ class BadNode:
         return f"{names} {self.why}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What a stage was moved off a node for."""
+
+    kind: str
+    at_s: float
+
+    def explains(self, job: Job) -> bool:
+        """Whether a job of the stage was there already by then, as those are that share it: nobody kept it off."""
+        return job.status.submit_s <= self.at_s
+
+
 @dataclass(slots=True)
 class Nodes:
     """What a run knows of the nodes on which its jobs ran."""
@@ -74,10 +90,11 @@ class Nodes:
     _bad: dict[str, BadNode] = field(default_factory=dict)  # in the order in which they failed
     _well: dict[str, float] = field(default_factory=dict)  # when a job completed there that had begun last
     _early: dict[str, dict[str, float]] = field(default_factory=dict)  # by node, stages that failed early, and when
-    # by stage, the nodes off which it was moved, each with the job that failed there, and in which way
-    _moved: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _moved: dict[str, dict[str, _Move]] = field(default_factory=dict)  # by stage, the nodes off which it was moved
     _proven: set[str] = field(default_factory=set)  # nodes off which a stage was moved that completed on another then
     _refuted: int = 0  # how many stages were moved and failed elsewhere, too
+    _places: dict[str, tuple[str, ...]] = field(default_factory=dict)  # where jobs run that have not ended
+    _live: Counter[str] = field(default_factory=Counter)  # how many of them at each place
 
     def bad(self, at_s: float) -> list[BadNode]:
         """Give the nodes that all jobs avoid at a time."""
@@ -102,6 +119,21 @@ class Nodes:
         self._moved.clear()
         self._refuted = 0
 
+    def follow(self, job: Job) -> None:
+        """Keep count of where a job runs, or that it may begin to anywhere."""
+        status = job.status
+        waits = (_ANYWHERE,) if status.eligible_s is not None else ()
+        places = () if status.state.is_final else waits if status.payload_start_s is None else status.nodes
+        was = self._places.pop(status.job_id, ())
+        if places:
+            self._places[status.job_id] = places
+        if places != was:
+            self._live.update(places)
+            self._live.subtract(was)
+            for name in was:
+                if not self._live[name]:
+                    del self._live[name]
+
     def heard(self, job: Job) -> None:
         """Take in where a job did well, and which nodes the batch system says have failed."""
         status = job.status
@@ -117,45 +149,53 @@ class Nodes:
         for name in status.bad_nodes:
             self._accuse(name, job.planned.stages[0], _NODE_FAILED, _end_s(status))
 
-    def moves(self, stage: Stage, end: End, job: Job, live: Iterable[Job]) -> str:
+    def moves(self, stage: Stage, end: End, job: Job) -> str:
         """Say off which node a stage that failed is asked for again without counting a retry; empty if that counts.
 
-        `end`: how it ended, in which job; `live`: jobs of the run that have not ended.
+        `end`: how it ended, in which job, which has ended.
         """
-        node = next(iter(_failed_nodes(end) or end.nodes), "")  # the first one is where its script ran
+        node = next(iter(end.bad_nodes or end.nodes), "")  # the first one is where its script ran
         if end.state is not JobState.FAILED or not node:
             return ""
+        return node if self._is_to_blame(node, stage, end, job) else ""
+
+    def _is_to_blame(self, node: str, stage: Stage, end: End, job: Job) -> bool:
+        """Decide whether a stage is asked for again off the node on which it failed, and note that."""
         at_s, before = _end_s(job.status), self._moved.setdefault(stage.name, {})
-        if before.get(node, _NOBODY)[0] == job.status.job_id:
-            return node  # as was said before
-        why = self._what_failed(stage, end, job, node, live)
-        is_sure = node in self._proven or bool(_failed_nodes(end))
+        earlier = before.get(node)
+        is_same = earlier is not None and earlier.explains(job)
+        if earlier is not None and is_same and earlier.kind == _kind(end):
+            return True  # as was said before
+        why = self._what_failed(stage, end, job, node)
+        if earlier is not None:
+            return is_same and bool(why)
+        is_sure = node in self._proven or bool(end.bad_nodes)
         max_moves = _MAX_MOVES if is_sure or _is_unbegun(end) else 1
-        if not why or node in before or len(before) >= max_moves:
-            if any(kind == _kind(end) for _, kind in before.values()):
+        if not why or len(before) >= max_moves:
+            if any(one.kind == _kind(end) for one in before.values()):
                 self._acquit(stage.name)
-            return ""
+            return False
         if not is_sure and self._refuted >= _MAX_REFUTED + len(self._proven):
-            return ""
+            return False
         suspected = _kind(end) == _SUSPECT and (node in self._well or not self._well)
         self._accuse(node, stage.name, why, at_s, suspected=suspected)
         if node not in self.avoided(at_s, 1, [stage.name]):
-            return ""
-        before[node] = (job.status.job_id, _kind(end))
-        return node
+            return False
+        before[node] = _Move(_kind(end), at_s)
+        return True
 
-    def _what_failed(self, stage: Stage, end: End, job: Job, node: str, live: Iterable[Job]) -> str:
+    def _what_failed(self, stage: Stage, end: End, job: Job, node: str) -> str:
         """Say in words what speaks against the node on which a stage failed; empty for nothing."""
-        if _failed_nodes(end):
+        if end.bad_nodes:
             return _NODE_FAILED if stage.retries else ""
         if _is_unbegun(end):
             return "could not begin there"
         if _is_not_found(end):  # by its script, which runs on the first of its nodes
-            is_so = self._does_well_elsewhere(node, job, live, waits=True)
+            is_so = self._does_well_elsewhere(node, waits=True)
             return "did not find something there that others find elsewhere" if is_so else ""
         if len(end.nodes) > 1:
             return ""  # which of them it was nobody says
-        is_so = self._fails_early(stage, end, job, node) and self._does_well_elsewhere(node, job, live)
+        is_so = self._fails_early(stage, end, job, node) and self._does_well_elsewhere(node)
         return "failed there soon after beginning" if is_so and stage.retries else ""
 
     def _fails_early(self, stage: Stage, end: End, job: Job, node: str) -> bool:
@@ -166,24 +206,20 @@ class Nodes:
         if began_s is None or ended_s - began_s > _SOON_S:
             return False
         early = self._early.setdefault(node, {})
-        others = [name for name, at_s in early.items() if name != stage.name and at_s > ended_s - _TOGETHER_S]
+        is_second = any(name != stage.name and at_s > ended_s - _TOGETHER_S for name, at_s in early.items())
+        early.pop(stage.name, None)
         early[stage.name] = ended_s
-        return bool(others)
+        if len(early) > _MAX_EARLY:
+            del early[next(iter(early))]
+        return is_second
 
-    def _does_well_elsewhere(self, node: str, job: Job, live: Iterable[Job], *, waits: bool = False) -> bool:
+    def _does_well_elsewhere(self, node: str, *, waits: bool = False) -> bool:
         """Say whether a job of the run has completed on another node, or runs there as far as is known.
 
         `waits`: or if one may, of which nothing keeps it from running.
         """
-        if any(name != node for name in self._well):
-            return True
-        return any(
-            any(name != node for name in one.status.nodes)
-            if one.status.payload_start_s is not None
-            else waits and one.status.eligible_s is not None
-            for one in live
-            if one is not job
-        )
+        places = [name for name in islice(self._live, 3) if waits or name != _ANYWHERE]
+        return any(name != node for name in chain(self._well, places))
 
     def _accuse(self, node: str, stage: str, why: str, at_s: float, *, suspected: bool = False) -> None:
         """Put a node on the list, or keep it there for longer."""
@@ -191,7 +227,7 @@ class Nodes:
         if known is None or known.until_s <= at_s:
             self._bad[node] = BadNode(node, why, at_s, until_s, (stage,), suspected)
             return
-        stages = tuple(dict.fromkeys((*known.stages, stage)))
+        stages = known.stages if stage in known.stages else (*known.stages, stage)
         until_s, suspected = max(until_s, known.until_s), suspected and known.suspected
         self._bad[node] = replace(known, why=why, until_s=until_s, stages=stages, suspected=suspected)
 
@@ -212,14 +248,9 @@ def moved(how: str, *nodes: str) -> str:
     return f"{how}, which counts as no retry; now on another node than {' and '.join(dict.fromkeys(nodes))}"
 
 
-def _failed_nodes(end: End) -> Sequence[str]:
-    """Name nodes that the batch system says have failed."""
-    return end.bad_nodes if isinstance(end, JobStatus) else ()
-
-
 def _kind(end: End) -> str:
     """Name the way in which a stage failed, of which there are four."""
-    if _failed_nodes(end):
+    if end.bad_nodes:
         return "node"
     return "unbegun" if _is_unbegun(end) else _SUSPECT if _is_not_found(end) else "own"
 

@@ -526,6 +526,7 @@ class RunState:
             return
         was, job.status = job.status, status
         self.arrays.heard(job)
+        self.nodes.follow(job)
         self._note_end(job)
         requeued = status.restarts > was.restarts or (was.start_s is not None and status.start_s is None)
         if requeued:
@@ -566,6 +567,7 @@ class RunState:
         if not status.state.is_final and not job.planned.joins:
             job.status, job.giving_up, job.given_up = status, "", False
             self._unfinished[status.job_id] = job
+            self.nodes.follow(job)
             self._may_have_lost = True
 
     def _note_end(self, job: Job) -> None:
@@ -790,7 +792,7 @@ class RunState:
 
     def _at_fault(self, job: Job, name: str, end: JobStatus | ElementEnd) -> str:
         """Name the node at fault for how a stage of a job ended, off which it is asked for again; empty for none."""
-        return self.nodes.moves(self.stages[name].stage, end, job, self._unfinished.values())
+        return self.nodes.moves(self.stages[name].stage, end, job)
 
     def _ended_in(self, job: Job, left: Sequence[str]) -> list[str]:
         """Name the stages that a job's end ended: the first that is left, or those of its wave that ran or failed."""

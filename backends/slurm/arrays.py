@@ -24,6 +24,8 @@ from .tracking import TWIN, VANISHED, TrackedJob
 
 _WORST = (JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED)
 
+_How = tuple[JobState, int | None, str, JobOutcome | None, tuple[str, ...], tuple[str, ...]]
+
 
 @dataclass(slots=True)
 class TrackedElement(TrackedJob):
@@ -268,14 +270,14 @@ class TrackedArray(TrackedJob):
 
 def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> ElementsStatus:
     of_state: dict[JobState, list[int]] = {}
-    ended: dict[tuple[JobState, int | None, str, JobOutcome | None, tuple[str, ...]], list[int]] = {}
+    ended: dict[_How, list[int]] = {}
     well: dict[str, None] = {}
     ran_s = spent_s
     for number, status in known.items():
         of_state.setdefault(status.state, []).append(number)
         if status.state.is_final and status.state is not JobState.COMPLETED:
             nodes = status.nodes if status.state is JobState.FAILED else ()
-            how = (status.state, status.exit_code, status.reason, status.outcome, nodes)
+            how = (status.state, status.exit_code, status.reason, status.outcome, nodes, status.bad_nodes)
             ended.setdefault(how, []).append(number)
         elif status.state is JobState.COMPLETED and len(well) < MAX_NODES:
             well |= dict.fromkeys(status.nodes)
@@ -290,9 +292,7 @@ def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> Elements
     )
 
 
-def _order(
-    item: tuple[tuple[JobState, int | None, str, JobOutcome | None, tuple[str, ...]], list[int]],
-) -> tuple[int, int]:
+def _order(item: tuple[_How, list[int]]) -> tuple[int, int]:
     (state, *_), numbers = item
     return _WORST.index(state), min(numbers)
 

@@ -316,3 +316,22 @@ def test_what_a_job_posts_and_heeds_is_known_by_its_script(tmp_path, heeds):
     folder.keep_script("job.t", batch_script(made, "SLURM_JOB_ID"))
     assert folder.heeds("job.t") == ((file_name("run/a"), "b"), heeds)
     assert folder.heeds("none.t") == ((), "fail")
+
+
+def test_a_node_that_failed_under_an_element_is_named_by_that_element(tmp_path):
+    """As of a job: an element that ended by itself is none of the node's fault."""
+    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3")
+    array = TrackedArray.of(kept, JobStatus("7", JobState.PENDING, 100.0), heard_s=0.0)
+    records = [
+        SlurmRecord(
+            f"{8 + number}", "job.t", "u", states, 100.0, start_s=110.0, end_s=120.0, node_list=node,
+            exit_code=code, array_id="7", elements=parse_elements(str(number)),
+        )
+        for number, states, node, code in (
+            (1, ("NODE_FAIL",), "n2", 0), (2, ("FAILED",), "n2", 1), (3, ("FAILED",), "n2", 1),
+        )
+    ]  # fmt: skip
+    array.hear_all(records, RunFolder(tmp_path), 300.0, 300.0)
+    ended = {str(one.elements): (one.nodes, one.bad_nodes) for one in array.status.elements.ended}
+    assert ended == {"1": (("n2",), ("n2",)), "2-3": (("n2",), ())}
+    assert array.status.bad_nodes == ("n2",)

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from typing import Protocol
 
 import pytest
 from asa.backends.local import LocalMachine
@@ -15,6 +16,7 @@ from local_queue import Queue, job
 from slurm_fake_link import FakeLink
 from slurm_testbed import until
 
+import asa.backend
 from asa.backend import (
     Adjustable,
     Advisor,
@@ -22,13 +24,16 @@ from asa.backend import (
     CancelsMany,
     Capabilities,
     EstimatesStarts,
+    Examinable,
     Facility,
+    Foresight,
     Growing,
     JobState,
     JobStatus,
     Planning,
     Preflight,
     Previewing,
+    Site,
     StepTimes,
     Troubleshooting,
     Withdrawing,
@@ -38,6 +43,12 @@ from asa.pool.stages import PoolOfStages
 from asa.runner.beside import Beside, BesideBackend
 
 SITE = Capabilities("x", 112, 28, age_accrues=False)
+
+FORWARDED = (
+    Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Withdrawing,
+)  # fmt: skip
+OF_FACILITIES = (Examinable, Facility, Site, Troubleshooting)  # what a run is not given
+OF_SIMULATORS = (Foresight,)  # beside which nothing runs
 
 
 class Slurm:
@@ -171,27 +182,18 @@ def test_a_change_goes_to_where_the_job_is(queue, site, connect):
     [
         (Beside, (Facility, Advisor, Troubleshooting)),
         (PoolOfStages, (Facility, Advisor, Troubleshooting)),
-        (
-            BesideBackend,
-            (
-                Backend,
-                Adjustable,
-                Advisor,
-                CancelsMany,
-                EstimatesStarts,
-                Growing,
-                Planning,
-                Preflight,
-                Previewing,
-                Withdrawing,
-            ),
-        ),
+        (BesideBackend, (Backend, *FORWARDED)),
     ],
 )
 def test_what_stands_for_another_has_methods_that_isinstance_sees(kind, protocols):
     """From Python 3.12 on those are no longer seen that `__getattr__` makes up."""
     for name in (name for one in protocols for name in vars(one) if not name.startswith("_")):
         inspect.getattr_static(kind, name)
+
+
+def test_each_protocol_of_backends_is_forwarded_or_is_none_of_a_run():
+    offered = {one for one in vars(asa.backend).values() if getattr(one, "_is_protocol", False) and one is not Protocol}
+    assert offered == {Backend, *FORWARDED, *OF_FACILITIES, *OF_SIMULATORS}
 
 
 def test_who_cannot_change_a_job_says_so():

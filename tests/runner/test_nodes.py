@@ -1,8 +1,10 @@
 """Which nodes a run takes for bad ones, by what became of its jobs there, and what follows."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from pace import references
 
 from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import Elements, parse_array
@@ -310,3 +312,107 @@ def test_of_jobs_that_share_tasks_another_takes_the_place_of_one_that_could_not_
     assert lead.status.job_id == second
     [asked] = told.state.sharing.missing(lead, 0, is_ready=True, now_s=3.0, did=lambda _: True)
     assert (asked.mate, spec_of(told.state, asked).avoid) == (2, ("n2",))
+
+
+def sharing(*, others=2):
+    """Have two jobs that share a stage's tasks begin on one node."""
+    told = Told(Stage("a", cores=2, walltime_s=600, tasks=tuple(f"work {n}" for n in range(8)), jobs=(others, others)))
+    jobs = [told.submit("a")[0], told.submit("a", mate=1)[0]]
+    for job_id in jobs:
+        told.apply(Reported(JobStatus(job_id, JobState.RUNNING, 0.0, start_s=1.0, nodes=("n2",))))
+    return told, jobs
+
+
+def fails(told, job_id, at_s, code=87, outcome=JobOutcome.FOLDER_MISSING, **more):
+    ended = JobStatus(job_id, JobState.FAILED, 0.0, start_s=1.0, end_s=at_s, exit_code=code, nodes=("n2",))
+    told.apply(Reported(replace(ended, outcome=outcome, **more)))
+
+
+def test_a_node_on_which_two_jobs_that_share_a_stage_could_not_begin_stays_on_the_list():
+    """The second was there before the first had failed: that is no failure elsewhere."""
+    told, (first, second) = sharing()
+    fails(told, first, 2.0)
+    assert told.bad(3.0) == ["n2"]
+    fails(told, second, 3.0)
+    assert (told.bad(4.0), told.phase("a"), told.state.stages["a"].attempts) == (["n2"], Phase.WAITING, 0)
+    assert told.state.nodes._refuted == 0
+    assert told.submit("a", 4.0)[1].avoid == ("n2",)
+
+
+def test_nor_does_one_that_failed_there_by_itself_take_it_off_the_list():
+    told, (first, second) = sharing()
+    fails(told, first, 2.0)
+    fails(told, second, 3.0, 1, JobOutcome.FAILED, payload_start_s=1.0)
+    assert (told.bad(4.0), told.state.nodes._refuted, told.phase("a")) == (["n2"], 0, Phase.FAILED)
+
+
+def array_that_ended(*ended, retries):
+    told = Told(Stage("a", cores=28, walltime_s=600, command="x", array=parse_array("1-3"), retries=retries))
+    job_id, _ = told.submit("a")
+    told.begin(job_id, "n2", 1.0)
+    status = JobStatus(job_id, JobState.FAILED, 0.0, start_s=1.0, payload_start_s=1.0, end_s=9.0)
+    told.apply(Reported(replace(status, elements=ElementsStatus(completed=Elements.of([1]), ended=ended))))
+    return told
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_an_element_that_failed_by_itself_is_not_excused_by_another_that_could_not_begin_there(retries):
+    told = array_that_ended(
+        ElementEnd(Elements.of([2]), JobState.FAILED, 87, "NonZeroExitCode", JobOutcome.FOLDER_MISSING, ("n2",)),
+        ElementEnd(Elements.of([3]), JobState.FAILED, 1, "NonZeroExitCode", JobOutcome.FAILED, ("n2",)),
+        retries=retries,
+    )
+    assert (told.state.stages["a"].attempts, told.bad()) == (retries, ["n2"])
+    array = told.submit("a", 20.0)[1].array
+    assert str(array) == ("2-3" if retries else "2"), "the other has failed for good"
+
+
+def test_an_element_under_which_a_node_failed_costs_no_retry_where_there_are_retries():
+    for retries in (0, 1):
+        told = array_that_ended(
+            ElementEnd(Elements.of([2]), JobState.FAILED, None, "NODE_FAIL", nodes=("n2",), bad_nodes=("n2",)),
+            ElementEnd(Elements.of([3]), JobState.FAILED, None, "NODE_FAIL", nodes=("n3",), bad_nodes=("n3",)),
+            retries=retries,
+        )
+        assert told.phase("a") is (Phase.WAITING if retries else Phase.FAILED)
+        assert told.state.stages["a"].attempts == 0
+    assert (told.bad(), told.submit("a", 20.0)[1].avoid) == (["n2", "n3"], ("n2", "n3"))
+
+
+def test_a_failure_is_judged_without_a_walk_over_all_jobs():
+    """Thousands that fail on one node are taken in again by each client."""
+    told = Told()
+    nodes = told.state.nodes
+    jobs = [
+        JobStatus(str(n), JobState.RUNNING, 0.0, start_s=1.0, payload_start_s=1.0, nodes=("n2",)) for n in range(5000)
+    ]
+    jobs = [SimpleNamespace(status=one, planned=SimpleNamespace(stages=("a",))) for one in jobs]
+    for one in jobs:
+        nodes.follow(one)
+    assert dict(nodes._live) == {"n2": 5000}
+
+    def all_fail():
+        for number, one in enumerate(jobs):
+            end = replace(one.status, state=JobState.FAILED, end_s=2.0, exit_code=3)
+            one.status = end
+            nodes.follow(one)
+            assert not nodes.moves(Stage(f"s{number}", cores=1, walltime_s=9, command="x", retries=1), end, one)
+
+    assert references(all_fail, rounds=1) < 200, "with walks it is a thousand"
+    assert not nodes._live
+    assert all(len(early) <= 8 for early in nodes._early.values())
+
+
+def test_where_jobs_run_is_known_whatever_becomes_of_them():
+    told = Told()
+    nodes = told.state.nodes
+    job_id, _ = told.submit("a")
+    assert not nodes._does_well_elsewhere("n1", waits=True), "something may yet keep it back"
+    told.apply(Reported(JobStatus(job_id, JobState.PENDING, 0.0, eligible_s=0.0)))
+    assert [nodes._does_well_elsewhere("n1", waits=waits) for waits in (True, False)] == [True, False]
+    told.begin(job_id, "n1", 1.0)
+    assert [nodes._does_well_elsewhere(name) for name in ("n1", "n2")] == [False, True]
+    told.apply(Reported(JobStatus(job_id, JobState.PENDING, 5.0, eligible_s=5.0, restarts=1)))
+    assert [nodes._does_well_elsewhere("n2", waits=waits) for waits in (True, False)] == [True, False]
+    told.apply(Reported(JobStatus(job_id, JobState.CANCELLED, 5.0, end_s=9.0)))
+    assert not nodes._does_well_elsewhere("n2", waits=True)

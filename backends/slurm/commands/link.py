@@ -211,9 +211,10 @@ class CommandLink:
         """Ask the controller for one of this user's jobs; whether it says that it does not know it."""
         form = QueueFormat()
         done = self._squeue("denies", form, "-j", ",".join(_numbers([job_id])), mine=True)
-        if refusals.is_unknown_job(done):
-            return True
-        return any(False for _ in _understood(form, done))  # where it says anything else
+        is_denied = refusals.is_unknown_job(done)
+        if not is_denied:
+            list(_understood(form, done))  # raises where there is no answer
+        return is_denied
 
     def of_anybody(self, job_id: str) -> list[SlurmRecord]:
         """Ask the controller what one number is now, which is a small question also where it is another's."""
