@@ -51,21 +51,12 @@ class MortalJournal(Journal):
 
     def __init__(self, path, life):
         super().__init__(path)
-        self.life, self.is_dead = life, False
+        self.life = life
 
     def append(self, *entries):
-        self._touch()
+        self.life.touch()
         super().append(*entries)
-        self._touch()
-
-    def _touch(self):
-        if self.is_dead:
-            raise Killed("before: nothing is done any more, whatever is unwound")
-        try:
-            self.life.touch()
-        except Killed:
-            self.is_dead = True
-            raise
+        self.life.touch()
 
 
 @dataclass

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -110,13 +109,11 @@ class Active(Submitter):
     given_back: set[str] = field(default_factory=set)  # tokens of jobs that are no more, and hold no tasks either
     # the waits that were predicted last, by stages
     predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
-    _is_in_a_row: bool = False  # whether the next submission is intended right after this one was accepted
 
     def commit(self, *entries: Entry) -> None:
         """Write down what happened, all of it at once, and let it change the state; learn what there is to learn."""
         if self.run.journal is not None and entries:
-            can_wait = self._is_in_a_row and all(isinstance(entry, Accepted) for entry in entries)
-            (self.run.journal.append_with_next if can_wait else self.run.journal.append)(*entries)
+            self.run.journal.append(*entries)
         for entry in entries:
             for news in self.state.apply(entry):
                 self.note(news.record if isinstance(news, Observation) else news)
@@ -124,24 +121,6 @@ class Active(Submitter):
                     _learn(self, news)
                 elif isinstance(news, Ended):
                     _tell_end(self, news)
-
-    @contextmanager
-    def in_a_row(self) -> Iterator[None]:
-        """Submit several jobs: that one was accepted is written in the line that says that the next is intended.
-
-        So at most one is in doubt for a client that comes later, as ever, and the disk is waited for once a job.
-        """
-        self._is_in_a_row = True
-        try:
-            yield
-        finally:
-            self._is_in_a_row = False
-            self.flush()
-
-    def flush(self) -> None:
-        """Have on the disk all that happened; what a client leaves out that is killed before is found by its token."""
-        if self.run.journal is not None:
-            self.run.journal.flush()
 
     def replay(self, entries: Iterable[Entry]) -> None:
         """Come back to where an interrupted run was; what was learned then is put into the bank's store if need be."""

@@ -84,7 +84,7 @@ class Journal:
     entries
         What was there when it was opened.
     latest
-        The latest entry that was written since, or kept back; None before the first.
+        The latest entry that was written since; None before the first.
 
     Raises
     ------
@@ -102,11 +102,10 @@ class Journal:
         self.entries, sound = read_journal(path)
         self.latest: Entry | None = None
         self._guard = guard
-        self._kept_back: list[Entry] = []
         self._file = LineFile(path, end=sound, mode=0o600)
 
     def append(self, *entries: Entry) -> None:
-        """Write entries, and those that were kept back before them, as one line: all are there for good, or none is.
+        """Write one or more entries, as one line: they are there for good, or not at all.
 
         Raises
         ------
@@ -115,8 +114,6 @@ class Journal:
         LeaseError
             Another client has written to it.
         """
-        kept_back, self._kept_back = self._kept_back, []  # of a write that fails nobody knows how far it came
-        entries = (*kept_back, *entries)
         line = write_entries(entries).encode() + b"\n"
         try:
             self._guard()
@@ -135,27 +132,6 @@ class Journal:
             ) from error
         self.latest = entries[-1]
 
-    def append_with_next(self, *entries: Entry) -> None:
-        """Keep entries back, to write them before the next ones, in their line: the disk is waited for once.
-
-        Until then nothing may be done because of them: to a client that comes later they have not happened.
-        """
-        self._kept_back += entries
-        self.latest = entries[-1]
-
-    def flush(self) -> None:
-        """Write what was kept back.
-
-        Raises
-        ------
-        JournalError
-            It could not be written.
-        LeaseError
-            Another client has written to it.
-        """
-        if self._kept_back:
-            self.append()
-
     def close(self) -> None:
-        """Close the file; the next entry opens it again. What was kept back is not written."""
+        """Close the file; the next entry opens it again."""
         self._file.close()

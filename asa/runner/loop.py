@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -47,7 +47,7 @@ from asa.runner.submission import (
     tell_cancellations,
 )
 from asa.runner.timing import claimed_apart, settled, times_of
-from asa.strategies.base import Choice, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
+from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 from asa.strategies.legs import Follows, ahead, in_turn, successors
 
 _SETTLE_S = 120.0
@@ -359,19 +359,13 @@ def _follow_plan(one: Active) -> float | None:
             return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
         if not _may_submit(one, due[0], now):
             return now + AGAIN_S[0]  # something else has to happen before
-        with one.in_a_row():
-            _submit_all(one, due, plan.choices, now)
+        asked_again = one.state.asked_again
+        for job in due:
+            if asked_again != one.state.asked_again or not _may_submit(one, job, now) or missing_mate(one) is not None:
+                break  # all jobs of a stage come before what depends on them
+            shape(one, job, plan.choices)
+            submit(one, job)
     return None
-
-
-def _submit_all(one: Active, due: Iterable[PlannedJob], choices: Mapping[str, Choice], now_s: float) -> None:
-    """Submit jobs for as long as the plan holds that they are of."""
-    asked_again = one.state.asked_again
-    for job in due:
-        if asked_again != one.state.asked_again or not _may_submit(one, job, now_s) or missing_mate(one) is not None:
-            return  # all jobs of a stage come before what depends on them
-        shape(one, job, choices)
-        submit(one, job)
 
 
 def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:

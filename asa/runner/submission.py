@@ -105,8 +105,6 @@ def submit(one: Active, planned: PlannedJob) -> None:
     """Submit a job: what is intended is written down before, what became of it after."""
     spec = spec_of(one.state, planned)
     # earlier jobs of what is to be submitted must not run, as one does that was requeued by hand
-    if spec.supersedes:
-        one.flush()
     if not one.end_all(spec.supersedes):
         one.attempt.again_s = one.backend.now() + AGAIN_S[0]
         return
@@ -288,10 +286,7 @@ def _word_s(one: Active, spec: JobSpec) -> float | None:
     bank = one.run.bank
     if bank is None or bank.store is None or bank.sees_queue or not isinstance(one.forecast, LearnedForecast):
         return None
-    if spec.dependencies:
-        return None
-    one.flush()
-    return site_word_s(one.backend, spec)
+    return None if spec.dependencies else site_word_s(one.backend, spec)
 
 
 def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:

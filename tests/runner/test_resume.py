@@ -116,13 +116,7 @@ class Mortal:
     def __init__(self, at=None):
         self.at, self.count, self.names = at, 0, []
 
-    @property
-    def is_dead(self):
-        return self.at is not None and self.count > self.at
-
     def touch(self, name):
-        if self.is_dead:
-            raise Killed  # nothing is done any more, whatever is unwound
         self.names.append(name)
         self.count += 1
         if self.count - 1 == self.at:
@@ -362,54 +356,7 @@ def test_what_is_written_is_on_the_disk(tmp_path, monkeypatch):
     for count in range(1, 4):
         journal.append(Begun(float(count)))
         assert len(synced) == count + 1, "each entry, and once the folder"
-    journal.append_with_next(Begun(4.0))
-    assert [entry.at_s for entry in read_journal(journal.path)[0]] == [1.0, 2.0, 3.0]
-    journal.append(Begun(5.0))
-    assert len(synced) == 5, "one for both"
-    journal.append_with_next(Begun(6.0))
-    journal.flush()
-    journal.flush()
-    assert len(synced) == 6, "once"
-    assert [entry.at_s for entry in read_journal(journal.path)[0]] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     journal.close()
-
-
-def test_what_was_kept_back_is_not_written_twice(tmp_path, monkeypatch):
-    """Of a write that failed nobody knows how far it came."""
-    journal = Journal(tmp_path / "journal.jsonl")
-    journal.append(Begun(1.0))
-    journal.append_with_next(Begun(2.0))
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
-        with pytest.raises(JournalError):
-            journal.append(Begun(3.0))
-    journal.flush()
-    assert [entry.at_s for entry in read_journal(journal.path)[0]].count(2.0) <= 1
-
-
-def test_single_jobs_that_are_submitted_in_a_row_wait_for_the_disk_once_each(tmp_path, monkeypatch):
-    """That one was accepted is on the disk before the next is sent, in the line that says that this is intended."""
-    world, path = machine(), tmp_path / "journal.jsonl"
-    submit, seen, synced = world.submit, [], []
-    monkeypatch.setattr(os, "fsync", synced.append)
-
-    def away(_):
-        raise UnavailableError("nothing more is known of a job than that it was accepted")
-
-    world.status = away
-
-    def look_and_submit(spec):
-        seen.append((len(synced), [entry.kind for entry in read_journal(path)[0] if entry.kind != "begun"]))
-        return submit(spec)
-
-    world.submit = look_and_submit
-    flow = Workflow("many", [Stage(f"s{i}", cores=1, walltime_s=60, command="true") for i in range(5)])
-    [result] = run_all(world, [Run(flow, load_strategy("per-stage"), id="r" * 12, journal=Journal(path))])
-    assert result.outcome == "completed"
-    assert [kinds for _, kinds in seen] == [[*["intended", "accepted"] * i, "intended"] for i in range(5)]
-    first = seen[0][0]
-    assert [count for count, _ in seen] == [first + i for i in range(5)]
-    assert [entry.kind for entry in read_journal(path)[0]].count("accepted") == 5
 
 
 def test_a_journal_that_another_writes_to_is_left_alone(tmp_path):

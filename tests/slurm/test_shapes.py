@@ -287,7 +287,7 @@ def test_a_client_may_be_killed_at_any_moment_and_each_stage_keeps_the_shape_tha
     try:
         other.occupy("--ntasks=106", "--time=12:00:00")
         links = itertools.cycle(["rest", "commands"])
-        runs = [(at, began(slurm, next(links))) for at in range(0, 31, 3)]  # three stages: 16 lines and more
+        runs = [(at, began(slurm, next(links))) for at in range(0, 36, 3)]  # three stages: 18 entries and more
         first = [(at, process(run, "journal", at)) for at, (_, run) in runs]
         for at, one in first:
             if at == LATE:
