@@ -26,7 +26,7 @@ from asa.core.files import put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
 from asa.hosted.outputs import Outputs
 from asa.runner.begin import check_bank, check_text, choose_estimator
-from asa.runner.drive import drive
+from asa.runner.driver import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
 from asa.runner.outlook import check_strategy
 from asa.runner.requests import CancelRequest, ClaimRequest, CloseRequest, DropRequest, ExtendRequest, Request

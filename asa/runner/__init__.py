@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .active import Run
-    from .drive import drive
+    from .driver import drive
     from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs, run_paths
     from .journal import Journal, read_journal
     from .loop import RunResult, run_all
@@ -39,7 +39,7 @@ _LAZY = {  # to look at a run takes none of what drives one
     "RunResult": "loop",
     "CancelRequest": "requests",
     "default_runs_folder": "folder",
-    "drive": "drive",
+    "drive": "driver",
     "find_run": "folder",
     "list_runs": "folder",
     "read_journal": "journal",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from asa.backend import Backend
 from asa.records import Record
-from asa.runner import drive  # of that name there is a module, too
+from asa.runner.driver import drive
 from asa.runner.folder import RunFolder
 from asa.runner.state import RunState
 from asa.strategies.base import Phase
