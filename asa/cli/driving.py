@@ -126,8 +126,8 @@ def drive_here(
     Raises `Detached`: the user left, or the terminal, this computer or who read the output did. The run's folder is
     left in good order, and its `client.log` says why.
     """
-    from asa.runner.driver import drive
     from asa.runner.beside import with_local_stages
+    from asa.runner.driver import drive
 
     held = ExitStack()
 
