@@ -167,12 +167,12 @@ class Nodes:
         if earlier is not None and is_same and earlier.kind == _kind(end):
             return True  # as was said before
         why = self._what_failed(stage, end, job, node)
-        if earlier is not None:
-            return is_same and bool(why)
+        if is_same:
+            return bool(why)
         is_sure = node in self._proven or bool(end.bad_nodes)
         max_moves = _MAX_MOVES if is_sure or _is_unbegun(end) else 1
-        if not why or len(before) >= max_moves:
-            if any(one.kind == _kind(end) for one in before.values()):
+        if not why or earlier is not None or len(before) >= max_moves:
+            if any(one.kind == _kind(end) for name, one in before.items() if name != node):
                 self._acquit(stage.name)
             return False
         if not is_sure and self._refuted >= _MAX_REFUTED + len(self._proven):

@@ -175,6 +175,14 @@ def test_what_could_not_begin_on_any_node_is_moved_three_times_and_no_more():
     assert told.bad() == []
 
 
+def test_what_comes_back_to_its_first_node_as_too_few_are_left_has_failed_on_all():
+    told = Told()
+    for number, node in enumerate(("n1", "n2", "n1"), start=1):
+        assert told.phase("a") is Phase.WAITING
+        told.end("a", node, 87, at_s=10.0 * number)
+    assert (told.phase("a"), told.bad(31.0)) == (Phase.FAILED, [])
+
+
 def test_retries_are_left_to_who_was_moved():
     told = Told(Stage("a", cores=1, walltime_s=600, command="x", retries=1), Stage("b", cores=1, walltime_s=9))
     told.end("a", "n2", 87)
