@@ -846,6 +846,23 @@ class Withdrawing(Protocol):
 
 
 @runtime_checkable
+class TakesUp(Protocol):
+    """A backend that changes the jobs of its own run alone, and one of its user's that it is given by name."""
+
+    def take_up(self, job_id: str) -> None:
+        """Count a running or pending job as one's own that was not submitted from here, as the one in which this runs.
+
+        Raises
+        ------
+        JobNotFoundError
+            The user has no such job.
+        UnavailableError
+            The site cannot be asked.
+        """
+        ...
+
+
+@runtime_checkable
 class Growing(Protocol):
     """A backend whose jobs can get more cores after they started: by a second job, whose cores join the first's."""
 

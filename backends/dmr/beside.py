@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from asa.backend import Adjustable, Backend
+from asa.backend import Adjustable, Backend, TakesUp
 from asa.dmr.protocol import Action, Reply, Request, Wish
 from asa.errors import BackendError
 from asa.waits import QueuedJob
@@ -27,6 +27,7 @@ class JobManager:
 
     `backend`: the batch system. Where it is not `asa.backend.Adjustable` nothing is ever to be done.
     `partition`: where the job runs: only jobs that wait for that count. All jobs, if not given.
+    Raises `JobNotFoundError`: the batch system has no such job of this user.
     """
 
     def __init__(
@@ -37,6 +38,8 @@ class JobManager:
         self._partition = partition
         self._waiting: dict[int | str, QueuedJob] = {}
         self._refusal = "" if self._can_shrink else "this batch system takes no nodes back"
+        if isinstance(backend, TakesUp):
+            backend.take_up(job_id)
         self._lock = threading.Lock()
 
     @property

@@ -431,6 +431,14 @@ class SlurmBackend:
         except BackendError:
             return False
 
+    def take_up(self, job_id: str) -> None:
+        """Count a job as one's own that was not submitted from here; see `asa.backend.TakesUp`."""
+        record = self._link.jobs([_number(job_id)]).get(job_id)
+        if record is None:
+            raise JobNotFoundError("is no job of yours that waits or runs", where=f"job {job_id}")
+        self._strangers.discard(job_id)
+        self._track(job_id, self._kept_of(record))
+
     def _expected(self, job_id: str) -> Kept | None:
         """Say what a job of some number is, if it is of this run; None if it is not, as far as is known."""
         if job_id in self._strangers:

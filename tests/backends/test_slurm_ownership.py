@@ -218,3 +218,20 @@ def test_where_scancel_could_not_ask_no_job_was_cancelled():
     said = "scancel: error: slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
     left = not_cancelled([OwnJob("7", "x"), OwnJob("8", "x")], Done(1, stderr=said))
     assert {number: type(error) for number, error in left.items()} == dict.fromkeys("78", UnavailableError)
+
+
+def test_a_job_that_its_user_names_is_changed_as_ones_own(place):
+    """As the one in which a program runs that is resized; once the number is another's it is left alone."""
+    client = place.client()
+    client.submit(spec(token=TOKEN))
+    job_id = place.link.submit(replace(place.link.submitted[-1], name="solver", comment=""))
+    with pytest.raises(JobNotFoundError):
+        client.change_walltime(job_id, 60.0)
+    client.take_up(job_id)
+    client.change_walltime(job_id, 60.0)
+    assert place.link.calls["update"] == 1
+    place.link.all[job_id].job = replace(place.link.all[job_id].job, name="theirs")
+    with pytest.raises(JobNotFoundError):
+        client.change_walltime(job_id, 120.0)
+    with pytest.raises(JobNotFoundError, match="no job of yours"):
+        client.take_up("4711")

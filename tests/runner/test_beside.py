@@ -35,6 +35,7 @@ from asa.backend import (
     Previewing,
     Site,
     StepTimes,
+    TakesUp,
     Troubleshooting,
     Withdrawing,
 )
@@ -48,6 +49,7 @@ FORWARDED = (
     Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Withdrawing,
 )  # fmt: skip
 OF_FACILITIES = (Examinable, Facility, Site, Troubleshooting)  # what a run is not given
+OF_PROGRAMS = (TakesUp,)  # who resize the job in which they run, which is none of a run's
 OF_SIMULATORS = (Foresight,)  # beside which nothing runs
 
 
@@ -193,7 +195,7 @@ def test_what_stands_for_another_has_methods_that_isinstance_sees(kind, protocol
 
 def test_each_protocol_of_backends_is_forwarded_or_is_none_of_a_run():
     offered = {one for one in vars(asa.backend).values() if getattr(one, "_is_protocol", False) and one is not Protocol}
-    assert offered == {Backend, *FORWARDED, *OF_FACILITIES, *OF_SIMULATORS}
+    assert offered == {Backend, *FORWARDED, *OF_FACILITIES, *OF_PROGRAMS, *OF_SIMULATORS}
 
 
 def test_who_cannot_change_a_job_says_so():
