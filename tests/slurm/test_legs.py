@@ -6,8 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +23,28 @@ from asa.workflow import Stage
 
 LENT = {}  # by cluster, where its jobs have a Python
 EXAMPLE = Path(__file__).parents[2] / "examples" / "legs"
-STEPS, SIZE = 1_500_000, 60
+SIZE, SAMPLE, LASTS_S = 60, 100_000, 40.0
 LEGS = 12  # of the random trial, at least
+
+
+@cache
+def steps():
+    """How many steps take longer than a leg on this machine, however busy it is now."""
+    with tempfile.TemporaryDirectory() as folder:
+        began_s = [time.monotonic()]
+        for _ in range(4):
+            uninterrupted(Path(folder), SAMPLE)
+            shutil.rmtree(Path(folder, "ckpt"))
+            began_s.append(time.monotonic())
+    fastest_s = min(after_s - before_s for before_s, after_s in pairwise(began_s))
+    return int(LASTS_S * SAMPLE / fastest_s)
 
 
 class LegRun(SlurmRun):
     """A run of the example's solver, and of a stage after it."""
 
-    def __init__(self, slurm, *, walltime_s=60, warn="USR1@30s", retries=0, steps=STEPS, **options):
-        self._legs, self._steps = (walltime_s, warn, retries), steps
+    def __init__(self, slurm, *, walltime_s=60, warn="USR1@30s", retries=0, times=1, **options):
+        self._legs, self._steps = (walltime_s, warn, retries), times * steps()
         super().__init__(slurm, [Stage("a", cores=1, command="x"), Stage("b", cores=1, command="x")], **options)
         (self.folder.path / "tasks").mkdir(exist_ok=True)
         (self.folder.path / "tasks").chmod(0o777)
@@ -92,9 +108,9 @@ def lent_python(slurm):
     return LENT[slurm.root] / "run"
 
 
-def uninterrupted(place, steps):
+def uninterrupted(place, count):
     """Give the result of one run."""
-    command = [sys.executable, str(EXAMPLE / "heat.py"), str(steps), str(SIZE)]
+    command = [sys.executable, str(EXAMPLE / "heat.py"), str(count), str(SIZE)]
     subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=900)
     return (place / "ckpt" / "result.npy").read_bytes()
 
@@ -102,7 +118,7 @@ def uninterrupted(place, steps):
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory):
     """The result of one uninterrupted run."""
-    return uninterrupted(tmp_path_factory.mktemp("alone"), STEPS)
+    return uninterrupted(tmp_path_factory.mktemp("alone"), steps())
 
 
 @pytest.mark.parametrize(("link", "strategy"), [("rest", "asa"), ("commands", "chained")])
@@ -121,7 +137,7 @@ def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, tmp_path):
     """Its client, its legs, its jobs by a requeue, and a leg as it writes its state; others' jobs come and go."""
     rng = random.Random(slurm.version)
     link = rng.choice(LINKS)
-    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, steps=6 * STEPS)
+    run = LegRun(slurm, link=link, strategy=rng.choice(["asa", "asa-plan", "per-stage"]), retries=50, times=6)
     client, ends = process(run), time.monotonic() + 900.0
     until(run.running, what="a leg")
     killed = []
@@ -146,7 +162,7 @@ def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, tmp_path):
     if client.exitcode is None or client.exitcode:
         process(run).join(300.0)
     legs = run.check(LEGS)
-    whole = uninterrupted(tmp_path, 6 * STEPS)
+    whole = uninterrupted(tmp_path, 6 * steps())
     assert (run.place / "ckpt" / "result.npy").read_bytes() == whole, (legs, killed)
 
 
