@@ -217,6 +217,16 @@ class Client:
     `troubles` is all that its batch system's condition told, in order, `records` what happened.
     """
 
+    living = []  # those that may not have ended yet
+
+    @classmethod
+    def all_leave(cls):
+        """Have those leave that a test which failed has left behind, for they would go on beside all that follow."""
+        while cls.living:
+            one = cls.living.pop()
+            one._leaves.set()
+            one._thread.join(60.0)
+
     def __init__(self, run, *, retry=False, connect=None):
         self.run, self.records, self.troubles = run, [], []
         self._connect = connect or run.connect
@@ -224,6 +234,7 @@ class Client:
         self._backend = self._result = self._error = None
         self._leaves = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True)
+        self.living.append(self)
         self._thread.start()
 
     def _live(self):

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from slurm_runs import Client
 from slurm_testbed import NEWEST, OLDEST, Testbed, missing
 
 _GPUS = """\
@@ -23,11 +24,27 @@ def pytest_itemcollected(item):
         item.add_marker(pytest.mark.slurm)
 
 
+HAS_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Note which tests fail."""
+    report = yield
+    item.stash[HAS_FAILED] = report.failed or item.stash.get(HAS_FAILED, False)
+    return report
+
+
 @pytest.fixture(autouse=True)
 def whole(request):
-    """Begin each test of a cluster with all of its nodes, whatever the one before did."""
-    if "slurm" in request.fixturenames:
-        request.getfixturevalue("slurm").mend()
+    """Begin each test of a cluster with all of its nodes; leave no client behind, nor jobs where the test failed."""
+    slurm = request.getfixturevalue("slurm") if "slurm" in request.fixturenames else None
+    if slurm is not None:
+        slurm.mend()
+    yield
+    Client.all_leave()
+    if slurm is not None and request.node.stash.get(HAS_FAILED, False):
+        slurm.empty()
 
 
 @pytest.fixture(scope="session", params=[OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
