@@ -16,6 +16,7 @@ import traceback
 from collections import Counter
 from contextlib import chdir, contextmanager, suppress
 from dataclasses import replace
+from typing import ClassVar
 
 import httpx
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
@@ -217,7 +218,7 @@ class Client:
     `troubles` is all that its batch system's condition told, in order, `records` what happened.
     """
 
-    living = []  # those that may not have ended yet
+    living: ClassVar = []  # those that may not have ended yet
 
     @classmethod
     def all_leave(cls):
