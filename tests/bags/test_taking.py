@@ -178,13 +178,15 @@ def tell_all(pids):
 
 
 def test_a_task_that_completed_just_before_its_job_is_ended_is_not_run_again(place):
-    job = place.begin("t-0", [place.task(0.2)] * 2, cores=1, jobs=1, environment={"SLURM_JOB_ID": "1"}.items())
-    listed = until(lambda: place.did("e")[1] and "sleep 0.3" in (found := processes_of(job)).values() and found)
+    many = 30  # one after the other: who looks may miss some of the pauses that follow a task
+    job = place.begin("t-0", [place.task(0.2)] * many, cores=1, jobs=1, environment={"SLURM_JOB_ID": "1"}.items())
+    listed = until(lambda: place.did("e") and "sleep 0.3" in (found := processes_of(job)).values() and found)
+    completed = set(place.did("e"))
     tell_all(listed)
     assert ended(job)[0] == 143
-    assert place.noted("t-0.1.0") == {1}
-    assert ended(place.begin("t-1", [place.task(0)] * 2))[0] == 0
-    assert place.did("e")[1] == 1
+    assert place.noted("t-0.1.0") >= completed
+    assert ended(place.begin("t-1", [place.task(0)] * many))[0] == 0
+    assert {place.did("e")[number] for number in completed} == {1}
 
 
 def test_a_task_that_saves_its_state_as_its_job_is_ended_is_run_again(place):
