@@ -222,11 +222,17 @@ class Client:
 
     @classmethod
     def all_leave(cls):
-        """Have those leave that a test which failed has left behind, for they would go on beside all that follow."""
-        while cls.living:
-            one = cls.living.pop()
+        """Have those leave that a test which failed has left behind, for they would go on beside all that follow.
+
+        Return whether there were any.
+        """
+        left = [one for one in cls.living if one.is_there]
+        for one in left:
             one._leaves.set()
+        for one in left:
             one._thread.join(60.0)
+        cls.living.clear()
+        return bool(left)
 
     def __init__(self, run, *, retry=False, connect=None):
         self.run, self.records, self.troubles = run, [], []

@@ -37,11 +37,16 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture(autouse=True)
 def whole(request):
-    """Begin each test of a cluster with all of its nodes; leave no client behind, nor jobs where the test failed."""
+    """Begin each test of a cluster with all of its nodes; leave no client behind, nor jobs where the test failed.
+
+    The clients of tests that run side by side, which a fixture begins, are that fixture's to end.
+    """
     slurm = request.getfixturevalue("slurm") if "slurm" in request.fixturenames else None
     if slurm is not None:
         slurm.mend()
     yield
+    if "begun" in request.fixturenames:
+        return
     Client.all_leave()
     if slurm is not None and request.node.stash.get(HAS_FAILED, False):
         slurm.empty()

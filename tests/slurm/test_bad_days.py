@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 import pytest
 from slurm_runs import (
     LINKS,
+    Client,
     Cut,
     SlurmRun,
     accounting_away,
@@ -50,6 +51,8 @@ def begun(slurm, request):
     wanted = {item.originalname for item in request.session.items}
     with ThreadPoolExecutor(len(DAYS)) as threads:
         yield {name: threads.submit(day, slurm) for name, day in DAYS.items() if name in wanted}
+    if Client.all_leave():
+        slurm.empty()
 
 
 @pytest.fixture
