@@ -8,6 +8,7 @@ import sys
 import types
 from pathlib import Path
 
+import accounts as accounts_of_two
 import pytest
 from hypothesis import HealthCheck, settings
 from slurm_testbed import RELEASES
@@ -135,6 +136,21 @@ def data() -> Path:
     if not (folder / "swf").is_dir():
         pytest.skip("no real traces here; name their folder in ASA_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def why_one_account():
+    """Why there cannot be two accounts here; empty if there can."""
+    return accounts_of_two.why_not()
+
+
+@pytest.fixture
+def accounts(why_one_account):
+    """Two real accounts, and a folder that both may enter; what needs them is skipped where only one can be had."""
+    if why_one_account:
+        pytest.skip(why_one_account)
+    with accounts_of_two.two_accounts() as both:
+        yield both
 
 
 @pytest.fixture(scope="session")
