@@ -9,6 +9,7 @@ from .between import READ, Spoil
 from .draw import Fault
 from .faults import MORE, VoidError, _cluster, _job, _lasts
 from .operator import Operator
+from .place import Cluster
 
 
 def _spoiled(spoil: Spoil, fault: Fault, operator: Operator) -> None:
@@ -78,9 +79,8 @@ def _bad_node(fault: Fault, operator: Operator) -> None:
     operator.note("mended", f"{node} has {hidden.name} again")
 
 
-def _out_of_memory(fault: Fault, operator: Operator) -> None:
-    """Let Slurm say of the job that runs a stage that it ran out of memory, as where a child was killed in a pipe."""
-    cluster = _cluster(operator)
+def _able_to_run_out(operator: Operator, cluster: Cluster) -> list[str]:
+    """Give the jobs that run a stage which would complete."""
     starts = [line.split() for line in operator.place.marks.splitlines() if line.startswith("start ")]
     steps = {step.name: step for step in operator.trial.steps}
     able = [
@@ -88,7 +88,18 @@ def _out_of_memory(fault: Fault, operator: Operator) -> None:
         for words in starts
         if (step := steps.get(words[1])) is not None and step.how == "ok" and not step.local
     ]
-    running = [job for job in able if job in cluster.jobs("RUNNING")]
+    there = cluster.jobs("RUNNING") if able else ()
+    return [job for job in able if job in there]
+
+
+def _out_of_memory(fault: Fault, operator: Operator) -> None:
+    """Let Slurm say of the job that runs a stage that it ran out of memory, as where a child was killed in a pipe."""
+    cluster = _cluster(operator)
+    running = _able_to_run_out(operator, cluster)
+    for _ in range(40):
+        if running or operator.over.wait(0.25):
+            break
+        running = _able_to_run_out(operator, cluster)
     if not running or not operator.spoils.acquire(blocking=False):
         raise VoidError("no job of one stage runs, or another fault is there")
     try:
