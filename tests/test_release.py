@@ -57,3 +57,9 @@ def test_the_publisher_s_command_makes_every_link_of_the_readme_absolute(tmp_pat
     links = re.findall(r"\]\(([^)]+)\)", readme.read_text())
     assert len(links) > 10
     assert not [link for link in links if not link.startswith("https://")]
+
+
+def test_a_pool_brings_what_makes_its_certificate():
+    """In versions that the project is tested with."""
+    assert any(one.startswith("cryptography>=") for one in PROJECT["optional-dependencies"]["pool"])
+    assert re.search(r"^cryptography==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)

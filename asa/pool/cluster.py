@@ -38,9 +38,10 @@ from asa.units import parse_duration
 from asa.waits import LEVELS, WaitForecast
 
 from .allocation import Allocation
-from .credentials import keep_credentials, make_security
+from .credentials import encrypting, keep_credentials
 from .desk import Desk, News
 from .jobs import WorkerJobs
+from .pages import LOOPBACK, WithoutPage, on_loopback
 from .picture import draw_timeline
 from .roster import Roster
 from .supervision import Supervision
@@ -97,9 +98,12 @@ class AsaCluster(SpecCluster):
     margin
         How long before the end of its walltime an allocation is left; a tenth of it, at most a minute, if not given.
     security
-        Who may talk to the pool. With None, a certificate is made for it where its workers are on other machines.
-    host, interface, dashboard_address
+        Who may talk to the pool; a certificate made for it alone, if not given. One that does not encrypt is refused.
+    host, interface
         Where the scheduler listens; this machine's own address for workers elsewhere, the loopback for workers here.
+    dashboard_address
+        Where dask's page is shown, as in ``":8787"``: to this machine alone, unless a host is named. Nowhere, if not
+        given: whoever reaches it sees what runs, all users of this machine among them.
     python
         The interpreter on the compute nodes.
     launcher
@@ -179,13 +183,15 @@ class AsaCluster(SpecCluster):
                 partition=partition, account=account, options=tuple(options),
             )  # fmt: skip
             margin_s = None if margin is None else _seconds(margin)
-            if security is None:
-                security = Security() if self._is_here else make_security()
-            jobs = WorkerJobs(name, python, launcher, interface, keep_credentials(security, self.folder))
+            security = encrypting(security)
+            if self._is_here and not interface:
+                host = host or LOOPBACK
+            reached = {"interface": interface, "host": LOOPBACK if host == LOOPBACK else None}
+            jobs = WorkerJobs(name, python, launcher, reached, keep_credentials(security, self.folder))
             self._supervision = self._supervised(jobs, price, margin_s)
-            self._has_dashboard = find_spec("bokeh") is not None
+            self._has_dashboard = bool(dashboard_address) and find_spec("bokeh") is not None
             super().__init__(
-                scheduler={"cls": Scheduler, "options": self._listening(security, host, interface, dashboard_address)},
+                scheduler=self._scheduler(security, host, interface, dashboard_address or ""),
                 worker={"options": {"nthreads": self.shape.threads}},  # for dask's arithmetic; none is ever made of it
                 security=security,
                 name=name,
@@ -229,18 +235,17 @@ class AsaCluster(SpecCluster):
             folder=self.folder,
         )
 
-    def _listening(
-        self, security: Security, host: str | None, interface: str | None, dashboard_address: str | None
-    ) -> dict[str, Any]:
-        """Say where dask's scheduler listens, and to whom."""
-        return {
-            "protocol": "tls://" if security.require_encryption else "tcp://",
-            "host": host or ("127.0.0.1" if self._is_here and not interface else None),
+    def _scheduler(self, security: Security, host: str | None, interface: str | None, page: str) -> dict[str, Any]:
+        """Say what dask's scheduler is, where it listens, and to whom; `page`: the address of its page, if any."""
+        options = {
+            "protocol": "tls://",
+            "host": host,
             "interface": interface,
             "security": security,
             "dashboard": self._has_dashboard,
-            "dashboard_address": dashboard_address or (":8787" if self._has_dashboard else ":0"),
+            "dashboard_address": on_loopback(page or ":0"),
         }
+        return {"cls": Scheduler if page else WithoutPage, "options": options}
 
     def _scale_at_first(self, n_workers: int | None) -> None:
         """Have the workers that it is made with: as many as this machine has room for, and none elsewhere."""
@@ -478,7 +483,7 @@ class AsaCluster(SpecCluster):
 
     @property
     def dashboard(self) -> str:
-        """Where dask's own dashboard is; empty where bokeh is not installed, which it needs."""
+        """Where dask's own dashboard is; empty if it was not asked for, or bokeh is not installed, which it needs."""
         return str(self.dashboard_link) if self._has_dashboard else ""
 
     def live(self, console: Console | None = None) -> Live:

@@ -14,6 +14,22 @@ from asa.errors import InputError, MissingExtraError
 _DAYS = 365
 
 
+def encrypting(security: Security | None) -> Security:
+    """Give what a pool is closed with: what is given, or a certificate of its own.
+
+    Raises `InputError`: what is given encrypts nothing, so that whoever reaches the pool could run code as its user.
+    """
+    if security is None:
+        return make_security()
+    if not security.require_encryption:
+        raise InputError(
+            "does not require encryption, so any user of this machine could run code in the pool",
+            where="security",
+            hint="Leave it out, and a certificate is made for the pool; or set require_encryption=True.",
+        )
+    return security
+
+
 def make_security() -> Security:
     """Make a certificate that scheduler, workers and clients show each other, and with which they encrypt all they say.
 
@@ -34,8 +50,8 @@ def make_security() -> Security:
 def _by_command() -> tuple[str, str]:
     if (openssl := shutil.which("openssl")) is None:
         raise MissingExtraError(
-            "a pool whose workers are on other machines needs a certificate, and nothing here can make one",
-            hint="pip install cryptography, or install the command openssl.",
+            "a pool needs a certificate, and nothing here can make one",
+            hint="pip install cryptography (it is in the extra `pool`), or install the command openssl.",
         )
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(_DAYS), "-subj", "/CN=asa-pool"]
     # both go to where only we can read: no file is needed
@@ -48,8 +64,6 @@ def _by_command() -> tuple[str, str]:
 
 def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
     """Keep what workers need to be let in, in files that nobody else can read."""
-    if not security.require_encryption:
-        return {}
     place = folder / "tls"
     place.mkdir(mode=0o700, exist_ok=True)
     paths = {}

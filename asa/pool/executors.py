@@ -178,7 +178,7 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
         with client, Elsewhere(client) as executor:
             yield executor
         return
-    with AsaCluster(cores=0 if jobs is None else 1, threads=1, n_workers=0, dashboard_address=":0") as cluster:
+    with AsaCluster(cores=0 if jobs is None else 1, threads=1, n_workers=0) as cluster:
         cluster.adapt(minimum=0, maximum=math.inf if jobs is None else jobs)
         with Client(cluster) as client, Elsewhere(client, lambda: cluster.stuck) as executor:
             yield executor

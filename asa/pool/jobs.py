@@ -10,6 +10,7 @@ from pathlib import Path
 
 from asa.backend import JobSpec
 
+from .pages import on_loopback
 from .values import Shape
 
 _DEATH_S = 120.0  # a worker that does not find its scheduler for so long ends
@@ -22,7 +23,7 @@ class WorkerJobs:
     pool: str  # its name, with which its jobs' names begin
     python: str  # the interpreter on the compute nodes
     launcher: str  # starts a command once on each node of a job of several nodes
-    interface: str | None  # of the network, over which workers are reached; dask's choice if there is none
+    reached: Mapping[str, str | None]  # `interface` or `host` where workers listen; dask's choice if neither is set
     credentials: Mapping[str, Path]  # files that let workers in, by the options of dask's worker that name them
 
     def spec(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> JobSpec:
@@ -57,8 +58,9 @@ class WorkerJobs:
             "resources": " ".join(f"{name}={amount:.12g}" for name, amount in shape.resources.items()),
             "death-timeout": f"{_DEATH_S:.0f}s",
             "lifetime": f"{lifetime_s:.0f}s",
+            "dashboard-address": on_loopback(":0"),  # where its counters are; its page is off
             **self.credentials,
-            **({"interface": self.interface} if self.interface else {}),
+            **{name: value for name, value in self.reached.items() if value},
         }
         for name, value in options.items():
             arguments += [f"--{name}", str(value)]

@@ -11,6 +11,8 @@ from distributed.core import Status
 from distributed.spill import SpillBuffer
 from distributed.worker import Worker
 
+from .pages import on_loopback
+
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskState
     from distributed.security import Security
@@ -48,6 +50,7 @@ async def open_keeper(scheduler: Scheduler, security: Security, folder: Path) ->
         memory_limit=0,  # what the process has is its user's
         data=_store,
         dashboard=False,
+        dashboard_address=on_loopback(":0"),
     )
     return keeper
 

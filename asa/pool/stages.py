@@ -80,6 +80,7 @@ exec 3<&0 </dev/null
 exec 3<&-
 exec sh -c "$2"
 """  # the guard is nobody's child, so that what is run waits for none that it does not know
+_PAGE = "ASA_POOL_DASHBOARD"  # variable that says where dask's page is shown, if anywhere
 _LOOK_S = 0.25
 _GRACE_S = 5.0  # from a request to end to the end
 _MB = 10**6  # memory is counted in, for a worker's command line rounds
@@ -388,8 +389,8 @@ class StagesBackend:
         self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._held.__enter__()
         # what becomes of stages is reported by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
-        options: dict[str, Any] = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
-        options["silence_logs"] = logging.CRITICAL
+        options: dict[str, Any] = {"n_workers": 0, "folder": self._place / "cluster"}
+        options |= {"silence_logs": logging.CRITICAL, "dashboard_address": os.environ.get(_PAGE)}
         for handler in logging.getLogger("distributed").handlers:  # else a cluster that closes makes them loud again
             handler.setLevel(logging.CRITICAL)
         options |= self._options
