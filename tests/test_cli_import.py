@@ -53,6 +53,8 @@ def test_without_a_file_it_is_printed_and_its_paths_are_from_here(here):
     done = run(imports, "scripts", here / "a.sbatch")
     assert 'script = "a.sbatch"' in done.stdout
     assert "saved as flow.toml" in done.stderr
+    assert run(imports, "scripts", here / "a.sbatch", "--out", "-").stdout == done.stdout
+    assert not Path("-").exists()
 
 
 def test_paths_of_scripts_are_from_where_the_file_lies(here):

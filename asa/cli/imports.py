@@ -38,7 +38,7 @@ class By(StrEnum):
 
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Write it to this file. [default: stdout]", metavar="FILE", show_default=False),
+    typer.Option("--out", "-o", help="Write it to this file, `-` for stdout. [default: stdout]", metavar="FILE", show_default=False),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 NameOption = Annotated[
@@ -207,6 +207,7 @@ def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
     from asa.importers import as_toml
     from asa.spec import write_workflow
 
+    out = None if out == Path("-") else out
     text = as_toml(made, Path.cwd() if out is None else out.parent, write_workflow)
     if out is None:
         write_document(text)
