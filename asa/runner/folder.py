@@ -332,8 +332,8 @@ class RunFolder:
 
     def forget_cluster(self) -> None:
         """Have the run go on with whatever cluster is reached next, which its backend notes anew."""
-        with suppress(FileNotFoundError):
-            (self.path / CLUSTER_FILE).unlink()
+        for file in (self.path / CLUSTER_FILE, *self.path.glob(f"pool/**/{CLUSTER_FILE}")):  # a pool has its own jobs
+            file.unlink(missing_ok=True)
 
     def log_note(self, words: str) -> None:
         """Note something that its user should know, and that changes nothing."""

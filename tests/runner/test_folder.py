@@ -15,7 +15,7 @@ import pytest
 from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
 
-from asa.backend import Condition
+from asa.backend import CLUSTER_FILE, Condition
 from asa.errors import InputError, LeaseError
 from asa.runner import CancelRequest, RunFolder, RunPlan, drive, find_run, list_runs
 from asa.runner.entries import Begun
@@ -51,6 +51,17 @@ def test_a_run_is_driven_from_its_folder(tmp_path):
     assert state.outcome == "completed"
     assert records == list(result.records)
     assert drive(folder, lambda _: world).records == result.records, "a run that has ended is not run again"
+
+
+def test_a_run_forgets_its_cluster_and_that_of_its_pool(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    folder.forget_cluster()
+    notes = [folder.path / CLUSTER_FILE, folder.path / "pool" / CLUSTER_FILE, folder.path / "pool" / "a" / CLUSTER_FILE]
+    for note in notes:
+        note.parent.mkdir(exist_ok=True)
+        note.touch()
+    folder.forget_cluster()
+    assert not any(note.exists() for note in notes)
 
 
 def test_what_went_wrong_can_be_tried_again(tmp_path):
