@@ -22,12 +22,15 @@
     └── LeaseError                another client has what this one wants           exit code 1
 
 An error says *what* was wrong, *where*, and *what to do*; the command line prints exactly that and no traceback.
+Control and direction characters, which others may have put into it, are escaped as it becomes text.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+from asa.printable import printable
 
 __all__ = [
     "AccessError",
@@ -82,7 +85,7 @@ class AsaError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{text}\n{self.hint}" if self.hint else text
+        return printable(f"{text}\n{self.hint}" if self.hint else text)
 
 
 class InputError(AsaError):

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from asa.backends.simulated import SimulatedSite
 from asa.workflows import montage
-from rich.console import Console
 
 from asa import Workflow
+from asa.core.console import Console
 from asa.metrics import RunMetrics
 from asa.studies.compare.study import CompareRun, Comparison, compare
 from asa.timeline import Lane

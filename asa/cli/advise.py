@@ -280,7 +280,7 @@ def _tell_one(report: _Report, *, as_json: bool) -> None:
             }
         )
         return
-    from rich.console import Console
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     if all(row.advice.forecast is None for row in report.stages):
@@ -302,6 +302,7 @@ def _tell_one(report: _Report, *, as_json: bool) -> None:
 
 def _table(rows: Iterable[_Advised]) -> Any:
     from rich.table import Table
+    from rich.text import Text
 
     from asa.units import format_duration
 
@@ -322,7 +323,7 @@ def _table(rows: Iterable[_Advised]) -> Any:
             "0" if known is None else str(known.count),
             *times,
             format_duration(advice.asked_s),
-            f"[{style}]{better}[/]" if style else better,
+            Text(better, style or ""),
         )
     return table
 

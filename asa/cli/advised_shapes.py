@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from asa.units import core_hours, format_core_hours, format_duration
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from asa.cli.advise_shape import Place, StageAdvice
+    from asa.core.console import Console
     from asa.runtimes.comparing import Compared
     from asa.runtimes.trials import Trial
     from asa.shapes import Shape
@@ -189,7 +188,7 @@ def _begun(words: str) -> str:
 
 def print_advice(advice: Sequence[StageAdvice], place: Place, title: str) -> None:
     """Print tables and sentences."""
-    from rich.console import Console
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     console.print(title, style="bold", markup=False)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from asa.core.console import Console
     from asa.estimators.bank import Outcome
     from asa.estimators.joint import JointForecast
     from asa.waits import QueuedJob, WaitForecast
@@ -107,18 +106,17 @@ class Answer:
 
     def print(self) -> None:
         """Print it for a person."""
-        from rich.console import Console
-        from rich.markup import escape
         from rich.table import Table
 
+        from asa.core.console import Console
         from asa.units import format_duration
 
         console = Console(highlight=False)
         job, forecast = self.job, self.forecast
-        place = escape(" ".join(part for part in (job.system, job.partition) if part))
+        place = " ".join(part for part in (job.system, job.partition) if part)
         asked = f"{job.cores} {'core' if job.cores == 1 else 'cores'} for {format_duration(job.walltime_s)}"
         console.print(f"A job of {asked} on {place}: half of such jobs start within", end=" ")
-        console.print(f"[bold]{format_duration(forecast.quantiles_s[_P50])}[/]")
+        console.print(format_duration(forecast.quantiles_s[_P50]), style="bold")
         table = Table(box=None, padding=(0, 2), show_header=False)
         for words, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):
             table.add_row(f"{words} such jobs start within", format_duration(max(forecast.quantiles_s[level], 0.0)))
@@ -210,17 +208,16 @@ class Beside:
     def print(self) -> None:
         """Print it for a person."""
         import numpy as np
-        from rich.console import Console
-        from rich.markup import escape
         from rich.table import Table
 
+        from asa.core.console import Console
         from asa.units import core_hours, format_duration
 
         console = Console(highlight=False)
         best, jobs = self.best, self.joint.jobs
         by_partition = len({job.partition for job in jobs}) > 1
         ends = "ends" if self.run_s is not None else "starts"
-        table = Table(box=None, padding=(0, 1), title=f"Waits on {escape(jobs[0].system)}", title_justify="left")
+        table = Table(box=None, padding=(0, 1), title=f"Waits on {jobs[0].system}", title_justify="left")
         if by_partition:
             table.add_column("Partition")
         for heading in ("Cores", "Walltime", "p10", "p50", "p90"):
@@ -232,7 +229,7 @@ class Beside:
         ends_s = np.median(self.joint.ends_s(self.run_s), axis=0).tolist()
         for place, job in enumerate(jobs):
             quantiles_s = self.joint.forecast(place).quantiles_s
-            cells = [escape(job.partition)] if by_partition else []
+            cells = [job.partition] if by_partition else []
             cells += [f"{job.cores:,}", format_duration(job.walltime_s)]
             cells += [format_duration(quantiles_s[level]) for level in (_P10, _P50, _P90)]
             if self.run_s is not None:

@@ -53,7 +53,7 @@ def show(
     if output is Output.JSON:
         _print_json(folder, records, kinds, store)
         return
-    from rich.console import Console
+    from asa.core.console import Console
 
     console = Console()
     if records:

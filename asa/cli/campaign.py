@@ -243,6 +243,6 @@ def _print(results: _T, tables: Callable[[_T], RenderableType], *, as_json: bool
         print_json(results.as_dict())
         sys.stdout.flush()
         return
-    from rich.console import Console
+    from asa.core.console import Console
 
     Console(highlight=False).print(tables(results))

@@ -54,8 +54,9 @@ def check(
 
 
 def _print_lines(workflow: str, problems: Sequence[Problem]) -> None:
-    from rich.console import Console
     from rich.text import Text
+
+    from asa.core.console import Console
 
     console = Console(soft_wrap=True, highlight=False)
     styles = {"error": "bold red", "warning": "yellow", "note": "cyan"}

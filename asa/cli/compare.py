@@ -344,8 +344,7 @@ def workflow_of(
 
 
 def _print_tables(runs: Sequence[CompareRun], comparison: Comparison) -> None:
-    from rich.console import Console
-
+    from asa.core.console import Console
     from asa.studies.compare.table import render
 
     console = Console()

@@ -147,7 +147,7 @@ def _leave(number: int, _frame: object) -> NoReturn:
 
 
 def _print_table(opened: OpenedSite, examination: Examination) -> None:
-    from rich.console import Console
+    from asa.core.console import Console
 
     console = Console()
     where = f"{opened.backend}, {opened.file}" if opened.file else opened.backend

@@ -415,11 +415,10 @@ class _Watch:
 
 def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
     """Say how a run ended, and what to do; return the exit code."""
-    from rich.console import Console
-
     from asa.cli.runs import retry_command
     from asa.cli.screen import summary
     from asa.cli.standing import standing_of
+    from asa.core.console import Console
 
     run = standing_of(folder, time.time())
     with if_heard():

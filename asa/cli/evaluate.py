@@ -167,10 +167,9 @@ def _evaluate_choices(
     as_json: bool,
 ) -> None:
     """Judge choices of widths."""
-    from rich.console import Console
-
     from asa.cli.progress import with_progress
     from asa.core import plugins
+    from asa.core.console import Console
     from asa.studies.accuracy.study import installed
 
     makers = installed(names or _CHOOSERS)
@@ -242,8 +241,7 @@ def _print(
 def _print_tables(
     scores: Sequence[Score], histories: Mapping[str, JobHistory], estimates: Mapping[str, StartEstimates], of: str
 ) -> None:
-    from rich.console import Console
-
+    from asa.core.console import Console
     from asa.studies.accuracy.table import render
 
     console = Console()

@@ -33,9 +33,8 @@ from asa.units import format_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import Console
-
     from asa.cli.standing import RunStanding, StageStanding
+    from asa.core.console import Console
     from asa.runner import RunFolder
     from asa.runner.state import RunState
 
@@ -79,8 +78,9 @@ def explain(
 
 
 def _print_text(about_run: list[str], about_stages: list[tuple[StageStanding, list[str]]]) -> None:
-    from rich.console import Console
     from rich.text import Text
+
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     for line in about_run:

@@ -14,6 +14,7 @@ from asa.cli.imports import ForceOption, OutOption, write_text
 from asa.cli.runs import RunsOption, open_run, read_state
 from asa.cli.terminal import write_document
 from asa.errors import InputError
+from asa.printable import printable_json
 
 if TYPE_CHECKING:
     from asa.importers.wfformat import Measured
@@ -66,7 +67,7 @@ def wfformat(
         raise InputError("nothing to export is given", where="FILE", hint="Give a workflow file, or --run RUN.")
     notes = Notes()
     document = export_wfformat(flow, made_s=time.time(), measured=measured, notes=notes)
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    text = printable_json(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
     if out is None:
         write_document(text)
     else:

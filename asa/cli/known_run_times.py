@@ -41,7 +41,7 @@ def tell_all(runs: RunTimes, *, as_json: bool) -> None:
         rows = [{**dict(zip(names, key, strict=True)), **forecast_dict(seen)} for key, seen in known.items()]
         print_document({"stages": rows})
         return
-    from rich.console import Console
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     if not known:

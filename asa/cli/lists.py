@@ -11,11 +11,10 @@ _GROUPS = ("workflows", "strategies", "estimators", "backends", "schedulers")
 
 def lists() -> None:
     """Show the workflows, strategies, estimators, backends and schedulers that are installed."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from asa.core import plugins
+    from asa.core.console import Console
     from asa.errors import InputError
 
     console = Console()
@@ -32,13 +31,13 @@ def lists() -> None:
             try:
                 words, parameters = plugins.describe(f"asa.{group}", name)
             except InputError as error:
-                table.add_row(name, escape(error.message))
+                table.add_row(name, error.message)
                 continue
             if group == "schedulers" and parameters:
                 words += f" Settings: {', '.join(parameters)}."
             if (missing := plugins.lacking(f"asa.{group}", name)) is not None:
                 words += f" Needs {missing[0]}, which is not installed: {missing[1]}"
-            table.add_row(name, escape(words))
+            table.add_row(name, words)
         console.print(table)
         console.print()
     console.print(_PAPER, style="dim")

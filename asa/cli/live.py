@@ -8,7 +8,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
-from rich.console import Console
 from rich.live import Live
 
 from asa.cli.events import event_line, notice_line
@@ -16,6 +15,7 @@ from asa.cli.notices import Notice
 from asa.cli.runs import print_document
 from asa.cli.screen import draw
 from asa.cli.standing import RunStanding
+from asa.core.console import Console
 from asa.records import Record
 
 _MIN_S, _MAX_S = 1.0, 60.0

@@ -20,6 +20,7 @@ from asa.cli.runs import RunsOption, command, has_begun_in, latest_job, open_run
 from asa.core.files import open_file
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, JournalError, RunError
+from asa.printable import printable
 from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ def logs(
         shared = {"jobs": jobs} if len(files) > 1 else {}
         print_document({**head, "file": str(file), "text": "".join(texts.values()), **shared}, indent=None)
         return
-    # of each part the letters are whole
-    decoders = defaultdict[str, codecs.IncrementalDecoder](partial(codecs.getincrementaldecoder("utf-8"), "replace"))
+    decoders = _decoders("replace")
     for job_id, chunk in parts:
         print_document({**head, "job": job_id, "text": decoders[job_id].decode(chunk)}, indent=None)
 
@@ -229,9 +229,12 @@ def _nothing(state: RunState, stage: str) -> str:
 
 
 def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
-    """Print what jobs wrote; `headed`: say whose it is, where it is another's than before. Return whether it is any."""
+    """Print what jobs wrote; `headed`: say whose it is, where it is another's than before. Return whether it is any.
+
+    On a terminal what would act on it is escaped; into a pipe or a file go the bytes.
+    """
     last, is_whole, is_any = "", True, False
-    for job_id, chunk in parts:
+    for job_id, chunk in _for_terminal(parts) if sys.stdout.isatty() else parts:
         if headed and job_id != last:
             sys.stdout.buffer.write(f"{'' if is_whole else chr(10)}==> job {job_id} <==\n".encode())
         last, is_whole = job_id, chunk.endswith(b"\n")
@@ -239,6 +242,19 @@ def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
         sys.stdout.buffer.flush()
         is_any = is_any or bool(chunk)
     return is_any
+
+
+def _for_terminal(parts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Escape what acts on a terminal; each step of a bar, which would overwrite the one before, has its line."""
+    decoders = _decoders("surrogateescape")
+    for job_id, chunk in parts:
+        text = decoders[job_id].decode(chunk).replace("\r\n", "\n").replace("\r", "\n")
+        yield job_id, printable(text).encode(errors="surrogateescape")
+
+
+def _decoders(errors: str) -> defaultdict[str, codecs.IncrementalDecoder]:
+    """Give a decoder for each job: of each part the letters are whole."""
+    return defaultdict(partial(codecs.getincrementaldecoder("utf-8"), errors))
 
 
 def _read(file: Path, lines: int) -> Iterator[bytes]:

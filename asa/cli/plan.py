@@ -39,9 +39,8 @@ from asa.errors import InputError
 from asa.units import format_core_hours, format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from asa.cli.weighing import Weighed
+    from asa.core.console import Console
     from asa.report.frontier import Candidate
     from asa.runner import RunPlan
     from asa.strategies.base import Choice, Forecast, PlannedJob, Request
@@ -486,10 +485,10 @@ def _at(in_s: float, now_s: float) -> str:
 
 
 def _print(shown: _Shown, weighed: Weighed | None, run: str, *, is_model: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from asa.cli.shapes import print_shapes
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     made = shown.made

@@ -26,7 +26,7 @@ def print_plan(
         head = {"workflow": plan.workflow, "strategy": plan.strategy, "backend": plan.backend}
         print_document({**head, "jobs": entries})
         return
-    from rich.console import Console
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     for job, preview in zip(jobs, previews, strict=True):

@@ -18,10 +18,12 @@ _EVERY_S = 20.0  # a line, where there is no terminal
 
 def working(words: str) -> AbstractContextManager[Any]:
     """Show on a terminal that something is going on."""
-    from rich.console import Console
+    from rich.text import Text
+
+    from asa.core.console import Console
 
     console = Console(stderr=True)
-    return console.status(f"{words} ...") if console.is_terminal else nullcontext()
+    return console.status(Text(f"{words} ...")) if console.is_terminal else nullcontext()
 
 
 def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept: Path | None = None) -> _T:
@@ -29,14 +31,14 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept
 
     `kept`: the file from which the same command goes on after an interrupt, which is said then.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from asa.core.console import Console
     from asa.units import format_duration
 
     console = Console(stderr=True)
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -400,9 +400,8 @@ def _say_what_it_may_use() -> None:
 
 
 def _display(output: Output, *, quiet: bool) -> Display:
-    from rich.console import Console
-
     from asa.cli.live import JsonLines, Lines, LiveTable, Silent
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     if quiet:

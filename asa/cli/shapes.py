@@ -9,8 +9,7 @@ from asa.cli.screen import cores
 from asa.units import format_core_hours, format_duration
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from asa.core.console import Console
     from asa.runner.state import RunState
     from asa.strategies.base import Choice, Weighed
 

@@ -100,9 +100,9 @@ def _facts(flow: Workflow, cores_per_node: int | None) -> dict[str, Any]:
 
 def _print(flow: Workflow, facts: dict[str, Any]) -> None:
     import networkx as nx
-    from rich.console import Console
     from rich.text import Text
 
+    from asa.core.console import Console
     from asa.spec.drawing import draw_graph
 
     console = Console(highlight=False)

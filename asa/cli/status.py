@@ -42,10 +42,9 @@ def status(
 
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used, 130 interrupted.
     """
-    from rich.console import Console
-
     from asa.cli.screen import draw
     from asa.cli.standing import standing_of
+    from asa.core.console import Console
 
     folder = open_run(runs, run)
     if watch and output is Output.TABLE:
@@ -65,11 +64,11 @@ def status(
 
 def _watch(folder: RunFolder) -> None:
     """Renew the table until the run ends, less often while nothing changes; what is no terminal gets the last one."""
-    from rich.console import Console
     from rich.live import Live
 
     from asa.cli.screen import draw
     from asa.cli.standing import standing_of
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
@@ -150,8 +149,9 @@ def _row(path: Path) -> _Row:
 
 
 def _print_table(rows: list[_Row]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from asa.core.console import Console
 
     console = Console(highlight=False)
     now_s = time.time()

@@ -1,4 +1,7 @@
-"""What the command line writes to: streams that may be closed, full or of few letters, and widths that nothing has."""
+"""What the command line writes to: streams that may be closed, full or of few letters, and widths that nothing has.
+
+Whatever is written passes `asa.printable` here, so that no command has to think of it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import os
 import sys
 from contextlib import suppress
 from typing import Any, TextIO
+
+from asa.printable import printable
 
 _MIN_WIDTH, _MAX_WIDTH = 20, 10_000
 _SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
@@ -27,7 +32,9 @@ def make_usable() -> None:
             os.environ.pop(name, None)
     codecs.register_error(_PLAIN, _plain)
     if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__:
-        sys.stderr = _Unfailing.around(sys.stderr)
+        sys.stderr = _Checked.around(sys.stderr, _Unfailing, line_buffering=True)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+        sys.stdout = _Checked.around(sys.stdout, io.FileIO, line_buffering=sys.stdout.line_buffering)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             with suppress(OSError):  # it cannot tell how far it is
@@ -92,6 +99,8 @@ def _is_of_c() -> bool:
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
     r"""Write what an encoding has not: a letter as one that looks like it, or by its number; bytes as they were.
 
+    Lone bytes that act, as C1 has them, are not among them: they are escaped before.
+
     Examples
     --------
     >>> codecs.register_error("plain", _plain)
@@ -106,17 +115,51 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
     return _LIKE.get(letter) or letter.encode("ascii", "backslashreplace").decode(), error.start + 1
 
 
-class _Unfailing(io.FileIO):
-    """A file of which nobody wants to hear that it cannot be written: what goes to stderr changes no outcome."""
+class _Checked(io.TextIOWrapper):
+    """A stream that escapes control and direction characters in all that is written to it."""
 
     @classmethod
-    def around(cls, stream: TextIO) -> TextIO:
-        """Write to where a stream does."""
+    def around(cls, stream: TextIO, kind: type[io.FileIO], *, line_buffering: bool) -> TextIO:
+        """Write to where a stream does, as a kind of file."""
         try:
-            raw = cls(stream.fileno(), "w", closefd=False)
+            raw = kind(stream.fileno(), "w", closefd=False)
         except (OSError, ValueError):  # it is no file
             return stream
-        return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, line_buffering=True)
+        return cls(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=line_buffering)
+
+    def write(self, text: str, /) -> int:
+        """Write it, escaped."""
+        super().write(printable(text))
+        return len(text)
+
+    @property
+    def rich_proxied_file(self) -> _Past:
+        """Where consoles write, which rich looks for under this name: their colours are control characters as well.
+
+        Before one of them renders anything it asks for this, and from then on all of them check their texts.
+        """
+        from asa.core.console import check_others
+
+        check_others()
+        return _Past(self)
+
+
+class _Past:
+    """A checked stream without the check, for what was checked before it got its colours."""
+
+    def __init__(self, stream: _Checked) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write it as it is."""
+        return io.TextIOWrapper.write(self._stream, text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Unfailing(io.FileIO):
+    """A file of which nobody wants to hear that it cannot be written: what goes to stderr changes no outcome."""
 
     def write(self, data: Any) -> int:
         """Write, if that can be done."""

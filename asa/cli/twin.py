@@ -129,11 +129,11 @@ def _tell(made: Any) -> None:
 
     screen, about = console(), made.twin.about
     for title, lines in (("Seen", about.seen), ("Assumed", about.assumed)):
-        screen.print(f"[bold]{title}[/bold]")
+        screen.print(title, style="bold")
         for line in lines:
             screen.print(f"  {line}", markup=False)
     if made.left_out:
-        screen.print("[bold]Jobs[/bold]")
+        screen.print("Jobs", style="bold")
         for words, count in made.left_out.items():
             screen.print(f"  {count:,} {words}", markup=False)
     screen.print(agreement_table(about))

@@ -16,6 +16,8 @@ import tomllib
 from pathlib import Path
 from typing import IO, Any
 
+from asa.printable import printable_json
+
 
 class TooDeepError(ValueError):
     """A document is nested deeper than can be read."""
@@ -79,5 +81,5 @@ def read_toml(text: str) -> dict[str, Any]:
 
 def print_json(document: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
     """Print a document of JSON, as commands do that are asked for it; without an indent on one line."""
-    sys.stdout.write(json.dumps(document, indent=indent, allow_nan=allow_nan) + "\n")
+    sys.stdout.write(printable_json(json.dumps(document, indent=indent, allow_nan=allow_nan)) + "\n")
     sys.stdout.flush()  # who reads an object an event waits for it

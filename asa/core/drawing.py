@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.errors import InputError, MissingExtraError
+from asa.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,8 +25,12 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``."""
+    is_svg = str(path).endswith(".svg")
     try:
-        figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
+        figure.savefig(path, dpi=150, metadata={"Date": None} if is_svg else None)
+        if is_svg:
+            text = Path(path).read_text("utf-8")
+            Path(path).write_text(printable(text), "utf-8")  # names are in it as comments, or as they are
     except (OSError, ValueError) as error:
         raise InputError(
             f"cannot be drawn: {error}", where=str(path), hint="Give a writable .png, .svg or .pdf."

@@ -14,6 +14,7 @@ import networkx as nx
 
 from asa.core.documents import read_file, read_toml
 from asa.errors import InputError, near
+from asa.printable import on_one_line
 from asa.units import round_walltime
 from asa.workflow import LONGEST_NAME, LONGEST_WALLTIME_S, Workflow
 
@@ -154,11 +155,13 @@ def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping
     scripts = {name: os.path.relpath(path, folder) for name, path in imported.scripts.items()}
     plain = write(imported.workflow, scripts)
     lines = plain.splitlines()
-    annotated_lines = [f"# {line}".rstrip() for line in imported.header] + [""] if imported.header else []
+    annotated_lines = [f"# {on_one_line(line)}".rstrip() for line in imported.header] + [""] if imported.header else []
     for number, line in enumerate(lines):
         if line.strip() == "[[stage]]" and number + 1 < len(lines):
             name = re.fullmatch(r"\s*name\s*=\s*\"([^\"]*)\"\s*", lines[number + 1])
-            annotated_lines += [f"# {comment}" for comment in imported.comments.get(name[1] if name else "", ())]
+            annotated_lines += [
+                f"# {on_one_line(comment)}" for comment in imported.comments.get(name[1] if name else "", ())
+            ]
         annotated_lines.append(line)
     annotated = "\n".join(annotated_lines) + "\n"
     # a line of a command may look like the beginning of a stage: a comment there would change it

@@ -7,10 +7,12 @@ collections work as with any other. It needs ``pip install 'asa-client[pool]'``;
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from asa.errors import MissingExtraError
+from asa.printable import printable
 
 from .values import Shape
 
@@ -21,6 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Allocation", "AsaCluster", "Shape"]
 
 _LAZY = {"Allocation": "asa.pool.allocation", "AsaCluster": "asa.pool.cluster"}
+
+
+def _check(record: logging.LogRecord) -> bool:
+    """Escape what acts in a line of the log, as in what a batch system says."""
+    record.msg, record.args = printable(record.getMessage()), ()
+    return True
+
+
+logging.getLogger("asa.pool").addFilter(_check)
 
 
 def __getattr__(name: str) -> Any:

@@ -26,11 +26,11 @@ from distributed.deploy.utils import nprocesses_nthreads
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 from distributed.utils import NoOpAwaitable
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from asa.backend import Facility
+from asa.core.console import Console
 from asa.errors import InputError
 from asa.estimators.store import default_folder
 from asa.sites import open_facility
@@ -488,7 +488,7 @@ class AsaCluster(SpecCluster):
 
     def live(self, console: Console | None = None) -> Live:
         """Show the table for as long as a ``with`` lasts, always up to date."""
-        return Live(get_renderable=self.table, console=console, refresh_per_second=2)
+        return Live(get_renderable=self.table, console=console or Console(), refresh_per_second=2)
 
     def timeline(self) -> dict[str, Any]:
         """Give what a picture of the pool's time needs, as plain data; it is kept in the folder at the end.

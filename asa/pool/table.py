@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
+from asa.printable import printable
 from asa.units import format_duration
 
 from .allocation import Allocation, Phase
@@ -26,7 +28,7 @@ def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note:
 
     `allocations`: in the order in which they were asked for; of those that have ended, the latest few are shown.
     """
-    table = Table(title=title or None, caption=note or None)
+    table = Table(title=Text(printable(title)) if title else None, caption=Text(printable(note)) if note else None)
     for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):
         table.add_column(name, justify="right" if name in {"cores", "workers"} else "left")
     ended = [one for one in allocations if one.phase is Phase.ENDED]
@@ -43,7 +45,7 @@ def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note:
             _time(one, now_s),
             one.why,
         )
-        table.add_row(*cells, style=_STYLES[one.phase])
+        table.add_row(*(Text(printable(words)) for words in cells), style=_STYLES[one.phase])
     if hidden:
         table.add_row("...", "", "", "", "ended", f"{len(hidden)} more", "", style="dim")
     return table

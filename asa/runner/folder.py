@@ -24,6 +24,7 @@ from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core.files import open_file, put, read_file
 from asa.core.locks import FileLock, Holder
 from asa.errors import InputError, JournalError, LeaseError, near
+from asa.printable import on_one_line
 from asa.records import Record, RunEnded
 from asa.runner.entries import Again, Entry, Intended
 from asa.runner.journal import Journal, read_journal
@@ -345,7 +346,7 @@ class RunFolder:
 
     def _log(self, words: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{moment} {socket.gethostname()} process {os.getpid()}: {words}\n"
+        line = f"{moment} {socket.gethostname()} process {os.getpid()}: {on_one_line(words)}\n"
         how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(OSError), os.fdopen(os.open(self.path / _CLIENTS, how, 0o600), "wb") as file:
             file.write(line.encode())

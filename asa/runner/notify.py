@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.printable import on_one_line
 from asa.records import Record, RunEnded
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Notifier:
             (marks / re.sub(r"[^A-Za-z0-9._-]", "_", once)).touch(exist_ok=False)
         except OSError:
             return
-        what = self._folder.plan.notify
+        message, what = on_one_line(message), self._folder.plan.notify  # whose first line is a mail's subject
         command = (
             ["mail", "-s", message[:200], *what.replace(",", " ").split()]
             if _ADDRESS.fullmatch(what)

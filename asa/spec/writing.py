@@ -10,6 +10,7 @@ from pathlib import PurePath
 from asa.continuation import Continuation
 from asa.demands import resources
 from asa.errors import InputError
+from asa.printable import acts
 from asa.requests import COUNTED, beside
 from asa.spec.moldable import several
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
@@ -18,7 +19,6 @@ from asa.workflow import Stage, Workflow
 _BRACES = "open"  # the parameter that stands for two braces, where a command has what looks like a parameter
 _OPEN = f"{{{{{_BRACES}}}}}"
 _LONG = 80
-_PLAIN_LINES = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _RETRY_FACTOR = 2.0
@@ -294,7 +294,7 @@ def _quoted(text: str) -> str:
     """Write a string: over several lines if it has some, else in whichever quotes need no escapes."""
     if "\n" not in text or text.endswith("'"):
         return _on_one_line(text) if "\n" not in text else _on_lines(text)
-    if "'''" in text or not _PLAIN_LINES.fullmatch(text):
+    if "'''" in text or acts(text):
         return _on_lines(text)
     return f"'''\n{text}'''"
 
@@ -305,14 +305,11 @@ def _on_lines(text: str) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    is_plain = _PLAIN_LINES.fullmatch(text) and "\n" not in text and "'" not in text
+    is_plain = not acts(text) and "\n" not in text and "'" not in text
     return f"'{text}'" if is_plain and ("\\" in text or '"' in text) else f'"{_escaped(text)}"'
 
 
 def _escaped(text: str) -> str:
     if "\0" in text:
         raise InputError(f"{text!r} has a null byte, which nothing that is run can have", hint="Take it out.")
-    return "".join(
-        _ESCAPES.get(letter) or (f"\\u{ord(letter):04x}" if letter < " " or letter == "\x7f" else letter)
-        for letter in text
-    )
+    return "".join(_ESCAPES.get(letter) or (f"\\u{ord(letter):04x}" if acts(letter) else letter) for letter in text)

@@ -12,9 +12,9 @@ import numpy as np
 import rich.table
 from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 
 from asa.core import documents
+from asa.core.console import Console
 from asa.core.drawing import new_figure, save_figure
 from asa.core.intervals import Interval
 from asa.report.intervals import plain

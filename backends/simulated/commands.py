@@ -56,7 +56,7 @@ def calibrate(
 
     Takes some seconds a trial. What it finds is checked on periods that it was not fitted to.
     """
-    from rich.console import Console
+    from asa.core.console import Console
 
     from .calibrate import Step, measure
     from .calibrate import calibrate as search
@@ -157,7 +157,7 @@ def generate(
     """
     from dataclasses import replace
 
-    from rich.console import Console
+    from asa.core.console import Console
 
     from .fit import offered_load
     from .swf import write_swf
@@ -199,8 +199,9 @@ def _processes() -> Iterator[Executor]:
 
 
 def _show(title: str, measured: Sequence[Measured]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from asa.core.console import Console
 
     table = Table(title=title, title_justify="left")
     for heading in (
@@ -228,8 +229,9 @@ def _show(title: str, measured: Sequence[Measured]) -> None:
 
 def _show_fit(name: str, document: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
+
+    from asa.core.console import Console
 
     console = Console()
     fitted = document["fitted"]
@@ -287,7 +289,7 @@ def _show_fit(name: str, document: dict[str, Any]) -> None:
     console.print()
     console.print(table)
     for words, count in document["oddities"].items():
-        console.print(f"[dim]Log: {count} jobs {words}[/]", highlight=False)
+        console.print(f"Log: {count} jobs {words}", style="dim", highlight=False)
 
 
 def _between(least: int, most: int) -> str:

@@ -321,8 +321,9 @@ def _over_time(done: Schedule, width: int) -> tuple[NDArray[np.float64], NDArray
 
 def _print(done: Schedule, title: str) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
+
+    from asa.core.console import Console
 
     measures = summary(done)
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
@@ -347,9 +348,9 @@ def _print(done: Schedule, title: str) -> None:
     for name, usage in measures["usages"].items():
         console.print(f"{name}: {100 * usage:.1f} % used", highlight=False)
     for words in measures["notes"]:
-        console.print(f"[dim]{words}[/]", highlight=False)
+        console.print(words, style="dim", highlight=False)
     for words, count in measures["oddities"].items():
-        console.print(f"[dim]Log: {count} jobs {words}[/]", highlight=False)
+        console.print(f"Log: {count} jobs {words}", style="dim", highlight=False)
 
 
 def _draw(done: Schedule, title: str, path: Path) -> None:

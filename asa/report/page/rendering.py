@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from asa.core.documents import read_json
 from asa.errors import MissingExtraError
+from asa.printable import printable
 from asa.units import format_duration, parse_duration
 
 from .document import Around, Column, Figure, Folded, Links, Page, Table, Text
@@ -42,7 +43,7 @@ def render(page: Page, around: Around | None = None) -> str:
         "parts": [[link.address, link.words, link.about] for link in around.parts],
         "of": around.of,
     }
-    return _template().render(
+    html = _template().render(
         page=page,
         around=around,
         mark=_MARK,
@@ -50,6 +51,7 @@ def render(page: Page, around: Around | None = None) -> str:
         style=_file("page.css"),
         script=_file("page.js"),
     )
+    return printable(html)  # direction characters in names would turn what stands beside them
 
 
 def check_installed() -> None:

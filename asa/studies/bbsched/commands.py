@@ -113,10 +113,10 @@ def compare(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
     from asa.backends.bbsched.methods import METHODS, SOLVERS
+    from asa.core.console import Console
     from asa.core.parallel import available_cores
     from asa.studies.present import print_json
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.text import Text
 
+from asa.core.console import Console
 from asa.core.intervals import Interval, mean_interval
 from asa.studies.present import Measure, Row, Table, console, number, plus_minus
 
@@ -73,7 +74,7 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
     buffer = " or ".join(sorted({f"{one.burst_buffer_gb / 1000:,g} TB" for one in flat(grid)}))
     title = f"{machine}{', SSD' if has_ssd(next(iter(grid.values()))) else ''}"
     nodes = " or ".join(sorted({f"{one.nodes:,}" for one in flat(grid)}))
-    out.print(f"\n[bold]{title}[/bold]: {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer")
+    out.print(Text.assemble("\n", (title, "bold"), f": {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer"))
     for one in measures:
         found = {
             method: [mean_interval((values(of[method], one.name) * one.scale).tolist()) for of in grid.values()]
@@ -290,7 +291,7 @@ def _put(
     left: Collection[int] = (0,),
 ) -> None:
     """Print a table, with a title that may be wider; the first column has no heading."""
-    out.print(f"\n[bold]{title}[/bold]")
+    out.print(f"\n{title}", style="bold")
     out.print(Table(["", *headings], rows, left=left, wraps=(), is_open=True))
 
 
@@ -298,8 +299,8 @@ def _ms(milliseconds: float) -> str:
     return f"{milliseconds:,.0f}" if milliseconds >= 10 else f"{milliseconds:.2g}"
 
 
-def _starred(text: str, *, is_best: bool) -> str:
-    return f"[bold]*{text}[/bold]" if is_best else text
+def _starred(text: str, *, is_best: bool) -> Text:
+    return Text(f"*{text}", "bold") if is_best else Text(text)
 
 
 def _counted(grid: Grid) -> str:

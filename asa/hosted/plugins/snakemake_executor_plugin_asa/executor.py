@@ -21,6 +21,7 @@ from asa.hosted.expected import Expectations
 from asa.hosted.graph import Graph, Node
 from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, never_start, wind_up
 from asa.hosted.settings import bank_folder, open_batch_system, run_name
+from asa.printable import printable
 from asa.units import parse_duration
 from asa.workflow import Stage
 
@@ -59,7 +60,7 @@ class Executor(RemoteExecutor):
                 history=settings.history,
                 max_jobs=max_jobs(self.workflow),
             )
-            wind_up(self._runs, _HOST, self.logger.info)
+            wind_up(self._runs, _HOST, lambda words: self.logger.info(printable(words)))
 
     # ------------------------------------------------------------------ from Snakemake
 
@@ -153,7 +154,7 @@ class Executor(RemoteExecutor):
         message = f"asa: {where}: {ending.reason or 'failed'}.\n"
         if words := last_words(ending.log):
             message += f"The last of {ending.log}:\n" + "\n".join(words.splitlines()[-_LAST_LINES:]) + "\n"
-        self.report_job_error(info, msg=message)
+        self.report_job_error(info, msg=printable(message))
 
     def _command(self, job: JobExecutorInterface) -> str:
         self._cores_of_job = max(int(job.threads), 1) if job.is_group() else 0
@@ -178,7 +179,9 @@ class Executor(RemoteExecutor):
         self._hosted.drop(dropped, f"{_HOST} wants it no more")
         if impossible := self._hosted.extend(self._stages(news, self._hosted.folder.path)):
             words = never_start(impossible, self._hosted.folder.plan.capabilities)
-            self.logger.warning(f"asa: {words}\nEach fails in its turn. Ask for less, or for another partition.")
+            self.logger.warning(
+                printable(f"asa: {words}\nEach fails in its turn. Ask for less, or for another partition.")
+            )
 
     def _begin(self, news: Sequence[_Left]) -> None:
         """Begin asa's run with the graph as it is now."""
@@ -198,9 +201,11 @@ class Executor(RemoteExecutor):
         unheeded = unheeded_here(plan.stages) if plan.backend == "local" else ""
         who = f"; waits are predicted by {plan.estimator}: {plan.estimator_why}" if plan.estimator_why else ""
         self.logger.info(
-            f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
-            f" Strategy {plan.strategy}{who}.\n"
-            f"{self._expected.words()}{unheeded}See the run with: asa status {folder.path}"
+            printable(
+                f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
+                f" Strategy {plan.strategy}{who}.\n"
+                f"{self._expected.words()}{unheeded}See the run with: asa status {folder.path}"
+            )
         )
 
     def _stages(self, news: Sequence[_Left], folder: Path) -> list[Stage]:

@@ -1,0 +1,74 @@
+"""Where text becomes colours and tables: consoles on which no text does anything but be read.
+
+Colours and what moves the cursor are control characters as well. So text is checked here, before it has any; the
+streams beneath (`asa.cli.terminal`) check what comes to them by any other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO, Any
+
+from rich.console import Console as RichConsole  # noqa: TID251 - of which this makes ours
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Span, Text
+
+from asa.printable import acts, printable
+
+_render = RichConsole.render
+
+
+def _render_checked(
+    console: RichConsole, renderable: RenderableType, options: ConsoleOptions | None = None
+) -> Iterable[Segment]:
+    """Render as rich does, with every text checked: before it is broken into lines, and as it leaves."""
+    checked = _checked(renderable) if isinstance(renderable, Text) else renderable
+    for segment in _render(console, checked, options):
+        is_sound = segment.control or not acts(segment.text)
+        yield segment if is_sound else Segment(printable(segment.text), segment.style)
+
+
+def _checked(text: Text) -> Text:
+    """Escape what acts in a text; each part keeps its style."""
+    if not acts(text.plain):
+        return text
+    whole = text.blank_copy()
+    places = [place for place, letter in enumerate(text.plain) if acts(letter)]
+    for part in text.divide(sorted({*places, *(place + 1 for place in places)})):
+        plain = printable(part.plain)
+        whole.append_text(
+            Text(plain, part.style, spans=[Span(0, len(plain), span.style) for span in part.spans])
+            if plain != part.plain
+            else part
+        )
+    return whole
+
+
+class Console(RichConsole):
+    """A console for text of any origin: it is checked, and square brackets in it are no markup."""
+
+    render = _render_checked
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"markup": False, **given})
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Make a text of what is printed; rich would leave out some characters that act, here they are shown."""
+        return super().render_str(printable(text), **how)
+
+    @property
+    def file(self) -> IO[str]:
+        """Where it writes: past the check of a stream that has one, also while a live display redirects it."""
+        file = super().file
+        past: IO[str] = getattr(file, "rich_proxied_file", file)
+        return past
+
+    @file.setter
+    def file(self, new: IO[str]) -> None:
+        self._file = new
+
+
+def check_others() -> None:
+    """Have the consoles of other packages check text, too, as those with which typer writes its help and errors."""
+    RichConsole.render = _render_checked  # type: ignore[method-assign]

@@ -1,0 +1,61 @@
+r"""Text of any origin, written so that it does nothing to a terminal or a page but be read.
+
+What batch systems, files and other users' runs say may hold characters that move the cursor, hide or colour what is
+around them, or turn its direction. Whatever is shown passes through here: errors as they become text
+(`asa.errors.AsaError`), whatever the command line writes (`asa.cli.terminal`), pages (`asa.report.page`).
+"""
+
+from __future__ import annotations
+
+import re
+
+_LONE_BYTE = 0xDC00  # + the byte, where a file's name is no UTF-8
+_CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but newline and tab, DEL, C1
+_DIRECTION = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f"  # with the separators of lines and paragraphs
+_OF_NAMES = "\udc80-\udc9f"  # C1 as a lone byte
+_ACTS = re.compile(f"[{_CONTROL}{_DIRECTION}{_OF_NAMES}]")
+_BREAKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
+
+
+def printable(text: str) -> str:
+    r"""Escape control and direction characters; newlines and tabs stay, and so does all else.
+
+    Examples
+    --------
+    >>> print(printable("node\x1b[2J \u202egnp.exe"))
+    node\x1b[2J \u202egnp.exe
+    """
+    return _ACTS.sub(_escaped, text)
+
+
+def on_one_line(text: str) -> str:
+    r"""Escape newlines and tabs as well, for what has to stay on its line.
+
+    Examples
+    --------
+    >>> print(on_one_line("failed\nSubject: paid"))
+    failed\nSubject: paid
+    """
+    return printable(text).translate(_BREAKS)
+
+
+def printable_json(document: str) -> str:
+    r"""Escape such characters in a document of JSON, where they can only be inside of strings: it says the same.
+
+    Examples
+    --------
+    >>> print(printable_json('"a\x7fb"'))
+    "a\u007fb"
+    """
+    return _ACTS.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
+
+
+def acts(text: str) -> bool:
+    """Whether a text has characters that `printable` escapes."""
+    return _ACTS.search(text) is not None
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    code -= _LONE_BYTE if code >= _LONE_BYTE else 0
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
