@@ -17,10 +17,11 @@ import typer
 
 from asa.cli.completing import complete_runs, complete_stages
 from asa.cli.runs import RunsOption, command, has_begun_in, latest_job, open_run, print_document, read_state, stage_of
+from asa.cli.terminal import write_bytes
 from asa.core.files import open_file
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, JournalError, RunError
-from asa.printable import printable
+from asa.printable import on_one_line, printable
 from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
@@ -236,10 +237,9 @@ def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
     last, is_whole, is_any = "", True, False
     for job_id, chunk in _for_terminal(parts) if sys.stdout.isatty() else parts:
         if headed and job_id != last:
-            sys.stdout.buffer.write(f"{'' if is_whole else chr(10)}==> job {job_id} <==\n".encode())
+            write_bytes(f"{'' if is_whole else chr(10)}==> job {on_one_line(job_id)} <==\n".encode())
         last, is_whole = job_id, chunk.endswith(b"\n")
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        write_bytes(chunk)
         is_any = is_any or bool(chunk)
     return is_any
 

@@ -44,11 +44,17 @@ def make_usable() -> None:
 def write_document(text: str) -> None:
     """Write a file's content to the standard output: in UTF-8, whatever the locale, as into the file itself."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
-        sys.stdout.buffer.flush()
+        write_bytes(text.encode(errors="surrogateescape"))
     else:
         sys.stdout.write(text)
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to the standard output as they are: of a document of ours, or of what a job wrote for a pipe."""
+    sys.stdout.flush()
+    stream = sys.stdout.unchecked if isinstance(sys.stdout, _Checked) else sys.stdout.buffer
+    stream.write(data)
+    stream.flush()
 
 
 def silence_output(descriptor: int = 1) -> None:
@@ -125,7 +131,16 @@ class _Checked(io.TextIOWrapper):
             raw = kind(stream.fileno(), "w", closefd=False)
         except (OSError, ValueError):  # it is no file
             return stream
-        return cls(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=line_buffering)
+        made = cls(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=line_buffering)
+        made.unchecked = super(_Checked, made).buffer
+        return made
+
+    unchecked: Any  # its bytes, for what may go out as it is
+
+    @property
+    def buffer(self) -> Any:
+        """The way of bytes, as libraries take it that write in an encoding of their own: checked, too."""
+        return _CheckedBytes(self)
 
     def write(self, text: str, /) -> int:
         """Write it, escaped."""
@@ -142,6 +157,27 @@ class _Checked(io.TextIOWrapper):
 
         check_others()
         return _Past(self)
+
+
+class _CheckedBytes(io.BufferedIOBase):
+    """The bytes of a checked stream, which it gets as text."""
+
+    def __init__(self, stream: _Checked) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        """Whether it can be written, which it can."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Write it, escaped."""
+        text = bytes(data)
+        self._stream.write(text.decode(errors="surrogateescape"))
+        return len(text)
+
+    def flush(self) -> None:
+        """Have all of it written."""
+        self._stream.flush()
 
 
 class _Past:

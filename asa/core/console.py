@@ -71,4 +71,4 @@ class Console(RichConsole):
 
 def check_others() -> None:
     """Have the consoles of other packages check text, too, as those with which typer writes its help and errors."""
-    RichConsole.render = _render_checked  # type: ignore[method-assign]
+    RichConsole.render = _render_checked  # type: ignore[method-assign, assignment]

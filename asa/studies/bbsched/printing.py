@@ -98,7 +98,7 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
     _put(out, f"{title}: longest wait", headings, longest)
     if len(methods) > 1:
         areas = [{method: area(shares) for method, shares in kiviat(of, measures).items()} for of in grid.values()]
-        shares = [
+        shares: list[Sequence[str | Text]] = [
             (method, *(_starred(f"{100 * of[method]:.0f}", is_best=of[method] == max(of.values())) for of in areas))
             for method in methods
         ]
@@ -119,9 +119,9 @@ def _estimates(
     rows = []
     for method, estimates in found.items():
         shown = estimates if has_room else [Interval(one.mean, math.nan, math.nan) for one in estimates]
-        cells = [plus_minus(one, digits, "+" if is_change else "") for one in shown]
+        cells: list[str | Text] = [plus_minus(one, digits, "+" if is_change else "") for one in shown]
         if best:
-            cells = [_starred(cell, is_best=method in those) for cell, those in zip(cells, best, strict=True)]
+            cells = [_starred(str(cell), is_best=method in those) for cell, those in zip(cells, best, strict=True)]
         rows.append(Row([method, *cells]))
         if papers is not None and method in papers:
             rows.append(Row(["  the paper's", *papers[method]], "dim"))
@@ -286,7 +286,7 @@ def _put(
     out: Console,
     title: str,
     headings: Sequence[str],
-    rows: Iterable[Row | Sequence[str]],
+    rows: Iterable[Row | Sequence[str | Text]],
     *,
     left: Collection[int] = (0,),
 ) -> None:
