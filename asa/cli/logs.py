@@ -71,6 +71,8 @@ def logs(
 
     Of a job array: what its elements wrote that failed, if some did, else what all wrote.
 
+    On a terminal control characters are shown escaped; `asa logs STAGE | less -R` shows colours.
+
     Example: `asa logs search --follow`
 
     With `--output json`: one object; with --follow one line per part, as it arrives.
