@@ -989,7 +989,7 @@ class SlurmBackend:
         """Jobs that Slurm released, of whose dependencies one is not met; the others are done with."""
         early = []
         for job in self._live():
-            if not job.dependencies or (job.status.state is JobState.PENDING and job.status.eligible_s is None):
+            if not job.dependencies or job.is_kept_back():
                 continue
             others = [(d, self._jobs[d.job_id]) for d in job.dependencies]
             if any(is_unmet(d, other.status, other.record, self.now()) for d, other in others):

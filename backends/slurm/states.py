@@ -169,8 +169,8 @@ def _state_of(record: SlurmRecord) -> JobState:
         return JobState.PENDING
     if states[:1] == ("PENDING",) and "REVOKED" not in states:
         return JobState.RUNNING if "CONFIGURING" in states else JobState.PENDING
-    if not _UNDER_WAY.isdisjoint(states):
-        return JobState.RUNNING
+    if not _UNDER_WAY.isdisjoint(states):  # a word may be used in another sense one day; a dependency is no word
+        return JobState.PENDING if record.dependency and not record.start_s else JobState.RUNNING
     if "REVOKED" in states:
         return JobState.CANCELLED
     state = _ENDS.get(states[0]) if states else None

@@ -213,6 +213,12 @@ class TrackedJob:
         self.kept = replace(self.kept, token="")
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=TWIN))
 
+    def is_kept_back(self) -> bool:
+        """Say whether Slurm shows that the job still waits for others, whatever it says of its state."""
+        if self.record is not None and self.record.dependency:
+            return True
+        return self.status.state is JobState.PENDING and self.status.eligible_s is None
+
     def condemn(self, now_s: float) -> None:
         """Let it have failed since Slurm released it too early."""
         end_s = max(now_s, self._latest_s())

@@ -341,6 +341,28 @@ def test_a_dependency_that_is_met_while_slurm_answers_is_no_reason_to_cancel(wor
     assert ended(backend, second).state is JobState.COMPLETED
 
 
+@pytest.mark.parametrize("word", ["SIGNALING", "STAGE_OUT", "FROBNICATING"])
+def test_a_job_that_slurm_still_keeps_back_was_not_released_whatever_its_state_is_called(world, word):
+    site = world(latency_s=0.0)
+    backend = site.client()
+    first = backend.submit(spec(50.0))
+    second = backend.submit(spec(2000.0, dependencies=(Dependency(first),)))
+    running(backend, first)
+    real = site.link.jobs
+
+    def odd(ids):
+        records = real(ids)
+        if (record := records.get(second)) is not None and record.states == ("PENDING",):
+            records[second] = replace(record, states=(word,), dependency=f"afterok:{first}(unfulfilled)")
+        return records
+
+    site.link.jobs = odd
+    site.clock.sleep(20)
+    backend.status([second])
+    assert site.link.calls["cancel"] == 0
+    assert ended(backend, second).state is JobState.COMPLETED
+
+
 # ---------------------------------------------------------------------- states
 
 
