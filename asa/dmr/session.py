@@ -20,6 +20,7 @@ from typing import Self
 
 from asa.core.documents import read_json
 from asa.core.parallel import available_cores
+from asa.core.peers import stranger_at_socket
 from asa.errors import InputError
 
 from .protocol import ADDRESS, JOB, MAX_BYTES, PERIOD, PROCESSES, TIMEOUT, Action, Reply, Request, Wish, whole
@@ -279,10 +280,16 @@ class _Call:
         try:
             self._socket.settimeout(within_s)
             self._socket.connect(address)
+            self._check_peer()
             self._socket.sendall(json.dumps(request.message()).encode() + b"\n")
         except BaseException:
             self._socket.close()
             raise
+
+    def _check_peer(self) -> None:
+        """Ask nobody else, who may have taken the place, as in ``/tmp``, of a manager that is gone."""
+        if who := stranger_at_socket(self._socket):
+            raise ConnectionRefusedError(f"{who} answers there")
 
     def reply(self, within_s: float) -> Reply | None:
         """Read the reply; None if it has not come."""

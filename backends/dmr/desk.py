@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from asa.core.documents import read_json
+from asa.core.peers import stranger_at_socket
 from asa.dmr.protocol import MAX_BYTES
 from asa.errors import InputError
 
@@ -98,7 +99,9 @@ class _Visit(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        """Hear one line, and answer it with one."""
+        """Hear one line, and answer it with one; of this user or root, for what is asked is done with its rights."""
+        if stranger_at_socket(self.connection):
+            return
         try:
             message = read_json(self.rfile.readline(MAX_BYTES))
             if not isinstance(message, dict):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from asa.backend import Examination, Finding, Setting, Verdict
+from asa.core.peers import name_of
 from asa.errors import AccessError, AsaError, BackendError, InputError
 from asa.units import format_duration
 
@@ -28,6 +33,8 @@ _TOKEN_LONG_S = 24 * 3600.0
 _SLOW_LOOK_S = 0.2
 _SHORT_MEMORY_S = 120.0
 _T = TypeVar("_T")
+_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_ENTERS = stat.S_IXGRP | stat.S_IXOTH
 _WAITING = ("Resources", "Priority")
 
 
@@ -57,6 +64,18 @@ _KILLS = {
     True: "those whose dependency failed are cancelled by the site",
     False: "those whose dependency failed stay in the queue for ever",
 }
+
+
+def _shown(file: Path) -> str:
+    """Say to whom a secret in a file is shown, or who can change it, beside this user and root; empty if to nobody."""
+    try:
+        status = file.stat()
+        is_closed = any(not folder.stat().st_mode & _ENTERS for folder in file.absolute().parents)
+    except OSError:
+        return ""
+    if status.st_uid not in {os.geteuid(), 0}:
+        return f"belongs to {name_of(status.st_uid)}"
+    return "can be read or changed by other users" if status.st_mode & _OF_OTHERS and not is_closed else ""
 
 
 def considerate_poll_s(look_s: float) -> float:
@@ -163,6 +182,13 @@ class Examiner:
                 "a token may go to another host in clear, as allow_insecure = true has it",
                 "note",
                 "Whoever listens on the way can act as you: https, or an ssh tunnel, would keep it secret.",
+            )
+        if self._settings.token_file is not None and (why := _shown(self._settings.token_file)):
+            found.add(
+                "Secrecy",
+                f"the token in {self._settings.token_file} {why}",
+                "note",
+                f"Whoever has it can act as you: chmod 600 {shlex.quote(str(self._settings.token_file))}",
             )
         if about.token_ends_s is None:
             return

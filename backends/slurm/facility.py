@@ -22,7 +22,7 @@ from asa.workflow import MAX_CORES
 from .examination import Examiner
 from .link import SlurmLink, SlurmPartition
 from .sbatch_variables import sbatch_options, sbatch_settings
-from .settings import CommandSettings, RestSettings, SlurmSettings, check
+from .settings import CommandSettings, RestSettings, SlurmSettings, check, uid_of
 from .survey import age_accrues, capabilities
 
 if TYPE_CHECKING:
@@ -210,13 +210,13 @@ class SlurmRest(SlurmFacility):
         Raises
         ------
         InputError
-            As there, or a token would be sent in clear.
+            As there, or a token would be sent in clear, or to another user of this computer.
         """
-        from .rest import InClearError  # noqa: PLC0415 - as below
+        from .rest import InClearError, StrangerError  # noqa: PLC0415 - as below
 
         try:
             return super().connect(folder, sleep=sleep)
-        except InClearError as error:  # which no patience mends
+        except (InClearError, StrangerError) as error:  # which no patience mends
             raise InputError(error.message, where="url", hint=error.hint) from None
 
     def remedy(self, trouble: str) -> str:
@@ -286,6 +286,7 @@ def _rest_link(settings: RestSettings) -> SlurmLink:
         verify=settings.verify,
         timeout_s=settings.timeout,
         allow_insecure=settings.allow_insecure,
+        served_by=[uid_of(settings.served_by)] if settings.served_by else [],
     )
 
 

@@ -7,6 +7,7 @@ it came from adds that.
 from __future__ import annotations
 
 import difflib
+import pwd
 import re
 import shlex
 from collections.abc import Mapping
@@ -70,6 +71,27 @@ def _verification(value: object) -> object:
     if not file.is_file():
         raise ValueError(f"there is no file {file}")
     return str(file)
+
+
+def _account(value: object) -> object:
+    """Read the name of an account, or its number."""
+    if value:
+        uid_of(str(value))
+    return str(value)
+
+
+def uid_of(account: str) -> int:
+    """Give an account's number.
+
+    Examples
+    --------
+    >>> uid_of("root"), uid_of("977")
+    (0, 977)
+    """
+    try:
+        return int(account) if account.isdecimal() else pwd.getpwnam(account).pw_uid
+    except KeyError:
+        raise ValueError(f"there is no account {account!r} here") from None
 
 
 def _variables(value: object) -> object:
@@ -156,6 +178,8 @@ class RestSettings(SlurmSettings):
     `api`: a version of the interface such as ``v0.0.42``; the newest that both sides know, if not given.
     `allow_insecure`: whether the token may be sent to another host without TLS, for whoever listens on the way to
     use.
+    `served_by`: the account that slurmrestd runs as, where it answers on this computer and is neither this user's nor
+    root's.
     """
 
     url: str
@@ -168,6 +192,7 @@ class RestSettings(SlurmSettings):
     api: Annotated[str, BeforeValidator(_version)] = ""
     timeout: Duration = 30.0
     allow_insecure: bool = False
+    served_by: Annotated[str, BeforeValidator(_account)] = ""
 
     @model_validator(mode="after")
     def _one_token_and_no_secret(self) -> Self:

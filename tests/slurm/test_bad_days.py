@@ -189,7 +189,8 @@ def test_a_token_that_ends_is_waited_for(slurm):
         pytest.skip("this slurmrestd takes no tokens")
     files = [slurm.folder(f"token{i}") / "token" for i in range(2)]
     stages = diamond("sleep 4")
-    runs = [SlurmRun(slurm, stages, strategy="per-stage", url=slurm.url, token_file=str(file)) for file in files]
+    reached = {"url": slurm.url, "served_by": slurm.user}
+    runs = [SlurmRun(slurm, stages, strategy="per-stage", token_file=str(file), **reached) for file in files]
     for file in files:
         renew(slurm, file, 10)
     renewed, ended = [run.client() for run in runs]

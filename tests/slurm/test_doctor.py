@@ -138,7 +138,7 @@ def test_a_controller_that_is_down_is_bad(slurm, means):
 def test_a_token_is_needed_and_its_end_is_told(slurm, monkeypatch, tmp_path):
     if slurm.url is None:
         pytest.skip("this build of Slurm knows no tokens")
-    arguments = ("--backend", "slurm-rest", "--option", f"url={slurm.url}")
+    arguments = ("--backend", "slurm-rest", "--option", f"url={slurm.url}", "--option", f"served_by={slurm.user}")
     assert examined(arguments, code=1)[1]["Access"]["verdict"] == "bad"
     token = slurm.token(lifespan_s=1790)
     monkeypatch.setenv("SLURM_JWT", token)

@@ -9,7 +9,7 @@ from asa.backends.slurm.accounting import read_history
 from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.rest import RestLink, TokenSource
 from slurm_fake_link import cancel, own
-from slurm_testbed import until
+from slurm_testbed import uid_of, until
 
 from asa.errors import (
     AccessError,
@@ -289,9 +289,10 @@ def test_tokens_over_tcp(slurm, job, tmp_path):
         pytest.skip("this Slurm has no tokens")
     file = tmp_path / "token"
     file.write_text(f"SLURM_JWT={slurm.token()}\n")
+    served = {"served_by": [uid_of(slurm.user)]}
     for options in ({"user": slurm.user}, {}):
         for bearer in (False, True):
-            link = RestLink(slurm.url, token=TokenSource.from_file(file, bearer=bearer), **options)
+            link = RestLink(slurm.url, token=TokenSource.from_file(file, bearer=bearer), **options, **served)
             job_id = link.submit(job)
             assert link.jobs([job_id])[job_id].user == slurm.user
             assert 3000 < link.about().token_ends_s - time.time() <= 3600
@@ -299,14 +300,14 @@ def test_tokens_over_tcp(slurm, job, tmp_path):
             link.close()
 
     file.write_text("bad")
-    link = RestLink(slurm.url, token=TokenSource.from_file(file))
+    link = RestLink(slurm.url, token=TokenSource.from_file(file), **served)
     for ask in (lambda: link.submit(job), lambda: link.jobs(["1"]), link.about, link.partitions):
         with pytest.raises(AccessError):
             ask()
     file.write_text(slurm.token())
     assert link.submit(job), "mended while we wait"
     link.close()
-    stranger = RestLink(slurm.url)
+    stranger = RestLink(slurm.url, **served)
     with pytest.raises(AccessError, match="HTTP status 401"):
         stranger.about()
     stranger.close()

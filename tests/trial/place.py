@@ -219,6 +219,7 @@ class Cluster(Place):
             settings["prefix"] = str(self.root / "as-user")
         elif self.trial.site.short_tokens:
             settings |= {"url": str(self.slurm.url), "token_file": str(self.root / "token"), "user": self.slurm.user}
+            settings["served_by"] = self.slurm.user
         else:
             settings["url"] = f"unix://{self.root}/relay.sock"
         backend = "slurm-cli" if self.trial.link == "cli" else "slurm-rest"

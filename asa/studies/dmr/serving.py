@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,12 +12,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from asa.core.documents import read_json
+from asa.core.peers import name_of, stranger_at_socket
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_PROCESSES
 
@@ -60,30 +64,37 @@ def submit(
 ) -> None:
     """Submit a job to the manager that `asa dmr serve` started.
 
+    Of what the environment holds, secrets stay behind: variables whose names say so, such as HF_TOKEN.
+
     Exit codes: 0 submitted, 1 no manager answers, 2 the input cannot be used.
     """
     from asa.backends.dmr.manager import SOCKET
+    from asa.backends.shell.environment import inherited
+    from asa.dmr.protocol import MAX_BYTES
 
     request = {
         "what": "submit",
         "command": command,
         "nodes": nodes,
         "name": name,
-        "environment": dict(os.environ),
+        "environment": inherited(),
         "folder": str(Path.cwd()),
     }
-    path = (folder or _default_folder()) / SOCKET
+    place = folder or _default_folder()
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        with _own_folder(place) as within, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_ANSWER_S)
-            connection.connect(str(path))
+            connection.connect(str(within / SOCKET))
+            if who := stranger_at_socket(connection):
+                hint = "Start your own with `asa dmr serve`, and name a --folder that only you can write to."
+                raise InputError(f"{who} answers there, and nothing was sent", where=str(place / SOCKET), hint=hint)
             connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as heard:
-                answer = read_json(heard.readline())
+                answer = read_json(heard.readline(MAX_BYTES))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UnavailableError(
-            f"no resource manager answers: {why}", where=str(path), hint="Start one with `asa dmr serve`."
+            f"no resource manager answers: {why}", where=str(place / SOCKET), hint="Start one with `asa dmr serve`."
         ) from error
     if "error" in answer:
         raise InputError(answer["error"], where=answer["where"], hint=answer["hint"])
@@ -165,14 +176,28 @@ def _made(folder: Path | None) -> Path:
     path = (folder or _default_folder()).absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = path.stat().st_uid
+        with _own_folder(path):
+            return path
     except OSError as error:
         raise InputError(
             f"cannot be made a folder: {error.strerror}", where=f"--folder {path}", hint="Name another."
         ) from error
-    if owner != os.getuid():
-        raise InputError("belongs to another user", where=f"--folder {path}", hint="Name another.")
-    return path
+
+
+@contextmanager
+def _own_folder(path: Path) -> Iterator[Path]:
+    """Open a folder that only this user, or root, can write to; what is below what is given is in that very one."""
+    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid not in {os.geteuid(), 0}:
+            raise InputError(f"belongs to {name_of(status.st_uid)}", where=f"--folder {path}", hint="Name another.")
+        if status.st_mode & 0o022:
+            hint = f"Take that from them: chmod go-w {shlex.quote(str(path))}; or name another."
+            raise InputError("others can write to it", where=f"--folder {path}", hint=hint)
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def _tell(what: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from asa.core.peers import UNKNOWN, is_within, stranger_at_port, stranger_at_socket
 from asa.errors import AccessError, InputError, UnavailableError
 
 from .refusals import complaints, has_unauthorised
@@ -24,6 +26,9 @@ from .tokens import TokenSource
 
 _CONNECT_S = 10.0
 _IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
+_TUNNEL = "ssh -N -o StreamLocalBindUnlink=yes -L $HOME/slurm.sock:HOST:6820 LOGIN"
+_CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.connect_unix_socket.complete"})  # of httpcore's
+_SENDS = "http11.send_request_headers.started"
 _LARGEST_COMPLAINT_BYTES = 1 << 16
 _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
@@ -31,6 +36,10 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.
 
 class InClearError(AccessError):
     """A token would be sent to another host without TLS, and was not."""
+
+
+class StrangerError(AccessError):
+    """Another user of this computer answers at the address, and nothing was sent."""
 
 
 class LostAnswerError(UnavailableError):
@@ -71,6 +80,7 @@ class Exchange:
         timeout_s: float,
         transport: httpx.BaseTransport | None,
         allow_insecure: bool = False,
+        served_by: Collection[int] = (),
     ) -> None:
         if not (user.isascii() and user.isprintable()):
             raise InputError(
@@ -80,6 +90,7 @@ class Exchange:
         self.calls: Counter[str] = Counter()
         self._socket, self._base = _understood(url)
         self._would_leak = token is not None and not allow_insecure and is_in_clear(url)
+        self._allow_insecure, self._served_by, self._is_known = allow_insecure, served_by, False
         self._verify, self._timeout_s, self._transport = verify, timeout_s, transport
         self._client: httpx.Client | None = None
 
@@ -121,12 +132,7 @@ class Exchange:
 
     def _send(self, caller: str, method: str, path: str, query: Sequence[tuple[str, str]], body: Any) -> Answer:
         if self._would_leak:
-            raise InClearError(
-                "the token would go to another host in clear, for whoever listens on the way to use; nothing was sent",
-                where=self.url,
-                hint="Give an address that begins with https://, or a tunnel's end here (ssh -L 6820:HOST:6820); or, "
-                "where the network between is trusted, set allow_insecure = true.",
-            )
+            raise self._in_clear()
         headers = self.token.headers(self.user) if self.token is not None else {}
         tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
         address = f"{self._base}{path}{'?' if tail else ''}{tail}"
@@ -138,8 +144,11 @@ class Exchange:
         deadline_s = time.monotonic() + self._timeout_s
         sent = True
         try:
-            with client.stream(method, address, headers=headers, content=content) as response:
+            with client.stream(method, address, headers=headers, content=content, extensions=self._hooks()) as response:
                 return self._received(response, deadline_s)
+        except AccessError:
+            sent = False
+            raise
         except _NOT_SENT as error:
             sent = False
             raise self._unreachable(error) from error
@@ -188,6 +197,60 @@ class Exchange:
             except (ImportError, ValueError, httpx.InvalidURL) as error:  # only the proxies are not ours
                 raise _no_proxy(error) from error
         return self._client
+
+    def _hooks(self) -> dict[str, Any]:
+        """Have who answers looked at once connected, before anything is sent."""
+        return {"trace": self._look} if self._transport is None else {}
+
+    def _look(self, event: str, details: Mapping[str, Any]) -> None:
+        """Refuse to send anything to another user of this computer; see `asa.core.peers`."""
+        if event in _CONNECTED:
+            self._is_known = False
+            connection = details["return_value"].get_extra_info("socket")
+            try:
+                self._check_peer(connection)
+            except AccessError:
+                connection.close()
+                raise
+            self._is_known = True
+        elif event == _SENDS and not self._is_known:
+            raise self._answered_by(UNKNOWN)
+
+    def _check_peer(self, connection: socket.socket) -> None:
+        if self._socket is not None:
+            who = stranger_at_socket(connection, self._socket, self._served_by)
+        elif not is_within(connection):
+            if self.token is not None and not self._allow_insecure and urlsplit(self.url).scheme == "http":
+                raise self._in_clear()  # a name such as localhost that leads elsewhere
+            return
+        elif urlsplit(self.url).scheme == "https" and self._verify is not False:
+            return  # its certificate says who it is
+        else:
+            who = stranger_at_port(connection, self._served_by)
+        if who and not (who == UNKNOWN and self._allow_insecure):
+            raise self._answered_by(who)
+
+    def _answered_by(self, who: str) -> StrangerError:
+        """Say who answers who is not meant, and how to reach who is."""
+        if self._socket is not None:
+            hint = "Is the path right, and your tunnel up?"
+        else:
+            hint = (
+                "If it was to be a tunnel, ssh did not get the port. A tunnel to a socket in a folder of yours is "
+                f"nobody else's: {_TUNNEL}, and url=unix://$HOME/slurm.sock."
+            )
+        hint += " If it is the account that slurmrestd runs as here, name it: served_by=NAME."
+        if who == UNKNOWN:
+            hint = f"{hint} Where that cannot be found out, allow_insecure = true sends all the same."
+        return StrangerError(f"{who} answers there, and nothing was sent", where=self.url, hint=hint)
+
+    def _in_clear(self) -> InClearError:
+        return InClearError(
+            "the token would go to another host in clear, for whoever listens on the way to use; nothing was sent",
+            where=self.url,
+            hint=f"Give an address that begins with https://, or a tunnel's end here ({_TUNNEL}, and "
+            "url=unix://$HOME/slurm.sock); or, where the network between is trusted, set allow_insecure = true.",
+        )
 
     def _tls(self) -> bool | ssl.SSLContext:
         if isinstance(self._verify, bool):

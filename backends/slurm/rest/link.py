@@ -83,6 +83,7 @@ class RestLink:
     - `accounting` asks for a day at a time; `about` asks both sides.
 
     `verify`: whether the certificates of https are checked, or by which file of authorities.
+    `served_by`: uids that may answer on this computer, beside this user's and root's.
     `timeout_s`: most seconds for a request and its whole answer. With its controller down slurmrestd answers only
     after Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
     """
@@ -97,6 +98,7 @@ class RestLink:
         verify: bool | str = True,
         timeout_s: float = 30.0,
         allow_insecure: bool = False,
+        served_by: Collection[int] = (),
         transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -108,6 +110,7 @@ class RestLink:
             timeout_s=timeout_s,
             transport=transport,
             allow_insecure=allow_insecure,
+            served_by=served_by,
         )
         self.calls: Counter[str] = self._exchange.calls
         """Requests sent, by the method that needed them; ``negotiation`` for finding the version."""

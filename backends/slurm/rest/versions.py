@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from asa.errors import AccessError, UnavailableError
 
 from .dialects import KNOWN, Dialect, dialect, number_of
-from .exchange import Answer, Exchange, LostAnswerError
+from .exchange import Answer, Exchange, LostAnswerError, StrangerError
 
 _CALLER = "negotiation"
 _SERVED = re.compile(rb'"\\?/slurm\\?/v0\.0\.(\d+)\\?/')
@@ -54,6 +54,8 @@ class Versions:
     def _listed(self) -> tuple[Answer, set[int]]:
         try:
             answer = self._exchange.ask(_CALLER, "GET", "/openapi/v3")
+        except StrangerError:
+            raise
         except (AccessError, LostAnswerError):  # some sites hide it: the API itself will tell
             return Answer(404, b""), set()
         found = _SERVED.findall(answer.body) if answer.status == 200 else []

@@ -1,0 +1,137 @@
+"""Who is at the other end of a connection within this computer: its user, root, or somebody else.
+
+A path in ``/tmp`` and a port of the loopback belong to whoever takes them first. So the kernel is asked who is at the
+other end once connected, before anything is sent: nobody can take that one's place any more.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import pairwise
+from pathlib import Path
+
+UNKNOWN = "somebody whom this system does not name"
+"""Who it is where the kernel does not say: for a port, as where there is no ``/proc/net/tcp`` that lists it."""
+
+_ROOT = 0
+_LISTENS = "0A"
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+_Address = IPv4Address | IPv6Address
+
+
+def stranger_at_socket(connection: socket.socket, path: str | Path | None = None, trusted: Iterable[int] = ()) -> str:
+    """Say who is at the other end of a Unix socket, if it is neither this user nor root, nor one of `trusted`.
+
+    Empty if it is. `path`: of the socket, where its place may say who is meant: see `_keeper`.
+    """
+    user = _user_of(connection)
+    if user is None:
+        return UNKNOWN
+    meant = {os.geteuid(), _ROOT, *trusted} | ({_keeper(Path(path))} if path is not None else set())
+    return "" if user in meant else name_of(user)
+
+
+def stranger_at_port(connection: socket.socket, trusted: Iterable[int] = ()) -> str:
+    """Say who is at the other end of a TCP connection over the loopback, if it is neither this user nor root.
+
+    Empty if it is, or one of `trusted`. Every listener counts that could have answered, and who holds the other end: a
+    listener may have gone since.
+    """
+    users = list(_users_at(connection))
+    meant = {os.geteuid(), _ROOT, *trusted}
+    if not any(listens for _, listens in users):
+        return UNKNOWN
+    return next((name_of(user) for user, _ in users if user not in meant), "")
+
+
+def is_within(connection: socket.socket) -> bool:
+    """Say whether a TCP connection stays within this computer, by the address that it has in fact."""
+    return _plain(connection.getpeername()[0]).is_loopback
+
+
+def name_of(user: int) -> str:
+    """Name a user for people.
+
+    Examples
+    --------
+    >>> name_of(0)
+    'user root (uid 0)'
+    """
+    try:
+        return f"user {pwd.getpwuid(user).pw_name} (uid {user})"
+    except KeyError:
+        return f"the user of uid {user}"
+
+
+def _user_of(connection: socket.socket) -> int | None:
+    """Give the uid at the other end of a Unix socket: who listened there, or who called; None if nobody says."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    user = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))[1]
+    return int(user) if user >= 0 else None
+
+
+def _keeper(path: Path) -> int:
+    """Give the user for whom root, or this user, made a socket, or the folder that it is in; root if there is none.
+
+    So administrators give a daemon its place. It counts where nobody else can have put it there: not in a place such as
+    ``/tmp``, where anybody makes folders, nor by a link.
+    """
+    path, own = path.absolute(), {os.geteuid(), _ROOT}
+    try:
+        places = [place.stat() for place in (*reversed(path.parents), path)]
+        if path.resolve() != path:
+            return _ROOT
+    except OSError:
+        return _ROOT
+    for room, place in pairwise(places):
+        is_open = stat.S_ISDIR(place.st_mode) and place.st_mode & _WRITABLE
+        if place.st_uid not in own:
+            return _ROOT if is_open or room.st_mode & _WRITABLE else place.st_uid
+        if is_open and not place.st_mode & stat.S_ISVTX:
+            return _ROOT
+    return _ROOT
+
+
+def _users_at(connection: socket.socket) -> Iterator[tuple[int, bool]]:
+    """Give the users of the sockets that are, or could be, the other end, and whether each listens."""
+    there, port = connection.getpeername()[:2]
+    here, own_port = connection.getsockname()[:2]
+    far, near = _plain(there), _plain(here)
+    wanted = re.compile(rf" *[0-9]+: [0-9A-F]+:{port:04X} ")
+    for table in _TABLES:
+        try:
+            with table.open(encoding="ascii") as lines:
+                rows = [line.split() for line in lines if wanted.match(line)]
+        except OSError:
+            continue
+        for row in rows:
+            at, (by, by_port) = _end(row[1])[0], _end(row[2])
+            if row[3] == _LISTENS and (at == far or at.is_unspecified):
+                yield int(row[7]), True
+            elif (at, by, by_port) == (far, near, own_port):
+                yield int(row[7]), False
+
+
+def _end(text: str) -> tuple[_Address, int]:
+    """Read an end of a connection as the kernel writes it: words of the address in this machine's order, and a port."""
+    address, _, port = text.partition(":")
+    words = (int(address[at : at + 8], 16) for at in range(0, len(address), 8))
+    return _plain(b"".join(word.to_bytes(4, sys.byteorder) for word in words)), int(port, 16)
+
+
+def _plain(address: str | bytes) -> _Address:
+    """Read an address; one of version 4 in the clothes of version 6 is one of version 4."""
+    read = ip_address(address.partition("%")[0] if isinstance(address, str) else address)
+    return getattr(read, "ipv4_mapped", None) or read
