@@ -151,7 +151,7 @@ def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None
 # ---------------------------------------------------------------------- for the shell
 
 
-def preparing(preparation: Preparation, failed: str) -> str:
+def preparing(preparation: Preparation, failed: str, *, looks_only: bool = False) -> str:
     """Write what comes before a stage's command, in the shell whose children are to have it.
 
     Parameters
@@ -160,6 +160,8 @@ def preparing(preparation: Preparation, failed: str) -> str:
         What is wanted.
     failed
         How a shell ends that cannot have it: a command.
+    looks_only
+        Nothing of a place that `preparation` names is run: of such an environment it is only seen that it is there.
     """
     parts = [
         f"asa_unready() {{ trap - EXIT; printf 'asa: %s\\n' \"$*\" >&2; {failed}; }}\nasa_folder=$PWD",
@@ -167,10 +169,13 @@ def preparing(preparation: Preparation, failed: str) -> str:
         "asa_why='the shell left before its environment was ready'\ntrap 'asa_unready \"$asa_why\"' EXIT",
     ]
     if preparation.modules:
-        parts += [_MODULES, f"asa_load {shlex.join(preparation.modules)}"]
+        names = [name for name in preparation.modules if not looks_only or ".." not in name.split("/")]
+        parts += [_MODULES, f"asa_load {shlex.join(names)}"]
     if preparation.conda:
         is_file = bool(_FILE.search(preparation.conda))
-        parts += [_CONDA, f"{'asa_made_of' if is_file else 'asa_activate'} {shlex.quote(preparation.conda)}"]
+        is_place = is_file or "/" in preparation.conda
+        parts += [_CONDA, *([_CONDA_SEEN] if is_place and looks_only else ())]
+        parts += [f"{'asa_made_of' if is_file else 'asa_activate'} {shlex.quote(preparation.conda)}"]
     if preparation.setup.strip():
         setup = shlex.quote(f"{preparation.setup.rstrip()}\n")
         why = shlex.quote("its setup ended the shell, by exit or an error")
@@ -267,6 +272,12 @@ asa_made_of() { # a file, whose content names the folder
   [ -d "$asa_prefix/bin" ] ||
     asa_unready "of $1 no environment was made yet. Where there is a network: conda env create -f '$1' -p '$asa_prefix'"
   asa_activate "$asa_prefix"
+}
+""".strip()
+
+_CONDA_SEEN = r"""
+asa_activate() { # its own set-up would run
+  [ -d "$1/bin" ] || asa_unready "there is no conda environment in the folder $1"
 }
 """.strip()
 

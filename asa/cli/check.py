@@ -28,7 +28,7 @@ def check(
         typer.Option(
             "--site",
             help="Also try the environment of each stage here: load its modules, activate its conda "
-            "environment, look for its image.",
+            "environment, look for its image. No `setup` is run, and no variable of `environment` is set.",
         ),
     ] = False,
     output: OutputOption = Output.TABLE,

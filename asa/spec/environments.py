@@ -1,11 +1,14 @@
-"""Whether what stages ask of the environment is to be had: tried on this machine, as their jobs would."""
+"""Whether what stages ask of the environment is to be had: looked for on this machine, with what is this user's own.
+
+A workflow file may be anybody's. So nothing that it names by its place is run, and no variable that it sets is used:
+modules are those of this user's shell, environments those that this user's conda knows by name.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +21,17 @@ _FAILED = 1  # exit code of a shell that cannot have what it was to have
 _AT_ONCE = 8
 _PARTS = ("modules", "conda", "container")
 _ELSEWHERE = "It was tried here: where jobs run it may be there."
+_WITHOUT = "It was tried here, without the stage's `environment`: where jobs run, with it, it may be there."
 
 
 def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str, str]]:
-    """Try what stages ask for; no line of their own is run, be it set-up or command.
+    """Try what stages ask for; nothing that the file names is run.
 
     Yields: the stage, the key, what is wrong, and what to do.
     """
     said = {stage: stage.preparation for stage in workflow.stages.values() if stage.preparation is not None}
-    yield from ((stage, key, words, _ELSEWHERE) for stage, key, words in _tried(said, folder))
+    for stage, key, words in _tried(said, folder):
+        yield stage, key, words, _WITHOUT if stage.environment else _ELSEWHERE
     for stage, preparation in said.items():
         program = (preparation.launcher.split() or [""])[0]
         outside = replace(preparation, container="", binds=())  # of which the launcher is
@@ -40,27 +45,27 @@ def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str,
 
 def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[Stage, str, str]]:
     """Try each part by itself, and once for all stages that ask for it."""
-    asked: dict[tuple[str, Preparation, tuple[tuple[str, str], ...]], list[Stage]] = {}
+    asked: dict[tuple[str, Preparation], list[Stage]] = {}
     for stage, preparation in said.items():
         for key in _PARTS:
             if getattr(preparation, key):
                 own = Preparation(**{key: getattr(preparation, key)})
-                asked.setdefault((key, own, stage.environment), []).append(stage)
+                asked.setdefault((key, own), []).append(stage)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda part: _trouble(part[1], part[2], folder), asked))
-    for ((key, *_), stages), trouble in zip(asked.items(), found, strict=True):
+        found = list(threads.map(lambda part: _trouble(part[1], folder), asked))
+    for ((key, _), stages), trouble in zip(asked.items(), found, strict=True):
         if trouble:
             others = f" ({', '.join(stage.name for stage in stages[1:])}, too)" if len(stages) > 1 else ""
             yield stages[0], key, trouble + others
 
 
-def _trouble(preparation: Preparation, environment: Iterable[tuple[str, str]], folder: Path) -> str:
+def _trouble(preparation: Preparation, folder: Path) -> str:
     """Say why a shell cannot have it; empty if it can."""
     try:
         done = subprocess.run(  # noqa: S603 - a text of ours, with the user's names quoted
-            ["/bin/sh", "-c", preparing(preparation, f"exit {_FAILED}")],
+            ["/bin/sh", "-c", preparing(preparation, f"exit {_FAILED}", looks_only=True)],
             cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
-            stdin=subprocess.DEVNULL, env={**os.environ, **dict(environment)},
+            stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"it is not ready within {_TIMEOUT_S:g} s"
