@@ -377,8 +377,9 @@ def _shapes(chance: random.Random, trial: Trial) -> Trial:
 def _hostile(chance: random.Random, trial: Trial, world: tuple[str, ...]) -> Trial:
     """Let a site do to the client what it is asked to, beside faults that end no stage; a relay needs no tokens."""
     kinds = [kind for name in world for kind in WORLD[name] if trial.link == "cli" or kind not in _BY_COMMANDS]
-    # of a job that runs several stages Slurm does not say which of them it was
-    if trial.strategy not in {"per-stage", "chained"}:
+    # of a job that runs several stages Slurm does not say which of them it was, and here it is only the client that
+    # hears of it, while Slurm would let nothing begin that depends on such a job
+    if trial.strategy != "per-stage":
         kinds = [kind for kind in kinds if kind != "out_of_memory"]
     faults = [fault for fault in trial.faults if fault.kind in _QUIET]
     if kinds and trial.link != "local":

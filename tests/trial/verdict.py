@@ -360,9 +360,11 @@ class _Judge:
             apart_s = [float("nan") if one is None else one - begins_s for one in told]
             text = "submitted {:+.1f}, began {:+.1f}, ended {:+.1f}".format(*apart_s)
             text = f"{stage['stage']} is told: {text} s; its payload ran from 0 to {ends_s - begins_s:+.1f} s"
+            step = self.steps[stage["stage"]]
+            waits_s = max((self.steps[name].late_s for name in step.needs), default=0.0)  # in its job, for its inputs
             if None in told:
                 self.verdict.broken.append(f"a time is not told: {text}")
-            elif not -LAUNCH_S <= told[1] - begins_s <= APART_S or abs(told[2] - ends_s) > APART_S:
+            elif not -LAUNCH_S - waits_s <= told[1] - begins_s <= APART_S or abs(told[2] - ends_s) > APART_S:
                 self.verdict.broken.append(f"times are apart: {text}")
             elif not told[0] - 1.5 <= told[1] <= told[2]:
                 self.verdict.broken.append(f"times in no order: {text}")
