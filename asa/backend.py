@@ -225,6 +225,9 @@ class JobSpec(Demands):
         by real sites.
     exit_code
         How the payload really ends; likewise.
+    secrets
+        Names of variables of the client's that its payload is given beside those that every job is; see
+        `asa.core.variables.asked`.
     request
         How large it is, in the batch system's own words, as in ``--ntasks-per-node=4``, which it gets as they are:
         `cores`, `memory_bytes` and `gpus` only say what they come to. None where these are asked for.
@@ -267,6 +270,7 @@ class JobSpec(Demands):
     array: Array | None = None
     request: tuple[str, ...] | None = None
     out_of_memory: Literal["fail", "ignore"] = "fail"
+    secrets: tuple[str, ...] = ()
 
     @property
     def has_waves(self) -> bool:

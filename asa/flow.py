@@ -62,7 +62,7 @@ Duration = str | float | timedelta
 
 _inside_a_stage = False
 
-_SEVERAL = ("partition", "options", "request", "inputs", "outputs", "progress", "modules", "binds")
+_SEVERAL = ("partition", "options", "request", "inputs", "outputs", "progress", "modules", "binds", "secrets")
 T = TypeVar("T")
 _TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
 _WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
@@ -119,8 +119,8 @@ class Resources(TypedDict, total=False):
         For the batch system; of partitions and options one, or several.
     request
         In place of cores, memory and GPUs: how large its job is, in options of sbatch, which Slurm gets as they are.
-    environment
-        Variables.
+    environment, secrets
+        Variables; and names of the client's own that it needs though they hold secrets.
     modules, conda, container, binds, setup, launcher
         The environment that it runs in; see `asa.Preparation`.
     inputs, outputs
@@ -156,6 +156,7 @@ class Resources(TypedDict, total=False):
     options: str | Iterable[str]
     request: str | Iterable[str]
     environment: Mapping[str, str]
+    secrets: str | Iterable[str]
     modules: str | Iterable[str]
     conda: str
     container: str

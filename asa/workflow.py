@@ -128,6 +128,9 @@ class Stage(Demands):
         themselves are asked for.
     environment
         Names and values of variables.
+    secrets
+        Names of variables of the client's own that it needs, though they hold secrets: others of the client's go on to
+        jobs by themselves.
     inputs, outputs
         Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: what must be there and not empty before it
         begins, and after it ended.
@@ -205,6 +208,7 @@ class Stage(Demands):
     request: tuple[str, ...] | None = None
     input_patience_s: float | None = None
     out_of_memory: Literal["fail", "ignore"] = "fail"
+    secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.request is not None:
@@ -307,8 +311,9 @@ class Stage(Demands):
             raise self._error("holds a null character", "Shells cannot handle it: leave it out.")
         if any("\n" in task or not task.strip() for task in self.tasks):
             raise self._error("has a task that is not one line", "Write each task as one line; ';' joins commands.")
-        if bad := next((name for name, _ in self.environment if not _VARIABLE.fullmatch(name)), None):
-            raise self._error(f"sets {bad!r}, which is not a variable name", "Letters, digits and '_'.")
+        names = (*(name for name, _ in self.environment), *self.secrets)
+        if bad := next((name for name in names if not _VARIABLE.fullmatch(name)), None):
+            raise self._error(f"names {bad!r}, which is not a variable name", "Letters, digits and '_'.")
         for what, factor in (("walltime", self.retry_walltime_factor), ("memory", self.retry_memory_factor)):
             if not 1 <= factor <= MAX_RETRY_FACTOR:
                 raise self._error(

@@ -25,6 +25,7 @@ WHOLE = Stage(
     burst_buffer_bytes=2_000_000_000, exclusive=True, partition="long", account="us", cpus_per_task=2,
     options=("--nice=10",), environment=(("A", "1"),), inputs=("in",), outputs=("out%a",), retries=1, input_size=3.0,
     array=parse_array("1-5:2%2"), out_of_memory="ignore",
+    secrets=("HF_TOKEN",),
 )  # fmt: skip
 """One that asks for everything that a job can be told."""
 PAYLOAD = {"name", "script", "tasks", "environment"}  # of other names and kinds in a job
@@ -62,7 +63,7 @@ NO_JOB_IS_TOLD = {  # what the run itself looks after
 NO_SLURM_IS_TOLD = {  # what a job's script looks after, or another word says
     "awaits", "posts", "steps", "supersedes", "tasks", "token", "command", "max_await_s", "dependencies", "local",
     "run_s", "exit_code", "bag", "sharing", "leg", "saves_s",
-    "avoid", "request", "out_of_memory",
+    "avoid", "request", "out_of_memory", "secrets",
 }  # fmt: skip
 
 
@@ -110,7 +111,8 @@ def test_a_request_arrives_as_it_is():
     assert (spec.request, spec.cores, spec.memory_bytes) == (request, 8, 16 << 30)
 
 
-def test_what_a_job_asks_for_slurm_is_told(tmp_path):
+def test_what_a_job_asks_for_slurm_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
     plan = RunPlan("abcd1234", "x", "x", (WHOLE,), "per-stage", "slurm-cli", SITE, created_s=1.7e9)
     folder, clock = RunFolder.create(tmp_path, plan), VirtualClock()
     link = FakeLink(clock, folder.path)
@@ -119,4 +121,5 @@ def test_what_a_job_asks_for_slurm_is_told(tmp_path):
     missing = {name for name in common(Stage, SlurmJob) if getattr(told, name) != getattr(WHOLE, name)}
     assert missing <= {"options", "array"}
     assert told.array == "1-5:2%2"
+    assert told.environment["HF_TOKEN"] == "hf_x"
     assert set(WHOLE.options) <= set(told.options)

@@ -130,6 +130,7 @@ def stages(draw, name, before, *, several=False):
         cpus_per_task=cpus_per_task,
         options=tuple(f"--{draw(st.sampled_from('abz'))}{text}" for text in draw(st.lists(SHELL, max_size=2))),
         environment=tuple(draw(VARIABLES).items()),
+        secrets=tuple(draw(st.lists(st.sampled_from(["HF_TOKEN", "a_key"]), max_size=2))),
         inputs=tuple(draw(st.lists(SOME, max_size=3))),
         outputs=tuple(draw(st.lists(SOME, max_size=3))),
         retries=draw(st.integers(0, 100)),

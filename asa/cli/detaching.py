@@ -62,8 +62,10 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
     if plan.strategy == POOL:
         hint = "Take another strategy, or leave --detach out."
         raise InputError(f"a run by {POOL} needs a client that keeps running", where="--detach", hint=hint)
+    needs = next((stage for stage in plan.stages if stage.secrets), None)
+    kept = f"secrets are not kept, and stage {needs.name!r} asks for {needs.secrets[0]}" if needs is not None else ""
     troubles = {
-        **possible(),
+        **{way: kept or trouble for way, trouble in possible().items()},
         Way.JOB: "the local queue stops when this computer does" if plan.backend == _LOCAL else "",
     }
     if wanted is not None and not troubles[wanted]:
@@ -139,7 +141,10 @@ def _submit_keeper(folder: RunFolder, facility: Facility, now: Kept, walltime_s:
         backend = held.enter_context(_opened(folder, facility))
         begin_s = None if after_s is None else backend.now() + after_s
         mark = f"{folder.plan.id[:12]}-{now.chain}"
-        job_id = job.submit(backend, mark, now.number, f"exec {call}", walltime_s=walltime_s, begin_s=begin_s)
+        names = dict.fromkeys(name for stage in folder.plan.stages for name in stage.secrets)
+        job_id = job.submit(
+            backend, mark, now.number, f"exec {call}", walltime_s=walltime_s, begin_s=begin_s, names=names
+        )
     keepers.note(folder.path, replace(now, mark=job_id))
 
 

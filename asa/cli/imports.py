@@ -38,7 +38,13 @@ class By(StrEnum):
 
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Write it to this file, `-` for stdout. [default: stdout]", metavar="FILE", show_default=False),
+    typer.Option(
+        "--out",
+        "-o",
+        help="Write it to this file, `-` for stdout. [default: stdout]",
+        metavar="FILE",
+        show_default=False,
+    ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 NameOption = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -377,6 +378,7 @@ def _drive(
         greeting = ""
     if not quiet:
         _say_what_it_may_use()
+        _say_what_stays(folder)
     display = _display(output, quiet=quiet)
     drive_here(folder, facility, display, retry=retry, again=again, revised=revised, greeting=greeting)
     code = tell_end(folder, as_json=output is Output.JSON)
@@ -396,6 +398,18 @@ def _say_what_it_may_use() -> None:
         sys.stderr.write(
             f"Processes on this node are killed after {format_duration(float(limit_s))} of CPU time. The client "
             f"uses some seconds of it a day; with --detach none stays.\n"
+        )
+
+
+def _say_what_stays(folder: RunFolder) -> None:
+    """Name the variables that jobs do not get since they hold secrets, and say how a stage asks for one."""
+    from asa.core.variables import secrets_of
+
+    wanted = {name for stage in folder.plan.stages for name in stage.secrets}
+    if left := [name for name in secrets_of(os.environ) if name not in wanted]:
+        sys.stderr.write(
+            f"Not passed on to jobs, since they hold secrets: {', '.join(left)}. A stage that needs one asks for it: "
+            f'secrets = ["{left[0]}"].\n'
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from asa.backend import Backend, JobSpec
 
 USUAL_WALLTIME_S = 4 * 3600.0
@@ -17,7 +19,16 @@ def spare_s(walltime_s: float) -> float:
     return min(walltime_s / _SPARE, _MOST_SPARE_S)
 
 
-def submit(backend: Backend, mark: str, number: int, command: str, *, walltime_s: float, begin_s: float | None) -> str:
+def submit(
+    backend: Backend,
+    mark: str,
+    number: int,
+    command: str,
+    *,
+    walltime_s: float,
+    begin_s: float | None,
+    names: Iterable[str] = (),
+) -> str:
     """Ask for the n-th job of a chain, unless it was asked for before; gives its id.
 
     Parameters
@@ -35,6 +46,9 @@ def submit(backend: Backend, mark: str, number: int, command: str, *, walltime_s
     begin_s
         When it may begin, on the batch system's clock; None for at once.
 
+    names
+        Of variables that hold secrets and that it is given: those that the jobs that it submits ask for.
+
     Raises
     ------
     BackendError
@@ -44,6 +58,7 @@ def submit(backend: Backend, mark: str, number: int, command: str, *, walltime_s
     for found in backend.find([token]).get(token, ()):
         if not found.state.is_final:
             return found.job_id
+    name, secrets = f"keeper-{number}", tuple(names)
     return backend.submit(
-        JobSpec(f"keeper-{number}", 1, walltime_s, command, token=token, begin_s=begin_s, run_s=walltime_s)
+        JobSpec(name, 1, walltime_s, command, token=token, begin_s=begin_s, run_s=walltime_s, secrets=secrets)
     )

@@ -39,6 +39,7 @@ from asa.backend import (
     Troubleshooting,
 )
 from asa.core.documents import read_json
+from asa.core.variables import asked
 from asa.errors import (
     BackendError,
     InputError,
@@ -430,7 +431,7 @@ class StagesBackend:
         for number, (text, cores) in enumerate(self._texts(job, stage)):
             order = _Order(
                 text, str(self._place), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
-                self._work, job.spec.walltime_s,
+                self._work, job.spec.walltime_s, asked(job.spec.secrets),
             )  # fmt: skip
             options = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
             parts.append(client.submit(run_part, order, before, **options))
@@ -586,6 +587,7 @@ class _Order:
     log: str
     work: str
     walltime_s: float
+    secrets: Mapping[str, str] = field(default_factory=dict)  # variables beside the worker's own
 
 
 class _Part(NamedTuple):
@@ -634,7 +636,7 @@ def _guarded(order: _Order, told: Path) -> Iterator[subprocess.Popen[bytes]]:
     Nor is there when this worker dies, for it runs again elsewhere then: only this process holds the end of the pipe.
     """
     command = ["sh", "-c", _GUARDED, "sh", _GUARD, order.text]
-    environment = {**os.environ, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
+    environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
     watched, held = os.pipe()
     try:
         with Path(f"{order.log}.out").open("ab") as out, Path(f"{order.log}.err").open("ab") as err:

@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 
 from asa.backend import Backend, Capabilities, Setting
 from asa.core import plugins
+from asa.core.variables import asked
 from asa.errors import InputError
 from asa.estimators.bank import login_name
 from asa.estimators.choice import AUTO, BLIND, choose
@@ -108,6 +109,7 @@ def plan_run(
     )
     if not only_look:
         check_commands(source or f"workflow {workflow.name!r}", plan.stages)
+        asked(name for stage in plan.stages for name in stage.secrets)
         check_bank(bank)
     if lack := lacking(how, capabilities):
         raise InputError(lack, where=f"strategy {strategy!r}", hint="Take `per-stage`, or `asa-plan`.")

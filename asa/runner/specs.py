@@ -94,6 +94,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         array=array,
         # of several Slurm does not say whose memory ran out: the script's own counts do
         out_of_memory="fail" if all(stage.out_of_memory == "fail" for stage in stages) else "ignore",
+        secrets=tuple(dict.fromkeys(name for stage in stages for name in stage.secrets)),
         run_s=max(slot.end_s for slot in slots),
     )
 

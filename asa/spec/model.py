@@ -623,6 +623,12 @@ class StageSettings(_Model):
     environment: Environment | None = Field(
         default=None, description="Environment variables of its commands.", examples=[{"OMP_NUM_THREADS": "4"}]
     )
+    secrets: Words | None = Field(
+        default=None,
+        description="Variables of your shell that its commands need although they hold secrets, by name. Others go on "
+        "to jobs by themselves, secrets only to the jobs of stages that ask for them.",
+        examples=["HF_TOKEN", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]],
+    )
     modules: Words | None = Field(
         default=None,
         description="Environment modules to load first, in this order.",
@@ -782,6 +788,7 @@ class StageSpec(StageSettings):
             options=tuple(map(str, self.options or ())),
             request=None if self.request is None else tuple(map(str, self.request)),
             environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
+            secrets=tuple(map(str, self.secrets or ())),
             inputs=tuple(map(str, self.inputs or ())),
             outputs=tuple(map(str, self.outputs or ())),
             retries=retries.times,

@@ -97,6 +97,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("local", "true" if stage.local else ""),
         ("input_size", _number(stage.input_size)),
         ("environment", _environment(stage)),
+        ("secrets", _list(stage.secrets)),
         *_preparation(stage),
     ):
         if value:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from asa.backends.shell.environment import carried
 from asa.backends.shell.marks import Kept, Mark, RunFolder, StepMarks
 from asa.backends.shell.script import Payload, batch_script, file_name, is_utf8, job_name
 
@@ -29,6 +30,7 @@ from asa.backend import (
 )
 from asa.core.documents import read_json
 from asa.core.files import put
+from asa.core.variables import asked
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.outcome import JobOutcome, without_mark
 from asa.waits import QueueEvent
@@ -201,7 +203,7 @@ class LocalBackend:
             run=str(self._folder.root),
             stdout=self._folder.output(output, "out"),
             stderr=self._folder.output(output, "err"),
-            environment=self._environment,
+            environment=carried({**self._environment, **asked(spec.secrets)}),
             umask=self._umask,
             dependencies=dependencies,
             begin_s=spec.begin_s,

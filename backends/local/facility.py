@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asa.backends.shell.environment import carried, inherited
+from asa.backends.shell.environment import inherited
 
 from asa.backend import Advice, Capabilities, Examination
 from asa.errors import InputError
@@ -90,7 +90,7 @@ class LocalMachine:
             folder,
             self.capabilities,
             # scripts that were written for Slurm go to the folder that they were submitted from
-            environment=carried({**_inherited(), "SLURM_SUBMIT_DIR": str(_here()), **self.settings.environment}),
+            environment={**_inherited(), "SLURM_SUBMIT_DIR": str(_here()), **self.settings.environment},
             work=_here(),
             sleep=sleep,
         )

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from asa.core.variables import is_secret
+
 from .script import ENTRY, is_utf8
 
 _OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
@@ -13,9 +15,13 @@ _COERCED, _COERCED_TO = "LC_CTYPE", frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 
 
 def inherited() -> dict[str, str]:
-    """Give the variables that this process was given; not those that shells set themselves, or of no UTF-8 name."""
+    """Give the variables that this process was given and that go on to jobs.
+
+    Not those that shells set themselves, or of no UTF-8 name, nor those that hold secrets; see `asa.core.variables`.
+    """
     left = _OF_THE_SHELL | _put_in_by_python()
-    return {name: value for name, value in os.environ.items() if name not in left and is_utf8(name)}
+    own = {name: value for name, value in os.environ.items() if name not in left and is_utf8(name)}
+    return {name: value for name, value in own.items() if not is_secret(name, value)}
 
 
 def _put_in_by_python() -> set[str]:

@@ -375,7 +375,7 @@ class SlurmBackend:
             dependency=passed.words,
             begin_s=passed.begin_s,
             held=spec.held,
-            environment=defaults.submission(),
+            environment=defaults.submission(spec.secrets),
             comment=f"{COMMENT}{spec.token}" if spec.token else "",
             array=self._array(spec),
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from asa.backends.shell.environment import carried, inherited
+
+from asa.core.variables import asked
 
 _OF_SLURM = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_")
 _IN_A_JOB = "SLURM_JOB_ID"
@@ -46,10 +48,13 @@ class JobDefaults:
             self.environment
         )
 
-    def submission(self) -> dict[str, str]:
-        """Give the variables that a job is submitted with: the payload's, and what tells Slurm of the client."""
+    def submission(self, secrets: Iterable[str] = ()) -> dict[str, str]:
+        """Give the variables that a job is submitted with: the payload's, and what tells Slurm of the client.
+
+        `secrets`: names of those that it asks for beside.
+        """
         client = {"SLURM_SUBMIT_DIR": str(self.folder), "SLURM_SUBMIT_HOST": socket.gethostname()}
-        return (_process_variables() if self.inherit else {}) | client | carried(self.variables())
+        return (_process_variables() if self.inherit else {}) | client | carried(self.variables() | asked(secrets))
 
 
 def _process_variables() -> dict[str, str]:

@@ -1,0 +1,194 @@
+"""Secrets of a user's shell go on to no job whose stage has not asked for them; all else does."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from asa.backends.dmr.manager import LocalManager
+from asa.backends.slurm.backend import SlurmBackend
+from asa.backends.slurm.defaults import JobDefaults
+from forked import asa
+from local_queue import Queue
+from slurm_fake_link import FakeLink, VirtualClock
+
+from asa.backend import Capabilities, JobSpec
+from asa.cli.detaching import chosen_way
+from asa.core.variables import asked, is_secret, secrets_of
+from asa.errors import InputError
+from asa.keepers import Way, job
+from asa.runner import RunPlan
+from asa.workflow import Stage
+
+SITE = Capabilities("x", 28, 28, age_accrues=False)
+SECRETS = {
+    "HF_TOKEN": "abc", "GITHUB_TOKEN": "abc", "WANDB_API_KEY": "abc", "KAGGLE_KEY": "abc", "AWS_ACCESS_KEY_ID": "abc",
+    "AWS_SECRET_ACCESS_KEY": "/abc/def", "AWS_SESSION_TOKEN": "abc", "PGPASSWORD": "abc", "MYSQL_PWD": "abc",
+    "RCLONE_CONFIG_PASS": "abc", "GPG_PASSPHRASE": "abc", "GITLAB_PAT": "abc", "AZURE_CLIENT_SECRET": "abc",
+    "NPM_AUTH": "abc", "SLURM_JWT": "abc", "APPTAINERENV_HF_TOKEN": "abc", "my_secret": "abc",
+    "DB_PASSWORD": "12345678",
+    "DATABASE_URL": "postgres://me:word@host/db", "https_proxy": "http://me:word@proxy:3128",
+    "DOCKER_AUTH_CONFIG": '{"auths": {"ghcr.io": {"auth": "bWU6d29yZA=="}}}', "NOTES": f"ghp_{'0a' * 18}",
+    "DEPLOY": "-----BEGIN OPENSSH PRIVATE KEY-----\nabc",
+}  # fmt: skip
+OTHERS = {
+    "PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib", "MODULEPATH": "/opt/modules", "LOADEDMODULES": "gcc/12:mpi",
+    "_LMFILES_": "/opt/gcc", "_ModuleTable001_": "X01vZHVsZVRhYmxl", "__LMOD_REF_COUNT_PATH": "/bin:1",
+    "LMOD_CMD": "/l",
+    "BASH_FUNC_module%%": "() { token=1; }", "CONDA_PREFIX": "/opt/conda", "CONDA_DEFAULT_ENV": "astro",
+    "CONDA_PROMPT_MODIFIER": "(astro) ", "I_MPI_ROOT": "/opt/impi", "OMP_NUM_THREADS": "4", "MY_DATA": "/data",
+    "TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "4096", "LM_LICENSE_FILE": "27000@host",
+    "MOSEK_LICENSE_KEY": "abc",
+    "SSH_AUTH_SOCK": "/tmp/agent", "AWS_WEB_IDENTITY_TOKEN_FILE": "/run/aws/token", "KRB5CCNAME": "FILE:/tmp/krb5cc_1",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/etc/passwd", "http_proxy": "http://proxy:3128", "KEY": "abc", "KEYMAP": "de",
+    "COMPASS": "north", "GIT_AUTHOR_NAME": "me", "SLURM_CONF": "/etc/slurm.conf", "PATTERN": "a*",
+    "SSL_CERT_FILE": "/c",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), SECRETS.items())
+def test_what_holds_a_secret(name, value):
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize(("name", "value"), OTHERS.items())
+def test_what_goes_on_as_with_sbatch(name, value):
+    assert not is_secret(name, value)
+
+
+@pytest.mark.parametrize("piece", ["a", "a:", "a://", "://a:", '"auth"', "-----BEGIN ", "eyJ", "A_", "sk-", " "])
+def test_values_and_names_of_any_length_are_read_in_linear_time(piece):
+    """Linux gives a variable 128 KiB."""
+    took_s = []
+    for count in (10_000, 100_000):
+        text = piece * (count // len(piece))
+        begin_s = time.process_time()
+        is_secret("X", text)
+        is_secret(text, "x")
+        took_s.append(time.process_time() - begin_s)
+    assert took_s[1] < 20 * took_s[0] + 0.1
+
+
+def test_a_job_of_slurm_gets_the_secrets_that_it_asks_for_and_no_others(monkeypatch, tmp_path):
+    """And all else, also where the client is in a job and where jobs inherit nothing."""
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    for name, value in (SECRETS | OTHERS).items():
+        monkeypatch.setenv(name, value)
+    clock = VirtualClock()
+    link = FakeLink(clock, tmp_path)
+    backend = SlurmBackend(link, tmp_path, SITE, defaults=JobDefaults(), clock=clock, sleep=clock.sleep)
+    backend.submit(JobSpec("a", 1, 60.0, command="true", token="a"))
+    backend.submit(JobSpec("b", 1, 60.0, command="true", token="b", secrets=("HF_TOKEN", "https_proxy")))
+    plain, asks = (job.environment for job in link.submitted)
+    found = {name for name, value in SECRETS.items() if any(value in one for one in plain.values()) and value != "abc"}
+    assert (SECRETS.keys() & plain.keys()) | found == set()
+    assert {name for name in OTHERS if name.isupper()} <= plain.keys() | {"BASH_FUNC_module%%"}
+    assert any("BASH_FUNC_module%%=" in value for value in plain.values())
+    assert SECRETS.keys() & asks.keys() == {"HF_TOKEN"}
+    assert any(value == f"https_proxy={SECRETS['https_proxy']}" for value in asks.values())
+    assert JobDefaults(inherit=False).submission(["HF_TOKEN"])["HF_TOKEN"] == "abc"
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(tmp_path, cores=2)
+    yield queue
+    queue.close()
+
+
+FLOW = """
+name = "flow"
+[defaults]
+cores = 1
+walltime = "1min"
+[[stage]]
+name = "plain"
+command = "env >plain.txt"
+[[stage]]
+name = "asks"
+command = "env >asks.txt"
+secrets = "HF_TOKEN"
+after = ["plain"]
+"""
+
+
+def test_a_run_here_gives_a_secret_to_who_asks_and_says_which_stay(queue, tmp_path):
+    """No file of the run holds it."""
+    (tmp_path / "flow.toml").write_text(FLOW)
+    environment = {**os.environ, "ASA_RUNS": "runs", "ASA_BANK": "bank", "ASA_SITES": "sites", "MY_DATA": "/data"}
+    environment |= {"HF_TOKEN": "kept-to-itself", "WANDB_API_KEY": "abc"}
+    how = ("--backend", "local", "--set", "cores=2", "--set", f"spool={queue.root / 'spool'}")
+    done = asa("run", "flow.toml", *how, "--strategy", "per-stage", cwd=tmp_path, env=environment)
+    assert "Not passed on to jobs, since they hold secrets: WANDB_API_KEY." in done.stderr
+    assert 'secrets = ["WANDB_API_KEY"]' in done.stderr
+    plain, asks = ((tmp_path / f"{name}.txt").read_text() for name in ("plain", "asks"))
+    assert "MY_DATA=/data" in plain
+    assert "HF_TOKEN" not in plain
+    assert "HF_TOKEN=kept-to-itself" in asks
+    assert "WANDB_API_KEY" not in plain + asks
+    holds = [
+        path for path in (tmp_path / "runs").rglob("*") if path.is_file() and b"kept-to-itself" in path.read_bytes()
+    ]
+    assert holds == []
+    del environment["HF_TOKEN"]
+    done = asa("run", "flow.toml", *how, cwd=tmp_path, env=environment, code=2)
+    assert "HF_TOKEN is not set here" in done.stderr
+
+
+def test_a_stage_of_a_pool_gets_what_it_asks_for(monkeypatch, tmp_path):
+    """Over the pool's connections, which are encrypted."""
+    stages = pytest.importorskip("asa.pool.stages")
+    monkeypatch.setattr(stages, "_is_over", lambda: False)
+    log = tmp_path / "log"
+    order = stages._Order("env", str(tmp_path), "1", str(log), str(tmp_path), 60.0, {"HF_TOKEN": "abc"})
+    assert stages.run_part(order, ()).code == 0
+    assert "HF_TOKEN=abc" in Path(f"{log}.out").read_text()
+
+
+def test_a_job_of_ones_own_manager_gets_no_secret(tmp_path):
+    """Which was given the whole environment of who submits."""
+    tmp_path.chmod(0o700)
+    with LocalManager(1, folder=tmp_path) as manager:
+        command = [sys.executable, "-m", "asa", "dmr", "submit", "--folder", tmp_path, "--", "env"]
+        subprocess.run(command, env={**os.environ, "HF_TOKEN": "abc", "MY_DATA": "/data"}, check=True)
+        ended = manager.wait(1, 30)
+    assert "MY_DATA=/data" in ended.output.read_text()
+    assert "HF_TOKEN" not in ended.output.read_text()
+
+
+def test_who_looks_after_a_run_has_the_secrets_that_its_stages_ask_for(monkeypatch):
+    """A job that drives it asks for them; cron and timers have none, and are not taken."""
+    stages = (Stage("a", cores=1, command="true", secrets=("HF_TOKEN",)), Stage("b", cores=1, command="true"))
+    plan = RunPlan("abcd1234", "x", "x", stages, "per-stage", "slurm-cli", SITE, created_s=1.7e9)
+    monkeypatch.setattr("asa.keepers.possible", lambda: {Way.TIMER: "", Way.CRON: ""})
+    assert chosen_way(None, plan) is Way.JOB
+    with pytest.raises(InputError, match="secrets are not kept, and stage 'a' asks for HF_TOKEN"):
+        chosen_way(Way.CRON, plan)
+
+    class Queue:
+        @staticmethod
+        def find(_):
+            return {}
+
+        @staticmethod
+        def submit(spec):
+            return spec.secrets
+
+    assert job.submit(Queue, "m", 1, "true", walltime_s=60.0, begin_s=None, names=["HF_TOKEN"]) == ("HF_TOKEN",)
+
+
+def test_what_is_asked_for_and_not_set_is_said(monkeypatch):
+    """All of it."""
+    monkeypatch.setenv("A", "1")
+    monkeypatch.delenv("B_TOKEN", raising=False)
+    assert asked(["A"]) == {"A": "1"}
+    with pytest.raises(InputError, match="B_TOKEN and C_TOKEN are not set here"):
+        asked(["B_TOKEN", "A", "C_TOKEN"])
+    assert secrets_of({"B_TOKEN": "x", "A": "1", "A_TOKEN": "y"}) == ["A_TOKEN", "B_TOKEN"]
+    with pytest.raises(InputError, match="not a variable name"):
+        Stage("a", cores=1, secrets=("a b",))
+    assert json.loads(json.dumps(JobSpec("a", 1, 1.0, secrets=("X",)).secrets)) == ["X"]
