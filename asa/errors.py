@@ -7,6 +7,7 @@
     │   ├── UnknownNameError      no workflow, system, strategy, backend of that name
     │   ├── MissingExtraError     an optional package is not installed
     │   ├── WorkflowError         a stage or the graph of stages makes no sense
+    │   ├── OwnerError            others own what was to be acted on, or can change it
     │   ├── TraceError            a workload log cannot be read
     │   └── StateError            a file of learned state cannot be used
     ├── BackendError              the batch system refused or could not be asked   exit code 1
@@ -42,6 +43,7 @@ __all__ = [
     "LeaseError",
     "MissingExtraError",
     "OtherClusterError",
+    "OwnerError",
     "RunError",
     "StateError",
     "SubmitDeferredError",
@@ -104,6 +106,10 @@ class MissingExtraError(InputError):
 
 class WorkflowError(InputError):
     """A stage, or the graph of stages, makes no sense; the message names the stage."""
+
+
+class OwnerError(InputError):
+    """Another user owns what was to be acted on, or can change it; nothing of it was used."""
 
 
 class TraceError(InputError):

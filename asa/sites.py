@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from asa.backend import Facility, Setting
-from asa.core import plugins
-from asa.core.documents import read_text, read_toml
+from asa.core import owned, plugins
+from asa.core.documents import open_file, read_toml
 from asa.core.files import replacing
 from asa.errors import InputError, UnknownNameError, near
 from asa.units import parse_duration
@@ -55,6 +55,7 @@ _GROUP = "asa.backends"
 _OBSERVED = "observed"
 _STRATEGY = "strategy"
 _NOTIFY = "notify"
+_SHARE = "share"
 _INPUT_PATIENCE = "input_patience"
 _DEFAULT = "default"
 _LOCAL = "local"
@@ -84,6 +85,8 @@ class SiteFile:
         Who is told of runs there: a command or an address; empty for nobody.
     input_patience_s
         For how long stages look for their inputs there that do not say so themselves; None if it does not say.
+    share
+        Who may look at runs there beside their user: ``group``, or empty for nobody.
     """
 
     path: Path
@@ -93,6 +96,7 @@ class SiteFile:
     strategy: str = ""
     notify: str = ""
     input_patience_s: float | None = None
+    share: str = ""
 
     @property
     def found(self) -> dict[str, Any]:
@@ -124,6 +128,8 @@ class OpenedSite:
         Who is told of runs there: a command or an address; empty for nobody.
     input_patience_s
         For how long stages look for their inputs there that do not say so themselves; None if the site does not say.
+    share
+        Who may look at runs there beside their user: ``group``, or empty for nobody.
     """
 
     backend: str
@@ -134,6 +140,7 @@ class OpenedSite:
     strategy: str = ""
     notify: str = ""
     input_patience_s: float | None = None
+    share: str = ""
 
 
 def sites_folder() -> Path:
@@ -175,10 +182,12 @@ def read_site(site: str) -> SiteFile:
         There is none of that name.
     InputError
         It cannot be read.
+    OwnerError
+        Others own it, or can change it: it names commands that are run.
     """
     path = site_path(site)
     try:
-        document = read_toml(read_text(path, "utf-8-sig"))
+        document = read_toml(owned.read(path, open_file).decode("utf-8-sig"))
     except FileNotFoundError:
         if path.parent == sites_folder():
             raise _no_such_site(site) from None
@@ -189,9 +198,14 @@ def read_site(site: str) -> SiteFile:
         raise InputError("is not UTF-8 text", where=str(path), hint="Save it as UTF-8.") from error
     except ValueError as error:
         raise InputError(f"is not valid TOML: {error}", where=str(path), hint="Correct the syntax there.") from error
+    return _site_of(path, document)
+
+
+def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
+    """Check what a site file says of runs; what is left is for its backend."""
     observed = document.pop(_OBSERVED, {})
     patience_s = _patience_s(path, document.pop(_INPUT_PATIENCE, None))
-    backend, strategy, notify = (document.pop(key, "") for key in ("backend", _STRATEGY, _NOTIFY))
+    backend, strategy, notify, share = (document.pop(key, "") for key in ("backend", _STRATEGY, _NOTIFY, _SHARE))
     if not isinstance(backend, str):
         raise InputError("is no name", where=_place(path, "backend"), hint=_known_backends())
     if not isinstance(strategy, str):
@@ -202,7 +216,9 @@ def read_site(site: str) -> SiteFile:
         )
     if not isinstance(notify, str):
         raise InputError("is neither a command nor an address", where=_place(path, _NOTIFY), hint="Write it in quotes.")
-    return SiteFile(path, backend, document, observed, strategy, notify, patience_s)
+    if share not in {"", "group"}:
+        raise InputError("is not as it can be", where=_place(path, _SHARE), hint='Write "group", or leave it out.')
+    return SiteFile(path, backend, document, observed, strategy, notify, patience_s, share)
 
 
 def _patience_s(path: Path, said: object) -> float | None:
@@ -281,7 +297,7 @@ def open_facility(
         merged,
         file.path if file else None,
         why,
-        *((file.strategy, file.notify, file.input_patience_s) if file else ()),
+        *((file.strategy, file.notify, file.input_patience_s, file.share) if file else ()),
     )
 
 
@@ -512,5 +528,7 @@ def _write(path: Path, text: str) -> None:
             file.write(text.encode())
             if place.exists():
                 shutil.copymode(place, file.name)
+            else:  # others may be allowed to read it, and not to change it
+                os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o755)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path), hint="Save elsewhere.") from error

@@ -17,6 +17,7 @@ import tempfile
 import traceback
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 VICTIM_UID, STRANGER_UID, GROUP = 64201, 64202, 64200
@@ -72,6 +73,7 @@ class Account:
         """Run a command of asa as this user: a process that is forked from this one, which has imported asa."""
         from asa.cli import main
 
+        _import_once()
         return self._forked(lambda: _exit_code(main, list(map(str, arguments))), arguments, **options)
 
     def call(self, function, *arguments, **options):
@@ -196,6 +198,14 @@ def why_not():
 
 def _probe():
     Account("stranger", STRANGER_UID, Path("/"))._become(0o022)
+
+
+@cache
+def _import_once():
+    """Import what commands need, so that each is spared it that is forked from here."""
+    from forked import _import_all
+
+    _import_all()
 
 
 def _exit_code(main, arguments):

@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections import UserDict
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from enum import Enum
 from importlib import import_module
@@ -21,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from asa.cli.terminal import make_usable, silence_output
-from asa.core import plugins
+from asa.core import owned, plugins
 from asa.errors import AsaError, InputError
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ def run_command() -> None:
             app(standalone_mode=True)
         finally:
             sys.stdout.flush()  # here, where it can still be reported that nobody reads it
+            _say_whose()
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
         sys.stderr.write(f"asa: {kind}: {error}\n")
@@ -285,6 +287,14 @@ def run_command() -> None:
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - reported to the user in words, whatever it is
         _own_up(error)
+
+
+def _say_whose() -> None:
+    """Say whose they are that were looked at, where they are somebody else's."""
+    with suppress(OSError):
+        for path, owner in owned.others.items():
+            sys.stderr.write(f"Note: {path} belongs to {owner}.\n")
+    owned.others.clear()
 
 
 def _leave_interrupted() -> NoReturn:

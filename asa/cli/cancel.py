@@ -45,7 +45,7 @@ def cancel(
     from asa.cli.detaching import end_keeper
     from asa.cli.driving import reopen
 
-    folder = open_run(runs, run)
+    folder = open_run(runs, run, to_act=True)
     state, _ = read_state(folder)
     if (nothing := _nothing_to_cancel(state, stage)) is not None:
         _tell(folder, stage, f"Nothing to cancel in {folder.path.name}: {nothing}", output)

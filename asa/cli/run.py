@@ -269,7 +269,7 @@ def resume(
     from asa.cli.driving import reopen, tell_end
     from asa.cli.revising import check_estimator, revise, take_bank, take_estimator
 
-    folder = open_run(runs, run)
+    folder = open_run(runs, run, to_act=True)
     check_not_hosted(folder)
     state, _ = read_state(folder)
     outcome = state.outcome

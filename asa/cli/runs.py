@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from asa.cli.completing import complete_runs
+from asa.core import owned
 from asa.core.documents import print_json
 from asa.errors import InputError, JournalError
 
@@ -53,11 +54,20 @@ def runs_folder(given: Path | None) -> Path:
     return given if given is not None else default_runs_folder()
 
 
-def open_run(runs: Path | None, named: str) -> RunFolder:
-    """Find a run by what the user says of it; its path is absolute, so that it is right in any folder."""
+def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolder:
+    """Find a run by what the user says of it; its path is absolute, so that it is right in any folder.
+
+    `to_act`: something is to be done about it, so that it has to be the user's own. Else it is said whose it is.
+    Raises `OwnerError`: something is to be done, and others own it or can change it.
+    """
     from asa.runner import RunFolder, find_run
 
-    return RunFolder(find_run(runs_folder(runs), named).path.absolute())
+    folder = RunFolder(find_run(runs_folder(runs), named).path.absolute())
+    if to_act:
+        folder.check_own()
+    elif folder.owner:
+        owned.look_at(folder.path)
+    return folder
 
 
 def check_not_hosted(folder: RunFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from asa.cli.element_standing import ElementStanding, element_standing
 from asa.cli.leg_standing import LegStanding, leg_standing
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
+from asa.errors import OwnerError
 from asa.keepers import kept
 from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
@@ -324,7 +326,10 @@ def stand(
 
 def _kept(folder: RunFolder, now_s: float) -> str:
     """Say who looks at a run, and since when nobody does, if it is long."""
-    if (keeper := kept(folder.path)) is None:
+    keeper = None
+    with suppress(OwnerError):  # which is for who acts on it
+        keeper = kept(folder.path)
+    if keeper is None:
         return ""
     pulse = folder.last_pulse()
     last_s = max(keeper.since_s, pulse.at_s if pulse is not None else 0.0)

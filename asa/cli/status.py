@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.runs import RunArgument, RunsOption, open_run, print_document, runs_folder
+from asa.core import owned
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import AsaError
@@ -89,20 +90,23 @@ def _watch(folder: RunFolder) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A run in the list; `trouble` says why nothing is known of it."""
+    """A run in the list; `trouble` says why nothing is known of it, `owner` whose it is if it is another user's."""
 
     name: str
     created_s: float
     run: RunStanding | None = None
     trouble: str = ""
+    owner: str = ""
 
     def as_dict(self) -> dict[str, Any]:
+        whose = {"owner": self.owner} if self.owner else {}
         if self.run is None:
-            return {"run": self.name, "state": "damaged", "trouble": self.trouble, "created_s": self.created_s}
+            found = {"run": self.name, "state": "damaged", "trouble": self.trouble, "created_s": self.created_s}
+            return {**found, **whose}
         fields = self.run.as_dict()
         stages = {"stages": len(self.run.stages), "stages_done": self.run.done}
         kept = ("run", "folder", "workflow", "strategy", "backend", "state", "reason", "driver", "created_s")
-        return {**{key: fields[key] for key in kept}, **stages}
+        return {**{key: fields[key] for key in kept}, **stages, **whose}
 
 
 def runs(
@@ -135,17 +139,18 @@ def _row(path: Path) -> _Row:
     from asa.cli.standing import standing_of
     from asa.runner import RunFolder
 
-    created_s = 0.0
+    created_s, owner = 0.0, ""
     try:
-        created_s = path.stat().st_mtime
+        about = path.stat()
+        created_s, owner = about.st_mtime, owned.whose(about)
         folder = RunFolder(path)
         created_s = folder.plan.created_s
-        return _Row(path.name, created_s, standing_of(folder, time.time()))
+        return _Row(path.name, created_s, standing_of(folder, time.time()), owner=folder.owner)
     except AsaError as error:
         where = f"{error.where}: " if error.where else ""
-        return _Row(path.name, created_s, trouble=f"{where}{error.message}")
+        return _Row(path.name, created_s, trouble=f"{where}{error.message}", owner=owner)
     except OSError as error:
-        return _Row(path.name, created_s, trouble=f"{error.filename or path}: {error.strerror or error}")
+        return _Row(path.name, created_s, trouble=f"{error.filename or path}: {error.strerror or error}", owner=owner)
 
 
 def _print_table(rows: list[_Row]) -> None:
@@ -179,7 +184,7 @@ def _cells(row: _Row, now_s: float) -> dict[str, Text]:
         "Strategy": Text(known.plan.strategy if known else ""),
         "Done": Text(f"{known.done}/{len(known.stages)}" if known else ""),
         "Age": Text(format_duration(max(now_s - row.created_s, 0.0))),
-        "State": _state(known) if known else Text(f"damaged: {row.trouble}", style="red"),
+        "State": _state(known, row.owner) if known else _of_none(row),
     }
 
 
@@ -194,9 +199,19 @@ def _headings(lines: list[dict[str, Text]], width: int) -> list[str]:
     return chosen
 
 
-def _state(run: RunStanding) -> Text:
+def _of_none(row: _Row) -> Text:
     from rich.text import Text
 
+    if row.owner:
+        return Text(f"belongs to {row.owner}: {row.trouble}")
+    return Text(f"damaged: {row.trouble}", style="red")
+
+
+def _state(run: RunStanding, owner: str) -> Text:
+    from rich.text import Text
+
+    if owner:
+        return Text(f"{run.state}; belongs to {owner}")
     if run.state == "running" and run.driver is not None:
         return Text(f"running, by {str(run.driver).partition(' since ')[0]}", style="bold")
     if run.state == "detached":

@@ -15,7 +15,7 @@ from asa import keepers
 from asa.cli.detaching import connecting, end_keeper, has_ended, keep
 from asa.cli.runs import RunArgument, RunsOption, check_not_hosted, command, open_run, read_state
 from asa.core import plainly
-from asa.errors import InputError, LeaseError
+from asa.errors import InputError, LeaseError, OwnerError
 from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
@@ -49,12 +49,7 @@ def tick(
     from asa.runner.beside import with_local_stages
     from asa.runner.look import look
 
-    try:
-        folder = open_run(runs, run)
-    except InputError:
-        if kept:  # nobody is to look for a run that is not there any more
-            keepers.end_here(kept)
-        raise
+    folder = _opened(runs, run, kept)
     if keeper:
         keep(folder, keeper, lasts)
         return
@@ -91,6 +86,18 @@ def tick(
     wake_s = looked.wake_s
     then = f"; next action at {time.strftime('%H:%M:%S', time.localtime(wake_s))}" if wake_s else ""
     _tell(f"{folder.path.name}: {counted}{then}", quiet=quiet)
+
+
+def _opened(runs: Path | None, run: str, kept: str) -> RunFolder:
+    """Open the run; nothing is to look any more for one that is not there, or cannot be read."""
+    try:
+        return open_run(runs, run, to_act=True)
+    except OwnerError:  # its user may repair that, and it goes on
+        raise
+    except InputError:
+        if kept:
+            keepers.end_here(kept)
+        raise
 
 
 def _is_small(bank: Path) -> bool:

@@ -43,15 +43,20 @@ def read_file(path: Path) -> bytes:
 
 
 @contextmanager
-def replacing(path: Path, *, is_private: bool = False, is_durable: bool = False) -> Iterator[BinaryIO]:
-    """Write a file that is there whole, or as it was before, whatever lay there.
+def replacing(
+    path: Path, *, is_private: bool = False, is_shared: bool = False, is_durable: bool = False
+) -> Iterator[BinaryIO]:
+    """Write a file that is there whole, or as it was before, whatever lay there; a link is replaced, not followed.
 
-    `is_private`: only its user may read it. `is_durable`: it is on the disk before it takes its place.
+    `is_private`: only its user may read it. `is_shared`: its group may read it, too, whatever the umask says.
+    `is_durable`: it is on the disk before it takes its place.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     made = partial(os.open, mode=0o600 if is_private else 0o666)  # so, and not changed afterwards
     try:
         with open(draft, "xb", opener=made) as file:
+            if is_shared:
+                os.fchmod(file.fileno(), 0o640)
             yield file
             if is_durable:
                 file.flush()
@@ -63,9 +68,11 @@ def replacing(path: Path, *, is_private: bool = False, is_durable: bool = False)
         raise
 
 
-def put(path: Path, data: bytes, *, is_private: bool = False, is_durable: bool = False) -> None:
+def put(
+    path: Path, data: bytes, *, is_private: bool = False, is_shared: bool = False, is_durable: bool = False
+) -> None:
     """Write a file as `replacing` does."""
-    with replacing(path, is_private=is_private, is_durable=is_durable) as file:
+    with replacing(path, is_private=is_private, is_shared=is_shared, is_durable=is_durable) as file:
         file.write(data)
 
 

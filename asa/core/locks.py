@@ -128,7 +128,7 @@ class FileLock:
 
     def _create(self) -> bool:
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except FileExistsError:
             return False
         try:
@@ -147,7 +147,7 @@ class FileLock:
         if holder.machine == machine() and not is_running(holder.pid):
             return True
         probe = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         try:
             os.utime(probe)
             return probe.stat().st_mtime - holder.touched_s > STALE_S

@@ -25,10 +25,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from asa.core import owned
 from asa.core.documents import read_json
 from asa.core.files import read_file, sync_folder, write_all
 from asa.core.locks import FileLock, is_running, machine
-from asa.errors import LeaseError, StateError
+from asa.errors import LeaseError, OwnerError, StateError
 
 SILENT_S = 24 * 3600.0
 """Whoever has not written to a file for so long writes to it no more."""
@@ -79,10 +80,10 @@ def _refusal(where: str, what: str, error: OSError) -> StateError:
 # ------------------------------------------------------------------------------------------------- one writer
 
 
-def read_lines(path: Path) -> tuple[list[bytes], bytes]:
+def read_lines(path: Path, read: Callable[[Path], bytes] = read_file) -> tuple[list[bytes], bytes]:
     """Read the whole lines of a file, and what lies behind the last; nothing of a file that does not exist."""
     try:
-        *lines, rest = read_file(path).split(b"\n")
+        *lines, rest = read(path).split(b"\n")
     except FileNotFoundError:
         return [], b""
     return lines, rest
@@ -156,8 +157,15 @@ class LineFile:
     def _open(self) -> None:
         is_new = not self.path.exists()
         how = os.O_WRONLY if self._end is not None or self._withdrawal else os.O_RDWR
-        self._descriptor = os.open(self.path, how | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, self._mode)
-        self._has_links = os.fstat(self._descriptor).st_nlink > 0
+        how |= os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self.path, how, self._mode)
+        about = os.fstat(self._descriptor)
+        self._has_links = about.st_nlink > 0
+        try:
+            owned.check(self.path, about)
+        except OwnerError:
+            self.close()
+            raise
         if not self._withdrawal:
             whole = _whole_bytes(self._descriptor) if self._end is None else self._end
             if os.fstat(self._descriptor).st_size != whole:  # what is no plain file cannot be cut, and need not be
@@ -230,6 +238,18 @@ class SegmentFolder:
         self.path = path
         self.signed = signed
         self.must_exist = must_exist
+        self._is_own = False
+
+    def _check_own(self) -> None:
+        """Refuse a folder that others own, or can change: what is in it is learned from. Once will do."""
+        if self._is_own:
+            return
+        try:
+            with suppress(FileNotFoundError):
+                owned.check(self.path)
+                self._is_own = True
+        except OwnerError as error:
+            raise StateError(error.message, where=error.where, hint=error.hint) from error
 
     # -------------------------------------------------------------------------------------------- writing
 
@@ -237,7 +257,8 @@ class SegmentFolder:
         """Make the folder, unless it must exist."""
         if not self.must_exist:
             with saying(self.path, "cannot be made"):
-                self.path.mkdir(parents=True, exist_ok=True)
+                owned.provide_folder(self.path)
+                self._check_own()
 
     def begin(self, header: bytes, *, withdrawal: bytes, durable: bool) -> tuple[Segment, LineFile]:
         """Begin a segment that this process adds to."""
@@ -304,6 +325,7 @@ class SegmentFolder:
     def _listed(self) -> list[Segment]:
         with saying(self.path, "cannot be read"):
             try:
+                self._check_own()
                 names = _names(self.path)
             except FileNotFoundError:
                 if self.must_exist:

@@ -451,6 +451,7 @@ def begin(
             version=version("asa-client"),
             host=host,
             max_jobs=settings.max_jobs,
+            share=opened.share,
         )
         stages = tuple(make(plan.capabilities, RunFolder.path_of(runs.absolute(), plan)))
         check_each(plan.capabilities, stages, backend)
@@ -534,8 +535,9 @@ def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
     Raises `AsaError`: another host is at one of them, what one did is not known, or its jobs cannot be ended now.
     """
     for folder in list_runs(runs):
-        if folder.plan.host != host or (folder.path / _ENDED).exists():
+        if folder.owner or folder.plan.host != host or (folder.path / _ENDED).exists():
             continue
+        folder.check_own()
         _refuse_lost_journal(folder)
         state, _ = folder.state()
         if not state.intents:  # it submitted nothing
@@ -591,7 +593,7 @@ def _end(folder: RunFolder, opened: OpenedSite, reason: str) -> None:
 
 def _mark_ended(folder: RunFolder) -> None:
     with suppress(OSError):
-        (folder.path / _ENDED).touch()
+        (folder.path / _ENDED).touch(mode=0o600)
 
 
 def last_words(log: Path | None) -> str:

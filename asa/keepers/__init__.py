@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from asa.core import owned
 from asa.core.documents import read_json
-from asa.core.files import put, read_file
+from asa.core.files import put
 from asa.errors import InputError
 from asa.keepers import cron, timer
 
@@ -215,9 +216,14 @@ def kept(folder: Path) -> Kept | None:
     ----------
     folder
         The run's.
+
+    Raises
+    ------
+    OwnerError
+        Others own what says so, or can change it.
     """
     try:
-        told = read_json(read_file(folder / _FILE))
+        told = read_json(owned.read(folder / _FILE))
         return Kept(
             Way(told["way"]),
             str(told["mark"]),

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from asa.core import owned
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -44,7 +46,7 @@ class Legs:
             Its number, from 1 on.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            owned.provide_folder(self.folder)
             with suppress(FileExistsError):
                 (self.folder / f"over.{leg}").symlink_to("gone")
         except OSError:

@@ -38,6 +38,7 @@ from asa.backend import (
     StepTimes,
     Troubleshooting,
 )
+from asa.core import owned
 from asa.core.documents import read_json
 from asa.core.variables import asked
 from asa.errors import (
@@ -239,7 +240,7 @@ class StagesBackend:
         self._calls = 0
         try:
             for place in (self._place, self._logs):
-                place.mkdir(parents=True, exist_ok=True)
+                owned.provide_folder(place)
             for path in sorted(self._place.glob("*.job"), key=lambda path: int(path.stem)):
                 kept = read_json(path.read_text(encoding="utf-8"))
                 self._jobs[path.stem] = _Job(path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from asa.backend import Backend, Capabilities, Setting
-from asa.core import plugins
+from asa.core import owned, plugins
 from asa.core.variables import asked
 from asa.errors import InputError
 from asa.estimators.bank import login_name
@@ -106,6 +107,7 @@ def plan_run(
         parameters=dict(parameters or {}),
         width=width,
         fail_fast=fail_fast,
+        share=opened.share,
     )
     if not only_look:
         check_commands(source or f"workflow {workflow.name!r}", plan.stages)
@@ -142,18 +144,23 @@ def bank_trouble(folder: Path) -> str:
     """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
     what = "made"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        owned.provide_folder(folder)
         what = "written"
         with TemporaryFile(dir=folder) as file:
             file.write(b"\n")
+        return owned.trouble(folder, folder.stat())
     except OSError as error:
         return f"cannot be {what}: {error.strerror or error}"
-    return ""
 
 
 def check_bank(folder: Path | None) -> None:
     """Refuse a bank in which nothing can be kept."""
-    if folder is not None and (trouble := bank_trouble(folder)):
+    if folder is None:
+        return
+    trouble = bank_trouble(folder)
+    with suppress(OSError):
+        owned.check(folder)
+    if trouble:
         hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or use none: --bank none."
         raise InputError(trouble, where=f"the bank {folder}", hint=hint)
 

@@ -21,9 +21,10 @@ from urllib.parse import quote
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
-from asa.core.files import open_file, put, read_file
+from asa.core import owned
+from asa.core.files import open_file, put, read_file, sync_folder
 from asa.core.locks import FileLock, Holder
-from asa.errors import InputError, JournalError, LeaseError, near
+from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
 from asa.runner.entries import Again, Entry, Intended
@@ -36,6 +37,9 @@ from asa.workflow import Stage, Workflow
 _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _REQUESTS = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
 _METRICS = "metrics.json"
+_TASKS = "tasks"
+GROUP = "group"
+"""Who may look at a run that its user shares."""
 _CLIENTS = "client.log"
 _SLICE_S = 2.0
 _PULSE_S = 5.0
@@ -103,6 +107,8 @@ class RunPlan:
         The program that hosts it, which adds stages and hands over what they run, as ``Snakemake``; empty for none.
     max_jobs
         Jobs that this one hands over at a time; None for any number.
+    share
+        Who may look at it beside its user: ``group``, or empty for nobody.
     """
 
     id: str
@@ -129,6 +135,7 @@ class RunPlan:
     notify: str = ""
     host: str = ""
     max_jobs: int | None = None
+    share: str = ""
     schema: int = _SCHEMA
 
     def make_workflow(self) -> Workflow:
@@ -186,10 +193,17 @@ class RunFolder:
         scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
         metrics.json    once it has completed
 
+    It is its user's alone, or its group may read what is in it of how the run stands; nobody else may change it.
+
     Parameters
     ----------
     path
         The folder; `create` begins one.
+
+    Attributes
+    ----------
+    owner
+        Whose it is, in words, if it is somebody else's; empty if not. It can be looked at then, and not acted on.
 
     Raises
     ------
@@ -204,7 +218,10 @@ class RunFolder:
         self._passed_over: set[str] = set()
         file = self.path / _PLAN
         try:
-            text = read_file(file)
+            with open_file(file) as opened:
+                self._about = os.fstat(opened.fileno())
+                text = opened.read()
+            self.owner = owned.whose(self.path.stat()) or owned.whose(self._about)
         except (FileNotFoundError, NotADirectoryError) as error:
             if (self.path / _JOURNAL).exists():
                 hint = "Restore it; the jobs' files and the journal are still there."
@@ -232,9 +249,16 @@ class RunFolder:
             It cannot be made there.
         """
         path = cls.path_of(runs, plan)
+        is_shared = plan.share == GROUP
         try:
-            path.mkdir(parents=True)
-            (path / _REQUESTS).mkdir(mode=0o700)
+            if not runs.exists():
+                runs.mkdir(parents=True, exist_ok=True)
+            owned.check_links(runs)
+            owned.make_folder(path, is_shared=is_shared)
+            owned.make_folder(path / _REQUESTS)
+            if is_shared:
+                owned.make_folder(path / _TASKS)  # else jobs make it, as their umask says
+                _make_readable(path)
             _write_plan(path, plan)
         except OSError as error:
             hint = "Nothing was submitted. Name another folder with --runs or ASA_RUNS."
@@ -249,6 +273,29 @@ class RunFolder:
 
     # ------------------------------------------------------------------ for the client that drives it
 
+    def check_own(self) -> None:
+        """Refuse to act on a run that others own, or can change, or to which a link of theirs leads.
+
+        Raises
+        ------
+        OwnerError
+            It is so, and the place is none that the user trusts.
+        InputError
+            It cannot be looked at.
+        """
+        try:
+            owned.check_links(self.path)
+            owned.check(self.path)
+            owned.check(self.path / _PLAN, self._about)
+            with os.scandir(self.path) as entries:
+                inside = [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) or e.name == _JOURNAL]
+            for part in sorted(inside):
+                owned.check(part)
+        except OSError as error:
+            raise InputError(
+                f"cannot be looked at: {error.strerror}", where=str(self.path), hint=_UNREADABLE
+            ) from error
+
     @contextmanager
     def driven(self) -> Iterator[Journal]:
         """Be the one client that drives the run; gives its journal.
@@ -259,7 +306,10 @@ class RunFolder:
             Another client does.
         JournalError
             The journal cannot be read.
+        OwnerError
+            Others own the run, or can change it.
         """
+        self.check_own()
         self._lease = FileLock(self.path / _LEASE, doing="is driven by")
         with ExitStack() as held:
             try:
@@ -313,7 +363,7 @@ class RunFolder:
         planned = state.planned if state is not None else ()
         sign = Pulse(time.time(), condition, expected, next_s, planned)
         with suppress(OSError):  # a full disk shows itself at the journal
-            _write(self.path / _PULSE, _pulse.dump_json(sign))
+            _write(self.path / _PULSE, _pulse.dump_json(sign), is_shared=self._is_shared)
 
     def log_begin(self) -> None:
         """Note that this client drives the run from now on."""
@@ -356,8 +406,8 @@ class RunFolder:
         requests = []
         for file in self._wish_files():
             self._passed_over.add(file.name)
-            with suppress(OSError, ValidationError):
-                requests.append(_request.validate_json(read_file(file)))
+            with suppress(OSError, ValidationError, OwnerError):
+                requests.append(_request.validate_json(owned.read(file)))
             with suppress(OSError):
                 file.unlink()
         return requests
@@ -460,7 +510,11 @@ class RunFolder:
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Keep what the run cost, for people and programs."""
-        _write(self.path / _METRICS, json.dumps(metrics, indent=1).encode())
+        _write(self.path / _METRICS, json.dumps(metrics, indent=1).encode(), is_shared=self._is_shared)
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.plan.share == GROUP
 
     def _completed(self) -> list[str]:
         """Name the stages that have completed by what their jobs have left behind."""
@@ -534,6 +588,12 @@ def _runs_in(runs: Path) -> tuple[list[RunFolder], list[Path]]:
     return sorted(found, key=lambda run: run.plan.created_s), damaged
 
 
+def _is_of_others(path: Path) -> bool:
+    with suppress(OSError):
+        return bool(owned.whose(path.lstat()))
+    return False
+
+
 def _began_s(path: Path) -> float:
     """Say when a run was begun of which only the folder can be read: its name tells."""
     if named := _NAMED.search(path.name):
@@ -580,7 +640,7 @@ def _may_be_run(path: Path) -> bool:
 def find_run(runs: Path, named: str) -> RunFolder:
     """Find a run by its folder, the folder's name in `runs`, its own name, or a beginning of it; empty for the latest.
 
-    Of several runs of the very name the latest is taken.
+    Of several runs of the very name the latest is taken. Runs of others count only where there is none of one's own.
 
     Parameters
     ----------
@@ -597,11 +657,15 @@ def find_run(runs: Path, named: str) -> RunFolder:
     if named and (path := next((path for path in (Path(named), runs / named) if _may_be_run(path)), None)):
         return RunFolder(path)
     every, damaged = _runs_in(runs)
-    found = [run for run in every if run.path.name.startswith(named)]
-    exact = [run for run in every if run.plan.name == named]
+    begin_so = [run for run in every if run.path.name.startswith(named)]
+    found = [run for run in begin_so if not run.owner] or begin_so
+    called_so = [run for run in every if run.plan.name == named]
+    exact = [run for run in called_so if not run.owner] or called_so
     latest = (exact or found)[-1] if exact or found else None
     for path in damaged:  # which may be the one that is meant: no other is taken in its place
         if path.name.startswith(named) and (latest is None or _began_s(path) >= latest.plan.created_s - 1.0):
+            if _is_of_others(path) and (latest is not None or not named):
+                continue
             RunFolder(path)  # says what is wrong with it
     if latest is not None and (exact or len(found) == 1 or not named):
         return latest
@@ -618,13 +682,24 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:40].lstrip(".-") or "run"
 
 
+def _make_readable(folder: Path) -> None:
+    """Make the files of a run that grow, so that its group may read them, whatever the umask says."""
+    for name in (_JOURNAL, _CLIENTS):
+        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o640)
+        finally:
+            os.close(descriptor)
+    sync_folder(folder)
+
+
 def _write_plan(folder: Path, plan: RunPlan) -> None:
-    _write(folder / _PLAN, _plan.dump_json(plan, indent=1))
+    _write(folder / _PLAN, _plan.dump_json(plan, indent=1), is_shared=plan.share == GROUP)
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write for the run's other clients on whatever host, and for nobody else.
+def _write(path: Path, data: bytes, *, is_shared: bool = False) -> None:
+    """Write for the run's other clients on whatever host; for nobody else, but for the group where it may look.
 
     Values of variables, and secrets among them, may be in what runs and in what is wanted of it.
     """
-    put(path, data, is_private=True, is_durable=True)
+    put(path, data, is_private=True, is_shared=is_shared, is_durable=True)

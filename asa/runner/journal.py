@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from asa.core import owned
+from asa.core.files import read_file
 from asa.core.store import LineFile, read_lines
 from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entries, write_entries
@@ -14,7 +16,7 @@ from asa.runner.entries import Entry, read_entries, write_entries
 _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
 
 
-def read_journal(path: Path) -> tuple[list[Entry], int]:
+def read_journal(path: Path, *, is_acted_on: bool = False) -> tuple[list[Entry], int]:
     """Read the entries of a journal, and how many of its bytes hold them.
 
     Whoever was killed, or found the disk full, may have left a part of a line, or what the file system puts in its
@@ -24,6 +26,8 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
     ----------
     path
         Of the journal; one that does not exist is empty.
+    is_acted_on
+        Whether something is done because of it, so that it has to be its user's own.
 
     Returns
     -------
@@ -34,9 +38,11 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
     ------
     JournalError
         It cannot be read, or it is damaged before its end, where what was done is no longer known.
+    OwnerError
+        It is acted on, and others own it or can change it.
     """
     try:
-        lines, rest = read_lines(path)
+        lines, rest = read_lines(path, owned.read if is_acted_on else read_file)
     except OSError as error:
         raise JournalError(
             f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its permissions."
@@ -90,6 +96,8 @@ class Journal:
     ------
     JournalError
         It cannot be read, or is damaged.
+    OwnerError
+        Others own it, or can change it.
 
     Notes
     -----
@@ -99,7 +107,7 @@ class Journal:
 
     def __init__(self, path: Path, *, guard: Callable[[], None] = lambda: None) -> None:
         self.path = path
-        self.entries, sound = read_journal(path)
+        self.entries, sound = read_journal(path, is_acted_on=True)
         self.latest: Entry | None = None
         self._guard = guard
         self._file = LineFile(path, end=sound, mode=0o600)

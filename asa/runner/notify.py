@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.core import owned
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
 
@@ -73,7 +74,7 @@ class Notifier:
         """Tell something, unless it was told: at most once, should this client be killed meanwhile."""
         marks = self._folder.path / _TOLD
         try:
-            marks.mkdir(exist_ok=True)
+            owned.provide_folder(marks)
             (marks / re.sub(r"[^A-Za-z0-9._-]", "_", once)).touch(exist_ok=False)
         except OSError:
             return

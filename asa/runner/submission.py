@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from asa.backend import REFUSAL, Growing, JobSpec, JobState, site_word_s
 from asa.bags import Bag
+from asa.core import owned
 from asa.core.files import put
 from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -271,7 +272,7 @@ def _post(one: Active, token: str) -> bool:
         return True
     posts = Path(one.run.place) / "posts"
     try:
-        posts.mkdir(exist_ok=True)
+        owned.provide_folder(posts)
         (posts / quote(token, safe="")).touch()
     except OSError:
         return False

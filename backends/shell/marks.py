@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from asa.core import owned
 from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
@@ -90,10 +92,11 @@ class RunFolder:
             self.root / part for part in ("scripts", "logs", "marks", "posts", "jobs")
         )
         try:
-            for folder in (self.logs, self.marks, self.posts):
-                folder.mkdir(parents=True, exist_ok=True)
-            for folder in (self.scripts, self._jobs):  # where values of variables are
-                folder.mkdir(mode=0o700, exist_ok=True)
+            owned.provide_folder(self.root)
+            is_shared = bool(self.root.stat().st_mode & stat.S_IRGRP)
+            owned.provide_folder(self.logs, is_shared=is_shared)
+            for folder in (self.marks, self.posts, self.scripts, self._jobs):
+                owned.provide_folder(folder)
         except OSError as error:
             raise _unwritable(self.root, error) from error
 
@@ -198,7 +201,7 @@ class RunFolder:
         for token in tokens:
             path = self.marks / token / "superseded"
             try:
-                path.parent.mkdir(exist_ok=True)
+                owned.provide_folder(path.parent)
                 path.touch()
             except OSError as error:
                 raise _unwritable(path, error) from error
@@ -207,7 +210,7 @@ class RunFolder:
         """See to it that no job of a token begins its payload any more; False where one has begun it."""
         path = self.marks / token / "start"
         try:
-            path.parent.mkdir(exist_ok=True)
+            owned.provide_folder(path.parent)
             with suppress(FileExistsError):  # by this very call, too, where a server answered late
                 path.symlink_to(WITHDRAWN)
             return str(path.readlink()) == WITHDRAWN

@@ -11,6 +11,9 @@ The script keeps five promises which a batch system alone does not:
 - when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Space for
   that is taken before the payload begins, so that a disk which fills up meanwhile does not lose it;
 - what cannot be written down makes the job fail: nobody is to depend on it.
+
+What it writes are new files, which nobody else can change, in folders of its own user: it follows no links, and where
+somebody else has made a folder of its marks, nothing is run.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import REFUSAL, Step
+from asa.core.owned import is_trusted
 from asa.elements import Array, Elements
 from asa.outcome import JobOutcome
 from asa.payload import OOM_KILLS, PRIVATE, TELL_PROCESS
@@ -155,6 +159,7 @@ def batch_script(
         f"shares={'1' if payload.shares else ''}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
         "gate=$marks",
+        f"trusted={'1' if is_trusted(payload.marks) else ''}",
         *_of_an_element(payload),
     ]
     run = _steps(payload) or [_heeds(payload.out_of_memory), _run(payload.command)]
@@ -349,9 +354,25 @@ give_up() {{ say "$*"; exit {JobOutcome.UNABLE.exit_code}; }}
 
 # Where signals are trapped commands are substituted the old way: one that arrives while bash 5.2 reads `$(` is lost.
 
+# Of this user or of root, or made by whoever makes files here, where a file system says another's name of all.
+owned() {{
+  [ -z "$trusted" ] && [ -e "$1" ] && [ ! -O "$1" ] || return 0
+  probe=$1/.owner.$job
+  fresh "$probe" </dev/null 2>/dev/null || probe=$1
+  set -- `ls -ldn "$1" | awk '{{ print $3 }}'` `ls -ldn "$probe" | awk '{{ print $3 }}'`
+  [ "$probe" = "${{probe%/.owner.*}}" ] || rm -f "$probe"
+  case $probe:${{1-}} in *:0) ;; */.owner.*) [ "${{1-}}" = "${{2-}}" ] ;; *) return 1 ;; esac
+}}
+enclose() {{ (umask go-w; mkdir -p "$1"); }}
+# A new file, for nobody else to change; what lies there is removed, and no link followed.
+fresh() {{
+  if [ -e "$1" ] || [ -L "$1" ]; then rm -f "$1"; fi
+  (umask "${{2-go-w}}"; set -C; cat >"$1")
+}}
+
 # A file comes into being whole: written beside its place, then renamed. `cat` tells of a full disk, `printf` may not.
 drafted() {{ draft=${{1%/*}}/.${{1##*/}}.$job; }}
-prepare() {{ drafted "$1"; facts "$2" | cat >"$draft"; }}
+prepare() {{ drafted "$1"; facts "$2" | fresh "$draft"; }}
 commit() {{ drafted "$1"; mv -f "$draft" "$1"; }}
 drop() {{ drafted "$1"; rm -f "$draft"; }}
 facts() {{
@@ -377,7 +398,7 @@ patiently() {{
 reserve() {{ patiently prepare "$1" "$2" || give_up "cannot write into ${{1%/*}}"; }}
 settle() {{
   drafted "$1"
-  if [ -e "$draft" ]; then
+  if [ -f "$draft" ] && [ ! -L "$draft" ]; then
     {{ facts "$2" | cat 1<>"$draft"; }} 2>/dev/null || :
     patiently commit "$1"
   else
@@ -523,8 +544,19 @@ superseded() {{
 for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
 
 patience=${{ASA_PATIENCE_S:-60}}
-patiently mkdir -p "$marks" || give_up "cannot make $marks"
-[ -z "$whole" ] || patiently mkdir -p "$posts/$whole+" || give_up "cannot write into $posts"
+patiently enclose "$marks" || give_up "cannot make $marks"
+[ -z "$whole" ] || patiently enclose "$posts/$whole+" || give_up "cannot write into $posts"
+for place in "${{posts%/*}}" "$posts" "$gate" "$marks"; do
+  owned "$place" || give_up "$place belongs to another user: nothing is run"
+done
+# What it prints is for its group to read where the run's folder is, whatever the umask says.
+case `ls -ld "${{posts%/*}}/logs" 2>/dev/null` in
+  drwxr-[xs]---*)
+    for place in 1 2; do
+      [ ! -f "/dev/fd/$place" ] || [ ! -O "/dev/fd/$place" ] || chmod g+r,go-w "/dev/fd/$place" || :
+    done
+    ;;
+esac
 [ ! -e "$gate/superseded" ] || superseded
 if [ -n "$token" ]; then
   if ! ln -s "$owner" "$gate/claim" 2>/dev/null; then
@@ -637,8 +669,7 @@ heed_memory() {{
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
 run_file() {{
   file=$marks/.payload.$job$inner
-  (umask 077; printf 'rm -f "$asa_file"; unset asa_file\n%s\n' "$1" | cat >"$file") ||
-    give_up "cannot write into $marks"
+  printf 'rm -f "$asa_file"; unset asa_file\n%s\n' "$1" | fresh "$file" 077 || give_up "cannot write into $marks"
   asa_file=$file
   export asa_file
   run '. "$asa_file"' "$1"

@@ -356,7 +356,7 @@ def test_a_text_may_be_longer_than_any_argument(start, folder, tmp_path, path, h
 
 def test_a_long_text_that_cannot_be_put_into_a_file_is_not_run(start, folder):
     (folder.marks / "a").mkdir()
-    (folder.marks / "a" / ".payload.7").symlink_to("/dev/full")
+    (folder.marks / "a" / ".payload.7").mkdir()
     code, said, errors = done(start(f"echo ran; # {'x' * 200_000}", token="a"))
     assert (code, said) == (JobOutcome.UNABLE.exit_code, "")
     assert "cannot write" in errors
@@ -379,8 +379,8 @@ def test_what_a_payload_starts_may_be_interrupted(start):
 
 
 def test_a_full_disk_lets_no_payload_begin(start, folder, tmp_path):
-    """Where it could not be written down that it completed; writing beside the post says that there is no space."""
-    (folder.posts / ".x.7").symlink_to("/dev/full")
+    """Where it could not be written down that it completed; a folder is in the way of what is written beside it."""
+    (folder.posts / ".x.7").mkdir()
     code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("y", "x")))
     assert code == JobOutcome.UNABLE.exit_code
     assert "cannot write into" in errors
@@ -391,12 +391,12 @@ def test_a_full_disk_lets_no_payload_begin(start, folder, tmp_path):
 
 def test_a_disk_that_is_full_for_a_moment_only_delays(start, folder, tmp_path):
     blocked = folder.posts / ".x.7"
-    blocked.symlink_to("/dev/full")
+    blocked.mkdir()
     process = start(f"echo x >>'{tmp_path}/ran'", token="a", posted=("x",), slurm={"ASA_PATIENCE_S": "60"})
     until(lambda: folder.holder("a"))
     time.sleep(1)
     assert process.poll() is None
-    blocked.unlink()
+    blocked.rmdir()
     assert done(process)[0] == 0
     assert (tmp_path / "ran").read_text() == "x\n"
     assert (folder.posts / "x").exists()
@@ -423,7 +423,7 @@ def test_that_a_payload_completed_is_kept_though_the_disk_filled_up_meanwhile(st
 @pytest.mark.parametrize("kind", ["began", "ended"])
 def test_without_its_marks_a_job_does_not_begin(start, folder, kind, tmp_path):
     (folder.marks / "a").mkdir()
-    (folder.marks / "a" / f".{kind}.7").symlink_to("/dev/full")
+    (folder.marks / "a" / f".{kind}.7").mkdir()
     code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("x",)))
     assert code == JobOutcome.UNABLE.exit_code
     assert "cannot write" in errors

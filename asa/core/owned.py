@@ -1,0 +1,208 @@
+"""Whose a file or folder is, and whether what is in it may be acted on; no other place decides that.
+
+To act on something is to run commands from it, to cancel jobs because of it, or to learn from it: what lets somebody do
+so who is not the user must be the user's own or root's, and nobody else may be able to change it. A user who trusts a
+place all the same lists it in a file of their own, as `trusted_file` names it: a folder a line. Who only looks is shown
+whose something is.
+
+`check` is asked of what was opened, so that nobody can swap it in between. Of a folder it is asked by name: whatever is
+read in that folder is checked in turn.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from asa.core.files import open_file
+from asa.errors import OwnerError
+
+_ROOT = 0
+_WRITABLE_BY_GROUP, _WRITABLE_BY_ALL = 0o020, 0o002
+_ENTERED_BY_OTHERS = 0o011
+_PRIVATE, _SHARED = 0o700, 0o750
+
+others: dict[str, str] = {}
+"""Whose they are that were looked at and are somebody else's, by their paths."""
+
+
+def whose(about: os.stat_result) -> str:
+    """Name the other user whose something is; empty if it is this user's own, or root's."""
+    return "" if about.st_uid in {os.geteuid(), _ROOT} else _user(about.st_uid)
+
+
+def look_at(path: Path) -> None:
+    """Have it said whose a file or folder is that is only looked at, if it is somebody else's."""
+    with suppress(OSError):
+        if owner := whose(path.stat()):
+            others[str(path)] = owner
+
+
+def trouble(path: Path, about: os.stat_result) -> str:
+    """Say why what is in a file or folder may not be acted on, as it goes on after its name; empty if it may.
+
+    `about`: of what was opened, if there is anything to read in it.
+    """
+    said = _of_others(path, about) or _open_to_others(path, about)
+    return said if said and not is_trusted(path) else ""
+
+
+def check(path: Path, about: os.stat_result | None = None) -> None:
+    """Refuse to act on what others own, or can change; of a folder by its name, where `about` is not given.
+
+    Raises `OwnerError`. Raises `OSError`: it is not there, or cannot be looked at.
+    """
+    about = about or path.stat()
+    if said := trouble(path, about):
+        raise OwnerError(said, where=str(path), hint=_remedy(path, about))
+
+
+def check_links(path: Path) -> None:
+    """Refuse to follow links that others have put on the way to something.
+
+    Raises `OwnerError`. Raises `OSError`: a folder on the way cannot be looked at.
+    """
+    whole = path.absolute()
+    for part in (*reversed(whole.parents), whole):
+        about = part.lstat()
+        if stat.S_ISLNK(about.st_mode) and (owner := whose(about)) and not is_trusted(part.parent):
+            hint = f"Remove it, or name the folder to which it leads: {part.readlink()}"
+            raise OwnerError(f"is a link that {owner} has made", where=str(part), hint=hint)
+
+
+def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file) -> bytes:
+    """Read the whole of a file that is acted on, as `opened` opens it.
+
+    Raises `OwnerError`: others own it, or can change it. Raises `OSError` as `opened` does.
+    """
+    with opened(path) as file:
+        check(path, os.fstat(file.fileno()))
+        return file.read()
+
+
+def make_folder(path: Path, *, is_shared: bool = False) -> None:
+    """Make a folder of its user's alone, whatever umask, setgid and default access lists say.
+
+    `is_shared`: its group may look into it. In a trusted place it is as the umask says.
+    Raises `OSError`: it cannot be made, or is there.
+    """
+    if is_trusted(path.parent):
+        path.mkdir()
+        return
+    path.mkdir(mode=_PRIVATE)
+    if is_shared:
+        path.chmod(_SHARED | path.stat().st_mode & stat.S_ISGID)
+
+
+def provide_folder(path: Path, *, is_shared: bool = False) -> None:
+    """Make a folder as `make_folder` does, and those above it as the umask says, unless it is there."""
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            make_folder(path, is_shared=is_shared)
+
+
+# ---------------------------------------------------------------------- what a user trusts
+
+
+def trusted_file() -> Path:
+    """File with the folders that the user trusts: ``$ASA_TRUSTED``, else ``asa/trusted`` beside the user's settings."""
+    if named := os.environ.get("ASA_TRUSTED"):
+        return Path(named)
+    configuration = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(configuration) if configuration else Path.home() / ".config") / "asa" / "trusted"
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether the user has listed a place, or one in which it lies; a list that others can change lists nothing."""
+    try:
+        with open_file(trusted_file()) as file:
+            about = os.fstat(file.fileno())
+            if about.st_uid not in {os.geteuid(), _ROOT} or about.st_mode & (_WRITABLE_BY_GROUP | _WRITABLE_BY_ALL):
+                return False
+            lines = file.read().decode(errors="surrogateescape").splitlines()
+    except (OSError, RuntimeError):  # nobody's home is known here
+        return False
+    place = Path(os.path.realpath(path))
+    listed = (line.strip() for line in lines)
+    return any(place.is_relative_to(os.path.realpath(line)) for line in listed if line.startswith("/"))
+
+
+# ---------------------------------------------------------------------- who that is
+
+
+def _of_others(path: Path, about: os.stat_result) -> str:
+    owner = whose(about)
+    return f"belongs to {owner}" if owner and about.st_uid != _mine_there(path) else ""
+
+
+def _mine_there(path: Path) -> int:
+    """Say whose is what this user makes in a folder: file systems of networks and containers may say another's."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        with TemporaryFile(dir=folder) as probe:
+            return os.fstat(probe.fileno()).st_uid
+    except OSError:
+        return os.geteuid()
+
+
+def _open_to_others(path: Path, about: os.stat_result) -> str:
+    if about.st_mode & _WRITABLE_BY_ALL:
+        who = "every user"
+    elif about.st_mode & _WRITABLE_BY_GROUP and not _is_private(about.st_gid):
+        who = f"group {_group(about.st_gid)}"
+    else:
+        return ""
+    return "" if _is_out_of_reach(path) else f"can be changed by {who}"
+
+
+def _is_private(gid: int) -> bool:
+    """Whether a group is a user's own, as where each user has one of the same name."""
+    try:
+        group, name = grp.getgrgid(gid), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == name and set(group.gr_mem) <= {name}
+
+
+def _is_out_of_reach(path: Path) -> bool:
+    """Whether it lies in a folder that nobody else can enter."""
+    for folder in Path(os.path.realpath(path)).parents:
+        about = folder.stat()
+        if not whose(about) and not about.st_mode & _ENTERED_BY_OTHERS:
+            return True
+    return False
+
+
+def _user(uid: int) -> str:
+    with suppress(KeyError):
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    return f"user {uid}"
+
+
+def _group(gid: int) -> str:
+    with suppress(KeyError):
+        return grp.getgrgid(gid).gr_name
+    return str(gid)
+
+
+def _remedy(path: Path, about: os.stat_result) -> str:
+    folder = path if stat.S_ISDIR(about.st_mode) else path.parent
+    trust = f"To trust what is in {folder.absolute()}, add that path as a line to {_list()}."
+    if whose(about):
+        return f"Nothing of it was used. {trust}"
+    return f"Nothing of it was used. See that nobody has changed it; then: chmod -R go-w {path}. {trust}"
+
+
+def _list() -> str:
+    try:
+        return str(trusted_file())
+    except RuntimeError:
+        return "a file that $ASA_TRUSTED names"

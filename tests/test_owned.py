@@ -1,0 +1,331 @@
+"""What another user has left, or could change, is not acted on; what one makes is one's own alone."""
+
+import os
+import re
+import secrets
+import stat
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from accounts import GROUP
+
+from asa.backend import Capabilities
+from asa.core import owned
+from asa.errors import InputError, OwnerError, StateError
+from asa.runner import RunFolder, RunPlan, find_run
+from asa.workflow import Stage
+
+FLOW = """
+name = "flow"
+
+[[stage]]
+name = "a"
+cores = 1
+walltime = "1min"
+command = "echo it ran >ran"
+"""
+
+
+@pytest.fixture
+def project(accounts):
+    return accounts.group_folder()
+
+
+def planned(command="true", **more):
+    """Plan a run of one stage on this machine."""
+    return RunPlan(
+        **{
+            "id": secrets.token_hex(8),
+            "name": "flow",
+            "workflow": "flow",
+            "stages": (Stage("a", cores=1, walltime_s=60, command=command),),
+            "strategy": "per-stage",
+            "backend": "local",
+            "settings": {},
+            "capabilities": Capabilities("x", 1, 1, age_accrues=False),
+            "created_s": time.time(),
+            "history": 0,
+        }
+        | more
+    )
+
+
+def made(user, runs, *arguments, **more):
+    """Have a user begin a run's folder, as `asa run` does, and return it."""
+    if not runs.exists():
+        user.mkdir(runs, mode=0o2775)
+    return user.call(_create, runs, planned(*arguments, **more))
+
+
+def _create(runs, plan):
+    path = RunFolder.create(runs, replace(plan, folder=plan.folder or str(runs.parent))).path
+    for part in ("logs", "marks"):  # as its backend does
+        owned.make_folder(path / part)
+    with RunFolder(path).driven():
+        pass
+    (path / "journal.jsonl").touch(0o600)
+    return path
+
+
+def planted(accounts, project, **more):
+    """Have the stranger leave a run that would run a command of theirs as the user who resumes it."""
+    more = {"created_s": time.time() + 60.0, "name": "theirs"} | more
+    run = made(accounts.stranger, project / "asa-runs", f"id -u >{project}/acted", **more)
+    accounts.stranger.sh(f"chmod 777 {run} {run}/*/; chmod 666 {run}/*.json*")
+    return run
+
+
+# ---------------------------------------------------------------------- a run of somebody else's
+
+
+@pytest.mark.parametrize("command", ["resume", "cancel", "tick"])
+def test_a_run_of_another_user_is_not_acted_on(accounts, project, command):
+    run = planted(accounts, project, notify=f"id -u >{project}/acted")
+    done = accounts.victim.asa(command, run.name, cwd=project)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"belongs to user {accounts.stranger.uid}" in done.stderr
+    assert f"add that path as a line to {accounts.victim.home}/.config/asa/trusted" in done.stderr
+    assert not (project / "acted").exists()
+    assert not list((run / "wishes").iterdir())
+
+
+def test_settings_of_another_users_run_are_not_used(accounts, project):
+    run = planted(accounts, project, backend="slurm-cli", settings={"prefix": f"sh -c 'id -u >{project}/acted' --"})
+    for command in ("resume", "cancel", "tick", "status", "explain", "logs", "runs"):
+        accounts.victim.asa(command, *([] if command == "runs" else [run.name]), cwd=project)
+    assert not (project / "acted").exists()
+
+
+def test_the_latest_run_is_the_latest_of_ones_own(accounts, project):
+    mine = made(accounts.victim, project / "asa-runs")
+    planted(accounts, project)
+    assert accounts.victim.call(lambda: find_run(project / "asa-runs", "")).path == mine
+    done = accounts.victim.asa("cancel", "--yes", cwd=project)
+    assert f"{mine.name} is cancelled" in done.stderr
+    assert not (project / "acted").exists()
+
+
+def test_a_private_run_of_another_user_is_in_nobodys_way(accounts, project):
+    mine = made(accounts.victim, project / "asa-runs")
+    made(accounts.stranger, project / "asa-runs", created_s=time.time() + 60.0)
+    assert accounts.victim.call(lambda: find_run(project / "asa-runs", "")).path == mine
+    assert mine.name in accounts.victim.asa("status", cwd=project).stdout
+    listed = accounts.victim.asa("runs", cwd=project).stdout
+    assert mine.name in listed
+    assert f"belongs to user {accounts.stranger.uid}" in " ".join(listed.split())
+
+
+def test_who_only_looks_is_told_whose_it_is(accounts, project):
+    run = planted(accounts, project)
+    done = accounts.victim.asa("status", run.name, cwd=project)
+    assert done.returncode == 0
+    assert f"Note: {run} belongs to user {accounts.stranger.uid}." in done.stderr
+    listed = accounts.victim.asa("runs", cwd=project).stdout
+    assert f"belongs to user {accounts.stranger.uid}" in " ".join(listed.split())
+
+
+def test_a_place_that_the_user_trusts_is_acted_on(accounts, project):
+    run = planted(accounts, project)
+    accounts.victim.call(_trust, project)
+    done = accounts.victim.asa("resume", run.name, "--quiet", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert (project / "acted").read_text() == f"{accounts.victim.uid}\n"
+
+
+def _trust(folder, mode=0o600):
+    file = Path.home() / ".config" / "asa" / "trusted"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"# of the group\n{folder}\n")
+    file.chmod(mode)
+
+
+def test_a_list_that_others_can_change_lists_nothing(accounts, project):
+    run = planted(accounts, project)
+    accounts.victim.call(_trust, project, 0o666)
+    assert accounts.victim.asa("resume", run.name, cwd=project).returncode == 2
+
+
+# ---------------------------------------------------------------------- one's own that others can change
+
+
+@pytest.mark.parametrize("part", [".", "run.json", "journal.jsonl", "marks", "wishes"])
+def test_a_run_that_others_can_change_is_not_acted_on(accounts, project, part):
+    run = made(accounts.victim, project / "asa-runs")
+    accounts.victim.sh(f"chmod 755 {run}; chmod g+w {run / part}")
+    with pytest.raises(OwnerError, match="can be changed by group") as caught:
+        accounts.victim.call(_check, run)
+    [repair] = re.findall("chmod -R go-w [^ ]*[^ .]", caught.value.hint)
+    accounts.victim.sh(repair, cwd=project)
+    accounts.victim.call(_check, run)
+
+
+def _check(run):
+    folder = RunFolder(run)
+    with folder.driven():
+        folder.check_own()
+
+
+def test_an_old_run_that_others_can_read_is_resumed(accounts, project):
+    run = made(accounts.victim, project / "asa-runs", f"id -u >{project}/acted")
+    accounts.victim.sh(f"chmod -R u=rwX,go=rX {run}")
+    done = accounts.victim.asa("resume", "--quiet", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert (project / "acted").read_text() == f"{accounts.victim.uid}\n"
+
+
+def test_what_others_cannot_reach_they_cannot_change(accounts):
+    run = made(accounts.victim, accounts.victim.home / "asa-runs")
+    accounts.victim.sh(f"chmod -R g+w {run}")
+    accounts.victim.call(_check, run)
+
+
+def test_a_group_of_ones_own_is_no_other(tmp_path, monkeypatch):
+    (tmp_path / "open").mkdir(mode=0o700)
+    (tmp_path / "open").chmod(0o775)
+    monkeypatch.setattr(owned, "_is_out_of_reach", lambda path: False)
+    assert owned.trouble(tmp_path / "open", (tmp_path / "open").stat()) in {"", "can be changed by group root"}
+
+    class Group:
+        gr_name, gr_mem = "ann", ["ann"]
+
+    class User:
+        pw_name = "ann"
+
+    monkeypatch.setattr(owned.grp, "getgrgid", lambda gid: Group)
+    monkeypatch.setattr(owned.pwd, "getpwuid", lambda uid: User)
+    assert owned.trouble(tmp_path / "open", (tmp_path / "open").stat()) == ""
+    Group.gr_mem = ["ann", "bob"]
+    assert owned.trouble(tmp_path / "open", (tmp_path / "open").stat()) == "can be changed by group ann"
+
+
+def test_a_run_is_not_reached_by_a_link_of_another_user(accounts, project):
+    run = made(accounts.victim, accounts.victim.home / "asa-runs")
+    accounts.stranger.mkdir(project / "asa-runs", mode=0o777)
+    accounts.stranger.call((project / "asa-runs" / "mine").symlink_to, run)
+    done = accounts.victim.asa("resume", "mine", cwd=project)
+    assert done.returncode == 2
+    assert f"is a link that user {accounts.stranger.uid} has made" in done.stderr
+
+
+def test_a_run_of_roots_is_acted_on(accounts, project):
+    run = made(accounts.victim, project / "asa-runs")
+    os.chown(run / "run.json", 0, 0)
+    (run / "run.json").chmod(0o644)
+    accounts.victim.call(_check, run)
+
+
+# ---------------------------------------------------------------------- what one makes
+
+
+@pytest.mark.parametrize(("share", "umask"), [("", 0o000), ("group", 0o002), ("group", 0o077)])
+def test_a_runs_folder_is_its_users_alone(accounts, project, umask, share):
+    site = accounts.victim.write(project / "site.toml", f'backend = "local"\nshare = "{share}"\n')
+    file = accounts.victim.write(project / "flow.toml", FLOW.replace("echo", "umask; echo"))
+    accounts.victim.mkdir(project / "asa-runs", mode=0o2775)
+    command = ("run", file, "--site", site, "--bank", "none", "--quiet")
+    done = accounts.victim.asa(*command, cwd=project, umask=umask)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [run] = (project / "asa-runs").iterdir()
+    assert stat.S_IMODE(run.stat().st_mode) & 0o777 == (0o750 if share else 0o700)
+    assert accounts.stranger.call(_writable, run) == []
+    assert accounts.victim.sh(f"grep -rh . {run}/logs").stdout.split()[0] == f"{umask:04o}"
+    looked = accounts.stranger.asa("status", run.name, cwd=project)
+    assert looked.returncode == (0 if share else 2), looked.stdout + looked.stderr
+    if share:
+        shown = accounts.stranger.asa("logs", "a", "--run", run.name, cwd=project)
+        assert f"{umask:04o}" in shown.stdout, shown.stderr
+        for private in ("scripts", "wishes", "marks"):
+            with pytest.raises(PermissionError):
+                accounts.stranger.call(os.listdir, run / private)
+
+
+def _writable(folder):
+    """Name what the caller may change in a folder, as far as it can be reached."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        found += [path for name in (*folders, *files) if os.access(path := os.path.join(place, name), os.W_OK)]  # noqa: PTH118
+    return found + [str(folder)] * os.access(folder, os.W_OK)
+
+
+def test_what_a_folder_is_made_with_is_not_of_its_group(accounts, project):
+    made = accounts.victim.call(_made, project / "made", umask=0o000)
+    assert (made.st_gid, stat.S_IMODE(made.st_mode) & 0o777) == (GROUP, 0o700)
+
+
+def _made(path):
+    owned.make_folder(path)
+    return path.stat()
+
+
+# ---------------------------------------------------------------------- banks, sites
+
+
+def test_a_bank_of_another_user_is_not_used(accounts, project):
+    theirs = accounts.stranger.mkdir(project / "bank", mode=0o777)
+    file = accounts.victim.write(project / "flow.toml", FLOW)
+    done = accounts.victim.asa("run", file, "--backend", "local", "--bank", theirs, cwd=project)
+    assert done.returncode == 2
+    assert f"belongs to user {accounts.stranger.uid}" in done.stderr
+    with pytest.raises(StateError, match="belongs to"):
+        accounts.victim.call(_read_bank, theirs)
+
+
+def _read_bank(folder):
+    from asa.estimators.store import WaitStore
+
+    return WaitStore(folder, create=False).read()
+
+
+def test_a_bank_is_its_users_alone(accounts, project):
+    assert stat.S_IMODE(accounts.victim.call(_bank, project / "bank", umask=0o000)) & 0o777 == 0o700
+
+
+def _bank(folder):
+    from asa.estimators.store import WaitRecord, WaitStore
+    from asa.waits import QueuedJob, exactly
+
+    with WaitStore(folder) as store:
+        store.append(WaitRecord(QueuedJob(100.0, 1, 60.0), exactly(1.0)))
+    assert len(WaitStore(folder, create=False).read()) == 1
+    return folder.stat().st_mode
+
+
+def test_a_site_file_of_another_user_is_not_used(accounts, project):
+    site = accounts.stranger.write(
+        project / "site.toml", f'backend = "slurm-cli"\nprefix = "sh -c \'id >{project}/acted\'"\n'
+    )
+    file = accounts.victim.write(project / "flow.toml", FLOW)
+    for command in (("run", file), ("doctor",)):
+        done = accounts.victim.asa(*command, "--site", site, cwd=project)
+        assert done.returncode == 2, (command, done.stdout + done.stderr)
+        assert f"{site}: belongs to user {accounts.stranger.uid}" in done.stderr
+    assert not (project / "acted").exists()
+
+
+def test_what_keeps_a_run_is_read_of_its_user_alone(accounts, project):
+    from asa.keepers import kept
+
+    run = made(accounts.victim, project / "asa-runs")
+    accounts.victim.sh(f"chmod 755 {run}")
+    (run / "kept.json").write_text(
+        '{"way": "cron", "mark": "x", "number": 0, "since_s": 0, "chain": "", "umask": 0, "environment": {}}'
+    )
+    os.chown(run / "kept.json", accounts.stranger.uid, GROUP)
+    (run / "kept.json").chmod(0o666)
+    with pytest.raises(OwnerError, match="belongs to"):
+        accounts.victim.call(kept, run)
+    os.chown(run / "kept.json", accounts.victim.uid, GROUP)
+    with pytest.raises(OwnerError, match="can be changed by every user"):
+        accounts.victim.call(kept, run)
+    (run / "kept.json").chmod(0o600)
+    assert accounts.victim.call(kept, run).mark == "x"
+
+
+def test_share_is_for_the_group_or_for_nobody(tmp_path):
+    from asa.sites import read_site
+
+    (tmp_path / "site.toml").write_text('backend = "local"\nshare = "all"\n')
+    with pytest.raises(InputError, match='Write "group"'):
+        read_site(str(tmp_path / "site.toml"))
