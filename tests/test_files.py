@@ -11,7 +11,8 @@ from asa.backends.shell.marks import RunFolder as Marks
 from forked import Command
 from local_queue import Queue
 
-from asa.core.files import compressed, open_file, put, read_file, replacing, writing
+from asa.core.files import compressed, open_file, put, read_file, replacing
+from asa.core.owned import writing
 from asa.errors import UnavailableError
 
 FLOW = """

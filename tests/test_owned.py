@@ -4,16 +4,20 @@ import os
 import re
 import secrets
 import stat
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from accounts import GROUP
+from asa.backends.shell.script import Payload, batch_script
 
 from asa.backend import Capabilities
 from asa.core import owned
 from asa.errors import InputError, OwnerError, StateError
+from asa.outcome import JobOutcome
+from asa.payload import PRIVATE
 from asa.runner import RunFolder, RunPlan, find_run
 from asa.workflow import Stage
 
@@ -329,3 +333,166 @@ def test_share_is_for_the_group_or_for_nobody(tmp_path):
     (tmp_path / "site.toml").write_text('backend = "local"\nshare = "all"\n')
     with pytest.raises(InputError, match='Write "group"'):
         read_site(str(tmp_path / "site.toml"))
+
+
+# ---------------------------------------------------------------------- writing
+
+
+MINE = "precious\n"
+
+
+def _write_page(out):
+    from asa.cli.report import write_to
+
+    write_to(out, "--out", lambda file: file.write("a page"))
+
+
+def _write_workflow(out):
+    from asa.cli.imports import write_text
+
+    write_text(out, "a workflow", force=True)
+
+
+def _write_folder(out):
+    from asa.report.folder import write_folder
+    from asa.report.page import Page
+
+    write_folder(out.parent, "page", Page("a page", "", []))
+
+
+def _write_figure(out):
+    from asa.core.drawing import new_figure, save_figure
+
+    save_figure(new_figure(1, 1), out)
+
+
+def _export_bank(out):
+    from asa.estimators.store import WaitStore
+
+    WaitStore(out.with_name("bank")).export(out)
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (_write_page, "RUN.html"),
+        (_write_workflow, "flow.toml"),
+        (_write_figure, "figure.svg"),
+        (_export_bank, "bank.jsonl.gz"),
+    ],
+)
+def test_no_link_of_another_user_is_written_through(accounts, project, write, name):
+    file = accounts.victim.write(accounts.victim.home / "mine", MINE)
+    accounts.stranger.call((project / name).symlink_to, file)
+    with pytest.raises(OwnerError, match=f"is a link that user {accounts.stranger.uid} has made"):
+        accounts.victim.call(write, project / name)
+    assert file.read_text() == MINE
+
+
+def test_a_folder_of_pages_is_not_written_through_a_link_of_another_user(accounts, project):
+    file = accounts.victim.write(accounts.victim.home / "mine.html", MINE)
+    accounts.victim.call(_write_folder, project / "index.html")
+    file.write_bytes(page := (project / "page.html").read_bytes())
+    (project / "page.html").unlink()
+    accounts.stranger.call((project / "page.html").symlink_to, file)
+    with pytest.raises(OwnerError, match="is a link that user"):
+        accounts.victim.call(_write_folder, project / "index.html")
+    assert file.read_bytes() == page
+
+
+def test_a_report_of_a_run_is_not_written_through_a_link_of_another_user(accounts, project):
+    run = made(accounts.victim, project / "asa-runs")
+    assert accounts.victim.asa("resume", "--quiet", cwd=project).returncode == 0
+    file = accounts.victim.write(accounts.victim.home / "mine", MINE)
+    accounts.stranger.call((project / f"{run.name}.html").symlink_to, file)
+    done = accounts.victim.asa("report", cwd=project)
+    assert done.returncode == 2
+    assert "is a link that user" in done.stderr
+    assert file.read_text() == MINE
+
+
+def test_ones_own_links_are_followed(accounts, project):
+    accounts.victim.call((project / "page.html").symlink_to, accounts.victim.home / "there.html")
+    accounts.victim.call(_write_page, project / "page.html")
+    assert (accounts.victim.home / "there.html").read_text() == "a page"
+    assert (project / "page.html").is_symlink()
+
+
+def test_a_journal_is_not_written_through_a_link(accounts, project):
+
+    file = accounts.victim.write(accounts.victim.home / "mine", MINE)
+    accounts.stranger.call((project / "journal.jsonl").symlink_to, file)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        accounts.victim.call(_append, project / "journal.jsonl")
+    assert file.read_text() == MINE
+
+
+def _append(path):
+    from asa.core.store import LineFile
+
+    LineFile(path).append(b"{}\n")
+
+
+# ---------------------------------------------------------------------- what a job's script writes
+
+
+def script(project, command="true"):
+    payload = Payload(
+        "fit.a1", command, str(project), project / "run" / "marks", project / "run" / "posts", "a1", posted=("x",)
+    )
+    return batch_script(payload, "JOB")
+
+
+def run_script(user, project, text, **options):
+    return user.run("sh", input=text, cwd=project, env={"JOB": "7", "ASA_PATIENCE_S": "0"}, **options)
+
+
+@pytest.fixture
+def marks(accounts, project):
+    """Folders of a run as earlier versions made them with umask 002, in which others of the group may change names."""
+    accounts.victim.sh(f"umask 002; mkdir -p {project}/run/posts {project}/run/marks/a1; chmod -R 2775 {project}/run")
+    return project / "run" / "marks" / "a1"
+
+
+def test_what_another_user_has_laid_in_a_scripts_way_is_not_written_through(accounts, project, marks):
+    file = accounts.victim.write(accounts.victim.home / "mine", MINE)
+    for name in (".began.7", ".ended.7", "began", "ended"):
+        accounts.stranger.call((marks / name).symlink_to, file)
+    done = run_script(accounts.victim, project, script(project), umask=0o002)
+    assert done.returncode == 0, done.stderr
+    assert file.read_text() == MINE
+    left = [path for path in marks.iterdir() if not path.is_symlink()]
+    assert {path.name for path in left} == {"began", "ended"}
+    assert all(path.stat().st_uid == accounts.victim.uid and not path.stat().st_mode & 0o022 for path in left)
+
+
+def test_a_file_of_another_user_gets_no_secret_and_is_not_run(accounts, project, marks):
+    accounts.stranger.write(marks / ".payload.7", f"id -u >{project}/acted\n", mode=0o666)
+    holder = accounts.stranger.start("tail", "-f", marks / ".payload.7", stdout=subprocess.PIPE)
+    try:
+        text = script(project, f"{PRIVATE}\nexport SECRET=hush; echo $SECRET >{project}/ran")
+        done = run_script(accounts.victim, project, text, umask=0o002)
+    finally:
+        holder.kill()
+    assert done.returncode == 0, done.stderr
+    assert (project / "ran").read_text() == "hush\n"
+    assert "hush" not in holder.communicate()[0]
+    assert not (project / "acted").exists()
+
+
+@pytest.mark.parametrize("part", ["run", "run/posts", "run/marks/a1"])
+def test_nothing_is_run_where_another_user_has_made_a_folder_of_the_marks(accounts, project, marks, part):
+    os.chown(project / part, accounts.stranger.uid, GROUP)
+    done = run_script(accounts.victim, project, script(project, f"touch {project}/ran"), umask=0o002)
+    assert done.returncode == JobOutcome.UNABLE.exit_code
+    assert f"{project / part} belongs to another user: nothing is run" in done.stderr
+    assert not (project / "ran").exists()
+
+
+def test_a_folder_that_root_has_made_will_do(accounts, project, marks):
+    for path in (project / "run", *(project / "run").rglob("*")):
+        os.chown(path, 0, GROUP)
+        path.chmod(0o2777)
+    done = run_script(accounts.victim, project, script(project, f"touch {project}/ran"))
+    assert done.returncode == 0, done.stderr
+    assert (project / "ran").exists()

@@ -14,6 +14,7 @@ from asa.cli.asked import JobsOption, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
+from asa.core.owned import writing_text
 from asa.errors import AsaError, InputError
 from asa.units import MAX_JOBS, MAX_SEED
 
@@ -281,7 +282,7 @@ def _write_csv(scores: Sequence[Score], path: Path) -> None:
 
     rows = [score.as_dict() for score in scores]
     try:
-        with path.open("w", newline="", encoding="utf-8") as file:
+        with writing_text(path, newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.terminal import write_document
+from asa.core.owned import writing_text
 from asa.errors import InputError
 from asa.units import MAX_CORES
 
@@ -231,7 +232,7 @@ def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
 def write_text(out: Path, text: str, *, force: bool) -> None:
     """Write a file; not over another, unless that is wished."""
     try:
-        with out.open("w" if force else "x", encoding="utf-8") as file:
+        with writing_text(out, is_new=not force) as file:
             file.write(text)
     except FileExistsError as error:
         raise InputError("exists already", where=str(out), hint="Give another name, or --force.") from error

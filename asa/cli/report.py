@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from asa.cli.runs import RunsOption, open_run, read_state
+from asa.core.owned import writing_text
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def _is_folder(place: Path) -> bool:
 def write_to(path: Path, option: str, write: Callable[[TextIO], object]) -> None:
     """Write a file that a user named, and say so."""
     replaces = _replaces(path)
-    with _writing(path, option), path.open("w", encoding="utf-8", newline="") as file:
+    with _writing(path, option), writing_text(path, newline="") as file:
         write(file)
     sys.stderr.write(f"Written to {path}{replaces}\n")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.core.owned import writing
 from asa.errors import InputError, MissingExtraError
 from asa.printable import printable
 
@@ -25,12 +27,15 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``."""
-    is_svg = str(path).endswith(".svg")
+    kind, drawn = Path(path).suffix[1:].lower(), BytesIO()
+    is_svg = kind == "svg"
     try:
-        figure.savefig(path, dpi=150, metadata={"Date": None} if is_svg else None)
-        if is_svg:
-            text = Path(path).read_text("utf-8")
-            Path(path).write_text(printable(text), "utf-8")  # names are in it as comments, or as they are
+        figure.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if is_svg else None)
+        data = drawn.getvalue()
+        if is_svg:  # names are in it as comments, or as they are
+            data = printable(data.decode()).encode()
+        with writing(Path(path)) as file:
+            file.write(data)
     except (OSError, ValueError) as error:
         raise InputError(
             f"cannot be drawn: {error}", where=str(path), hint="Give a writable .png, .svg or .pdf."

@@ -76,16 +76,6 @@ def put(
         file.write(data)
 
 
-def followed(path: Path) -> Path:
-    """Follow links to where a user wants something written; what is no plain file, such as a pipe, stays as named."""
-    return path.resolve() if path.is_file() or not path.exists() else path
-
-
-def writing(path: Path) -> AbstractContextManager[BinaryIO]:
-    """Write what a user named, as `followed` gives it: into a pipe, or in place of a file."""
-    return replacing(path) if path.is_file() or not path.exists() else path.open("wb")
-
-
 def compressed(file: IO[bytes], path: Path) -> AbstractContextManager[IO[bytes] | Any]:
     """Compress what is written to a file whose name ends in ``.gz``: the same bytes give the same file, at any time."""
     if path.suffix == ".gz":

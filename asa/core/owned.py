@@ -16,18 +16,19 @@ import os
 import pwd
 import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, BinaryIO, TextIO
 
-from asa.core.files import open_file
+from asa.core.files import open_file, replacing
 from asa.errors import OwnerError
 
 _ROOT = 0
 _WRITABLE_BY_GROUP, _WRITABLE_BY_ALL = 0o020, 0o002
 _ENTERED_BY_OTHERS = 0o011
 _PRIVATE, _SHARED = 0o700, 0o750
+_MAX_LINKS = 40  # as Linux has it
 
 others: dict[str, str] = {}
 """Whose they are that were looked at and are somebody else's, by their paths."""
@@ -71,7 +72,10 @@ def check_links(path: Path) -> None:
     """
     whole = path.absolute()
     for part in (*reversed(whole.parents), whole):
-        about = part.lstat()
+        try:
+            about = part.lstat()
+        except FileNotFoundError:
+            return
         if stat.S_ISLNK(about.st_mode) and (owner := whose(about)) and not is_trusted(part.parent):
             hint = f"Remove it, or name the folder to which it leads: {part.readlink()}"
             raise OwnerError(f"is a link that {owner} has made", where=str(part), hint=hint)
@@ -107,6 +111,44 @@ def provide_folder(path: Path, *, is_shared: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             make_folder(path, is_shared=is_shared)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def followed(path: Path) -> Path:
+    """Follow the user's own links, and root's, to where a user wants something written.
+
+    What is no plain file, such as a pipe, stays as named.
+    Raises `OwnerError`: a link on the way is of another user. Raises `OSError`: what it leads to cannot be looked at.
+    """
+    place = path
+    for _ in range(_MAX_LINKS):
+        check_links(place)
+        if (path.exists() and not path.is_file()) or not place.is_symlink():
+            break
+        place = place.parent / place.readlink()
+    return path if path.exists() and not path.is_file() else place
+
+
+def writing(path: Path) -> AbstractContextManager[BinaryIO]:
+    """Write what a user named, as `followed` gives it: into a pipe, or in place of a file."""
+    place = followed(path)
+    return replacing(place) if place.is_file() or not place.exists() else place.open("wb")
+
+
+def writing_text(path: Path, *, newline: str | None = None, is_new: bool = False) -> TextIO:
+    """Open what a user named to write a text into it, as `followed` gives it.
+
+    `is_new`: it must not be there yet.
+    """
+    place = followed(path)
+
+    def opened(name: str, how: int) -> int:
+        is_special = place.exists() and not place.is_file()
+        return os.open(name, how | (0 if is_special else os.O_NOFOLLOW), 0o666)
+
+    return open(place, "x" if is_new else "w", encoding="utf-8", newline=newline, opener=opened)
 
 
 # ---------------------------------------------------------------------- what a user trusts

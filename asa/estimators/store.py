@@ -35,8 +35,9 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
 from asa.core.documents import open_file
-from asa.core.files import compressed, followed, writing
+from asa.core.files import compressed
 from asa.core.locks import FileLock
+from asa.core.owned import followed, writing
 from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
 from asa.errors import InputError, StateError
 from asa.waits import LEVELS, QueuedJob, WaitObservation

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from asa.core.owned import writing_text
 from asa.errors import InputError
 from asa.report.page import Around, Link, Links, Page, Section, Text, render, rendered_metadata
 
@@ -39,9 +40,14 @@ def write_folder(
     for file in set(_parts_of(folder / whole)) - set(texts):  # nothing leads to them any more
         (folder / file).unlink(missing_ok=True)
     for file, text in texts.items():
-        (folder / file).write_text(text, encoding="utf-8")
-    (folder / INDEX).write_text(render(_index(folder)), encoding="utf-8")
+        _write(folder / file, text)
+    _write(folder / INDEX, render(_index(folder)))
     return [folder / file for file in (INDEX, *texts)]
+
+
+def _write(file: Path, text: str) -> None:
+    with writing_text(file) as page:
+        page.write(text)
 
 
 def check_ours(file: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from asa.core.documents import read_file, read_json
+from asa.core.owned import writing_text
 from asa.errors import InputError
 
 from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
@@ -29,7 +30,8 @@ def save_model(model: FittedWorkload, path: str | Path) -> None:
     # lists of numbers stand on one line
     text = re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
     try:
-        Path(path).write_text(text + "\n")
+        with writing_text(Path(path)) as file:
+            file.write(text + "\n")
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path), hint="Name another file.") from error
 

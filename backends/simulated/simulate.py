@@ -14,6 +14,7 @@ import typer
 
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
+from asa.core.owned import writing_text
 from asa.errors import InputError
 from asa.units import format_duration
 
@@ -281,7 +282,7 @@ def _began(done: Schedule) -> tuple[NDArray[np.int64], ...]:
 
 def _write_starts(path: Path, log: Trace, start: NDArray[np.int64]) -> None:
     try:
-        with path.open("w") as file:
+        with writing_text(path) as file:
             file.write("job_id,start\n")
             for first in range(0, len(start), _ROWS_AT_ONCE):
                 part = slice(first, first + _ROWS_AT_ONCE)

@@ -15,7 +15,8 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core.files import compressed, followed, writing
+from asa.core.files import compressed
+from asa.core.owned import followed, writing
 from asa.errors import InputError, TraceError
 from asa.history import JobHistory, opened
 
