@@ -6,6 +6,7 @@ import secrets
 import stat
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -333,6 +334,45 @@ def test_share_is_for_the_group_or_for_nobody(tmp_path):
     (tmp_path / "site.toml").write_text('backend = "local"\nshare = "all"\n')
     with pytest.raises(InputError, match='Write "group"'):
         read_site(str(tmp_path / "site.toml"))
+
+
+def _read_model(path):
+    from asa.backends.simulated.model_file import load_model
+
+    load_model(path)
+
+
+def _read_twin(path):
+    from asa.backends.twin.model import Twin
+
+    Twin.read(path)
+
+
+def _read_comparison(path):
+    from asa.studies.compare.kept import KeptComparison
+
+    KeptComparison.read(path)
+
+
+def _import_bank(path):
+    from asa.estimators.store import WaitStore
+
+    WaitStore(path.with_name("bank")).import_(path)
+
+
+def _looked(read, path):
+    with suppress(InputError):  # it is empty
+        read(path)
+    return owned.others
+
+
+@pytest.mark.parametrize("read", [_read_model, _read_twin, _read_comparison, _import_bank])
+def test_whose_a_file_is_that_is_only_looked_at_is_said(accounts, project, read):
+    theirs, mine = (user.write(project / user.name, "") for user in (accounts.stranger, accounts.victim))
+    assert accounts.victim.call(_looked, read, theirs) == {str(theirs): f"user {accounts.stranger.uid}"}
+    assert accounts.victim.call(_looked, read, mine) == {}
+    done = accounts.victim.asa("report", accounts.stranger.write(project / "saved.json", "{}"), cwd=project)
+    assert f"Note: {project}/saved.json belongs to user {accounts.stranger.uid}." in done.stderr
 
 
 # ---------------------------------------------------------------------- writing

@@ -37,7 +37,7 @@ from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 from asa.core.documents import open_file
 from asa.core.files import compressed
 from asa.core.locks import FileLock
-from asa.core.owned import followed, writing
+from asa.core.owned import followed, look_at, writing
 from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
 from asa.errors import InputError, StateError
 from asa.waits import LEVELS, QueuedJob, WaitObservation
@@ -828,6 +828,7 @@ def _hash_of(user: str) -> str:
 
 def _exported(path: Path) -> list[WaitRecord]:
     """Read what `WaitStore.export` wrote, or refuse it with file and line."""
+    look_at(path)
     try:
         with open_file(path) as raw:
             packed = raw.read(2) == b"\x1f\x8b"

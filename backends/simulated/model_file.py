@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from asa.core.documents import read_file, read_json
-from asa.core.owned import writing_text
+from asa.core.owned import look_at, writing_text
 from asa.errors import InputError
 
 from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
@@ -42,6 +42,7 @@ def load_model(path: str | Path) -> FittedWorkload:
     Raises `InputError`: the file cannot be read, or a field of it, which the error names, makes no sense.
     """
     file = str(path)
+    look_at(Path(path))
     try:
         data = read_json(read_file(path))
     except OSError as error:

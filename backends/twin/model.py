@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from asa.core.documents import read_text
 from asa.core.files import put
+from asa.core.owned import look_at
 from asa.errors import InputError
 from asa.facts import Away, PartitionFacts
 
@@ -138,6 +139,7 @@ class Twin:
             There is none, or it is damaged.
         """
         where = str(folder / _ABOUT)
+        look_at(folder)
         try:
             about = _adapter().validate_json(read_text(folder / _ABOUT))
         except OSError as error:

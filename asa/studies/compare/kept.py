@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from asa.core.documents import read_text
+from asa.core.owned import look_at
 from asa.errors import InputError
 from asa.report.page import Page
 from asa.studies.compare.page import comparison_page
@@ -37,6 +38,7 @@ class KeptComparison:
         runs are no comparison.
         """
         where = str(file)
+        look_at(file)
         try:
             text = unsealed(read_text(file, errors="replace").strip())
         except OSError as error:
