@@ -252,7 +252,7 @@ def test_a_run_that_ends_elsewhere_or_is_deleted_leaves_no_line(place, table):
 def test_jobs_have_the_variables_of_the_first_client(place, table):
     stages = [("a", "", "echo a-$MINE-$(umask) >>did"), ("b", "a", "echo b-$MINE-$(umask) >>did")]
     flow = place.flow(*stages)
-    place.environment["MINE"] = "of my own"
+    place.environment |= {"MINE": "of my own", "ASA_KEEP": "MINE"}
     before = os.umask(0o027)
     try:
         place.asa("run", flow, *place.on, "--strategy", "per-stage", "--detach-by", "cron")
@@ -314,13 +314,30 @@ def test_a_timer_of_systemd_is_begun_and_ended(tmp_path, monkeypatch):
 
 def test_secrets_are_not_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("ASA_RUNS", "/runs")
-    for name in ("SLURM_JWT", "ASA_TOKEN", "AWS_SECRET_ACCESS_KEY", "PASSWORD"):
+    unlisted = ("SLURM_JWT", "ASA_TOKEN", "AWS_SECRET_ACCESS_KEY", "PASSWORD", "OUR_SITES_ENTRY", "MINE")
+    for name in unlisted:
         monkeypatch.setenv(name, "hush")
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:hush@proxy:3128")
+    monkeypatch.setenv("ASA_KEEP", "OTHER*")
     keepers.note(tmp_path, keepers.Kept.made(keepers.Way.CRON, "m"))
     text = (tmp_path / "kept.json").read_text()
     assert "hush" not in text
     assert json.loads(text)["environment"]["ASA_RUNS"] == "/runs"
     assert (tmp_path / "kept.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_line_s_end_in_a_path_makes_no_line_of_a_crontab(place, table, monkeypatch):
+    """Nor in a variable of which the path is made, nor in the mark of a run that somebody else has left."""
+    table.write_text("0 1 * * * mine\n")
+    for name, value in os.environ.items() | place.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_STATE_HOME", f"{place.root}/x\n* * * * * touch {place.root}/ran\n")
+    with pytest.raises(InputError, match="no line of a crontab"):
+        keepers.cron.begin(["true"], "abc")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    with pytest.raises(InputError, match="no line of a crontab"):
+        keepers.cron.begin(["true"], "abc\n* * * * * touch ran\n")
+    assert table.read_text() == "0 1 * * * mine\n"
 
 
 # ---------------------------------------------------------------------- jobs of one core

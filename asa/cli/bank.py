@@ -82,7 +82,10 @@ def export_(
     file: Annotated[Path, typer.Argument(help="The file to write; compressed if it ends in .gz.", metavar="FILE")],
     bank: BankOption = None,
 ) -> None:
-    """Write the bank to one file that others can import. User names are replaced by short hashes."""
+    """Write the bank to one file that others can import. Users have pseudonyms in it.
+
+    A secret in the bank's folder makes them: who has a list of users cannot tell whose jobs are whose.
+    """
     count = _needed(bank).export(file)
     sys.stderr.write(f"{counted(count, 'observation')} written to {file}\n")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.runs import command, read_state
+from asa.core.variables import KEEPS, left_out
 from asa.errors import AsaError, InputError, LeaseError, UnavailableError
 from asa.keepers import Way
 from asa.units import parse_duration
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _LOCAL = "local"
+_SHOWN = 8  # names of variables
 _BUSY_S = 10.0
 
 
@@ -113,6 +115,12 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
         raise type(error)(error.message, where=error.where, hint=hint) from error
     with suppress(LeaseError), ExitStack() as held:  # it may be looked at already
         look(folder, connecting(near, held), **how)
+    if left := left_out(os.environ):
+        names = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
+        sys.stderr.write(
+            f"Note: not kept for later jobs, as not on the list of variables that are: {names}. Say what a stage needs "
+            f"in its `environment`, or add to the list, as in: export {KEEPS}={shlex.quote(','.join(left[:2]))}\n"
+        )
     sys.stderr.write(
         f"{folder.path.name} goes on unattended: {made.words}.\n  watch:    {command('status', folder)}\n  cancel:  "
         f" {command('cancel', folder)}\n"

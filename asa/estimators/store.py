@@ -26,7 +26,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2s
 from itertools import chain
@@ -40,6 +40,7 @@ from asa.core.locks import FileLock
 from asa.core.owned import followed, look_at, writing
 from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
 from asa.errors import InputError, StateError
+from asa.estimators.pseudonyms import Pseudonyms
 from asa.waits import LEVELS, QueuedJob, WaitObservation
 
 _FORMAT = "asa-waits"
@@ -48,9 +49,10 @@ _FIELDS = (
     "id", "submit_s", "wait_s", "kind", "cores", "walltime_s", "user", "system", "partition", "run_s", "estimator",
     "source", "forecast_s",
 )  # fmt: skip
+_USER = _FIELDS.index("user")
 _KINDS = get_args(get_type_hints(WaitObservation)["kind"])
 _ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
-_HASHED = re.compile(r"~[0-9a-f]{8}")
+_HASHED = re.compile(r"~[0-9a-f]{8}(?:[0-9a-f]{8})?")  # the longer ones are of an export
 # A batch system's own word stands behind the estimator's name, where it does not keep earlier versions from reading a
 # record, as a field more would.
 _WORD_BEHIND = "; the batch system said "
@@ -597,7 +599,8 @@ class WaitStore:
         """Write all records to a file that `import_`, and other programs, can read.
 
         It has one line of JSON a record, a list; the first line is an object that says what its places mean. The file
-        is whole or not there. The same records give the same bytes.
+        is whole or not there. The same records give the same bytes. Users, and ids that tell of them, have other names
+        there, by a secret that stays in the bank's folder: a list of users does not tell whose jobs are whose.
 
         Parameters
         ----------
@@ -609,7 +612,10 @@ class WaitStore:
         int
             How many records.
         """
-        rows = self._collect({}).rows
+        rows, names = self._collect({}).rows, Pseudonyms.of(self.folder)
+        for row in rows:
+            row[_USER] = names.user(row[_USER])
+            row[0] = names.id(row[0])
         header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "records": len(rows)}
         file = followed(Path(path))
         with saying(file, "cannot be written"), writing(file) as raw, compressed(raw, file) as stream:
@@ -620,7 +626,8 @@ class WaitStore:
     def import_(self, path: str | Path) -> int:
         """Add the records of a file that `export` wrote; all of them, or none if the file is not sound.
 
-        Records keep their ids: what the store has already, as from an earlier import, is not added again.
+        Records keep their ids: what the store has already, as from an earlier import, is not added again; nor is what
+        it has exported itself, and has yet.
 
         Parameters
         ----------
@@ -637,7 +644,17 @@ class WaitStore:
         StateError
             The file cannot be read, is no bank, is damaged or of a later version.
         """
-        return self.extend(_exported(Path(path)))
+        given, names = _exported(Path(path)), Pseudonyms.before(self.folder)
+        if names is None:
+            return self.extend(given)
+        rows = self._collect({}).rows
+        exported = {names.id(row[0]) for row in rows}
+        users = {names.user(row[_USER]): row[_USER] for row in rows}  # which are this bank's own again
+        return self.extend(
+            replace(one, job=replace(one.job, user=users.get(one.job.user, one.job.user)))
+            for one in given
+            if one.id not in exported
+        )
 
 
 class _Found(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from asa.core import owned
+from asa.core import owned, variables
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.errors import InputError
@@ -28,8 +27,6 @@ from asa.keepers import cron, timer
 __all__ = ["Kept", "Way", "client", "end", "end_here", "keep", "kept", "note", "possible"]
 
 _FILE = "kept.json"
-_SECRET = re.compile(r"TOKEN|JWT|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
-_OF_THIS_SHELL = re.compile(r"_|SHLVL|PWD|OLDPWD|SLURM_(JOB|STEP|TASK|NODE|CPUS|MEM|PROC|LOCAL|GTIDS)\w*")
 _FOR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
 _TRIAL_S = 60.0
 
@@ -68,7 +65,8 @@ class Kept:
     umask
         Of the user's shell.
     environment
-        Variables of the user's shell, for its clients and so for the jobs that they submit; none that look secret.
+        Variables of the user's shell, for its clients and so for the jobs that they submit: those on the list of
+        `asa.core.variables`.
     """
 
     way: Way
@@ -95,11 +93,11 @@ class Kept:
         """
         umask = os.umask(0o077)
         os.umask(umask)
-        return cls(way, mark, number, time.time(), chain, umask, _variables())
+        return cls(way, mark, number, time.time(), chain, umask, variables.kept(os.environ))
 
     def take_over(self) -> None:
         """Have this process's variables and umask be those of the user's shell; what is secret stays as it is."""
-        secrets = {name: value for name, value in os.environ.items() if _SECRET.search(name)}
+        secrets = {name: os.environ[name] for name in variables.secrets_of(os.environ)}
         os.environ.clear()
         os.environ.update({**self.environment, **secrets})
         os.umask(self.umask)
@@ -260,12 +258,3 @@ def note(folder: Path, now: Kept) -> None:
             where=str(folder / _FILE),
             hint="Free disk space, or fix its rights.",
         ) from error
-
-
-def _variables() -> dict[str, str]:
-    """Give the variables of this shell that a client and its jobs are to have, as cron and timers have hardly any."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not _SECRET.search(name) and not _OF_THIS_SHELL.fullmatch(name)
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from asa.core.files import put
 from asa.core.locks import FileLock
 from asa.errors import InputError
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _TIMEOUT_S = 20.0
 _LOCK_S = 30.0
 _HINT = "Take another way: --detach-by timer, or job."
@@ -33,12 +35,14 @@ def trouble() -> str:
 def begin(command: list[str], mark: str) -> None:
     """Add a line; what it calls is a file, since lines may not be long."""
     script = _script(mark)
+    line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
+    if _CONTROL.search(line):  # a line's end in XDG_STATE_HOME would begin another entry
+        raise InputError("has characters that no line of a crontab can have", where=str(script), hint=_HINT)
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(script), hint=_HINT) from error
-    line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
     _change(mark, line.replace("%", r"\%"))  # which else is a line's end, to cron
 
 

@@ -23,6 +23,7 @@ from slurm_fake_link import cancel, own
 
 from asa.errors import (
     AccessError,
+    AsaError,
     BackendError,
     InputError,
     JobNotFoundError,
@@ -307,6 +308,41 @@ def test_a_token_that_stays_refused_is_no_doubt():
         link(desk, token=TokenSource(lambda: token(secret="x"), name="a test")).submit(JOB)
     assert len(desk.asked) == 1, "the same token again would be refused again"
     assert token(secret="x") not in str(error.value)
+
+
+SECRET = "eyJhbGciOiJIUzI1NiJ9.eyJzdW4iOiJtZSIsImV4cCI6OTk5fQ.c2lnbmF0dXJlLW9mLW1pbmU/x+y="
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500, 502, 511])
+@pytest.mark.parametrize("way", ["error", "description", "warning", "text", "page", "user_message", "signature"])
+def test_a_token_that_a_server_repeats_is_in_no_message(status, way):
+    said = {
+        "error": {"errors": [{"error_number": 2000, "error": f"bad {SECRET}"}]},
+        "description": {"errors": [{"error_number": 9001, "description": f"bad {SECRET}", "source": SECRET}]},
+        "warning": {"warnings": [{"description": SECRET, "source": SECRET}], "errors": [{"error": SECRET}]},
+        "text": f"Authentication failure of {SECRET}",
+        "page": f"<html><title>{SECRET}</title><p>{SECRET}",
+        "user_message": {"errors": [{"error_number": 0, "error": "x"}], "job_submit_user_msg": SECRET},
+        "signature": {"errors": [{"error_number": 1007, "error": f"bad signature {SECRET.rpartition('.')[2]}"}]},
+    }[way]  # fmt: skip
+    text = said if isinstance(said, str) else json.dumps(said).replace("/", "\\/")
+    desk = Desk()
+    desk.table = {
+        f"{method} /slurm/v0.0.42/{path}": (status, text)
+        for method, path in (("POST", "job/submit"), ("GET", "jobs"), ("GET", "partitions"), ("DELETE", "jobs"))
+    }
+    asking = link(desk, token=TokenSource(lambda: SECRET, name="a test"), user="me")
+    for ask in (lambda: asking.submit(JOB), asking.queue, asking.partitions):
+        try:
+            ask()
+        except AsaError as error:
+            chain = error
+            while chain is not None:
+                assert SECRET not in str(chain)
+                assert SECRET.rpartition(".")[2] not in f"{chain} {chain.args}"
+                chain = chain.__cause__ or chain.__context__
+    assert len(desk.asked) >= 3
+    assert all(request.headers["X-SLURM-USER-TOKEN"] == SECRET for request in desk.asked)
 
 
 def test_a_submission_is_not_sent_again_for_an_authentication_that_may_be_slurms_own():

@@ -9,7 +9,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,8 @@ class Exchange:
         sent = True
         try:
             with client.stream(method, address, headers=headers, content=content, extensions=self._hooks()) as response:
-                return self._received(response, deadline_s)
+                answer = self._received(response, deadline_s)
+                return answer if self.token is None else replace(answer, body=self.token.hidden(answer.body))
         except AccessError:
             sent = False
             raise

@@ -20,6 +20,7 @@ from asa.errors import AccessError
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _AGAIN_S = 15.0
+_MIN_HIDDEN = 8  # letters: a shorter one may be a part of any word
 
 
 class TokenSource:
@@ -140,6 +141,22 @@ class TokenSource:
         if self._bearer:
             return {"Authorization": f"Bearer {token}"}
         return {"X-SLURM-USER-TOKEN": token} | ({"X-SLURM-USER-NAME": user} if user else {})
+
+    def hidden(self, said: bytes) -> bytes:
+        """Leave the token in use out of what a server says, which may repeat what it was sent; its signature, too.
+
+        Examples
+        --------
+        >>> source = TokenSource(lambda: "header.claims-of-a-user.signature-0123456789", name="a test")
+        >>> _ = source.headers("me")
+        >>> source.hidden(b"no such token: header.claims-of-a-user.signature-0123456789; bad signature-0123456789")
+        b'no such token: (the token); bad (the token)'
+        """
+        for part in (self._token, self._token.rpartition(".")[2]):
+            if len(part) >= _MIN_HIDDEN:
+                for spelt in (part, part.replace("/", "\\/")):  # as some write JSON
+                    said = said.replace(spelt.encode(), b"(the token)")
+        return said
 
     def __repr__(self) -> str:
         return f"TokenSource({self._name})"
