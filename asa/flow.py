@@ -25,6 +25,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack,
 
 from asa.backend import Backend, Facility
 from asa.continuation import KEYS, Continuation, continuation_of
+from asa.core.documents import read_text
 from asa.demands import resources
 from asa.elements import parse_array_of
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
@@ -501,7 +502,7 @@ def _closing(backend: Backend) -> Any:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path.") from error
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.core import plugins
 from asa.core.documents import open_file
+from asa.core.reading import UNPACKING_ERRORS, Stream, unpacked
 from asa.errors import InputError, TraceError
 
 __all__ = ["JobHistory", "opened", "read_history"]
@@ -103,7 +101,7 @@ class JobHistory:
 
 
 @contextmanager
-def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[IO[bytes] | gzip.GzipFile]:
+def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[Stream]:
     """Open a log, compressed by gzip or not, and say in our words what goes wrong while it is read.
 
     For readers of histories. Gzip is seen by its first bytes, not by the name.
@@ -122,15 +120,9 @@ def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[IO[bytes
     """
     file = Path(path)
     try:
-        with open_file(file) as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            if packed:
-                with gzip.open(raw) as stream:
-                    yield stream
-            else:
-                yield raw
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        with open_file(file) as raw, unpacked(raw) as stream:
+            yield stream
+    except UNPACKING_ERRORS as error:
         raise TraceError("is cut off or no gzip file", where=str(file), hint="Fetch it again.") from error
     except OSError as error:
         raise TraceError(f"cannot be read: {error.strerror or error}", where=str(file), hint=hint) from error

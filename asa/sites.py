@@ -34,7 +34,7 @@ from typing import Any
 
 from asa.backend import Facility, Setting
 from asa.core import owned, plugins
-from asa.core.documents import open_file, read_toml
+from asa.core.documents import open_file, read_text, read_toml
 from asa.core.files import replacing
 from asa.errors import InputError, UnknownNameError, near
 from asa.units import parse_duration
@@ -429,7 +429,7 @@ def _sources(file: SiteFile | None, given: Mapping[str, Any]) -> dict[str, str]:
 def _place(path: Path, key: str) -> str:
     """Name the line of a file on which a key is set, or else the file."""
     pattern = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]")
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(read_text(path, "utf-8-sig").splitlines(), start=1):
         if pattern.match(line):
             return f"{path}:{number}"
     return str(path)
@@ -443,7 +443,7 @@ def _own_lines(path: Path) -> tuple[list[str], list[str]]:
     top: list[str] = []
     tables: list[str] = []
     in_observed = False
-    for line in path.read_text(encoding="utf-8-sig").splitlines() if path.exists() else []:
+    for line in read_text(path, "utf-8-sig").splitlines() if path.exists() else []:
         is_heading = bool(_HEADING.match(line)) and "=" not in line
         if is_heading:
             in_observed = bool(_OBSERVED_HEADING.match(line))

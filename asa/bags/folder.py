@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.core.files import open_file, read_file, read_text
+from asa.core.reading import JOURNAL_BYTES, read_lines
 from asa.outcome import JobOutcome, from_word
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_MAX_HEAD_BYTES = 256  # three numbers
 _RECORD = re.compile(rb":(\d+) (\d+) (\d+) (\d+)(?: ([a-z-]+))?;")
 _WELL = b" 0 "  # of all numbers in a record only an exit code is 0
 _TAIL_BYTES = 8192  # of a log, from which its taker's present rate is read
@@ -224,8 +227,8 @@ class _Round:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with (folder / "list").open("rb") as file:
-            self._count, self._divisor, self._before = map(int, file.readline().split())
+        with open_file(folder / "list") as file:
+            self._count, self._divisor, self._before = map(int, file.readline(_MAX_HEAD_BYTES).split())
 
     def takers_of(self, token: str) -> list[str]:
         """Name the takers of a job: of each of its starts, and of each of its nodes."""
@@ -274,8 +277,8 @@ class _Round:
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
         """Give the exit code of each task that has ended, and its outcome if it has one, by its text."""
-        with (self._folder / "list").open() as file:
-            tasks = [line.rstrip("\n").partition(" ")[2] for line in file]  # the first is no task
+        with open_file(path := self._folder / "list") as file:
+            tasks = [line.decode().partition(" ")[2] for line in read_lines(file, path)]  # the first is no task
         found: dict[str, tuple[int, JobOutcome | None]] = {}
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
@@ -305,12 +308,12 @@ class _Round:
     def _log(self, name: str) -> bytes:
         """Read what a taker has logged. That its log is not to be seen is no sign that there is none."""
         logs = self._folder / "logs"
-        return b"\n".join((logs / one).read_bytes() for one in (f"{name}{_SPARE}", name))
+        return b"\n".join(read_file(logs / one, JOURNAL_BYTES) for one in (f"{name}{_SPARE}", name))
 
     def _given(self, name: str) -> list[Range] | None:
         """Say what was given back of what a taker had; None if nothing was, so that it may go on."""
         try:
-            lines = (self._folder / "returned" / name).read_text().splitlines()
+            lines = read_text(self._folder / "returned" / name).splitlines()
         except FileNotFoundError:
             return None
         return [(int(first), int(last)) for first, last in map(str.split, lines)]

@@ -1,7 +1,7 @@
 """Documents of any origin: whatever is in them, it is understood or refused with an `OSError` or a `ValueError`.
 
-The standard library's parsers recurse, and raise what nobody expects of a file when it is nested too deep; and a device
-such as ``/dev/zero`` is read until there is no memory left.
+The standard library's parsers recurse, and raise what nobody expects of a file when it is nested too deep; a device
+such as ``/dev/zero`` is read until there is no memory left; and thirty million brackets become two gigabytes of lists.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import tomllib
 from pathlib import Path
 from typing import IO, Any
 
+from asa.core.reading import DOCUMENT_BYTES, bound, read_whole
 from asa.printable import printable_json
+
+_MAX_VALUES = 2_000_000  # each takes some 60 bytes and more; a run of 30,000 stages has 1.5 million
 
 
 class TooDeepError(ValueError):
@@ -37,16 +40,17 @@ def open_file(path: str | Path) -> IO[bytes]:
     return file
 
 
-def read_file(path: str | Path) -> bytes:
-    """Read the whole of what a user named, as `open_file` opens it."""
+def read_file(path: str | Path, max_bytes: int = DOCUMENT_BYTES) -> bytes:
+    """Read the whole of what a user named, as `open_file` opens it; what is larger than the bound is refused."""
     with open_file(path) as file:
-        return file.read()
+        return read_whole(file, path, max_bytes)
 
 
-def read_text(path: str | Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """Read the whole of a text that a user named, as `open_file` opens it."""
-    with io.TextIOWrapper(open_file(path), encoding=encoding, errors=errors) as file:
-        return file.read()
+def read_text(
+    path: str | Path, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = DOCUMENT_BYTES
+) -> str:
+    """Read the whole of a text that a user named, as `read_file` does; any line end is a line feed."""
+    return io.TextIOWrapper(io.BytesIO(read_file(path, max_bytes)), encoding=encoding, errors=errors).read()
 
 
 def read_json(text: str | bytes | bytearray) -> Any:
@@ -57,10 +61,19 @@ def read_json(text: str | bytes | bytearray) -> Any:
     >>> read_json('{"cores": [28, 56]}')
     {'cores': [28, 56]}
     """
+    _check_count(text)
     try:
         return json.loads(text)  # noqa: TID251 - here it is guarded
     except RecursionError:
         raise TooDeepError from None
+
+
+def _check_count(text: str | bytes | bytearray) -> None:
+    """Refuse what would become more values than there is memory for: two bytes are enough for one."""
+    if len(text) > _MAX_VALUES:
+        marks = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+        if sum(map(text.count, marks)) > bound(_MAX_VALUES):  # type: ignore[arg-type] # either texts or bytes
+            raise ValueError(f"it has more than {bound(_MAX_VALUES):,} values; set ASA_READ_FACTOR=4 to read more")
 
 
 def read_toml(text: str) -> dict[str, Any]:

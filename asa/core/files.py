@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from asa.core.reading import DOCUMENT_BYTES, SMALL_BYTES, read_whole
+
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
@@ -36,10 +38,15 @@ def open_file(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'something else')}, and no regular file", str(path))
 
 
-def read_file(path: Path) -> bytes:
-    """Read a whole file, as `open_file` opens it."""
+def read_file(path: Path, max_bytes: int = DOCUMENT_BYTES) -> bytes:
+    """Read a whole file, as `open_file` opens it; one that is larger than the bound is refused."""
     with open_file(path) as file:
-        return file.read()
+        return read_whole(file, path, max_bytes)
+
+
+def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = SMALL_BYTES) -> str:
+    """Read a few words or numbers, as `read_file` does."""
+    return read_file(path, max_bytes).decode(encoding, errors)
 
 
 @contextmanager

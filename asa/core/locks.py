@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from asa.core.documents import read_json
-from asa.core.files import open_file, write_all
+from asa.core.files import open_file, read_text, write_all
 from asa.errors import LeaseError
 
 STALE_S = 600.0
@@ -171,7 +171,7 @@ def machine() -> str:
     """Name of what has processes of its own: a host since it was started, or a container."""
     marks = ""
     with suppress(OSError):
-        marks += Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        marks += read_text(Path("/proc/sys/kernel/random/boot_id"), "ascii")
         marks += str(Path("/proc/self/ns/pid").readlink())
     host = re.sub(r"[^0-9A-Za-z.]", "_", os.uname().nodename)[:40]
     return f"{host}.{blake2s(marks.encode(), digest_size=4).hexdigest()}"
@@ -194,8 +194,6 @@ def is_running(pid: int) -> bool:
 def _is_zombie(pid: int) -> bool:
     """Whether a process has ended, and nobody has asked how."""
     try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z"
-        )
+        return read_text(Path(f"/proc/{pid}/stat"), errors="replace").rpartition(")")[2].split()[0] == "Z"
     except (OSError, IndexError):
         return False

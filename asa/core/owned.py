@@ -22,6 +22,7 @@ from tempfile import TemporaryFile
 from typing import IO, BinaryIO, TextIO
 
 from asa.core.files import open_file, replacing
+from asa.core.reading import DOCUMENT_BYTES, SMALL_BYTES, read_whole
 from asa.errors import OwnerError
 
 _ROOT = 0
@@ -81,14 +82,14 @@ def check_links(path: Path) -> None:
             raise OwnerError(f"is a link that {owner} has made", where=str(part), hint=hint)
 
 
-def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file) -> bytes:
-    """Read the whole of a file that is acted on, as `opened` opens it.
+def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file, max_bytes: int = DOCUMENT_BYTES) -> bytes:
+    """Read the whole of a file that is acted on, as `opened` opens it, up to the bound.
 
     Raises `OwnerError`: others own it, or can change it. Raises `OSError` as `opened` does.
     """
     with opened(path) as file:
         check(path, os.fstat(file.fileno()))
-        return file.read()
+        return read_whole(file, path, max_bytes)
 
 
 def make_folder(path: Path, *, is_shared: bool = False) -> None:
@@ -169,7 +170,7 @@ def is_trusted(path: Path) -> bool:
             about = os.fstat(file.fileno())
             if about.st_uid not in {os.geteuid(), _ROOT} or about.st_mode & (_WRITABLE_BY_GROUP | _WRITABLE_BY_ALL):
                 return False
-            lines = file.read().decode(errors="surrogateescape").splitlines()
+            lines = read_whole(file, trusted_file(), SMALL_BYTES).decode(errors="surrogateescape").splitlines()
     except (OSError, RuntimeError):  # nobody's home is known here
         return False
     place = Path(os.path.realpath(path))

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from asa.core.files import read_text
+from asa.core.reading import DOCUMENT_BYTES
 from asa.errors import InputError, MissingExtraError, UnknownNameError, near
 
 _OURS = "asa-client"
@@ -144,4 +146,4 @@ def _spec(module: str) -> ModuleSpec | None:
 
 @cache
 def _source(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+    return read_text(Path(path), max_bytes=DOCUMENT_BYTES)

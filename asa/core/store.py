@@ -29,6 +29,7 @@ from asa.core import owned
 from asa.core.documents import read_json
 from asa.core.files import read_file, sync_folder, write_all
 from asa.core.locks import FileLock, is_running, machine
+from asa.core.reading import JOURNAL_BYTES
 from asa.errors import LeaseError, OwnerError, StateError
 
 SILENT_S = 24 * 3600.0
@@ -80,10 +81,10 @@ def _refusal(where: str, what: str, error: OSError) -> StateError:
 # ------------------------------------------------------------------------------------------------- one writer
 
 
-def read_lines(path: Path, read: Callable[[Path], bytes] = read_file) -> tuple[list[bytes], bytes]:
+def read_lines(path: Path) -> tuple[list[bytes], bytes]:
     """Read the whole lines of a file, and what lies behind the last; nothing of a file that does not exist."""
     try:
-        *lines, rest = read(path).split(b"\n")
+        *lines, rest = read_file(path, JOURNAL_BYTES).split(b"\n")
     except FileNotFoundError:
         return [], b""
     return lines, rest

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.reading import inflate
+
 
 def packed(array: NDArray[Any]) -> dict[str, Any]:
     """Pack an array, bit for bit."""
@@ -19,6 +21,6 @@ def packed(array: NDArray[Any]) -> dict[str, Any]:
 
 def unpacked(packed: Mapping[str, Any]) -> NDArray[Any]:
     """Unpack what `packed` made; a changed text raises KeyError, TypeError, ValueError or zlib.error."""
-    data = zlib.decompress(base64.b64decode(packed["data"], validate=True))
+    data = inflate(base64.b64decode(packed["data"], validate=True))
     array: NDArray[Any] = np.frombuffer(data, dtype=np.dtype(packed["type"])).reshape(packed["shape"]).copy()
     return array

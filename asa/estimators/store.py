@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import gzip
 import math
 import os
 import re
@@ -31,6 +30,7 @@ from functools import lru_cache
 from hashlib import blake2s
 from itertools import chain
 from pathlib import Path
+from sys import intern
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
@@ -38,6 +38,17 @@ from asa.core.documents import open_file
 from asa.core.files import compressed
 from asa.core.locks import FileLock
 from asa.core.owned import followed, look_at, writing
+from asa.core.reading import (
+    BANK_BYTES,
+    LINE_BYTES,
+    UNPACKING_ERRORS,
+    Stream,
+    TooLargeError,
+    bound,
+    read_blocks,
+    read_lines,
+    unpacked,
+)
 from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
 from asa.errors import InputError, StateError
 from asa.estimators.pseudonyms import Pseudonyms
@@ -61,7 +72,8 @@ _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken f
 
 _IDLE_S = 3600.0  # whoever was silent for so long begins another segment, long before others may merge the old one
 _MANY_SEGMENTS = 64
-_BLOCK_BYTES = 1 << 23
+_BLOCK_BYTES = 1 << 20
+_OLD = "delete what is old: asa bank forget --older-than 365d"
 _HINT_DAMAGED = "Restore it, or name another file."
 
 _Row = list[Any]
@@ -407,8 +419,12 @@ class WaitStore:
         self.oddities = {words: count for words, count in found.oddities.items() if count}
 
     def _records(self, rows: list[_Row]) -> list[WaitRecord]:
+        records = []
+        rows.reverse()
         with _no_collector():
-            return [_record(row) for row in rows]
+            while rows:  # each row goes as its record comes: of very many they are never there twice
+                records.append(_record(rows.pop()))
+        return records
 
     def _segments(self) -> dict[str, Segment]:
         """Segments by token, in a fixed order."""
@@ -429,6 +445,7 @@ class WaitStore:
         oddities = dict.fromkeys((_TORN, _DAMAGED), 0)
         rows: list[_Row] = []
         fresh: set[str] = set()
+        taken = 0
         with _no_collector():
             for token, segment in segments.items():
                 if token in own or (token in done and segment.kind != "live"):
@@ -443,8 +460,14 @@ class WaitStore:
                     for _, found in reading:
                         for row in found:
                             if row[0] not in seen and row[0] not in fresh:
+                                if not _is_record(row):
+                                    reading.damaged += 1
+                                    continue
                                 fresh.add(row[0])
                                 rows.append(row)
+                        if taken + reading.end - start > bound(BANK_BYTES):
+                            raise TooLargeError("the bank", bound(BANK_BYTES), self.folder, instead=_OLD)
+                    taken += reading.end - start
                 after[token] = reading.sound_end if segment.kind == "live" else reading.end
                 oddities[_TORN] += reading.torn
                 oddities[_DAMAGED] += reading.damaged
@@ -457,7 +480,7 @@ class WaitStore:
         for token, segment in segments.items():
             if token not in self._took:
                 with segment.path.open("rb") as file:
-                    line = file.readline()
+                    line = file.readline(LINE_BYTES)
                 if not line.endswith(b"\n"):
                     continue  # it is being written, or its writer was killed
                 self._took[token] = _took(line, segment.path)
@@ -687,6 +710,16 @@ def _is_whole(line: bytes, value: Any) -> bool:
     )
 
 
+def _is_record(row: _Row) -> bool:
+    """Whether a row has texts and numbers in their places; its texts become the same ones as in other rows."""
+    try:
+        row[3], row[6], row[7] = intern(row[3]), intern(row[6]), intern(row[7])
+        row[8], row[10], row[11] = intern(row[8]), intern(row[10]), intern(row[11])
+        return row[1] + row[2] + row[4] + row[5] + row[9] < math.inf
+    except TypeError:
+        return False
+
+
 def _header(took: Mapping[str, int] | None = None) -> bytes:
     content: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "fields": [*_FIELDS, "check"]}
     if took is not None:
@@ -728,20 +761,15 @@ class _Reading:
 
     def __iter__(self) -> Iterator[tuple[list[bytes], list[_Row]]]:
         self._file.seek(self._start)
-        rest: list[bytes] = []
         first = self._start == 0
-        while chunk := self._file.read(_BLOCK_BYTES):
-            cut = chunk.rfind(b"\n") + 1
-            if not cut:
-                rest.append(chunk)
-                continue
-            block = b"".join(rest) + chunk[:cut] if rest else chunk[:cut]
-            rest = [chunk[cut:]]
+        for block in read_blocks(self._file, self._file.name, block_bytes=_BLOCK_BYTES):
+            if not block.endswith(b"\n"):
+                self.rest = len(block)
+                self.torn += 1
+                return
             yield self._rows(block, first=first)
             first = False
             self.end += len(block)
-        self.rest = sum(map(len, rest))
-        self.torn += self.rest > 0
 
     def _rows(self, block: bytes, *, first: bool) -> tuple[list[bytes], list[_Row]]:
         lines = block.split(b"\n")[:-1]
@@ -847,19 +875,24 @@ def _exported(path: Path) -> list[WaitRecord]:
     """Read what `WaitStore.export` wrote, or refuse it with file and line."""
     look_at(path)
     try:
-        with open_file(path) as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            content = gzip.decompress(raw.read()) if packed else raw.read()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        with open_file(path) as raw, unpacked(raw) as stream:
+            header, records = _exported_lines(path, stream)
+    except UNPACKING_ERRORS as error:
         raise StateError("is cut off or no gzip file", where=str(path), hint="Fetch it again.") from error
     except OSError as error:
         raise StateError(
             f"cannot be read: {error.strerror or error}", where=str(path), hint="Check the path."
         ) from error
-    first, *lines = content.split(b"\n")
-    del content
-    header = decode(first)
+    expected = header.get("records", len(records))
+    if expected != len(records):
+        raise StateError(f"has {len(records)} of its {expected} records", where=str(path), hint="Fetch it again.")
+    return records
+
+
+def _exported_lines(path: Path, stream: Stream) -> tuple[dict[str, Any], list[WaitRecord]]:
+    """Read the first line of an exported bank, and its records."""
+    lines = read_lines(stream, path, max_bytes=BANK_BYTES)
+    header = decode(next(lines, b""))
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise StateError("is not a bank of waits", where=str(path), hint="Name a file that `asa bank export` wrote.")
     refuse_later_version(header, path, _VERSION)
@@ -877,10 +910,7 @@ def _exported(path: Path) -> list[WaitRecord]:
                 f"is no record: {line[:80].decode(errors='replace')}", where=f"{path}:{number}", hint=_HINT_DAMAGED
             ) from error
         records.append(record)
-    expected = header.get("records", len(records))
-    if expected != len(records):
-        raise StateError(f"has {len(records)} of its {expected} records", where=str(path), hint="Fetch it again.")
-    return records
+    return header, records
 
 
 # ------------------------------------------------------------------------------------------------- the system

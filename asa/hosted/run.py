@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from asa.backend import Backend, Capabilities, JobSpec, Previewing
-from asa.core.files import put
+from asa.core.files import open_file, put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
 from asa.hosted.outputs import Outputs
 from asa.runner.begin import check_bank, check_text, choose_estimator
@@ -601,9 +601,9 @@ def last_words(log: Path | None) -> str:
     if log is None:
         return ""
     try:
-        with log.open("rb") as file:
+        with open_file(log) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LAST_LINES_BYTES, 0))
-            return file.read().decode(errors="replace").strip()
+            return file.read(_LAST_LINES_BYTES).decode(errors="replace").strip()
     except OSError:
         return ""
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from asa.core import owned, variables
 from asa.core.documents import read_json
 from asa.core.files import put
+from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.keepers import cron, timer
 
@@ -133,9 +134,7 @@ def _trouble_of_client() -> str:
     """Say why the command line does not start where there are hardly any variables, as under cron; empty if it does."""
     bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/"), "SHELL": "/bin/sh"}
     try:
-        done = subprocess.run(  # noqa: S603 - asa itself
-            [*_python(), "--version"], env=bare, cwd="/", capture_output=True, text=True, timeout=_TRIAL_S, check=False
-        )
+        done = run_command([*_python(), "--version"], env=bare, cwd="/", timeout_s=_TRIAL_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]

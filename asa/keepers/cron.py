@@ -6,12 +6,12 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from asa.core.files import put
+from asa.core.files import put, read_text
 from asa.core.locks import FileLock
+from asa.core.reading import run_command
 from asa.errors import InputError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -83,12 +83,8 @@ def _change(mark: str, line: str) -> bool:
 
 
 def _table() -> str:
-    done = subprocess.run(
-        ["crontab", "-l"],  # noqa: S607 - the user's own
-        capture_output=True, text=True, errors="surrogateescape", timeout=_TIMEOUT_S, check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "LC_ALL": "C"},
-    )  # fmt: skip
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = run_command(["crontab", "-l"], timeout_s=_TIMEOUT_S, errors="surrogateescape", env=environment)
     if done.returncode == 0:
         return done.stdout
     if "no crontab for" in done.stderr:
@@ -97,9 +93,7 @@ def _table() -> str:
 
 
 def _call(command: list[str], given: str) -> None:
-    done = subprocess.run(  # noqa: S603 - as above
-        command, input=given, capture_output=True, text=True, errors="surrogateescape", timeout=_TIMEOUT_S, check=False
-    )
+    done = run_command(command, stdin=given, timeout_s=_TIMEOUT_S, errors="surrogateescape")
     if done.returncode != 0:
         raise _refused(done.stderr)
 
@@ -112,6 +106,6 @@ def _refused(said: str) -> InputError:
 def _runs() -> bool:
     for status in Path("/proc").glob("[0-9]*/comm"):
         with suppress(OSError):
-            if status.read_text(encoding="utf-8", errors="replace").strip() in _DAEMONS:
+            if read_text(status, errors="replace").strip() in _DAEMONS:
                 return True
     return False

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 
+from asa.core.reading import run_command
 from asa.errors import InputError
 
 _TIMEOUT_S = 20.0
@@ -53,9 +54,6 @@ def _lingers() -> bool:
 
 def _call(*command: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(  # noqa: S603 - the user's own
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
+        return run_command(command, timeout_s=_TIMEOUT_S, env={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 127, "", str(error))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from asa.core import owned
+from asa.core.files import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Legs:
             begun = max((int(name[3:]) for name in names if name.startswith("at.")), default=0)
             if not begun:
                 return None
-            _, _, shown = (self.folder / f"at.{begun}").read_text(errors="replace").partition("\n")
+            _, _, shown = read_text(self.folder / f"at.{begun}", errors="replace").partition("\n")
             saves = [float(words[1]) for name in names if (words := self._said(name))[:1] == ["left"] and words[1:]]
         except (OSError, ValueError):
             return None

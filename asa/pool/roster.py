@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backend import JobState, JobStatus
+from asa.core.files import read_text
 from asa.errors import UnavailableError
 
 from .allocation import Allocation, Phase
@@ -79,7 +80,7 @@ class Roster:
 
     def left_over(self) -> list[str]:
         """Give the tokens of the jobs that an earlier pool in the same folder asked for."""
-        return self._tokens_file.read_text(encoding="ascii").split() if self._tokens_file.exists() else []
+        return read_text(self._tokens_file, "ascii").split() if self._tokens_file.exists() else []
 
     def next_id(self) -> str:
         """Give the name of the allocation that is asked for next."""

@@ -40,6 +40,7 @@ from asa.backend import (
 )
 from asa.core import owned
 from asa.core.documents import read_json
+from asa.core.files import read_file, read_text
 from asa.core.variables import asked
 from asa.errors import (
     BackendError,
@@ -242,7 +243,7 @@ class StagesBackend:
             for place in (self._place, self._logs):
                 owned.provide_folder(place)
             for path in sorted(self._place.glob("*.job"), key=lambda path: int(path.stem)):
-                kept = read_json(path.read_text(encoding="utf-8"))
+                kept = read_json(read_file(path))
                 self._jobs[path.stem] = _Job(path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"])
         except (OSError, ValueError, KeyError) as error:
             raise StateError(f"cannot be used: {error}", where=str(self._place), hint="Begin a new run.") from error
@@ -731,7 +732,7 @@ def _unless_done(text: str, done: Path) -> str:
 def _times(mark: Path) -> tuple[float, float] | None:
     """Read when what a mark stands for began and ended; None if it does not say."""
     try:
-        began, ended = map(float, mark.read_text(encoding="ascii").split())
+        began, ended = map(float, read_text(mark, "ascii").split())
     except (OSError, ValueError):
         return None
     return began, ended
@@ -751,7 +752,7 @@ def _safe(spec: JobSpec) -> str:
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     try:
-        document: Mapping[str, Any] = read_json(path.read_text(encoding="utf-8"))
+        document: Mapping[str, Any] = read_json(read_file(path))
     except (OSError, ValueError):
         return None
     return document

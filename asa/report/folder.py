@@ -8,7 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from asa.core.files import read_text
 from asa.core.owned import writing_text
+from asa.core.reading import DOCUMENT_BYTES
 from asa.errors import InputError
 from asa.report.page import Around, Link, Links, Page, Section, Text, render, rendered_metadata
 
@@ -88,7 +90,8 @@ def _about(part: Page, whole: Page) -> str:
 
 def _metadata(file: Path) -> dict[str, Any] | None:
     try:
-        return rendered_metadata(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
+        page = read_text(file, errors="replace", max_bytes=DOCUMENT_BYTES) if file.is_file() else None
+        return None if page is None else rendered_metadata(page)
     except OSError:  # whose it is cannot be seen
         return None
 

@@ -24,6 +24,7 @@ from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core import owned
 from asa.core.files import open_file, put, read_file, sync_folder
 from asa.core.locks import FileLock, Holder
+from asa.core.reading import read_whole
 from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
@@ -220,7 +221,7 @@ class RunFolder:
         try:
             with open_file(file) as opened:
                 self._about = os.fstat(opened.fileno())
-                text = opened.read()
+                text = read_whole(opened, file)
             self.owner = owned.whose(self.path.stat()) or owned.whose(self._about)
         except (FileNotFoundError, NotADirectoryError) as error:
             if (self.path / _JOURNAL).exists():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from asa.core import owned
-from asa.core.files import read_file
-from asa.core.store import LineFile, read_lines
+from asa.core.files import open_file
+from asa.core.reading import JOURNAL_BYTES, read_blocks
+from asa.core.store import LineFile
 from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entries, write_entries
 
@@ -41,28 +43,43 @@ def read_journal(path: Path, *, is_acted_on: bool = False) -> tuple[list[Entry],
     OwnerError
         It is acted on, and others own it or can change it.
     """
+    entries: list[Entry] = []
+    sound = lines = 0
+    rest = bytearray()
     try:
-        lines, rest = read_lines(path, owned.read if is_acted_on else read_file)
+        with open_file(path) as file:
+            if is_acted_on:
+                owned.check(path, os.fstat(file.fileno()))
+            for block in read_blocks(file, path, JOURNAL_BYTES, JOURNAL_BYTES):
+                at = 0 if rest else _read_block(block, entries)
+                sound += at
+                lines += block.count(b"\n", 0, at)
+                rest += block[at:]
+    except FileNotFoundError:
+        return [], 0
     except OSError as error:
         raise JournalError(
             f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its permissions."
         ) from error
-    entries: list[Entry] = []
-    sound = read = 0
-    for line in lines:
-        try:
-            entries += read_entries(line)
-        except ValueError:
-            break
-        sound += len(line) + 1
-        read += 1
-    if not _is_torn(b"".join(line + b"\n" for line in lines[read:]) + rest):
+    if not _is_torn(bytes(rest)):
         raise JournalError(
             "is damaged",
-            where=f"{path}:{read + 1}",
+            where=f"{path}:{lines + 1}",
             hint="What was done since is not known. Restore it; or look at the queue, and start a new run.",
         )
     return entries, sound
+
+
+def _read_block(block: bytes, entries: list[Entry]) -> int:
+    """Add the entries of whole lines, as far as they are such; say how many bytes these have."""
+    at = 0
+    while (end := block.find(b"\n", at)) >= 0:
+        try:
+            entries += read_entries(block[at:end])
+        except ValueError:
+            break
+        at = end + 1
+    return at
 
 
 def _is_torn(rest: bytes) -> bool:

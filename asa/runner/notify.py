@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.core import owned
+from asa.core.reading import run_command
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
 
@@ -87,10 +88,8 @@ class Notifier:
         environment = {**os.environ, "ASA_EVENT": event, "ASA_RUN": str(self._folder.path.absolute())}
         where = self._folder.plan.folder
         try:
-            done = subprocess.run(  # noqa: S603 - the user's own command
-                command, input=f"{message}\n", text=True, capture_output=True, timeout=_TIMEOUT_S, check=False,
-                env=environment, cwd=where if where and Path(where).is_dir() else None,
-            )  # fmt: skip
+            folder = where if where and Path(where).is_dir() else None
+            done = run_command(command, stdin=f"{message}\n", timeout_s=_TIMEOUT_S, env=environment, cwd=folder)
             trouble = "" if done.returncode == 0 else f"exit code {done.returncode} {done.stderr.strip()[-200:]}"
         except (OSError, subprocess.TimeoutExpired) as error:
             trouble = str(error)

@@ -20,7 +20,9 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from asa.core.files import read_file
 from asa.core.locks import FileLock
+from asa.core.reading import BANK_BYTES
 from asa.core.store import Segment, SegmentFolder, decode, encode, refuse_later_version
 from asa.errors import InputError, StateError
 from asa.runtimes.forecast import RunForecast, forecast_run
@@ -284,7 +286,7 @@ def _lines(runs: Iterable[RunTime], *, took: Iterable[str] = (), forgotten: Iter
 
 
 def _read(path: Path) -> _File:
-    first, *lines = path.read_bytes().splitlines() or [b""]
+    first, *lines = read_file(path, BANK_BYTES).splitlines() or [b""]
     header = decode(first)
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         return _File((), frozenset(), frozenset(), 1 + len(lines))

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from asa.core.documents import read_text
+from asa.core.reading import run_command
 from asa.elements import parse_array
 from asa.errors import InputError, near
 from asa.spec.calls import run_by
@@ -172,7 +174,7 @@ class _Checks:
             known.add(key)
             if not self._is_made(text.stage, program.file):
                 with suppress(OSError):
-                    content = path.read_text(encoding="utf-8", errors="replace")
+                    content = read_text(path, errors="replace")
                     yield _Text(text.stage, str(path), 1, content, shell)
 
     def _check_idle(self, texts: Iterable[_Text]) -> None:
@@ -489,7 +491,7 @@ class _Checks:
 def _tasks_in(path: Path) -> Iterator[tuple[int, str]]:
     """Give the tasks in a file with their lines; none if it cannot be read."""
     try:
-        rows = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+        rows = read_text(path, errors="replace").split("\n") if path.is_file() else []
     except OSError:
         return
     for number, row in enumerate(rows, start=1):
@@ -516,10 +518,7 @@ def _knows(shell: str, form: str) -> bool:
     """Whether a shell, by its path, knows a word or a form; also if it cannot be asked."""
     test = FORMS.get(form, f"command -v {form}")
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(  # noqa: S603 - what is asked is no user's text
-            [shell, "-c", test], stdin=subprocess.DEVNULL, capture_output=True, timeout=_LAUNCH_S, check=False
-        )
-        return done.returncode == 0
+        return run_command([shell, "-c", test], timeout_s=_LAUNCH_S).returncode == 0
     return True
 
 
@@ -529,15 +528,7 @@ def _complaint(name: str, text: str) -> tuple[int, str] | None:
     if shell is None:
         return None
     try:
-        done = subprocess.run(  # noqa: S603 - with -n a shell runs nothing
-            [shell, "-n"],
-            input=text,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LAUNCH_S,
-            check=False,
-        )
+        done = run_command([shell, "-n"], stdin=text, timeout_s=_LAUNCH_S)  # with -n a shell runs nothing
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode == 0:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from asa.core.reading import run_command
 from asa.preparation import Preparation, preparing
 from asa.workflow import Stage, Workflow
 
@@ -62,11 +63,8 @@ def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[St
 def _trouble(preparation: Preparation, folder: Path) -> str:
     """Say why a shell cannot have it; empty if it can."""
     try:
-        done = subprocess.run(  # noqa: S603 - a text of ours, with the user's names quoted
-            ["/bin/sh", "-c", preparing(preparation, f"exit {_FAILED}", looks_only=True)],
-            cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        text = preparing(preparation, f"exit {_FAILED}", looks_only=True)  # a text of ours, with the names quoted
+        done = run_command(["/bin/sh", "-c", text], timeout_s=_TIMEOUT_S, cwd=folder)
     except subprocess.TimeoutExpired:
         return f"it is not ready within {_TIMEOUT_S:g} s"
     if done.returncode == 0:

@@ -486,7 +486,7 @@ def _script_in_file(given: str, file: Path) -> tuple[Path, str]:
     beside = f"Paths of scripts are relative to {file.name}'s folder."
     try:
         path = file.parent / Path(given).expanduser()
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except RuntimeError as error:
         raise InputError(f"the script {given} cannot be read: there is no such user", hint=beside) from error
     except OSError as error:

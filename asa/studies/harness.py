@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from asa.core.documents import read_file, read_json
 from asa.core.parallel import Processes, Progress, available_cores, pool, silent
+from asa.core.reading import LOG_BYTES
 from asa.core.store import LineFile
 from asa.errors import InputError, JournalError, StateError
 from asa.pool.executors import Elsewhere
@@ -146,7 +147,7 @@ def digest(files: Iterable[Path]) -> str:
     hasher = hashlib.sha256()
     for file in files:
         try:
-            hasher.update(file.read_bytes())
+            hasher.update(read_file(file, LOG_BYTES))
         except OSError as error:
             hint = "Check the path, its owner, and its permissions."
             raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=hint) from error
@@ -188,7 +189,7 @@ def _plug_in_digest(group: str, name: str) -> str:
         if file.is_file():
             about = file.stat()
             is_large = about.st_size > _LARGE
-            hasher.update(f"{about.st_size} {about.st_mtime_ns}".encode() if is_large else file.read_bytes())
+            hasher.update(f"{about.st_size} {about.st_mtime_ns}".encode() if is_large else read_file(file, LOG_BYTES))
     return hasher.hexdigest()[:16]
 
 

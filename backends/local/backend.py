@@ -29,7 +29,7 @@ from asa.backend import (
     StepTimes,
 )
 from asa.core.documents import read_json
-from asa.core.files import put
+from asa.core.files import put, read_file, read_text
 from asa.core.variables import asked
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.outcome import JobOutcome, without_mark
@@ -172,7 +172,7 @@ class LocalBackend:
         if self._start_pause_s > 2 * _SERVER_S:
             return f"the queue's server does not start; what it said is in {self._spool.log}"
         with suppress(OSError):
-            return self._spool.trouble.read_text(encoding="utf-8", errors="replace").strip()
+            return read_text(self._spool.trouble, errors="replace").strip()
         return ""
 
     # ------------------------------------------------------------------ submission
@@ -533,7 +533,7 @@ class LocalBackend:
         with suppress(OSError, ValueError):
             changed_ns = self._spool.outlook.stat().st_mtime_ns
             if changed_ns != self._outlook[0]:
-                self._outlook = changed_ns, read_json(self._spool.outlook.read_bytes())
+                self._outlook = changed_ns, read_json(read_file(self._spool.outlook))
                 for job in self._live.values():
                     if job.status.state is JobState.PENDING:
                         self._foretell(job)
@@ -700,7 +700,7 @@ def _essence(status: JobStatus) -> JobStatus:
 def _umask() -> int:
     """Tell this process's mask, which the system shows; to ask for it the other way is to change it for a moment."""
     with suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in read_text(Path("/proc/self/status"), errors="replace").splitlines():
             if line.startswith("Umask:"):
                 return int(line.split()[1], 8)
     return 0o022

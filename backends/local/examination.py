@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asa.backend import Examination, Finding, JobSpec, JobState
+from asa.core.files import read_text
 from asa.errors import AsaError, BackendError, TraceError
 from asa.history import JobHistory
 
@@ -112,13 +113,13 @@ def _cores(machine: LocalMachine) -> Iterator[Finding]:
 def _share() -> float | None:
     """Tell how many cores' time this session's control group may use; None for no limit."""
     with suppress(OSError, ValueError):
-        quota, period = (_group() / "cpu.max").read_text(encoding="ascii").split()
+        quota, period = read_text(_group() / "cpu.max", "ascii").split()
         return int(quota) / int(period)
     return None
 
 
 def _group(pid: str = "self") -> Path:
-    text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
+    text = read_text(Path(f"/proc/{pid}/cgroup"))
     return Path("/sys/fs/cgroup") / text.rpartition("::")[2].strip().lstrip("/")
 
 
@@ -136,13 +137,13 @@ def _load(machine: LocalMachine) -> Finding:
 def _memory() -> Finding:
     amounts = {}
     with suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        for line in read_text(Path("/proc/meminfo"), "ascii").splitlines():
             name, _, amount = line.partition(":")
             amounts[name] = int(amount.split()[0]) * 1024
     total, free = amounts.get("MemTotal", 0), amounts.get("MemAvailable", 0)
     limit = total
     with suppress(OSError, ValueError):
-        limit = int((_group() / "memory.max").read_text(encoding="ascii"))
+        limit = int(read_text(_group() / "memory.max", "ascii"))
     words = f"{free / (1 << 30):.3g} of {total / (1 << 30):.3g} GiB are free"
     if limit < total:
         words += f"; this session may have {limit / (1 << 30):.3g} GiB"
@@ -178,7 +179,7 @@ def _spool(machine: LocalMachine) -> Iterator[Finding]:
     if is_served:
         yield from _of_the_server(spool)
     with suppress(OSError):
-        if trouble := spool.trouble.read_text(encoding="utf-8", errors="replace").strip():
+        if trouble := read_text(spool.trouble, errors="replace").strip():
             yield Finding("trouble", trouble, "bad" if is_served else "note", "the server tries again every second")
 
 
@@ -186,7 +187,7 @@ def _of_the_server(spool: Spool) -> Iterator[Finding]:
     """Tell what jobs have of the session that started the server, and not of this one, and what nobody can mend."""
     another = f"it ends {LINGER_S:.0f} s after its last job, and the next run starts another"
     with suppress(OSError, ValueError):
-        pid = int(spool.pid.read_text(encoding="ascii"))
+        pid = int(read_text(spool.pid, "ascii"))
         there, here = _limits(str(pid)), _limits("self")
         if differing := [name for name in here if there.get(name) != here[name]]:
             words = ", ".join(f"{name} {there.get(name, 'unlimited')}, here {here[name]}" for name in differing)
@@ -202,7 +203,7 @@ def _limits(pid: str) -> dict[str, str]:
     limits = {}
     for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"):
         with suppress(OSError):
-            limits[name] = (_group(pid) / name).read_text(encoding="ascii").strip()
+            limits[name] = read_text(_group(pid) / name, "ascii").strip()
     return limits
 
 
@@ -211,7 +212,7 @@ def _logout() -> Iterator[Finding]:
     places = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
     for place in places:
         with suppress(OSError):
-            if _KILLS_PROCESSES.search(place.read_text(encoding="utf-8", errors="replace")):
+            if _KILLS_PROCESSES.search(read_text(place, errors="replace")):
                 yield Finding(
                     "logout", f"{place.name}: KillUserProcesses=yes", "note",
                     "jobs end when you log out, unless you say: loginctl enable-linger",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from asa.core.files import read_file
 from asa.core.variables import is_secret
 
 from .script import ENTRY, is_utf8
@@ -29,7 +30,7 @@ def _put_in_by_python() -> set[str]:
     if os.environ.get(_COERCED) not in _COERCED_TO:
         return set()
     try:
-        begun_with = Path("/proc/self/environ").read_bytes()
+        begun_with = read_file(Path("/proc/self/environ"))
     except OSError:
         return set()
     given = any(entry.startswith(f"{_COERCED}=".encode()) for entry in begun_with.split(b"\0"))

@@ -5,7 +5,6 @@ Logs are odd. Each oddity is handled by a stated rule and counted, or refused wi
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from asa.core.files import compressed
 from asa.core.owned import followed, writing
+from asa.core.reading import LOG_BYTES, LOG_JOBS, Stream, TooManyError, bound, read_pieces
 from asa.errors import InputError, TraceError
 from asa.history import JobHistory, opened
 
@@ -47,7 +47,6 @@ _MARK = b"\xef\xbb\xbf"  # of UTF-8
 _HINT = "Check the path; it must be an SWF log."
 
 Exceed = Literal["raise", "kill", "keep"]
-_Stream = IO[bytes] | gzip.GzipFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +212,8 @@ def _read(file: Path, log: _Log) -> _Log:
         try:
             for block in _blocks(file, stream):
                 log.add(block)
+                if log.rows > bound(LOG_JOBS):
+                    raise TooManyError("jobs", bound(LOG_JOBS), file)
         except _BrokenError:
             broken = True
         else:
@@ -224,11 +225,11 @@ def _read(file: Path, log: _Log) -> _Log:
     return log
 
 
-def _blocks(file: Path, stream: _Stream) -> Iterator[bytes]:
+def _blocks(file: Path, stream: Stream) -> Iterator[bytes]:
     """Cut a log into blocks of whole lines that end in a newline, whatever ended them."""
     rest = b""
     first = True
-    while chunk := stream.read(_BLOCK_BYTES):
+    for chunk in read_pieces(stream, file, LOG_BYTES, _BLOCK_BYTES):
         text = rest + chunk
         if first:
             text, first = text.removeprefix(_MARK), False
@@ -662,7 +663,7 @@ def _optional_column(
 
 
 def _write(
-    stream: _Stream,
+    stream: IO[bytes],
     table: JobTable,
     *,
     cores: int,

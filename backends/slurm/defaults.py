@@ -11,6 +11,7 @@ from pathlib import Path
 
 from asa.backends.shell.environment import carried, inherited
 
+from asa.core.files import read_text
 from asa.core.variables import asked
 
 _OF_SLURM = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_")
@@ -66,5 +67,5 @@ def _process_variables() -> dict[str, str]:
 
 def _umask() -> int:
     """Tell this process's umask; to set it for a moment, which is the other way, would be seen by other threads."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    lines = read_text(Path("/proc/self/status"), "ascii", "replace").splitlines()
     return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), _USUAL_UMASK)

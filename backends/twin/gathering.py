@@ -12,6 +12,7 @@ from pathlib import Path
 from asa.core import plugins
 from asa.core.documents import read_text
 from asa.core.parallel import Progress, silent
+from asa.core.reading import run_command
 from asa.errors import InputError, UnavailableError
 from asa.facts import SiteFacts, Survey
 from asa.history import JobHistory, read_history
@@ -95,16 +96,7 @@ def _program(command: str) -> str:
 def _run(command: str, *, is_needed: bool) -> str | None:
     """Give what a command prints; None if it fails and can be done without."""
     try:
-        done = subprocess.run(  # noqa: S603 - a command of ours
-            ["/bin/sh", "-c", command],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-        )
+        done = run_command(["/bin/sh", "-c", command], timeout_s=_TIMEOUT_S, env={**os.environ, "LC_ALL": "C"})
     except subprocess.TimeoutExpired:
         if not is_needed:
             return None

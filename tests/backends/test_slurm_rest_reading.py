@@ -2,14 +2,15 @@
 
 import json
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from asa.backends.slurm.accounting import read_history
-from asa.backends.slurm.rest import reading
+from asa.backends.slurm.rest import reading, scan
 from asa.backends.slurm.rest.history import as_sacct
 from asa.backends.slurm.rest.refusals import complaints, refusal, submit_refusal
-from asa.backends.slurm.rest.scan import find
+from asa.backends.slurm.rest.scan import decoded, find
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -165,29 +166,72 @@ jobs_of_a_listing = st.lists(
         }
     ),
     max_size=8,
-)
+).map(lambda jobs: [{"account": "a"} | job for job in jobs])  # jobs begin alike, and nothing in them does so
+
+
+def taken(raw, key, values, piece=1 << 16):
+    """What a listing that comes in pieces gives of the jobs that have one of some values, and the rest of it."""
+
+    def read(entries):
+        found = find(entries, key, values)
+        return [job for job in decoded(entries) if job[key] in values] if found is None else found
+
+    taking = scan.Listing("jobs", read)
+    for at in range(0, len(raw), piece):
+        taking.feed(raw[at : at + piece])
+    return taking.found, taking.rest()
 
 
 @given(
-    jobs_of_a_listing, st.sets(st.integers(1, 12), min_size=1, max_size=4), st.sampled_from([None, 2]), st.booleans()
+    jobs_of_a_listing,
+    st.sets(st.integers(1, 12), min_size=1, max_size=4),
+    st.sampled_from([None, 2]),
+    st.booleans(),
+    st.integers(1, 500),
+    st.sampled_from([20, 300, 1 << 20]),
 )
-def test_jobs_are_found_in_the_bytes_as_by_decoding_all(jobs, wanted, indent, is_ascii):
+def test_jobs_are_found_in_the_bytes_as_by_decoding_all(jobs, wanted, indent, is_ascii, piece, part):
     raw = listing("24.11", jobs, indent=indent, ensure_ascii=is_ascii)
-    assert find(raw, "job_id", wanted) == [told for told in jobs if told["job_id"] in wanted]
-    assert find(raw, "name", {"own"}) == [told for told in jobs if told["name"] == "own"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan, "_PART_BYTES", part)
+        by_number, rest = taken(raw, "job_id", wanted, piece)
+        assert by_number == [told for told in jobs if told["job_id"] in wanted]
+        assert json.loads(rest) == {"jobs": [], "errors": []}
+        assert taken(raw, "name", {"own"}, piece)[0] == [told for told in jobs if told["name"] == "own"]
 
 
 def test_what_is_not_as_expected_is_left_to_a_decoder_of_all():
     told = {"job_id": 7, "job_state": "RUNNING"}
-    raw = listing("22.05", [told])
-    assert find(raw, "job_id", [7]) == [told]
-    assert find(raw, "job_id", [8]) == []
-    assert find(raw[:-1], "job_id", [7]) is None, "cut short"
-    assert find(raw.replace(b"[]", b'["no"]'), "job_id", [7]) is None, "an error beside it"
-    assert find(listing("22.05", [{"job_id": {"number": 7}, "job_state": ""}]), "job_id", [7]) is None, "another shape"
-    assert find(listing("22.05", [{"job_id": 7}]), "job_id", [7]) is None, "no job"
-    assert find(raw, "name", ["a/b"]) is None, "written in more than one way"
-    assert find(listing("22.05", []), "job_id", [7]) == []
+    entry = json.dumps(told).encode()
+    assert find(entry, "job_id", [7]) == [told]
+    assert find(entry, "job_id", [8]) == []
+    assert find(json.dumps({"job_id": {"number": 7}, "job_state": ""}).encode(), "job_id", [7]) is None, "another shape"
+    assert find(json.dumps({"job_id": 7}).encode(), "job_id", [7]) is None, "no job"
+    assert find(entry, "name", ["a/b"]) is None, "written in more than one way"
+
+
+def test_a_listing_that_is_none_or_not_whole_is_given_as_it_is():
+    whole = listing("24.11", [{"job_id": number, "job_state": "RUNNING"} for number in range(9)])
+    for raw in (b"", b"no JSON", b'{"errors": ["no"]}', b"[]", whole[:-1], whole[:-25], whole[:40], whole[:9]):
+        rest = taken(raw, "job_id", {1})[1]
+        assert rest == raw or raw.startswith(rest[:9])
+        with pytest.raises(ValueError) if raw != b'{"errors": ["no"]}' else nullcontext():
+            scan.parse(rest)
+    assert json.loads(taken(whole.replace(b"[]", b'["no"]'), "job_id", {1})[1]) == {"jobs": [], "errors": ["no"]}
+
+
+def test_a_cut_within_a_job_is_noticed(monkeypatch):
+    """A job that holds objects which begin as jobs do."""
+    monkeypatch.setattr(scan, "_PART_BYTES", 40)
+    jobs = [{"job_id": n, "in": [{"job_id": 5}, {"job_id": 6}] * 9, "job_state": "RUNNING"} for n in range(20)]
+    for indent in (None, 1):
+        raw = listing("24.11", jobs, indent=indent)
+        assert taken(raw, "job_id", {5, 7}, 33)[0] == [jobs[5], jobs[7]]
+        taking = scan.Listing("jobs", decoded)
+        for at in range(0, len(raw), 33):
+            taking.feed(raw[at : at + 33])
+        assert json.loads(taking.rest()) == {"jobs": [], "errors": []}
+        assert taking.found == jobs
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -204,8 +248,8 @@ def test_a_handful_of_two_thousand_jobs_costs_a_fraction_of_decoding_all(version
             times.append(time.process_time() - begin)
         return min(times)
 
-    assert [found["job_id"] for found in find(raw, "job_id", wanted)] == wanted
-    assert min_s(lambda: find(raw, "job_id", wanted)) < 0.5 * min_s(lambda: json.loads(raw))
+    assert [found["job_id"] for found in taken(raw, "job_id", wanted)[0]] == wanted
+    assert min_s(lambda: taken(raw, "job_id", wanted)) < 0.5 * min_s(lambda: json.loads(raw))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.reading import DOCUMENT_BYTES, read_pieces
 from asa.errors import InputError, TraceError
 from asa.history import opened
 from asa.studies.accuracy.scores import Score
@@ -56,7 +57,7 @@ def read_start_estimates(path: str | Path) -> StartEstimates | None:
         titles = _titles(_text(begin.split(b"\n")[0]))
         if not {_TRUE, _ESTIMATE}.intersection(titles):
             return None
-        content = _text(begin + stream.read())
+        content = _text(begin + b"".join(read_pieces(stream, file, DOCUMENT_BYTES)))
     if missing := {_TRUE, _ESTIMATE}.difference(titles):
         raise TraceError(
             f"lacks the column {missing.pop()}", where=str(file), hint=f"It needs {_TRUE} and {_ESTIMATE}."

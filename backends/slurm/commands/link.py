@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import PurePath
 from typing import Final
 
+from asa.core.reading import TooLargeError
 from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
@@ -164,6 +165,8 @@ class CommandLink:
                 done = self._do("submit", command, text)
         except TimeoutError as error:
             raise refusals.in_doubt(job.name, self._too_long(error)) from None
+        except TooLargeError as error:
+            raise refusals.in_doubt(job.name, str(error.strerror)) from None
         except OSError as error:
             raise refusals.not_started(program_of(command), error) from None
         if done.returncode == 0 and (job_id := read_job_id(done.stdout)) is not None:
@@ -355,6 +358,8 @@ class CommandLink:
             return self._do(method, command)
         except TimeoutError as error:
             raise UnavailableError(self._too_long(error), where=program_of(command)) from None
+        except TooLargeError as error:
+            raise UnavailableError(str(error.strerror), where=program_of(command)) from None
         except OSError as error:
             raise refusals.not_started(program_of(command), error) from None
 

@@ -9,7 +9,9 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-_LAST_WORDS_S = 1.0
+from asa.core.reading import OUTPUT_BYTES, received
+
+_ENDS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ def run(
     It has a session of its own: no terminal that ssh could ask for a password, and whatever it started can be ended
     together with it.
 
-    Raises `TimeoutError`: it took longer; with what it had printed as errors until then.
+    Raises `TimeoutError`: it took longer; with what it had printed as errors until then. Raises `TooLargeError`: it
+    printed more than is received. Either way it has been killed, and may have done what it was to do.
 
     Examples
     --------
@@ -60,9 +63,11 @@ def run(
         pass_fds=() if descriptor is None else (descriptor,),
     )
     try:
-        stdout, stderr = process.communicate(stdin.encode(errors="surrogateescape"), timeout_s)
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(_text(_end(process))) from None
+        given = stdin.encode(errors="surrogateescape")
+        stdout, stderr = received(process, given, timeout_s, OUTPUT_BYTES, command[0])
+    except subprocess.TimeoutExpired as error:
+        _end(process)
+        raise TimeoutError(_text(error.stderr or b"")) from None
     except BaseException:
         _end(process)
         raise
@@ -73,16 +78,9 @@ def _text(printed: bytes) -> str:
     return printed.decode(errors="replace")
 
 
-def _end(process: subprocess.Popen[bytes]) -> bytes:
-    """Kill a command with its children; return what it had printed as errors."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command with its children."""
     with contextlib.suppress(OSError):  # it has just ended, or belongs to somebody else, as below sudo
         os.killpg(process.pid, signal.SIGKILL)
-    try:
-        return process.communicate(timeout=_LAST_WORDS_S)[1]
-    except subprocess.TimeoutExpired as error:  # something that left the session holds the pipes
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_LAST_WORDS_S)
-        return error.stderr or b""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDS_S)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from sys import intern
 from typing import Any, Final
 
 from asa.errors import InputError
@@ -32,6 +33,7 @@ _ENDED: Final = ENDED | {"COMPLETING"}
 _REQUEUED: Final = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 _NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_PIECE: Final = 1 << 20  # characters
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
 _NUMBER = re.compile(r"(\d+)\Z")
 _BEGUN = re.compile(r"\s*\d+(?:@[0-9a-f]*)?")
@@ -66,12 +68,11 @@ class QueueFormat:
 
     def is_cut(self, printed: str) -> bool:
         """Say whether what squeue printed ends within a job."""
-        return _is_cut(printed.split(self._mark), 3)
+        return _is_cut(printed, self._mark, 3)
 
     def read(self, printed: str) -> Iterator[SlurmRecord]:
         """Read what squeue printed; what cannot be understood is left out."""
-        parts = printed.split(self._mark)
-        for job_id, line, comment in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
+        for job_id, line, comment in _records(printed, self._mark, 3):
             values = line.split("|", len(self._FIELDS))
             if (number := _NUMBER.search(job_id)) is None or len(values) <= len(self._FIELDS):
                 continue
@@ -101,10 +102,10 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
     return SlurmRecord(
         job_id=job_id,
         name=name,
-        user=fields["UserName"],
+        user=intern(fields["UserName"]),  # the same text again and again, of very many jobs
         states=states,
         submit_s=submit_s,
-        reason=_text(fields["Reason"]),
+        reason=intern(_text(fields["Reason"])),
         eligible_s=_time_s(fields["EligibleTime"]),
         accrue_s=_time_s(fields["AccrueTime"]),
         start_s=None if never else start_s,
@@ -113,7 +114,7 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
         limit_s=_limit_s(fields["TimeLimit"]),
         cores=_count(fields["NumCPUs"]) or 1,
         nodes=_count(fields["NumNodes"]),
-        partition=fields["Partition"],
+        partition=intern(fields["Partition"]),
         exit_code=exit_code,
         signal=signal,
         restarts=_count(fields["RestartCnt"]),
@@ -143,7 +144,7 @@ class RecordFormat:
 
     def is_cut(self, printed: str) -> bool:
         """Say whether what sacct printed ends within a job."""
-        return _is_cut(printed.split(self._mark), len(self._FIELDS))
+        return _is_cut(printed, self._mark, len(self._FIELDS))
 
     def read(self, printed: str) -> list[SlurmRecord]:
         """Read what sacct printed, the latest of each number and name, in the order of their submission."""
@@ -157,8 +158,7 @@ class RecordFormat:
         return [replace(record, restarts=put_back.get(which, 0)) for which, record in latest.items()]
 
     def _all(self, printed: str) -> Iterator[SlurmRecord]:
-        parts = printed.split(self._mark)
-        for values in zip(*(parts[at :: len(self._FIELDS)] for at in range(len(self._FIELDS))), strict=False):
+        for values in _records(printed, self._mark, len(self._FIELDS)):
             fields = dict(zip(self._FIELDS, values, strict=True))
             # in front of it is the end of the line before
             if (number := _NUMBER.search(fields["JobIDRaw"])) is not None:
@@ -167,9 +167,23 @@ class RecordFormat:
                     yield record
 
 
-def _is_cut(parts: Sequence[str], count: int) -> bool:
+def _is_cut(printed: str, mark: str, count: int) -> bool:
     """Say whether fields, `count` a job, end within a job; what a login shell says may come after the last."""
-    return len(parts) % count != 1 or (len(parts) > 1 and bool(_BEGUN.fullmatch(parts[-1])))
+    marks = printed.count(mark)
+    return marks % count != 0 or (marks > 0 and bool(_BEGUN.fullmatch(printed, printed.rindex(mark) + len(mark))))
+
+
+def _records(printed: str, mark: str, count: int) -> Iterator[tuple[str, ...]]:
+    """Give the fields of each job, `count` of them that each end with the mark: of very many jobs never all at once."""
+    at, size = 0, _PIECE
+    while at < len(printed):
+        parts = printed[at : at + size].split(mark)
+        whole = (len(parts) - 1) // count * count
+        if not whole and at + size >= len(printed):
+            return
+        yield from zip(*(parts[place:whole:count] for place in range(count)), strict=True)
+        at += sum(map(len, parts[:whole])) + whole * len(mark)
+        size = _PIECE if whole else 4 * size
 
 
 def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:

@@ -7,8 +7,9 @@ import os
 import socket
 import ssl
 import time
+import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,13 +19,15 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from asa.core.peers import UNKNOWN, is_within, stranger_at_port, stranger_at_socket
+from asa.core.reading import ANSWER_BYTES, TooLargeError, inflated, joined
 from asa.errors import AccessError, InputError, UnavailableError
 
 from .refusals import complaints, has_unauthorised
-from .scan import parse
+from .scan import Listing, parse
 from .tokens import TokenSource
 
 _CONNECT_S = 10.0
+_OK = 200
 _IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
 _TUNNEL = "ssh -N -o StreamLocalBindUnlink=yes -L $HOME/slurm.sock:HOST:6820 LOGIN"
 _CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.connect_unix_socket.complete"})  # of httpcore's
@@ -103,17 +106,21 @@ class Exchange:
         query: Sequence[tuple[str, str]] = (),
         body: Any = None,
         once: bool = False,
+        listing: Listing[Any] | None = None,
     ) -> Answer:
         """Send a request and wait for the answer; once more with a new token if the first was refused.
 
+        `listing`: takes the entries of a list out of an answer that is a success, as it comes.
         `once`: it must not be carried out twice: only the status of the answer is believed to say that it was
         not. In an answer that tells of an authentication that failed it may be that of the controller's answer.
         Raises `AccessError`: slurm does not let us in; the request was not carried out.
         """
         is_shut_out = _has_no_access if once else _is_unauthorised
-        answer = self._send(caller, method, path, query, body)
+        tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
+        path = f"{path}{'?' if tail else ''}{tail}"
+        answer = self._send(caller, method, path, body, listing)
         if is_shut_out(answer) and self.token is not None and self.token.renew():
-            answer = self._send(caller, method, path, query, body)
+            answer = self._send(caller, method, path, body, listing)
         if is_shut_out(answer):
             raise self._shut_out(answer)
         if 300 <= answer.status < 400 and answer.status != 304:
@@ -130,12 +137,11 @@ class Exchange:
             self._client.close()
             self._client = None
 
-    def _send(self, caller: str, method: str, path: str, query: Sequence[tuple[str, str]], body: Any) -> Answer:
+    def _send(self, caller: str, method: str, path: str, body: Any, listing: Listing[Any] | None) -> Answer:
         if self._would_leak:
             raise self._in_clear()
         headers = self.token.headers(self.user) if self.token is not None else {}
-        tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
-        address = f"{self._base}{path}{'?' if tail else ''}{tail}"
+        address = f"{self._base}{path}"
         content = None if body is None else json.dumps(body).encode()
         headers |= {} if body is None else {"Content-Type": "application/json"}
         client = self._opened()
@@ -145,7 +151,7 @@ class Exchange:
         sent = True
         try:
             with client.stream(method, address, headers=headers, content=content, extensions=self._hooks()) as response:
-                answer = self._received(response, deadline_s)
+                answer = self._received(response, deadline_s, listing)
                 return answer if self.token is None else replace(answer, body=self.token.hidden(answer.body))
         except AccessError:
             sent = False
@@ -163,21 +169,30 @@ class Exchange:
                 where=self.url,
                 hint="The controller may be busy or down, or a listing too long for the time-out.",
             ) from error
-        except (httpx.TransportError, httpx.StreamError, httpx.DecodingError) as error:
+        except TooLargeError as error:
+            raise LostAnswerError(str(error.strerror), where=self.url, hint="Is this slurmrestd's address?") from error
+        except (httpx.TransportError, httpx.StreamError, zlib.error) as error:
             raise LostAnswerError(
                 f"the connection broke before the answer was whole ({type(error).__name__})", where=self.url
             ) from error
         finally:
             self.calls[caller] += sent
 
-    def _received(self, response: httpx.Response, deadline_s: float) -> Answer:
-        """Receive all of an answer, for `httpx` limits only how long each piece takes."""
-        pieces = []
-        for piece in response.iter_bytes():
-            pieces.append(piece)
-            if time.monotonic() > deadline_s:
-                raise httpx.ReadTimeout("it drips")
-        return Answer(response.status_code, b"".join(pieces), response.headers.get("content-type", ""))
+    def _received(self, response: httpx.Response, deadline_s: float, listing: Listing[Any] | None) -> Answer:
+        """Receive all of an answer, for `httpx` limits only how long each piece takes, and not how much comes."""
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        is_here = response.is_stream_consumed  # a transport that is no network's gives all at once
+        pieces = _in_time(response.iter_bytes() if is_here else response.iter_raw(), deadline_s)
+        if encoding != "identity" and not is_here:  # which was not asked for, but a proxy may know better
+            pieces = inflated(pieces, encoding)
+        if listing is not None and response.status_code == _OK:
+            listing.start()
+            for piece in pieces:
+                listing.feed(piece)
+            body = listing.rest()
+        else:
+            body = joined(pieces, "the answer", ANSWER_BYTES)
+        return Answer(response.status_code, body, response.headers.get("content-type", ""))
 
     def _opened(self) -> httpx.Client:
         if self._client is None:
@@ -297,6 +312,13 @@ class Exchange:
         elif "refused" in said.lower():
             why = "nobody listens there"
         return UnavailableError(why, where=self.url, hint=hint)
+
+
+def _in_time(pieces: Iterable[bytes], deadline_s: float) -> Iterator[bytes]:
+    for piece in pieces:
+        yield piece
+        if time.monotonic() > deadline_s:
+            raise httpx.ReadTimeout("it drips")
 
 
 def is_in_clear(url: str) -> bool:

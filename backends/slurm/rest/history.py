@@ -16,18 +16,28 @@ _UNKNOWN = "Unknown"
 _SEPARATORS = str.maketrans({"|": "?", "\n": " ", "\r": " "})
 
 
+_Line = tuple[tuple[str, str, str], str]
+
+
 def as_sacct(jobs: Iterable[Mapping[str, Any]]) -> str:
     """Write jobs as `asa.backends.slurm.accounting.read_history` reads them; a job listed twice is written once.
 
     Returns: the line of column names, then a line a job. Times are seconds since 1970.
     """
-    lines: dict[tuple[str, str, str], str] = {}
-    for job in jobs:
-        if fields := _fields(job):
-            lines[fields["Cluster"], fields["JobID"], fields["Submit"]] = "|".join(
-                fields[name].translate(_SEPARATORS) for name in _COLUMNS
-            )
-    return "\n".join(("|".join(_COLUMNS), *lines.values(), ""))
+    return sacct_text(line for job in jobs if (line := sacct_line(job)) is not None)
+
+
+def sacct_line(job: Mapping[str, Any]) -> _Line | None:
+    """Write a job as a line, with what tells it from others; None if it is only half there."""
+    if not (fields := _fields(job)):
+        return None
+    line = "|".join(fields[name].translate(_SEPARATORS) for name in _COLUMNS)
+    return (fields["Cluster"], fields["JobID"], fields["Submit"]), line
+
+
+def sacct_text(lines: Iterable[_Line]) -> str:
+    """Write lines of jobs below the names of their columns."""
+    return "\n".join(("|".join(_COLUMNS), *dict(lines).values(), ""))
 
 
 def _fields(job: Mapping[str, Any]) -> dict[str, str] | None:

@@ -34,6 +34,11 @@ _QUALITY: Final[Mapping[str, _Place]] = {
 }
 
 
+def may_count(association: Mapping[str, Any], user: str) -> Mapping[str, Any] | None:
+    """Pass on an association of a user, or of an account as a whole; others' are nobody's business, and may be many."""
+    return association if reading.text(association.get("user")) in {user, ""} else None
+
+
 def of_associations(associations: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
     """Read the limits of a user's associations, and those of their accounts as a whole."""
     here = [one for one in associations if cluster in ("", reading.text(one.get("cluster")))]

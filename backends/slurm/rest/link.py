@@ -12,7 +12,6 @@ from getpass import getuser
 from typing import Any, TypeVar
 
 import httpx
-from pydantic_core import from_json
 
 from asa.errors import (
     AccessError,
@@ -25,7 +24,7 @@ from asa.errors import (
 from ..link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import limits, reading
 from .exchange import Answer, Exchange, LostAnswerError
-from .history import as_sacct
+from .history import sacct_line, sacct_text
 from .memory import Memory
 from .refusals import (
     ACCESS_DENIED,
@@ -42,7 +41,7 @@ from .refusals import (
     summary,
     unreadable,
 )
-from .scan import find, parse
+from .scan import ITEM_BYTES, Listing, decoded, find
 from .tokens import TokenSource
 from .versions import Versions
 
@@ -52,6 +51,7 @@ _MAX_SINGLE = 32
 _MAX_SOUGHT = 1000  # in a listing; for more all of it is decoded
 _FEW = 3
 _LISTED_PER_REQUEST_BYTES = 1 << 18  # so much of a listing costs a site about as much as a request
+_ADDRESSES = {"nodes": "/nodes", "associations": "/associations/"}  # of lists
 _RESOURCES = "slurmdb_tres_get"
 _NO_STORAGE = frozenset({"", "accounting_storage/none"})
 _MAX_IN_ADDRESS = 200
@@ -59,6 +59,7 @@ _MAX_NAMES = 50
 _MAX_IDS = 1000  # in one request
 
 _Piece = TypeVar("_Piece")
+_Kept = TypeVar("_Kept")
 
 
 class _TooWideError(BackendError):
@@ -164,8 +165,9 @@ class RestLink:
     def limits(self, cluster: str) -> Sequence[SlurmLimits]:
         """Tell the limits of this user on a cluster, of their accounts and qualities of service."""
         what = "limits cannot be read"
-        document = self._checked(self._ask("limits", "GET", "/slurmdb", "/associations/"), what)
-        of_user = limits.of_associations(_objects(document, "associations"), self._user() or getuser(), cluster)
+        user = self._user() or getuser()
+        found = self._listed("limits", "/slurmdb", "associations", lambda one: limits.may_count(one, user), what)
+        of_user = limits.of_associations(found, user, cluster)
         document = self._checked(self._ask("limits", "GET", "/slurmdb", "/qos/"), what)
         qualities = _objects(document, "qos") or _objects(document, "QOS")  # by version
         return [*of_user, *limits.of_qualities(qualities, (name for one in of_user for name in one.qualities))]
@@ -180,8 +182,7 @@ class RestLink:
 
     def nodes(self) -> Sequence[SlurmNode]:
         """Tell the nodes."""
-        document = self._read("nodes", "/nodes", "the nodes cannot be read")
-        return [reading.node(entry) for entry in _objects(document, "nodes")]
+        return self._listed("nodes", "/slurm", "nodes", reading.node, "the nodes cannot be read")
 
     def submit(self, job: SlurmJob) -> str:
         """Submit a job; it is accepted if, and only if, the answer names a job."""
@@ -247,8 +248,7 @@ class RestLink:
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
         if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
             return [record for job_id in wanted for record in self._answered("owners", job_id)]
-        records = self._records(_objects(_decoded(self._listing("owners")), "jobs"))
-        return [one for one in records if one.job_id in wanted or one.array_id in wanted]
+        return self._listing("owners", lambda one: one.job_id in wanted or one.array_id in wanted)
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one job; whether it says that it does not know it."""
@@ -267,9 +267,8 @@ class RestLink:
         wanted = list(dict.fromkeys(job_ids))
         latest: dict[str, dict[str, SlurmRecord]] = {}
         for some in _pieces(wanted, _MAX_NAMES):
-            for job in self._accounted("past_arrays", self._versions.get().past(some)) or ():
-                record = reading.accounted(job)
-                if record is None or record.array_id not in some:
+            for record in self._accounted("past_arrays", self._versions.get().past(some), reading.accounted) or ():
+                if record.array_id not in some:
                     continue
                 known = latest.setdefault(record.array_id, {})
                 if record.job_id not in known or record.submit_s >= known[record.job_id].submit_s:
@@ -278,16 +277,14 @@ class RestLink:
 
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for everybody's jobs that it knows."""
-        return self._records(_objects(_decoded(self._listing("queue")), "jobs"))
+        return self._listing("queue")
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
         """Ask for this user's jobs of some names; of a job that both know, what the controller says."""
         wanted = set(names)
         if not wanted:
             return []
-        body = self._listing("named")
-        found = find(body, "name", wanted)
-        current = self._records(_objects(_decoded(body), "jobs") if found is None else found)
+        current = self._listing("named", lambda record: record.name in wanted, "name", wanted)
         records = {
             (record.job_id, record.submit_s): record
             for record in (*self._named_in_past(wanted), *current)
@@ -300,9 +297,8 @@ class RestLink:
         wanted = list(dict.fromkeys(job_ids))
         latest: dict[str, SlurmRecord] = {}
         for some in _pieces(wanted, _MAX_NAMES):
-            for job in self._accounted("past", self._versions.get().past(some)) or ():
-                record = reading.accounted(job)
-                if record is None or record.job_id not in some:
+            for record in self._accounted("past", self._versions.get().past(some), reading.accounted) or ():
+                if record.job_id not in some:
                     continue
                 known = latest.get(record.job_id)
                 if known is None or record.submit_s >= known.submit_s:
@@ -314,16 +310,16 @@ class RestLink:
 
         v0.0.38 tells only the last run of a job that was requeued.
         """
-        jobs: list[Mapping[str, Any]] = []
+        lines = []
         begin_s = since_s
         while begin_s < until_s:
             end_s = min(begin_s + _DAY_S, until_s)
-            some = self._accounted("accounting", self._versions.get().history(begin_s, end_s))
+            some = self._accounted("accounting", self._versions.get().history(begin_s, end_s), sacct_line)
             if some is None:
                 raise BackendError("accounting cannot be read here", where=self._exchange.url)
-            jobs += some
+            lines += some
             begin_s = end_s
-        return as_sacct(jobs)
+        return sacct_text(lines)
 
     def cancel(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
         """Cancel some jobs: a thousand by a request, or each by its own where the version has no such request."""
@@ -398,10 +394,13 @@ class RestLink:
         query: Sequence[tuple[str, str]] = (),
         body: Any = None,
         once: bool = False,
+        listing: Listing[Any] | None = None,
     ) -> Answer:
         """Send a request to one side of the API: the controller's or the database's."""
         api = self._versions.get()
-        answer = self._exchange.ask(caller, method, f"{side}/{api.name}{path}", query=query, body=body, once=once)
+        answer = self._exchange.ask(
+            caller, method, f"{side}/{api.name}{path}", query=query, body=body, once=once, listing=listing
+        )
         if side == "/slurm" and answer.status == 404 and not answer.document() and path != "/jobs/state":
             self._versions.forget()
             self._has_states = True
@@ -412,8 +411,13 @@ class RestLink:
             )
         return answer
 
-    def _read(self, caller: str, path: str, what: str) -> dict[str, Any]:
-        return self._checked(self._ask(caller, "GET", "/slurm", path), what)
+    def _listed(
+        self, caller: str, side: str, key: str, read: Callable[[Mapping[str, Any]], _Kept | None], what: str
+    ) -> list[_Kept]:
+        """Read a list while the answer comes, which must be a success."""
+        listing = Listing(key, lambda entries: [kept for one in decoded(entries) if (kept := read(one)) is not None])
+        self._checked(self._ask(caller, "GET", side, _ADDRESSES[key], listing=listing), what)
+        return listing.found
 
     def _checked(self, answer: Answer, what: str) -> dict[str, Any]:
         """Decode an answer that must be a success."""
@@ -425,21 +429,38 @@ class RestLink:
             raise UnavailableError(f"{what}: the answer is no JSON", where=self._exchange.url)
         return document
 
-    def _listing(self, caller: str) -> bytes:
-        """Receive the listing of all jobs, undecoded."""
+    def _listing(
+        self,
+        caller: str,
+        is_wanted: Callable[[SlurmRecord], bool] = lambda _: True,
+        key: str = "",
+        values: Collection[int | str] = (),
+    ) -> list[SlurmRecord]:
+        """Read the jobs of the listing of all that are wanted.
+
+        `key`, `values`: what these jobs have, if that is so; then no others are decoded.
+        """
+
+        def read(entries: bytes) -> list[SlurmRecord]:
+            jobs = find(entries, key, values) if key else None
+            return list(filter(is_wanted, self._records(entries, jobs)))
+
+        listing = Listing("jobs", read, _size)
+        what = "the queue cannot be read"
         try:
-            answer = self._ask(caller, "GET", "/slurm", "/jobs")
+            answer = self._ask(caller, "GET", "/slurm", "/jobs", listing=listing)
         except LostAnswerError:
             self._listing_bytes = math.inf
             raise
-        if answer.status != 200:
-            self._checked(answer, "the queue cannot be read")
-        self._listing_bytes = len(answer.body)
-        return answer.body
+        if "jobs" not in self._checked(answer, what):
+            raise UnavailableError(f"{what}: the answer names no jobs", where=self._exchange.url)
+        self._listing_bytes = listing.size
+        return listing.found
 
-    def _records(self, jobs: Iterable[Mapping[str, Any]]) -> list[SlurmRecord]:
+    def _records(self, entries: bytes, jobs: Iterable[Mapping[str, Any]] | None = None) -> list[SlurmRecord]:
+        """Read the jobs of a listing's entries; only those that are given, if they are."""
         records = []
-        for job in jobs:
+        for job in decoded(entries) if jobs is None else jobs:
             if (record := reading.record(job)) is not None:
                 records.append(record)
                 self._cluster = self._cluster or reading.text(job.get("cluster"))
@@ -455,10 +476,10 @@ class RestLink:
         """Read some jobs in full from the listing; one by one if that cannot be received."""
         if len(wanted) <= _MAX_SINGLE and not math.isfinite(self._listing_bytes):
             return self._one_by_one(wanted)
-        body, sought = self._listing("jobs"), set(wanted)
-        found = find(body, "job_id", [_number(job_id) for job_id in wanted]) if len(wanted) <= _MAX_SOUGHT else None
-        records = self._records(_objects(_decoded(body), "jobs") if found is None else found)
-        return self._kept({record.job_id: record for record in records if record.job_id in sought})
+        sought = set(wanted)
+        key, numbers = ("job_id", [_number(job_id) for job_id in wanted]) if len(wanted) <= _MAX_SOUGHT else ("", [])
+        records = self._listing("jobs", lambda record: record.job_id in sought, key, numbers)
+        return self._kept({record.job_id: record for record in records})
 
     def _one_by_one(self, wanted: Sequence[str]) -> dict[str, SlurmRecord]:
         found = {job_id: self._single("jobs", job_id) for job_id in wanted}
@@ -475,10 +496,12 @@ class RestLink:
 
     def _answered(self, caller: str, job_id: str) -> list[SlurmRecord]:
         """Read what the controller tells of a number; nothing if it does not know it."""
-        answer = self._ask(caller, "GET", "/slurm", f"/job/{_number(job_id)}")
+        listing = Listing("jobs", self._records, _size)
+        answer = self._ask(caller, "GET", "/slurm", f"/job/{_number(job_id)}", listing=listing)
         if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):
             return []
-        return self._records(_objects(self._checked(answer, f"job {job_id} cannot be read"), "jobs"))
+        self._checked(answer, f"job {job_id} cannot be read")
+        return listing.found
 
     def _elements(self, job_id: str) -> list[SlurmRecord]:
         """Read the elements of one array; none if the controller does not know it."""
@@ -489,21 +512,29 @@ class RestLink:
         if not (self._has_states and self._versions.get().has_states):
             return None
         query = [("job_id", str(_number(job_id))) for job_id in wanted] if len(wanted) <= _MAX_IN_ADDRESS else []
-        answer = self._ask("jobs", "GET", "/slurm", "/jobs/state", query=query)
+        sought = set(wanted)
+
+        def read(entries: bytes) -> list[tuple[str, tuple[str, ...]]]:
+            told = ((reading.text(job.get("job_id")), job.get("state")) for job in decoded(entries))
+            return [(job_id, reading.states_of(state)) for job_id, state in told if job_id in sought]
+
+        listing = Listing("jobs", read)
+        answer = self._ask("jobs", "GET", "/slurm", "/jobs/state", query=query, listing=listing)
         if answer.status in {404, 405} and not complaints(answer.document()):
             self._has_states = False
             return None
-        document = self._checked(answer, "the states of jobs cannot be read")
-        states = {
-            reading.text(job.get("job_id")): reading.states_of(job.get("state")) for job in _objects(document, "jobs")
-        }
+        self._checked(answer, "the states of jobs cannot be read")
+        states = dict(listing.found)
         return {job_id: states[job_id] for job_id in wanted if job_id in states}
 
-    def _accounted(self, caller: str, query: Sequence[tuple[str, str]]) -> list[Mapping[str, Any]] | None:
-        """Ask the database for jobs; None where there is none that may be read."""
+    def _accounted(
+        self, caller: str, query: Sequence[tuple[str, str]], read: Callable[[Mapping[str, Any]], _Kept | None]
+    ) -> list[_Kept] | None:
+        """Ask the database for jobs, and read them; None where there is none that may be read."""
         if self._cluster:
             query = [*query, ("cluster", self._cluster)]  # the database may hold those of others
-        answer = self._ask(caller, "GET", "/slurmdb", "/jobs", query=query)
+        listing = Listing("jobs", lambda entries: [one for job in decoded(entries) if (one := read(job)) is not None])
+        answer = self._ask(caller, "GET", "/slurmdb", "/jobs", query=query, listing=listing)
         document = answer.document()
         found = complaints(document)
         numbers = {complaint.number for complaint in found}
@@ -514,20 +545,18 @@ class RestLink:
         storage = reading.nested(document, "meta", "plugin", "accounting_storage")
         if (answer.status == 404 and not found) or ACCESS_DENIED in numbers or (found and storage in _NO_STORAGE):
             return None
-        return _objects(self._checked(answer, "accounting cannot be read"), "jobs")
+        self._checked(answer, "accounting cannot be read")
+        return listing.found
 
     def _named_in_past(self, names: Collection[str]) -> list[SlurmRecord]:
-        jobs: list[Mapping[str, Any]] = []
-        for some in _pieces(sorted(names), _MAX_NAMES):
-            jobs += self._named_since(some)
-        return [record for job in jobs if (record := reading.accounted(job)) is not None]
+        return [record for some in _pieces(sorted(names), _MAX_NAMES) for record in self._named_since(some)]
 
-    def _named_since(self, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    def _named_since(self, names: Sequence[str]) -> list[SlurmRecord]:
         """Ask the database as far back as the site allows."""
         for back_s in _LOOK_BACK_S:
             query = self._versions.get().named(names, self._clock() - back_s)
             try:
-                return self._accounted("named", query) or []
+                return self._accounted("named", query, reading.accounted) or []
             except _TooWideError:
                 continue
         return []
@@ -566,22 +595,10 @@ def _objects(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [entry for entry in reading.listed(document.get(key)) if isinstance(entry, Mapping)]
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
-    """Decode a long listing; faster than `parse`, if it is clean."""
-    try:
-        document = from_json(body)
-    except ValueError:
-        try:
-            document = parse(body)
-        except ValueError:
-            raise UnavailableError("the queue cannot be read: the answer is no JSON") from None
-    if not isinstance(document, dict):
-        raise UnavailableError("the queue cannot be read: the answer is no JSON object")
-    if found := complaints(document):
-        raise unreadable(200, found, "the queue cannot be read")
-    if "jobs" not in document:
-        raise UnavailableError("the queue cannot be read: the answer names no jobs")
-    return document
+def _size(record: SlurmRecord) -> int:
+    """Say about how many bytes of memory a record takes."""
+    written = record.name, record.comment, record.dependency, record.node_list
+    return ITEM_BYTES + sum(map(len, written))
 
 
 def _deletions(document: Mapping[str, Any]) -> Iterable[tuple[str, Complaint]]:

@@ -1,23 +1,31 @@
-"""Finding few jobs in a long listing without decoding the rest.
+"""Reading a long listing while it comes, and finding few jobs in it without decoding the rest.
 
-A listing of 2,000 jobs is 6 to 16 MB of JSON, of which a client wants a handful of objects. They are found by their key
-in the bytes and decoded alone. That is sound: inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the
-bytes is a key and nothing else. Whatever looks otherwise than expected is left to a decoder of the whole.
+A listing of 2,000 jobs is 6 to 16 MB of JSON, one of 200,000 more than a gigabyte: it is never there as a whole. Of it
+a client mostly wants a handful of objects. They are found by their key in the bytes and decoded alone. That is sound:
+inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the bytes is a key and nothing else. Whatever looks
+otherwise than expected is left to a decoder of the whole.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from pydantic_core import from_json
 
 from asa.core.documents import read_json
+from asa.core.reading import ANSWER_BYTES, ENTRY_BYTES, LISTED_BYTES, LISTING_BYTES, TooLargeError, bound
 
 _DECODER = json.JSONDecoder()
-_EDGE_BYTES = 8192
-_NO_ERRORS = re.compile(rb'"errors"\s*:\s*\[\s*\]')
-_NO_JOBS = re.compile(rb'"jobs"\s*:\s*\[\s*\]')
+_PART_BYTES = 1 << 20
+ITEM_BYTES = 700
+"""What is kept of a job takes so much memory, but for what its user has written."""
+_MARGIN_BYTES = 256
+_MAX_CUTS = 3
+_OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
+_BLANK = re.compile(r"\s*")
 _WINDOW_BYTES = 1 << 15
 _MAX_BRACES = 2000
 _MARGIN = 16
@@ -32,36 +40,142 @@ def parse(body: bytes) -> dict[str, Any]:
     return found
 
 
-def find(body: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
-    """Find the jobs of a listing whose `key`, at the top of the job, has one of some values.
+_Read = TypeVar("_Read")
+
+
+class Listing(Generic[_Read]):
+    """A long list in an answer, read while it comes: a megabyte at a time, so that it may have any number of entries.
+
+    `key`: of the list, at the top of the answer. `read`: reads some entries, bytes of JSON with commas between, and
+    raises `ValueError` if they are none; what it gives is kept in `found`. `weigh`: how many bytes that takes.
+
+    The list is cut before an entry that begins as the first does, which is looked for from the end of what has come. A
+    cut in another place is noticed, as neither side of it can be decoded; then more is waited for.
+    """
+
+    def __init__(
+        self, key: str, read: Callable[[bytes], Sequence[_Read]], weigh: Callable[[_Read], int] = lambda _: ITEM_BYTES
+    ) -> None:
+        self._begin = re.compile(rb'"%s"\s*:\s*\[' % key.encode())
+        self._read, self._weigh = read, weigh
+        self.start()
+
+    def start(self) -> None:
+        """Begin anew, with another answer."""
+        self.found: list[_Read] = []
+        self.size = self._kept_bytes = 0
+        self._head, self._opening = b"", b""
+        self._buffer = bytearray()
+        self._next = _PART_BYTES
+        self._sought = 0
+
+    def feed(self, piece: bytes) -> None:
+        """Take what has come. Raises `TooLargeError`: it is more than is read, in all or of one entry."""
+        self.size += len(piece)
+        self._buffer += piece
+        if self.size > bound(LISTING_BYTES):
+            raise TooLargeError("the answer", bound(LISTING_BYTES))
+        if not self._head:
+            self._look_for_list()
+        elif len(self._buffer) >= self._next:
+            self._next = _PART_BYTES if self._cut() else 2 * len(self._buffer)
+            if len(self._buffer) > bound(ENTRY_BYTES):
+                raise TooLargeError("an entry of the answer", bound(ENTRY_BYTES))
+
+    def rest(self) -> bytes:
+        """End, and give the answer without the list's entries; or what is no such answer as it is."""
+        if not self._head:
+            return bytes(self._buffer)
+        self._cut()  # of what is left only the last entry is looked through for its end
+        text = self._buffer.decode("utf-8", "replace")  # a job's name may be in any encoding
+        at = _BLANK.match(text).end()  # type: ignore[union-attr] # it matches anything
+        try:
+            while text[at : at + 1] not in {"]", ""}:
+                at = _BLANK.match(text, _DECODER.raw_decode(text, at)[1]).end()  # type: ignore[union-attr] # likewise
+                at = at + 1 if text[at : at + 1] == "," else at
+                at = _BLANK.match(text, at).end()  # type: ignore[union-attr] # likewise
+        except (ValueError, RecursionError):
+            return self._head + self._buffer  # which is no JSON, either
+        if (entries := text[:at].strip()) and not self._reads(entries.encode()):
+            return self._head + self._buffer
+        return self._head + text[at:].encode()
+
+    def _look_for_list(self) -> None:
+        if match := self._begin.search(self._buffer, self._sought):
+            self._head = bytes(self._buffer[: match.end()])
+            del self._buffer[: match.end()]
+        elif len(self._buffer) > bound(ANSWER_BYTES):
+            raise TooLargeError("the answer", bound(ANSWER_BYTES))
+        self._sought = max(len(self._buffer) - _MARGIN_BYTES, 0)
+
+    def _cut(self) -> bool:
+        """Read the entries that are there whole; whether there were any."""
+        if not self._opening:
+            match = _OPENING.match(self._buffer)
+            self._opening = match[1] if match else b""
+        at = len(self._buffer)
+        for _ in range(_MAX_CUTS if self._opening else 0):
+            at = self._buffer.rfind(self._opening, 1, at)
+            if at < 0:
+                return False
+            since = max(at - _MARGIN_BYTES, 0)
+            before = self._buffer[since:at].rstrip()
+            if not before.endswith(b","):
+                continue
+            with memoryview(self._buffer) as view:
+                entries = bytes(view[: since + len(before) - 1])
+            if self._reads(entries.rstrip()):
+                del self._buffer[:at]
+                return True
+        return False
+
+    def _reads(self, entries: bytes) -> bool:
+        try:
+            found = self._read(entries)
+        except ValueError:
+            return False
+        self.found += found
+        self._kept_bytes += sum(map(self._weigh, found))
+        if self._kept_bytes > bound(LISTED_BYTES):
+            raise TooLargeError("what is kept of the answer", bound(LISTED_BYTES))
+        return True
+
+
+def decoded(entries: bytes) -> list[Mapping[str, Any]]:
+    """Decode entries of a list that have commas between them; raises `ValueError` if they are none."""
+    text = b"[" + entries + b"]"
+    try:
+        found = from_json(text)
+    except ValueError:
+        found = read_json(text.decode("utf-8", "replace"))
+    return [entry for entry in found if isinstance(entry, Mapping)]
+
+
+def find(entries: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
+    """Find the jobs among entries of a listing whose `key`, at the top of the job, has one of some values.
 
     Returns: in their order; None if this cannot be found out without decoding the whole.
     """
-    if any(isinstance(value, str) and not _PLAIN.fullmatch(value) for value in values) or not _is_sound(body, key):
+    if _object_around(entries, len(entries) - 1, 0) is None:
+        return None  # they end within a job
+    plain = rb"\d" if key == "job_id" else rb'"'
+    if any(isinstance(value, str) and not _PLAIN.fullmatch(value) for value in values) or not re.search(
+        rb'"%s"\s*:\s*%s' % (key.encode(), plain), entries
+    ):
         return None
     wanted = b"|".join(re.escape(json.dumps(value).encode()) for value in values)
     jobs: list[Mapping[str, Any]] = []
     end = 0
-    for match in re.finditer(rb'"%s"\s*:\s*(?:%s)(?=[\s,}])' % (key.encode(), wanted), body):
+    for match in re.finditer(rb'"%s"\s*:\s*(?:%s)(?=[\s,}])' % (key.encode(), wanted), entries):
         if match.start() < end:
             continue  # deeper inside the job that was just decoded
-        found = _object_around(body, match.start(), end)
+        found = _object_around(entries, match.start(), end)
         if found is None:
             return None
         job, end = found
         if job.get(key) in values:
             jobs.append(job)
     return jobs
-
-
-def _is_sound(body: bytes, key: str) -> bool:
-    """Whether it is whole, free of errors, and spells the key as expected."""
-    if body.rstrip()[-1:] != b"}" or not (
-        _NO_ERRORS.search(body, 0, _EDGE_BYTES) or _NO_ERRORS.search(body, max(0, len(body) - _EDGE_BYTES))
-    ):
-        return False
-    plain = rb"\d" if key == "job_id" else rb'"'
-    return bool(re.search(rb'"%s"\s*:\s*%s' % (key.encode(), plain), body) or _NO_JOBS.search(body))
 
 
 def _object_around(body: bytes, position: int, since: int) -> tuple[dict[str, Any], int] | None:

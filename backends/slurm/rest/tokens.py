@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from asa.core.documents import read_json
+from asa.core.documents import read_json, read_text
+from asa.core.reading import SMALL_BYTES, run_command
 from asa.errors import AccessError
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
@@ -71,7 +72,7 @@ class TokenSource:
 
         def read() -> str:
             try:
-                return Path(path).read_text(encoding="utf-8", errors="replace")
+                return read_text(path, errors="replace", max_bytes=SMALL_BYTES)
             except OSError as error:
                 raise AccessError(
                     f"the token cannot be read: {error.strerror or type(error).__name__}",
@@ -88,17 +89,15 @@ class TokenSource:
 
         def read() -> str:
             try:
-                done = subprocess.run(  # noqa: S603 - the user's own command
-                    words, capture_output=True, timeout=timeout_s, check=True, stdin=subprocess.DEVNULL
-                )
-            except subprocess.CalledProcessError as error:
-                why = f"ended with exit code {error.returncode}"
+                done = run_command(words, timeout_s=timeout_s, max_bytes=SMALL_BYTES)
             except subprocess.TimeoutExpired:
                 why = f"did not end within {timeout_s:g} s"
             except OSError as error:
                 why = f"cannot be run: {error.strerror or type(error).__name__}"
             else:
-                return done.stdout.decode("utf-8", "replace")
+                if done.returncode == 0:
+                    return done.stdout
+                why = f"ended with exit code {done.returncode}"
             # the output stays out of the message, and out of the chain: it may hold a token
             raise AccessError(f"the command that gives the token {why}", where=words[0], hint="Run it by hand.")
 

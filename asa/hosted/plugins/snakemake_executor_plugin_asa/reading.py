@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from asa.core.files import read_text
 from asa.errors import InputError
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import Node
@@ -208,7 +209,7 @@ def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
             continue
         path = Path(str(file))
         try:
-            head, *lines = path.read_text(encoding="utf-8").splitlines()
+            head, *lines = read_text(path).splitlines()
             column = head.split("\t").index("s")
             times = [float(line.split("\t")[column]) for line in lines]
             yield from ((job.rule.name, int(job.threads), one, path.stat().st_mtime) for one in times)

@@ -1,0 +1,365 @@
+"""The one reader of what others have made: files, logs, answers and what commands print, each with a bound in bytes.
+
+A file may have grown by mistake, or been made to take a node's memory; a server may never end its answer; four
+megabytes of gzip unpack to four gigabytes. So nothing is read whole without a bound, and what unpacks, or is endless,
+is taken in pieces. What goes beyond is refused with a `TooLargeError`, an `OSError` whose `strerror` says the bound and
+what to do: whoever reports what the system refuses reports this, too.
+
+The bounds are such that reading takes less than 300 MB of memory, and far beyond what is seen at sites. Who needs more
+has it: the variable ``ASA_READ_FACTOR`` multiplies them all.
+
+A test looks through the sources for files that are read in another way.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import math
+import os
+import select
+import selectors
+import subprocess
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Any, Protocol
+
+_MIB = 1 << 20
+DOCUMENT_BYTES = 32 * _MIB
+"""Of a document that is understood as a whole, as TOML, JSON or a script: a run of 30,000 stages has 26 MB."""
+SMALL_BYTES = _MIB
+"""Of a file that holds a few words or numbers, such as a token, a mark or a process's status."""
+JOURNAL_BYTES = 64 * _MIB
+"""Of a run's journal: that of a run of 15,000 jobs has some 60 MB."""
+LINE_BYTES = 4 * _MIB
+"""Of a line or record among many."""
+OUTPUT_BYTES = 48 * _MIB
+"""Of what a command prints: 200,000 jobs of squeue's, which have some 220 bytes each."""
+ANSWER_BYTES = 16 * _MIB
+"""Of an answer of slurmrestd, but for the entries of a list that is read while it comes; unpacked."""
+ENTRY_BYTES = 32 * _MIB
+"""Of one entry of such a list: a job that runs on 9,000 nodes of 64 cores has 26 MB."""
+LISTING_BYTES = 4 << 30
+"""Of a whole list: 500,000 jobs, which have 3 to 8 kB each, by the version of the API."""
+LISTED_BYTES = 176 * _MIB
+"""Of what is kept of the jobs of a list at once: 230,000 jobs, which take 700 bytes each and more."""
+BANK_BYTES = 40 * _MIB
+"""Of a bank of waits: 230,000 observations, which take a kilobyte each when all are there at once."""
+LOG_BYTES = 4 << 30
+"""Of a log of jobs, unpacked, which is read in pieces."""
+
+LOG_JOBS = 1_000_000
+"""Jobs of a log: those of 90 days of a site with 11,000 a day; they take 150 to 250 bytes each."""
+
+_BLOCK_BYTES = 1 << 18
+_GZIP = b"\x1f\x8b"
+
+
+class TooLargeError(OSError):
+    """More than asa reads of such a thing."""
+
+    def __init__(self, what: str, max_bytes: int, path: object = None, *, instead: str = "") -> None:
+        _refuse(self, f"{what} is larger than {_size(max_bytes)}", path, instead)
+
+
+class TooManyError(TooLargeError):
+    """More things than asa reads of such a kind."""
+
+    def __init__(self, what: str, max_count: int, path: object = None, *, instead: str = "") -> None:
+        _refuse(self, f"it has more than {max_count:,} {what}", path, instead)
+
+
+def _refuse(error: OSError, why: str, path: object, instead: str) -> None:
+    """Say why, and what to do."""
+    OSError.__init__(error, errno.EOVERFLOW, "", "")
+    error.strerror = (
+        f"{why}, the most that asa reads of it; if it is right, and there is memory for it, set ASA_READ_FACTOR=4 to "
+        f"read four times as much{'; or ' if instead else ''}{instead}"
+    )
+    error.filename = None if path is None else str(path)
+
+
+def _size(count: int) -> str:
+    for factor, unit in ((1 << 30, "GiB"), (_MIB, "MiB"), (1 << 10, "KiB")):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def factor() -> float:
+    """By how much the bounds are multiplied: what ``ASA_READ_FACTOR`` says, if it is a number above 1."""
+    try:
+        given = float(os.environ.get("ASA_READ_FACTOR", ""))
+    except ValueError:
+        return 1.0
+    return given if 1.0 < given < math.inf else 1.0
+
+
+def bound(count: int) -> int:
+    """Give a bound as it holds for this user."""
+    return int(count * factor())
+
+
+# ------------------------------------------------------------------------------------------------------- files
+
+
+class Stream(Protocol):
+    """What gives its next bytes, and none at its end."""
+
+    def read(self, size: int, /) -> bytes: ...  # noqa: D102 - as files do
+
+
+def read_whole(file: IO[bytes], path: object, max_bytes: int = DOCUMENT_BYTES) -> bytes:
+    """Read a file that is open from where it stands to its end.
+
+    Raises `TooLargeError`: there is more than the bound. Of a file that says so itself nothing is read.
+    """
+    most = bound(max_bytes)
+    try:
+        size = os.fstat(file.fileno()).st_size
+    except (OSError, AttributeError):  # no file of the system's
+        size = 0
+    if size > most:
+        raise TooLargeError("it", most, path)
+    data = file.read(size + 1)  # one more, so that its end is seen
+    if 0 < len(data) <= size:
+        return data
+    whole = bytearray(data)
+    while piece := file.read(_BLOCK_BYTES):
+        whole += piece
+        if len(whole) > most:
+            raise TooLargeError("it", most, path)
+    return bytes(whole)
+
+
+def read_lines(
+    file: Stream, path: object, max_line_bytes: int = LINE_BYTES, max_bytes: int = LOG_BYTES
+) -> Iterator[bytes]:
+    r"""Read a stream line by line, without their ends.
+
+    Raises `TooLargeError`: a line, or all, is longer than the bound.
+
+    Examples
+    --------
+    >>> import io
+    >>> list(read_lines(io.BytesIO(b"a\n\nb"), "x"))
+    [b'a', b'', b'b']
+    """
+    for block in read_blocks(file, path, max_line_bytes, max_bytes):
+        *lines, last = block.split(b"\n")
+        yield from lines
+        if last:
+            yield last
+
+
+def read_blocks(
+    file: Stream,
+    path: object,
+    max_line_bytes: int = LINE_BYTES,
+    max_bytes: int = LOG_BYTES,
+    block_bytes: int = _BLOCK_BYTES,
+) -> Iterator[bytes]:
+    """Read a stream in blocks of whole lines; the last block may end within one.
+
+    Raises `TooLargeError`: a line, or all, is longer than the bound.
+    """
+    longest = bound(max_line_bytes)
+    rest = bytearray()
+    for chunk in read_pieces(file, path, max_bytes, block_bytes):
+        cut = chunk.rfind(b"\n") + 1
+        if not cut:
+            rest += chunk
+            if len(rest) > longest:
+                raise TooLargeError("one of its lines", longest, path)
+            continue
+        yield bytes(rest) + chunk[:cut] if rest else chunk[:cut]
+        rest = bytearray(chunk[cut:])
+    if rest:
+        yield bytes(rest)
+
+
+def read_pieces(file: Stream, path: object, max_bytes: int, piece_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
+    """Read a stream in pieces as they come.
+
+    Raises `TooLargeError`: all together are larger than the bound.
+    """
+    most, total = bound(max_bytes), 0
+    while piece := file.read(piece_bytes):
+        total += len(piece)
+        if total > most:
+            raise TooLargeError("it", most, path)
+        yield piece
+
+
+@contextmanager
+def unpacked(raw: IO[bytes]) -> Iterator[Stream]:
+    """Give what a file holds, unpacked as it is read if it is gzip's by its first bytes."""
+    is_packed = raw.read(2) == _GZIP
+    raw.seek(0)
+    if not is_packed:
+        yield raw
+        return
+    with gzip.open(raw) as stream:
+        yield stream
+
+
+UNPACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
+"""What is raised of a broken file while `unpacked` is read."""
+
+
+def inflate(packed: bytes, max_bytes: int = DOCUMENT_BYTES) -> bytes:
+    """Unpack what zlib packed.
+
+    Raises `zlib.error`: it is none; `TooLargeError`: it unpacks to more than the bound.
+    """
+    most = bound(max_bytes)
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(packed, most + 1)
+    if len(data) > most:
+        raise TooLargeError("what it unpacks to", most)
+    if not unpacking.eof:
+        raise zlib.error("it is cut off")
+    return data
+
+
+def inflated(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Unpack what comes in pieces, packed as HTTP's ``gzip`` or ``deflate``, in pieces that are not large, either.
+
+    Raises `zlib.error`: it is none, or packed in another way.
+    """
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise zlib.error(f"it is packed as {encoding}, which is not read")
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either, by its first bytes
+    for packed in pieces:
+        left = packed
+        while left and not unpacking.eof:
+            yield unpacking.decompress(left, _BLOCK_BYTES)
+            left = unpacking.unconsumed_tail
+    if not unpacking.eof:
+        raise zlib.error("it is cut off")
+
+
+def joined(pieces: Iterable[bytes], what: str, max_bytes: int) -> bytes:
+    """Join what comes in pieces.
+
+    Raises `TooLargeError`: together they are larger than the bound.
+    """
+    most, whole = bound(max_bytes), bytearray()
+    for piece in pieces:
+        whole += piece
+        if len(whole) > most:
+            raise TooLargeError(what, most)
+    return bytes(whole)
+
+
+# ---------------------------------------------------------------------------------------------------- commands
+
+
+def run_command(
+    command: Sequence[str],
+    *,
+    stdin: str | None = None,
+    timeout_s: float | None = None,
+    errors: str = "replace",
+    max_bytes: int = OUTPUT_BYTES,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, and receive what it prints, as `subprocess.run` does, but no more than the bound.
+
+    `stdin`: what it is given; nothing if not given. `errors`: how bytes that are no text are read. `options`: of
+    `subprocess.Popen`.
+
+    Raises `OSError`: it cannot be started; `subprocess.TimeoutExpired`: it took longer, and was killed;
+    `TooLargeError`: it printed more than the bound, and was killed.
+
+    Examples
+    --------
+    >>> run_command(["tr", "a-z", "A-Z"], stdin="squeue").stdout
+    'SQUEUE'
+    """
+    source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    process = subprocess.Popen(  # noqa: S603 - whoever calls it knows what is run
+        command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+    try:
+        out, err = received(process, (stdin or "").encode(errors=errors), timeout_s, max_bytes, command[0])
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    printed, said = (text.decode(errors=errors) for text in (out, err))
+    return subprocess.CompletedProcess(command, process.returncode, printed, said)
+
+
+def received(
+    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float | None, max_bytes: int, name: str
+) -> tuple[bytes, bytes]:
+    """Give a process its input, and receive what it prints until it ends, as `Popen.communicate` does.
+
+    Raises `subprocess.TimeoutExpired`, or `TooLargeError`: the process goes on, its pipes are closed.
+    """
+    end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    out, err = bytearray(), bytearray()
+    try:
+        with selectors.DefaultSelector() as waiting, ExitStack() as pipes:
+            for stream, event, data in (
+                (process.stdout, selectors.EVENT_READ, out),
+                (process.stderr, selectors.EVENT_READ, err),
+                (process.stdin, selectors.EVENT_WRITE, memoryview(stdin)),
+            ):
+                if stream is not None:
+                    pipes.callback(_close, stream)
+                    os.set_blocking(stream.fileno(), False)
+                    waiting.register(stream, event, data)
+            while waiting.get_map():
+                for key, event in waiting.select(_left_s(end_s)):
+                    _serve(waiting, key, event)
+                if len(out) + len(err) > bound(max_bytes):
+                    raise TooLargeError("what it prints", bound(max_bytes), name)
+                _check(end_s)
+        process.wait(_left_s(end_s))
+    except (TimeoutError, subprocess.TimeoutExpired):
+        raise subprocess.TimeoutExpired(process.args, timeout_s or 0.0, bytes(out), bytes(err)) from None
+    return bytes(out), bytes(err)
+
+
+def _serve(waiting: selectors.BaseSelector, key: selectors.SelectorKey, event: int) -> None:
+    """Read from a pipe that has something, or write to one that takes something; be done with it at its end."""
+    if event & selectors.EVENT_READ:
+        piece = os.read(key.fd, _BLOCK_BYTES)
+        key.data.extend(piece)
+        is_over = not piece
+    else:
+        left = _gave(key.fd, key.data)
+        waiting.modify(key.fileobj, selectors.EVENT_WRITE, left)
+        is_over = not left
+    if is_over:
+        waiting.unregister(key.fileobj)
+        key.fileobj.close()  # type: ignore[union-attr] # a pipe
+
+
+def _check(end_s: float) -> None:
+    if time.monotonic() >= end_s:
+        raise TimeoutError
+
+
+def _left_s(end_s: float) -> float | None:
+    return None if end_s == math.inf else max(end_s - time.monotonic(), 0.0)
+
+
+def _gave(pipe: int, given: memoryview) -> memoryview:
+    """Write into a pipe; return what is left, which is nothing if nobody reads it any more."""
+    try:
+        return given[os.write(pipe, given[: select.PIPE_BUF]) :] if given else given
+    except BlockingIOError:
+        return given
+    except BrokenPipeError:
+        return given[:0]
+
+
+def _close(stream: IO[bytes] | None) -> None:
+    if stream is not None:
+        with suppress(OSError):
+            stream.close()
