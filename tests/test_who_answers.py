@@ -76,7 +76,7 @@ def test_a_token_does_not_go_to_another_user_s_port(accounts, family, place, hos
     """As where ssh could not take the port for a tunnel, warned, and went on."""
     with listening(accounts.stranger, family, place) as (port, heard, _):
         said = accounts.victim.call(asked, f"http://{host}:{port}")
-        assert f"uid {accounts.stranger.uid} answers there, and nothing was sent" in said
+        assert f"user {accounts.stranger.uid} answers there, and nothing was sent" in said
         assert "-L $HOME/slurm.sock:HOST:6820" in said
         assert heard() == ""
 
@@ -108,7 +108,7 @@ def test_who_listens_again_does_not_cover_who_has_answered(accounts):
     with listening(accounts.stranger, "AF_INET", "127.0.0.1", "keeps") as (port, _, process):
         alone, covered = accounts.victim.call(calls, int(port), process)
     assert alone == UNKNOWN
-    assert f"uid {accounts.stranger.uid}" in covered
+    assert f"user {accounts.stranger.uid}" in covered
 
 
 def test_a_token_does_not_go_to_another_user_s_socket(accounts):
@@ -118,7 +118,7 @@ def test_a_token_does_not_go_to_another_user_s_socket(accounts):
     for path in (everybody_s / "s", own / "s"):
         with listening(stranger, "AF_UNIX", path) as (_, heard, _):
             said = accounts.victim.call(asked, f"unix://{path}")
-            assert f"uid {stranger.uid} answers there, and nothing was sent" in said
+            assert f"user {stranger.uid} answers there, and nothing was sent" in said
             assert heard() == ""
 
 
@@ -193,7 +193,7 @@ def test_the_doctor_names_a_token_file_that_others_can_read(accounts):
     assert victim.sh(remedy.partition(": ")[2]).returncode == 0
     assert victim.call(found, files[0]) == victim.call(found, files[1]) == []
     assert accounts.stranger.call(found, accounts.stranger.write(project / "his", TOKEN)) != []
-    assert victim.call(found, project / "his")[0][0].endswith(f"belongs to the user of uid {accounts.stranger.uid}")
+    assert victim.call(found, project / "his")[0][0].endswith(f"belongs to user {accounts.stranger.uid}")
 
 
 # ---------------------------------------------------------------------- resource managers for programs that resize
@@ -207,17 +207,17 @@ def test_a_job_is_not_submitted_to_another_user_s_manager(accounts):
         there = {"TMPDIR": str(everybody_s)}
         done = victim.run(sys.executable, "-m", "asa", "dmr", "submit", "--", "true", env=there)
         assert done.returncode == 2
-        assert f"belongs to the user of uid {stranger.uid}" in done.stderr
+        assert f"belongs to user {stranger.uid}" in done.stderr
         assert heard(is_called=False) == ""
     ours = victim.mkdir(everybody_s / "ours", 0o777)
     with listening(stranger, "AF_UNIX", ours / "socket") as (_, heard, _):
         done = victim.asa("dmr", "submit", "--folder", ours, "--", "true")
         assert done.returncode == 2
-        assert "others can write to it" in done.stderr
+        assert "can be changed by every user" in done.stderr
         victim.call(os.chmod, ours, 0o700)
         done = victim.asa("dmr", "submit", "--folder", ours, "--", "true")
         assert done.returncode == 2
-        assert f"uid {stranger.uid} answers there, and nothing was sent" in " ".join(done.stderr.split())
+        assert f"user {stranger.uid} answers there, and nothing was sent" in " ".join(done.stderr.split())
         assert heard() == ""
 
 
@@ -286,4 +286,4 @@ def test_who_listens_at_a_socket_is_asked_of_the_kernel(accounts):
     with listening(accounts.stranger, "AF_UNIX", path), socket.socket(socket.AF_UNIX) as calling:
         os.chown(path, accounts.victim.uid, -1)
         calling.connect(str(path))
-        assert f"uid {accounts.stranger.uid}" in stranger_at_socket(calling)
+        assert f"user {accounts.stranger.uid}" in stranger_at_socket(calling)

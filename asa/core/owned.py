@@ -37,7 +37,7 @@ others: dict[str, str] = {}
 
 def whose(about: os.stat_result) -> str:
     """Name the other user whose something is; empty if it is this user's own, or root's."""
-    return "" if about.st_uid in {os.geteuid(), _ROOT} else _user(about.st_uid)
+    return "" if about.st_uid in {os.geteuid(), _ROOT} else user_name(about.st_uid)
 
 
 def look_at(path: Path) -> None:
@@ -224,7 +224,8 @@ def _is_out_of_reach(path: Path) -> bool:
     return False
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Name a user for people."""
     with suppress(KeyError):
         return f"user {pwd.getpwuid(uid).pw_name}"
     return f"user {uid}"

@@ -7,7 +7,6 @@ other end once connected, before anything is sent: nobody can take that one's pl
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import socket
 import stat
@@ -17,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 from pathlib import Path
+
+from asa.core.owned import user_name
 
 UNKNOWN = "somebody whom this system does not name"
 """Who it is where the kernel does not say: for a port, as where there is no ``/proc/net/tcp`` that lists it."""
@@ -38,7 +39,7 @@ def stranger_at_socket(connection: socket.socket, path: str | Path | None = None
     if user is None:
         return UNKNOWN
     meant = {os.geteuid(), _ROOT, *trusted} | ({_keeper(Path(path))} if path is not None else set())
-    return "" if user in meant else name_of(user)
+    return "" if user in meant else user_name(user)
 
 
 def stranger_at_port(connection: socket.socket, trusted: Iterable[int] = ()) -> str:
@@ -51,26 +52,12 @@ def stranger_at_port(connection: socket.socket, trusted: Iterable[int] = ()) -> 
     meant = {os.geteuid(), _ROOT, *trusted}
     if not any(listens for _, listens in users):
         return UNKNOWN
-    return next((name_of(user) for user, _ in users if user not in meant), "")
+    return next((user_name(user) for user, _ in users if user not in meant), "")
 
 
 def is_within(connection: socket.socket) -> bool:
     """Say whether a TCP connection stays within this computer, by the address that it has in fact."""
     return _plain(connection.getpeername()[0]).is_loopback
-
-
-def name_of(user: int) -> str:
-    """Name a user for people.
-
-    Examples
-    --------
-    >>> name_of(0)
-    'user root (uid 0)'
-    """
-    try:
-        return f"user {pwd.getpwuid(user).pw_name} (uid {user})"
-    except KeyError:
-        return f"the user of uid {user}"
 
 
 def _user_of(connection: socket.socket) -> int | None:

@@ -30,6 +30,7 @@ from rich.live import Live
 from rich.table import Table
 
 from asa.backend import Facility
+from asa.core import owned
 from asa.core.console import Console
 from asa.errors import InputError
 from asa.estimators.store import default_folder
@@ -508,7 +509,8 @@ class AsaCluster(SpecCluster):
 
 def _made(folder: Path) -> Path:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owned.provide_folder(folder)
+        owned.check(folder)
     except OSError as error:
         raise InputError(
             f"cannot be made: {error.strerror}", where=str(folder), hint="Name another with folder=."

@@ -78,10 +78,11 @@ def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
             paths[option] = Path(content).absolute()
             continue
         paths[option] = place / f"{option}.pem"
+        paths[option].unlink(missing_ok=True)  # of an earlier pool in this folder
         with open(paths[option], "w", encoding="ascii", opener=_private) as file:
             file.write(content)
     return paths
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_EXCL, 0o600)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import stat
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from asa.backend import Examination, Finding, Setting, Verdict
-from asa.core.peers import name_of
+from asa.core.owned import whose
 from asa.errors import AccessError, AsaError, BackendError, InputError
 from asa.units import format_duration
 
@@ -73,8 +72,8 @@ def _shown(file: Path) -> str:
         is_closed = any(not folder.stat().st_mode & _ENTERS for folder in file.absolute().parents)
     except OSError:
         return ""
-    if status.st_uid not in {os.geteuid(), 0}:
-        return f"belongs to {name_of(status.st_uid)}"
+    if owner := whose(status):
+        return f"belongs to {owner}"
     return "can be read or changed by other users" if status.st_mode & _OF_OTHERS and not is_closed else ""
 
 

@@ -9,7 +9,7 @@ pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
 from distributed.security import Security
 
-from asa.errors import InputError
+from asa.errors import InputError, OwnerError
 from asa.pool import AsaCluster
 from asa.pool.pages import on_loopback
 
@@ -85,3 +85,18 @@ def test_a_page_is_shown_to_this_machine_alone_unless_a_host_is_named():
     """As dask takes addresses, an empty host would be all of this machine's."""
     assert on_loopback(":8787") == on_loopback("8787") == "127.0.0.1:8787"
     assert on_loopback("login1:8787") == "login1:8787"
+
+
+def test_a_pool_is_not_kept_where_others_can_change_it(accounts):
+    """Its key and its jobs' scripts are there."""
+    victim, project = accounts.victim, accounts.group_folder()
+    theirs = accounts.stranger.mkdir(project / "theirs", 0o777), victim.mkdir(project / "open", 0o2775)
+
+    def begins(folder):
+        settings = {"spool": str(victim.home / "spool"), "cores": 1}
+        AsaCluster(backend="local", settings=settings, folder=folder, bank=False, n_workers=0).close()
+
+    for folder in theirs:
+        with pytest.raises(OwnerError, match=r"belongs to user|can be changed by group"):
+            victim.call(begins, folder)
+        assert list(folder.iterdir()) == []

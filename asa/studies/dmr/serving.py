@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -19,8 +18,9 @@ from typing import Annotated
 
 import typer
 
+from asa.core import owned
 from asa.core.documents import read_json
-from asa.core.peers import name_of, stranger_at_socket
+from asa.core.peers import stranger_at_socket
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_PROCESSES
 
@@ -175,7 +175,7 @@ def _made(folder: Path | None) -> Path:
     """Make the folder, which others are not to write to."""
     path = (folder or _default_folder()).absolute()
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owned.provide_folder(path)
         with _own_folder(path):
             return path
     except OSError as error:
@@ -186,15 +186,13 @@ def _made(folder: Path | None) -> Path:
 
 @contextmanager
 def _own_folder(path: Path) -> Iterator[Path]:
-    """Open a folder that only this user, or root, can write to; what is below what is given is in that very one."""
+    """Open a folder that nobody else can change; what is below what is given is in that very one.
+
+    Raises `OwnerError`: others own it, or can change it.
+    """
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        status = os.fstat(descriptor)
-        if status.st_uid not in {os.geteuid(), 0}:
-            raise InputError(f"belongs to {name_of(status.st_uid)}", where=f"--folder {path}", hint="Name another.")
-        if status.st_mode & 0o022:
-            hint = f"Take that from them: chmod go-w {shlex.quote(str(path))}; or name another."
-            raise InputError("others can write to it", where=f"--folder {path}", hint=hint)
+        owned.check(path, os.fstat(descriptor))
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
