@@ -1,7 +1,8 @@
-"""Write what a release needs, each with its version and the SHA-256 of its files, for `pip install --require-hashes -r`.
+"""Write what a release needs, each with its version and its files' SHA-256, for `pip install --require-hashes -r`.
 
-`tools/release.sh` runs it: `python tools/hashed_constraints.py --out FILE dist/*`. pip itself is asked what it would install
-for each Python and kind of machine, by the versions of constraints.txt; nothing is installed. The file names no address.
+`tools/release.sh` runs it: `python tools/hashed_constraints.py --out FILE dist/*`. pip itself is asked what it would
+install for each Python and kind of machine, by the versions of constraints.txt; nothing is installed. The file names no
+address. It ends with 75 where pip cannot say.
 """
 
 import argparse
@@ -51,7 +52,8 @@ def report(wheel, constraints, python, machine):
             stdout=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     if done.returncode != 0:
-        sys.exit(f"Python {python} on {machine}: pip finds no set of packages")
+        sys.stderr.write(f"Python {python} on {machine}: pip finds no set of packages\n")
+        sys.exit(75)
     return json.loads(done.stdout)
 
 
@@ -71,9 +73,9 @@ def document(reports, files, constraints):
             digest = package["download_info"]["archive_info"]["hashes"]["sha256"]
             found.setdefault((name, version), set()).add(digest)
     lines = [
-        f"# {own[1]} {own[2]} and all that it needs, with {', '.join(EXTRAS)}: the versions that it was tested with, and"
+        f"# {own[1]} {own[2]} and all that it needs, with {', '.join(EXTRAS)}: the versions that it was tested with, and",
+        "# the SHA-256 of each file. pip install --require-hashes -r THIS_FILE",
     ]
-    lines += ["# the SHA-256 of each file. pip install --require-hashes -r THIS_FILE"]
     for (name, version), digests in sorted(found.items()):
         lines.append(" \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{one}" for one in sorted(digests))]))
     return "\n".join(lines) + "\n"

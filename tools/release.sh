@@ -3,6 +3,7 @@
 #   metadata by `twine check --strict`; the wheel and the source package each in an empty environment of this Python, of
 #   `python3.13`, `python3.14` and $NEWER_PYTHON where there is one, and of the Python of a Debian tree (tests/slurm/tree.sh
 #   makes one; needs root), with the first minute of the README in each; and once with nothing pinned, as users get it.
+# It writes build/requirements-VERSION.txt, too: asa and all that it needs, with hashes, tried in an empty environment.
 # It ends with 75 where packages cannot be fetched, which says nothing of these.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -38,6 +39,10 @@ variants = rattler_build.VariantConfig.from_yaml(f"python_min: ['{sys.argv[1]}']
 told = made.recipe.to_dict()
 print(told["package"]["name"], told["package"]["version"], *told["requirements"]["run"], sep=", ")
 END
+
+echo "== versions with hashes"
+hashed=$root/build/requirements-$version.txt
+"$place/tools/bin/python" "$root/tools/hashed_constraints.py" "$wheel" "$source" --out "$hashed" || exit $?
 
 # What is in the source package is what is in the repository, without what only this workplace has.
 tar tzf "$source" | sed 's,^[^/]*/,,' | sort >"$place/names"
@@ -86,6 +91,12 @@ for package in "$wheel" "$source"; do
     ! "$newer" -c "" 2>/dev/null || try "$newer" "$package" "a newer Python"
   done
 done
+
+echo "== this Python, with hashes"
+rm -rf "$place/venv" && "$root/.venv/bin/python" -m venv "$place/venv"
+# shellcheck disable=SC2086 # several words
+"$place/venv/bin/python" $pip install --require-hashes --find-links "$root/dist" -r "$hashed" || unfetched "with hashes"
+sh "$place/minute.sh" "$place/venv/bin" "$version"
 
 # What a user gets today: the newest versions of all that it needs.
 echo "== this Python, nothing pinned"
