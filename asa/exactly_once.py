@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from asa.backend import Backend, JobState, JobStatus, Withdrawing, cancel_all
 from asa.errors import (
@@ -39,6 +40,17 @@ TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 
 
+class Cause(StrEnum):
+    """Why a job was not submitted, which may be tried again."""
+
+    UNKNOWN = ""
+    """The answer was lost, or something else has to happen first."""
+    AWAY = "away"
+    """The batch system could not be reached: so it is with any other job."""
+    ANSWER = "answer"
+    """The batch system answered that it does not take this job now."""
+
+
 @dataclass(slots=True)
 class Attempt:
     """How far one has come with what may have to be tried again."""
@@ -46,11 +58,26 @@ class Attempt:
     again_s: float = 0.0  # nothing is sent or looked for before
     failures: int = 0  # submissions that went wrong, one after the other
     looks: int = 0  # taken for the job that was sent last
+    cause: Cause = Cause.UNKNOWN  # of the last failure, where it is in doubt whether the job was accepted
+
+    def due_s(self, now_s: float) -> float:
+        """Say when to try again."""
+        self.again_s = min(self.again_s, now_s + AGAIN_S[-1])  # clocks may be set back
+        return self.again_s
 
     def is_due(self, now_s: float) -> bool:
         """Whether to try again."""
-        self.again_s = min(self.again_s, now_s + AGAIN_S[-1])  # clocks may be set back
-        return now_s >= self.again_s
+        return now_s >= self.due_s(now_s)
+
+    def failed(self, now_s: float, cause: Cause, *, at_once: bool = False) -> None:
+        """Note that the job was not accepted: it is sent again after a pause, or at once if there was one."""
+        pause_s = AGAIN_S[min(self.failures, len(AGAIN_S) - 1)]
+        self.again_s = now_s if at_once and cause is not Cause.ANSWER else now_s + pause_s
+        self.failures += 1
+
+    def succeeded(self) -> None:
+        """Note that the job was accepted."""
+        self.failures = 0
 
 
 @dataclass(slots=True)
@@ -88,8 +115,8 @@ class Submitter(ABC):
         """Note that the batch system has the job of a token, which takes the place of one that it had before."""
 
     @abstractmethod
-    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
-        """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
+    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
+        """Note that the job of a token was not submitted after all, and why; `doubtful` if it may yet turn up."""
 
     def sought(self, token: str, at_s: float) -> None:  # noqa: B027 - who keeps nothing of it looks once more itself
         """Note that a job was looked for once, and not found."""
@@ -127,25 +154,27 @@ class Submitter(ABC):
             now_s = self.backend.now()
             if error.is_unexplained:
                 self.unexplained(token, now_s, error.message)
+            is_away = isinstance(error, UnavailableError) and not error.is_unexplained
             if isinstance(error, SubmitInDoubtError):
-                attempt.again_s = now_s
+                attempt.again_s, attempt.cause = now_s, Cause.ANSWER if error.is_unexplained else Cause.UNKNOWN
             else:
-                self.put_off(token, attempt, str(error))
+                self.put_off(token, attempt, str(error), cause=Cause.AWAY if is_away else Cause.ANSWER)
         else:
             try:
                 status = self.backend.status([job_id])[job_id]
             except BackendError:  # it was accepted, whatever can be asked
                 status = JobStatus(job_id, JobState.PENDING, self.backend.now())
             self._accept(token, status)
-            attempt.failures = 0
+            attempt.succeeded()
         return None
 
-    def put_off(self, token: str, attempt: Attempt, reason: str, *, doubtful: bool = False) -> None:
+    def put_off(
+        self, token: str, attempt: Attempt, reason: str, *, cause: Cause = Cause.UNKNOWN, doubtful: bool = False
+    ) -> None:
         """Note that a job was not accepted, and is to be sent again: after a pause, unless there was one."""
         now_s = self.backend.now()
-        self.unsent(token, now_s, reason, doubtful=doubtful)
-        attempt.again_s = now_s if doubtful else now_s + AGAIN_S[min(attempt.failures, len(AGAIN_S) - 1)]
-        attempt.failures += 1
+        self.unsent(token, now_s, reason, doubtful=doubtful, cause=cause)
+        attempt.failed(now_s, cause, at_once=doubtful)
 
     def clear_up(self, token: str, attempt: Attempt) -> float:
         """Find out whether a job was accepted of which that is not known; return when to go on.
@@ -159,7 +188,7 @@ class Submitter(ABC):
             attempt.again_s = now_s + AGAIN_S[min(attempt.looks, 1)]
         elif found := jobs[token]:
             self._accept(token, found[0])
-            attempt.failures = 0
+            attempt.succeeded()
             if not self._cancel_surplus(token, found[1:]):
                 self._suspect(token)
             return now_s
@@ -171,7 +200,7 @@ class Submitter(ABC):
                 attempt.again_s = now_s + LATE_S[0]
             else:
                 reason = "it was not to be found after its submission had gone wrong"
-                self.put_off(token, attempt, reason, doubtful=may_come_late)
+                self.put_off(token, attempt, reason, cause=attempt.cause, doubtful=may_come_late)
         return attempt.again_s
 
     def _accept(self, token: str, status: JobStatus) -> None:
@@ -330,12 +359,12 @@ class Submitter(ABC):
         """Say since when the batch system knows that a job is to be cancelled; None if it does not."""
         return self._cancelled_s[job_id][0] if job_id in self._cancelled_s else None
 
-    def end_all(self, tokens: Collection[str]) -> bool:
-        """Have all jobs of some tokens cancelled; say whether none is left."""
+    def end_all(self, tokens: Collection[str]) -> bool | None:
+        """Have all jobs of some tokens cancelled; say whether none is left, None if they could not be looked for."""
         if not tokens:
             return True
         if (jobs := self._find(tokens)) is None:
-            return False
+            return None
         alive = [status for found in jobs.values() for status in found if not status.state.is_final]
         self._cancel_strays(alive)
         return not alive

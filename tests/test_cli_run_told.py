@@ -28,6 +28,7 @@ from asa.cli.status import _headings, runs
 from asa.core.locks import Holder
 from asa.elements import parse_elements
 from asa.errors import InputError
+from asa.exactly_once import Cause
 from asa.metrics import RunMetrics, StageTimes
 from asa.runner import RunFolder, RunPlan, find_run
 from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Reported, Retried, Stopped, Unsent
@@ -452,6 +453,40 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
     case.submit("fetch")
     state, records = case.folder.state()
     assert all(stage.put_off_s is None for stage in stand(case.folder, state, records, NOW_S + 600).stages)
+
+
+def test_a_stage_behind_others_of_its_kind_says_that_it_waits_for_its_turn(tmp_path):
+    """Two of a partition were put off: the third is tried in its turn, and one of another partition at once."""
+    stages = [Stage(name, cores=1, walltime_s=60, command="x", partition="gpu") for name in "abc"]
+    stages.append(Stage("d", cores=1, walltime_s=60, command="x"))
+    plan = RunPlan("0" * 12, "flow", "flow", tuple(stages), "per-stage", "slurm-cli", SITE, created_s=NOW_S)
+    case = Case(RunFolder.create(tmp_path, plan))
+    for name in "ab":
+        case.tell(Unsent(case.intend(name), NOW_S, LIMIT, cause=Cause.ANSWER))
+    plans = [PlannedJob((name,), NOW_S, Keep.NOTHING, "now") for name in "abcd"]
+    told = {one.stage: one for one in case.standing(driver=HOLDER, planned=plans).stages}
+    assert all("AssocMaxSubmitJobLimit" in told[name].put_off for name in "ab")
+    assert told["c"].plan == (
+        "submitted in its turn: jobs for partition gpu are tried one at a time until one is accepted"
+    )
+    assert (told["c"].planned_s, told["d"].planned_s) == (None, NOW_S)
+    case.submit("a")
+    told = {one.stage: one for one in case.standing(driver=HOLDER, planned=plans).stages}
+    assert told["c"].planned_s == NOW_S
+
+
+def test_one_more_job_of_a_stage_that_is_not_accepted_is_told(tmp_path):
+    stage = Stage("many", cores=4, walltime_s=600, tasks=("t",), jobs=(2, 2))
+    plan = RunPlan("0" * 12, "flow", "flow", (stage,), "per-stage", "slurm-cli", SITE, created_s=NOW_S)
+    case = Case(RunFolder.create(tmp_path, plan))
+    case.submit("many")
+    mate = PlannedJob(("many",), NOW_S, Keep.NOTHING, "one of 2", mate=1)
+    spec = spec_of(case.state, mate)
+    case.tell(Intended(spec.token, mate, spec, NOW_S), Unsent(spec.token, NOW_S, LIMIT, cause=Cause.ANSWER))
+    [many] = case.standing(driver=HOLDER).stages
+    assert (many.state, many.put_off_s) == ("queued", NOW_S)
+    assert "one more job is not accepted since" in " ".join(case.drawn(200).split())
+    assert "has not accepted one more job for it since" in " ".join(case.explained("many").split())
 
 
 def test_a_wait_that_was_longer_than_predicted_is_no_hit_in_words(case):

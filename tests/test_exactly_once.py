@@ -207,7 +207,7 @@ class Owner(Submitter):
         self.tokens[token] = status.job_id
         self.jobs[status.job_id] = status
 
-    def unsent(self, token, at_s, reason, *, doubtful):
+    def unsent(self, token, at_s, reason, *, doubtful, cause):
         self.notes.append(("doubtful" if doubtful else "unsent", token))
 
     def surplus(self, token, job_id, at_s):

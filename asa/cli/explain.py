@@ -179,11 +179,14 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
         yield f"The run ended before its turn{f'; {stage.reason}, before that' if stage.reason else ''}."
     else:
         yield from _pending(folder, state, run, stage)
-    yield from _tried_before(stage)
+    yield from _beside(folder, run, stage)
     yield from told_of_shapes(state, stage.stage)
 
 
-def _tried_before(stage: StageStanding) -> Iterator[str]:
+def _beside(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+    """Say what became of its other jobs: of one that it lacks, and of its last attempt."""
+    if stage.job_id is not None:
+        yield from _put_off(folder, run, stage)
     if stage.retried:
         verb = "was" if stage.has_failed else "is"
         yield f"It {verb} tried again; last attempt: {stage.retried}."
@@ -318,7 +321,8 @@ def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
     if stage.put_off_s is None:
         return
     since, lasts = clock(stage.put_off_s, run.now_s), _duration(max(run.now_s - stage.put_off_s, 0.0))
-    yield f"The batch system has not accepted it since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
+    what = "one more job for it" if stage.job_id is not None else "it"
+    yield f"The batch system has not accepted {what} since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
     advice = advice_on(facility_of(folder), stage.put_off)
     if advice is not None and advice.remedy:
         yield f"{advice.meaning} {advice.remedy}"

@@ -295,7 +295,8 @@ def _about(time_s: float | None, now_s: float) -> str:
 def _why(stage: StageStanding, now_s: float) -> str:
     """Say why a stage's job is pending or not accepted, or when it is to be asked for."""
     if stage.put_off_s is not None:
-        return f"not accepted since {clock(stage.put_off_s, now_s)}: {stage.put_off}"
+        more = "one more job is " if stage.job_id is not None else ""
+        return f"{more}not accepted since {clock(stage.put_off_s, now_s)}: {stage.put_off}"
     if stage.planned_s is None:
         by_asa = stage.given_up and stage.state in {"cancelled", "being cancelled"}
         return f"by asa: {stage.given_up}" if by_asa else stage.reason

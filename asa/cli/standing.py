@@ -19,8 +19,8 @@ from asa.keepers import kept
 from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
 from asa.outcome import JobOutcome
-from asa.records import Deferred, Predicted, Record, Retrying, RunEnded, RunStarted, Submitted
-from asa.strategies.base import Keep, Phase
+from asa.records import Predicted, Record, Retrying, RunEnded, RunStarted
+from asa.strategies.base import Keep, Phase, PlannedJob
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from asa.runner.jobs import Job
     from asa.runner.nodes import BadNode
     from asa.runner.state import RunState
-    from asa.strategies.base import PlannedJob, StageView
+    from asa.strategies.base import StageView
     from asa.waits import WaitForecast
 
 _IN_ITS_TURN = "waiting in its job"
@@ -114,7 +114,8 @@ class StageStanding:
     # then
     planned_s: float | None = None
     plan: str = ""
-    # since when the batch system has not accepted its job, and why, in the words that it said last
+    # since when the batch system has not accepted its job, or another of those that share it, and why, in the words
+    # that it said last
     put_off_s: float | None = None
     put_off: str = ""
     retried: str = ""  # how its last attempt ended, and with what it is submitted again; empty if it did not fail
@@ -282,7 +283,7 @@ def stand(
     `expected`: when it expects jobs to start, by their ids, where that is not in the jobs' statuses.
     """
     all_records = list(records)
-    predicted, put_off = predictions(all_records), _put_off(all_records)
+    predicted = predictions(all_records)
     retried = {name: r.reason for r in all_records if isinstance(r, Retrying) for name in r.stages}
     plans = {name: job for job in (state.planned if planned is None else planned) for name in job.stages}
     is_over = state.outcome is not None
@@ -298,8 +299,8 @@ def stand(
             state,
             [
                 replace(
-                    _stage(
-                        state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name)
+                    _with_put_off(
+                        _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name)), state
                     ),
                     retried=""
                     if state.stages[name].phase is Phase.DONE or name in state.refused
@@ -343,21 +344,20 @@ def predictions(records: Iterable[Record]) -> dict[str, float]:
     return {name: r.wait_s for r in records if isinstance(r, Predicted) for name in r.stages}
 
 
-def _put_off(records: Iterable[Record]) -> dict[str, tuple[float, str]]:
-    """Tell since when, and why, the stages' jobs have not been accepted that were asked for in vain."""
-    found: dict[str, tuple[float, str]] = {}
-    for record in records:
-        if isinstance(record, Deferred):
-            for name in record.stages:
-                found[name] = (found.get(name, (record.time_s, ""))[0], " ".join(record.reason.split()))
-        elif isinstance(record, Submitted):
-            for name in record.stages:
-                found.pop(name, None)
-    return found
+def _with_put_off(stage: StageStanding, state: RunState) -> StageStanding:
+    """Say since when, and why, the batch system has not accepted a stage's job, or one more of its jobs."""
+    deferral = state.put_off.of(stage.stage)
+    if deferral is None or state.outcome is not None:
+        return stage
+    if stage.state != "waiting" and (stage.job_id is None or stage.ended_s is not None):
+        return stage
+    return replace(stage, put_off_s=deferral.since_s, put_off=deferral.reason)
 
 
 def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStanding]:
     """Say of what would be asked for now that it follows a stage whose job is not accepted; in the graph's order."""
+    from asa.runner.put_off import target_of
+
     rejected_before, found = dict[str, str](), list[StageStanding]()
     for one in stages:
         after = state.workflow.stages[one.stage].after
@@ -372,6 +372,10 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
                 rejected_before[one.stage] = before
                 found.append(replace(one, planned_s=None, plan=f"submitted once {before} is accepted"))
                 continue
+            target = target_of(state, PlannedJob((one.stage,), one.planned_s, Keep.NOTHING, ""))
+            if state.put_off.is_closed(target):
+                plan = f"submitted in its turn: jobs for {target.words} are tried one at a time until one is accepted"
+                one = replace(one, planned_s=None, plan=plan)  # noqa: PLW2901
         found.append(one)
     return found
 
@@ -398,7 +402,6 @@ def _stage(
     predicted_s: float | None,
     expected: Mapping[str, float],
     plan: PlannedJob | None,
-    put_off: tuple[float, str] | None,
 ) -> StageStanding:
     view, stage = state.stages[name], state.stages[name].stage
     job = _job_of(state, name)
@@ -419,8 +422,6 @@ def _stage(
             resubmissions=view.resubmissions,
             planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
             plan=plan.reason if plan is not None and words == "waiting" else "",
-            put_off_s=put_off[0] if put_off is not None and words == "waiting" else None,
-            put_off=put_off[1] if put_off is not None and words == "waiting" else "",
         )
     status, forecast = job.status, job.planned.prediction
     until_s = view.ended_s if view.ended_s is not None else status.end_s

@@ -12,7 +12,7 @@ from asa.backend import JobSpec, JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.estimators.bank import OwnJob
-from asa.exactly_once import AGAIN_S, NUMBER_LOST, TWIN, Attempt, Submitter
+from asa.exactly_once import AGAIN_S, NUMBER_LOST, TWIN, Attempt, Cause, Submitter
 from asa.observations import observation_of, queued
 from asa.waits import WaitForecast
 
@@ -217,7 +217,7 @@ class PoolJobs(Submitter):
             reason, end_s = NUMBER_LOST, max(status.submit_s, job.status.submit_s)
             self._become(former, job, replace(job.status, state=JobState.FAILED, reason=reason, end_s=end_s))
 
-    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
+    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:  # noqa: ARG002
         """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
         self._jobs[token].is_open = False
         if doubtful:

@@ -12,11 +12,12 @@ from asa.backend import ElementsStatus, JobState, JobStatus
 from asa.bags import Bag
 from asa.errors import StateError
 from asa.estimators import WaitBank
-from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
+from asa.exactly_once import NUMBER_LOST, Cause, Submitter
 from asa.observations import queued, queued_since
 from asa.outcome import JobOutcome
 from asa.records import Ended, Predicted, Record
 from asa.runner.arrays import in_turn
+from asa.runner.attempts import Attempts
 from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unexplained, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
@@ -101,7 +102,7 @@ class Active(Submitter):
     records: list[Record] = field(default_factory=list)
     begun: bool = False  # whether it was handed over
     is_behind: bool = False  # whether what became of its jobs while nobody looked was not heard yet
-    attempt: Attempt = field(default_factory=Attempt)  # at the open intent, or at whatever is to be sent next
+    attempts: Attempts = field(init=False)  # at what is to be sent
     swept: bool = False  # whether nothing of ours was found after the end that should not be there
     # what is still to be reported to the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
@@ -109,6 +110,9 @@ class Active(Submitter):
     given_back: set[str] = field(default_factory=set)  # tokens of jobs that are no more, and hold no tasks either
     # the waits that were predicted last, by stages
     predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.attempts = Attempts(self.state)
 
     def commit(self, *entries: Entry) -> None:
         """Write down what happened, all of it at once, and let it change the state; learn what there is to learn."""
@@ -216,9 +220,9 @@ class Active(Submitter):
             if not job.spec.dependencies or (job.planned.joins and status.eligible_s is not None):
                 _queues(self, job, status.submit_s)
 
-    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
-        """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
-        self.commit(Unsent(token, at_s, reason, doubtful))
+    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
+        """Note that the job of a token was not submitted after all, and why; `doubtful` if it may yet turn up."""
+        self.commit(Unsent(token, at_s, reason, doubtful, cause=cause))
 
     def sought(self, token: str, at_s: float) -> None:
         """Note that a job was looked for once, and not found, for the client after this one."""

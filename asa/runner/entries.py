@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, TypeAdapter
 
 from asa.backend import JobSpec, JobStatus
+from asa.exactly_once import Cause
 from asa.strategies.base import Choice, PlannedJob
 from asa.workflow import Stage
 
@@ -87,6 +88,7 @@ class Unsent:
     reason: str = ""  # why; empty if nobody said
     doubtful: bool = False  # whether it may turn up
     kind: Literal["unsent"] = "unsent"
+    cause: Cause = Cause.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

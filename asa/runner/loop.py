@@ -12,7 +12,7 @@ from typing import cast
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
-from asa.exactly_once import AGAIN_S, LATE_S, Attempt
+from asa.exactly_once import AGAIN_S, LATE_S
 from asa.observations import queued
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
@@ -38,7 +38,7 @@ from asa.runner.submission import (
     give_back,
     give_up_orphans,
     look_for_twins,
-    missing_mate,
+    missing_mates,
     open_gates,
     saves_s,
     shape,
@@ -274,8 +274,10 @@ def _come_back(one: Active, entries: Iterable[Entry]) -> None:
     """Bring a run to where an earlier client left it."""
     one.replay(entries)
     one.is_behind = True
-    if one.state.open_intent is not None and one.state.sought_s is not None:  # that one looked for its job already
-        one.attempt = Attempt(again_s=one.state.sought_s + LATE_S[0], looks=1)
+    intent, sought_s = one.state.open_intent, one.state.sought_s
+    if intent is not None and sought_s is not None:  # that one looked for its job already
+        attempt = one.attempts.at(intent.planned)
+        attempt.again_s, attempt.looks = sought_s + LATE_S[0], 1
     catch_up(one)
 
 
@@ -334,7 +336,7 @@ def _follow_plan(one: Active) -> float | None:
     """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
     now = one.backend.now()
     while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
-        mate = missing_mate(one)
+        mate = one.attempts.fresh(missing_mates(one), now)
         if mate is not None and can_submit(one, now):
             submit(one, mate)
             continue
@@ -349,23 +351,34 @@ def _follow_plan(one: Active) -> float | None:
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload begins of which nothing is heard yet
             continue  # what was given back is asked for again, unless it ended meanwhile
-        times = times_of(one.state, submissions)
-        due = [job for job, time in zip(submissions, times, strict=True) if time <= now]
-        if not due or not one.attempt.is_due(now):
+        mates = list(missing_mates(one))  # all jobs of a stage come before what depends on them
+        jobs, planned_s = [*mates, *submissions], [*([now] * len(mates)), *times_of(one.state, submissions)]
+        times = one.attempts.times(jobs, planned_s, now, plan.choices)
+        due = [job for job, time in zip(jobs, times, strict=True) if time <= now]
+        if not due:
             _note_predictions(one, plan, now)
-            wakes = [max(time, one.attempt.again_s) for time in times if time < math.inf]
-            if mate is not None:
-                wakes.append(one.attempt.again_s)
-            return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
-        if not _may_submit(one, due[0], now):
+            wakes = [time for time in times if time < math.inf]
+            if plan.wake_s is not None and (plan.wake_s > now or not wakes):  # else it is for what is put off
+                wakes.append(plan.wake_s)
+            return min(wakes, default=None)
+        if not _submit_each(one, due, plan, now):
             return now + AGAIN_S[0]  # something else has to happen before
-        asked_again = one.state.asked_again
-        for job in due:
-            if asked_again != one.state.asked_again or not _may_submit(one, job, now) or missing_mate(one) is not None:
-                break  # all jobs of a stage come before what depends on them
-            shape(one, job, plan.choices)
-            submit(one, job)
     return None
+
+
+def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: float) -> bool:
+    """Submit what is due of a plan while that holds; say whether anything of it still held."""
+    asked_again, has_sent = one.state.asked_again, False
+    for job in one.attempts.in_turn(due, now_s, plan.choices):
+        if asked_again != one.state.asked_again or not _may_submit(one, job, now_s):
+            break
+        if has_sent and one.attempts.fresh(missing_mates(one), now_s) is not None:
+            break  # all jobs of a stage come before what depends on them
+        if not job.mate:
+            shape(one, job, plan.choices)
+        submit(one, job)
+        has_sent = True
+    return has_sent
 
 
 def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:
@@ -386,7 +399,7 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     state = one.state
     if not can_submit(one, now_s):
         return False
-    return bool(planned.joins or planned.leg) or all(
+    return bool(planned.joins or planned.leg or planned.mate) or all(
         state.stages[name].phase is Phase.WAITING for name in planned.stages
     )
 

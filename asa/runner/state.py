@@ -49,11 +49,11 @@ from asa.runner.entries import (
     Sought,
     Stopped,
     Surplus,
-    Unexplained,
     Unsent,
 )
 from asa.runner.jobs import Job, round_of
 from asa.runner.nodes import Nodes, moved
+from asa.runner.put_off import PutOff
 from asa.runner.retries import (
     has_run_out_of_memory,
     idled_out,
@@ -66,7 +66,6 @@ from asa.runner.retries import (
 )
 from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT, Sharing, handed_to, may_go_on, ran_out
 from asa.runner.stages import Stages
-from asa.runner.unexplained import UnknownAnswers
 from asa.strategies.base import Choice, Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
 from asa.waves import Waves, slots_of, walltime_of, waves_of
@@ -152,7 +151,7 @@ class RunState:
     sharing: Sharing = field(default_factory=Sharing, init=False)  # jobs that run a stage together
     arrays: Arrays = field(default_factory=Arrays, init=False)  # elements of stages that are arrays
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
-    unknown_answers: UnknownAnswers = field(default_factory=UnknownAnswers, init=False)  # to submissions
+    put_off: PutOff = field(default_factory=PutOff, init=False)  # jobs that were not accepted yet
     nodes: Nodes = field(init=False)  # on which jobs fail
     asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
 
@@ -195,6 +194,7 @@ class RunState:
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
         self._pauses_s = None
         self._may_have_lost |= not isinstance(entry, _HARMLESS)
+        self.put_off.heard(entry, self)
         match entry:
             case Begun(at_s=at_s, fail_fast=fail_fast, is_open=is_open):
                 self.fail_fast, self.is_open = fail_fast, is_open
@@ -220,17 +220,13 @@ class RunState:
             case Sought(at_s=at_s):
                 self.sought_s = at_s
             case Accepted(token=token, status=status):
-                self.unknown_answers.clear()
                 yield self._accepted(token, status)
             case Unsent(token=token, at_s=at_s, reason=reason, doubtful=doubtful):
                 intent, self.open_intent = self.open_intent, None
-                self.unknown_answers.unsent(entry)
                 if doubtful:
                     self.doubtful[token] = at_s
                 if intent is not None:
                     yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
-            case Unexplained():
-                self.unknown_answers.heard(entry)
             case Surplus(token=token, job_id=job_id, at_s=at_s):
                 ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
                 reason = f"a duplicate of job {ours}" if ours else "it turned up when it was not needed any more"
@@ -277,7 +273,6 @@ class RunState:
                 if self.outcome is None:
                     yield self._end(outcome, reason, at_s)
             case Retried(at_s=at_s, stages=stages):
-                self.unknown_answers.clear()
                 if entry.revised:
                     revised = Workflow(self.workflow.name, entry.revised, walltime_s=entry.walltime_s)
                     self.workflow = self._as_run_here(revised)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from asa.runner.arrays import is_no_array
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job, round_of
+from asa.runner.put_off import target_of
 from asa.runner.specs import demand_of, legs_of, round_of_legs, spec_of, tasks_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
@@ -104,13 +106,12 @@ def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> No
 
 def submit(one: Active, planned: PlannedJob) -> None:
     """Submit a job: what is intended is written down before, what became of it after."""
-    spec = spec_of(one.state, planned)
+    spec, attempt = spec_of(one.state, planned), one.attempts.at(planned)
     # earlier jobs of what is to be submitted must not run, as one does that was requeued by hand
-    if not one.end_all(spec.supersedes):
-        one.attempt.again_s = one.backend.now() + AGAIN_S[0]
+    if not (are_over := one.end_all(spec.supersedes)):
+        (one.attempts.away if are_over is None else attempt).again_s = one.backend.now() + AGAIN_S[0]
         return
-    if lasting := one.state.unknown_answers.refusal_of(spec.token):
-        one.commit(Refused(spec.token, one.backend.now(), f"{_stages(planned)} refused: {lasting}"))
+    if _is_refused_by_now(one, planned, spec.token):
         return
     before = one.state.intents.get(spec.token)
     is_again, now = before is not None and before.spec == spec, one.backend.now()
@@ -119,16 +120,26 @@ def submit(one: Active, planned: PlannedJob) -> None:
     else:
         word_s = None if planned.joins else _word_s(one, spec)
         one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
-    refusal = one.send(spec.token, one.attempt, partial(_send, one, planned, spec))
+    refusal = one.send(spec.token, attempt, partial(_send, one, planned, spec))
     if refusal is None:
         if spec.array is not None and _may_ask_for_fewer(one, planned, spec, spec.array):
-            one.attempt.again_s = one.backend.now()
+            attempt.again_s = one.backend.now()
+        elif one.state.open_intent is None:
+            _is_refused_by_now(one, planned, spec.token)
         return
     if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
-        one.put_off(spec.token, one.attempt, str(refusal))
+        one.put_off(spec.token, attempt, str(refusal))
         return
     why = f"{_stages(planned)} refused: {refusal.message}"
     one.commit(Refused(spec.token, one.backend.now(), f"{why}. {refusal.hint}" if refusal.hint else why))
+
+
+def _is_refused_by_now(one: Active, planned: PlannedJob, token: str) -> bool:
+    """Say whether a job is refused, as it has got the same unknown answer for so long; note that."""
+    if not (lasting := one.state.put_off.refusal_of(token, target_of(one.state, planned))):
+        return False
+    one.commit(Refused(token, one.backend.now(), f"{_stages(planned)} refused: {lasting}"))
+    return True
 
 
 def can_submit(one: Active, now_s: float) -> bool:
@@ -136,7 +147,7 @@ def can_submit(one: Active, now_s: float) -> bool:
     state = one.state
     if state.outcome is not None or state.open_intent is not None or one.to_cancel():
         return False
-    return one.attempt.is_due(now_s)
+    return one.attempts.away.is_due(now_s)
 
 
 def _shared(one: Active) -> Iterator[tuple[str, Job]]:
@@ -148,24 +159,22 @@ def _shared(one: Active) -> Iterator[tuple[str, Job]]:
             yield name, lead
 
 
-def missing_mate(one: Active) -> PlannedJob | None:
-    """Plan one more of the jobs that share a stage of which one was accepted."""
+def missing_mates(one: Active) -> Iterator[PlannedJob]:
+    """Plan one more of the jobs that share a stage of which one was accepted; for each such stage that lacks some."""
     now_s = one.backend.now()
     for name, lead in _shared(one):
         is_ready = name in one.state.stages.ready
         if lead.spec.array is not None:
             view = one.state.stages[name]
             if part := one.state.arrays.missing(lead, view, is_ready=is_ready, now_s=now_s):
-                return part
+                yield part
             continue
         number, place = one.state.stages[name].resubmissions, tasks_of(one.state, name)
 
         def did(job: Job, number: int = number, place: str = place) -> bool:
             return not place or Bag(Path(place)).did(number, job.spec.token)
 
-        if mate := next(one.state.sharing.missing(lead, number, is_ready=is_ready, now_s=now_s, did=did), None):
-            return mate
-    return None
+        yield from islice(one.state.sharing.missing(lead, number, is_ready=is_ready, now_s=now_s, did=did), 1)
 
 
 def saves_s(one: Active, name: str) -> float | None:
@@ -359,9 +368,9 @@ def _stages(planned: PlannedJob) -> str:
 
 def clear_up(one: Active) -> float | None:
     """Find out whether the job of an open intent was accepted; return when to go on."""
-    if one.state.open_intent is None:
+    if (intent := one.state.open_intent) is None:
         return None
-    return one.clear_up(one.state.open_intent.token, one.attempt)
+    return one.clear_up(intent.token, one.attempts.at(intent.planned))
 
 
 def look_for_twins(one: Active) -> float | None:

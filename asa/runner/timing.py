@@ -82,7 +82,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
             if idle:
                 left = _idle_left_behind_local(state) if left is None else left
                 fits = idle <= left
-            if not fits or _follows_legs(state, job.stages) or not put_off.isdisjoint(_before(state, job.stages)):
+            if not fits or _follows_legs(state, job.stages) or not put_off.isdisjoint(before(state, job.stages)):
                 put_off.update(job.stages)
                 time_s = math.inf
             elif left is not None:
@@ -115,7 +115,7 @@ def _is_to_be_claimed_first(state: RunState, name: str) -> bool:
 
 def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:
     """Count the core-hours that a job may idle while the client runs what is local; endless if one did before."""
-    if not (idle_s := local_before(state, _before(state, planned.stages))):
+    if not (idle_s := local_before(state, before(state, planned.stages))):
         return 0.0
     if any(state.stages[name].resubmissions for name in planned.stages):
         return math.inf
@@ -128,7 +128,7 @@ def _idle_left_behind_local(state: RunState) -> float:
     return _MAX_IDLE * state.workflow.stage_core_hours(state.capabilities.cores_per_node) - idle
 
 
-def _before(state: RunState, stages: Sequence[str]) -> list[str]:
+def before(state: RunState, stages: Sequence[str]) -> list[str]:
     """Name the stages that some follow, but for themselves."""
     inside = set(stages)
     return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
@@ -136,7 +136,7 @@ def _before(state: RunState, stages: Sequence[str]) -> list[str]:
 
 def _follows_legs(state: RunState, stages: Sequence[str]) -> bool:
     """Whether some stages follow one that continues: which leg is the last, for whose end to wait, is not known."""
-    views = (state.stages[name] for name in _before(state, stages))
+    views = (state.stages[name] for name in before(state, stages))
     return any(view.stage.continues is not None and not view.phase.is_settled for view in views)
 
 

@@ -2,14 +2,15 @@
 
 A batch system refuses in its own words, and a new release has new ones. What is not known may be a refusal, or a fault
 on the way, which a refusal would make final. So the job is sent again, with growing pauses, and refused only once the
-same answer has come for a quarter of an hour and no job was accepted meanwhile. When it came first is in the journal:
-clients that look once, and those that go on with a run, count on.
+same answer has come for a quarter of an hour. That other jobs are accepted meanwhile tells for a refusal, not against
+it. When a job's answer came first is in the journal: clients that look once, and those that go on with a run, count on.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from asa.runner.entries import Unexplained, Unsent
@@ -20,42 +21,61 @@ UNEXPLAINED_S = 900.0
 _NUMBERS = re.compile(r"\d+")  # times, jobs, attempts: these differ where the answer is the same
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a job is answered, in the same words since the first of them."""
+
+    said: str  # without its numbers
+    words: str  # in full, the last time
+    since_s: float
+    last_s: float
+    is_new: bool = True  # whether the submission that it answered is not over yet
+
+
 @dataclass(slots=True)
 class UnknownAnswers:
-    """The unknown answer that comes now, if one does."""
+    """The unknown answers that jobs get now, by their tokens."""
 
-    _said: str = ""  # without its numbers
-    _words: str = ""  # in full, the last time
-    _since_s: float = 0.0
-    _last_s: float = 0.0
-    _tokens: set[str] = field(default_factory=set)  # of jobs that got it
-    _is_new: bool = False  # whether the submission that it answered is not over yet
+    _answers: dict[str, _Answer] = field(default_factory=dict)
 
     def heard(self, entry: Unexplained) -> None:
         """Take in an answer."""
-        said = _NUMBERS.sub("#", entry.words)
-        if said != self._said:
-            self.clear()
-            self._said, self._since_s = said, entry.at_s
-        self._words, self._last_s, self._is_new = entry.words, entry.at_s, True
-        self._tokens.add(entry.token)
+        said, was = _NUMBERS.sub("#", entry.words), self._answers.get(entry.token)
+        since_s = was.since_s if was is not None and was.said == said else entry.at_s
+        self._answers[entry.token] = _Answer(said, entry.words, since_s, entry.at_s)
+
+    def is_new(self, token: str) -> bool:
+        """Whether it is an unknown answer for which a job that was just sent is not submitted."""
+        return token in self._answers and self._answers[token].is_new
 
     def unsent(self, entry: Unsent) -> None:
         """Take in that a job was not submitted: of another cause, if there was no unknown answer.
 
         Where it was in doubt, the answer was lost, and the next one tells.
         """
-        if not (self._is_new or entry.doubtful):
-            self.clear()
-        self._is_new = False
+        if self.is_new(entry.token):
+            self._answers[entry.token] = replace(self._answers[entry.token], is_new=False)
+        elif not entry.doubtful:
+            self.forget(entry.token)
+
+    def forget(self, token: str) -> None:
+        """Forget what a job was answered: it was accepted, or refused."""
+        self._answers.pop(token, None)
 
     def clear(self) -> None:
-        """Forget it: a job was accepted, or the run begins anew."""
-        self._said, self._tokens, self._is_new = "", set(), False
+        """Forget all: the run begins anew."""
+        self._answers.clear()
 
-    def refusal_of(self, token: str) -> str:
-        """Give a job's answer, if it has been the same for so long that it is a refusal; empty if not."""
-        if token not in self._tokens or self._last_s - self._since_s < UNEXPLAINED_S:
+    def refusal_of(self, token: str, others: Iterable[str] = ()) -> str:
+        """Give a job's answer, if it has been the same for so long that it is a refusal; empty if not.
+
+        `others`: jobs whose answers tell of this one's, if they are the same: none of their kind was accepted since.
+        """
+        if (own := self._answers.get(token)) is None:
             return ""
-        since = datetime.fromtimestamp(self._since_s).astimezone()
-        return f"{self._words}. The batch system has said so since {since:%Y-%m-%d %H:%M}"
+        alike = (one for other in others if (one := self._answers.get(other)) is not None and one.said == own.said)
+        since_s = min([own.since_s, *(one.since_s for one in alike)])
+        if own.last_s - since_s < UNEXPLAINED_S:
+            return ""
+        since = datetime.fromtimestamp(since_s).astimezone()
+        return f"{own.words}. The batch system has said so since {since:%Y-%m-%d %H:%M}"

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.link import OwnJob, SlurmJob
-from slurm_runs import SlurmRun, stage
+from slurm_runs import LINKS, SlurmRun, stage
 from slurm_testbed import until
 
+from asa.cli.standing import stand
 from asa.errors import SubmitRejectedError, UnavailableError
-from asa.records import Deferred, Submitted
+from asa.records import Deferred, StageEnded, Submitted
 
 EMPTY = ""
 COUNT = 40
@@ -173,3 +174,32 @@ def test_what_is_wrong_with_a_request_is_a_refusal_at_once(slurm, options):
     link = CommandLink(prefix=slurm.prefix, timeout_s=20.0)
     with pytest.raises(SubmitRejectedError):
         link.submit(job(folder, options=options))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_partition_that_is_inactive_holds_up_only_its_own_stages(slurm, link):
+    """What else the run has completes meanwhile; once the partition is up, so does the rest."""
+    stages = [
+        stage("first", partition="debug"),
+        stage("second", partition="debug"),
+        stage("behind", ["first"]),
+        stage("a"),
+        stage("b", "a"),
+    ]
+    run = SlurmRun(slurm, stages, strategy="chained", link=link)
+    slurm.run_as_root("scontrol", "update", "partitionname=debug", "state=INACTIVE")
+    try:
+        driven = run.client()
+        driven.saw(StageEnded, "b")
+        driven.saw(Deferred, "second")
+        state, records = run.folder.state()
+        standing = {one.stage: one for one in stand(run.folder, state, records, time.time()).stages}
+        asked = {name for record in records if isinstance(record, Submitted) for name in record.stages}
+        assert asked == {"a", "b"}
+        for name in ("first", "second"):
+            assert "not available" in standing[name].put_off
+            assert standing[name].put_off_s < time.time()
+    finally:
+        slurm.run_as_root("scontrol", "update", "partitionname=debug", "state=UP")
+    assert driven.result().outcome == "completed"
+    run.check()

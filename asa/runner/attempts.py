@@ -1,0 +1,137 @@
+"""When what was put off is sent again, and what that holds up.
+
+A job that the batch system does not accept holds up what depends on it, and no other. A target (partition, account,
+quality of service, reservation) that has put off jobs of two stages, and accepted none in between, is closed: its jobs
+are tried one at a time, with growing pauses, until one is accepted. Those come first that were put off the fewest
+times, so that one that can never be accepted keeps no other out. A batch system that cannot be reached holds up all.
+
+Pauses are a client's own: the next one may try at once what the last one was refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from asa.exactly_once import Attempt, Cause
+from asa.runner.put_off import Target, keys_of, target_of
+from asa.runner.state import RunState
+from asa.runner.timing import before
+from asa.strategies.base import Choice, PlannedJob
+
+
+@dataclass(slots=True)
+class Attempts:
+    """How far a client has come with each job of a run that is to be sent."""
+
+    state: RunState
+    away: Attempt = field(default_factory=Attempt)  # at reaching the batch system at all
+    _jobs: dict[str, Attempt] = field(default_factory=dict)  # by `keys_of`
+    _targets: dict[Target, Attempt] = field(default_factory=dict)  # those that are closed
+
+    def at(self, planned: PlannedJob) -> Attempt:
+        """Give how far one has come with a job; together with other stages it is no nearer."""
+        keys = keys_of(planned)
+        known = {id(one): one for key in keys if (one := self._jobs.get(key)) is not None}
+        attempt = next(iter(known.values()), None)
+        if attempt is None or len(known) > 1 or attempt is not self._jobs.get(keys[-1]):
+            again_s = max((one.again_s for one in known.values()), default=0.0)
+            failures = max((one.failures for one in known.values()), default=0)
+            attempt = _AtJob(again_s, failures, attempts=self, planned=planned)
+        self._jobs |= dict.fromkeys(keys, attempt)
+        return attempt
+
+    def failed(self, planned: PlannedJob, now_s: float) -> None:
+        """Note that a job was put off, which the journal has already."""
+        target = target_of(self.state, planned)
+        if self.state.put_off.is_closed(target):
+            self._targets.setdefault(target, Attempt()).failed(now_s, Cause.ANSWER)
+        else:
+            self._targets.pop(target, None)
+
+    def succeeded(self, planned: PlannedJob) -> None:
+        """Note that a job was accepted."""
+        self.away.succeeded()
+        self._targets.pop(target_of(self.state, planned), None)
+        for key in keys_of(planned):
+            self._jobs.pop(key, None)
+
+    # ------------------------------------------------------------------ what may be sent
+
+    def again_s(self, planned: PlannedJob, now_s: float, choices: Mapping[str, Choice] | None = None) -> float:
+        """Say before when a job is not to be sent."""
+        waits_s = [self.away.due_s(now_s)]
+        if self._jobs:
+            waits_s += [self._jobs[key].due_s(now_s) for key in keys_of(planned) if key in self._jobs]
+        if self._targets:
+            target = target_of(self.state, planned, choices)
+            if target in self._targets and self.state.put_off.is_closed(target):
+                waits_s.append(self._targets[target].due_s(now_s))
+        return max(waits_s)
+
+    def times(
+        self, jobs: Sequence[PlannedJob], times: Sequence[float], now_s: float, choices: Mapping[str, Choice]
+    ) -> list[float]:
+        """Say when jobs may be sent for which a plan has times; infinity for those behind one that is put off."""
+        held, found = set[str](), list[float]()
+        for job, time_s in zip(jobs, times, strict=True):
+            again_s = self.again_s(job, now_s, choices)
+            if self._is_behind(job, held):
+                again_s = math.inf
+            if again_s > now_s and not job.joins:
+                held.update(job.stages)
+            found.append(max(time_s, again_s))
+        return found
+
+    def in_turn(self, due: Sequence[PlannedJob], now_s: float, choices: Mapping[str, Choice]) -> Iterator[PlannedJob]:
+        """Give jobs that are due, each if it may be sent as what came before it went, with none that depends on it."""
+        held = set[str]()
+        for job in self._fewest_first(due):
+            if not self._is_behind(job, held) and self.again_s(job, now_s, choices) <= now_s:
+                yield job
+                if self.again_s(job, now_s) <= now_s:
+                    continue
+            if not job.joins:
+                held.update(job.stages)
+
+    def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
+        """Give the first job that may be sent and was not put off before."""
+        may = (job for job in jobs if self.again_s(job, now_s) <= now_s and not self.state.put_off.count(job))
+        return next(may, None)
+
+    def _is_behind(self, job: PlannedJob, held: set[str]) -> bool:
+        """Whether a job is to be sent only after one that is put off."""
+        return bool(held) and not job.joins and not held.isdisjoint(before(self.state, job.stages))
+
+    def _fewest_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
+        """Put jobs first that were put off the fewest times, but none before one that it follows."""
+        ranks, by_stage = list[int](), dict[str, int]()
+        for job in jobs:
+            rank = self.state.put_off.count(job)
+            if not job.joins:
+                rank = max([rank, *(by_stage.get(name, 0) for name in before(self.state, job.stages))])
+                by_stage |= dict.fromkeys(job.stages, rank)
+            ranks.append(rank)
+        return [job for _, job in sorted(zip(ranks, jobs, strict=True), key=lambda pair: pair[0])]
+
+
+@dataclass(slots=True, kw_only=True)
+class _AtJob(Attempt):
+    """How far a client has come with a job of a run: what becomes of it counts for others, too."""
+
+    attempts: Attempts
+    planned: PlannedJob
+
+    def failed(self, now_s: float, cause: Cause, *, at_once: bool = False) -> None:
+        """Note that the job was not accepted."""
+        if cause is Cause.AWAY:
+            self.attempts.away.failed(now_s, cause)
+            return
+        Attempt.failed(self, now_s, cause, at_once=at_once)
+        if cause is Cause.ANSWER:
+            self.attempts.failed(self.planned, now_s)
+
+    def succeeded(self) -> None:
+        """Note that the job was accepted."""
+        self.attempts.succeeded(self.planned)

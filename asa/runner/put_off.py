@@ -1,0 +1,128 @@
+"""Jobs that the batch system has put off: which, since when and why, and where several of a kind were.
+
+All of it is in the journal, so that clients that look once know it as well as one that stays. What a client makes of
+it, which is when to send what again, is in `asa.runner.attempts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from asa.exactly_once import Cause
+from asa.requests import name_of
+from asa.runner.entries import Accepted, Entry, Intended, Refused, Retried, Unexplained, Unsent
+from asa.runner.unexplained import UnknownAnswers
+from asa.strategies.base import Choice, PlannedJob
+
+if TYPE_CHECKING:
+    from asa.runner.state import RunState
+
+_OF_TARGETS = frozenset({"partition", "account", "qos", "reservation", "clusters", "licenses"})
+
+
+class Target(NamedTuple):
+    """Where jobs are sent that one limit or one closed partition may keep out together."""
+
+    partition: str
+    account: str
+    options: tuple[str, ...]  # that name a quality of service, a reservation and the like
+    is_local: bool = False
+
+    @property
+    def words(self) -> str:
+        """Name it."""
+        names = {"partition": self.partition, "account": self.account}
+        return ", ".join([*(f"{key} {name}" for key, name in names.items() if name), *self.options]) or "this queue"
+
+
+def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice] | None = None) -> Target:
+    """Say where a planned job is sent; `choices`: the shapes that its stages will be asked for in."""
+    stages = [state.stages[name].stage for name in planned.stages]
+    chosen = (choices[one.name].shape.partition for one in stages if choices and one.name in choices)
+    partitions = (*chosen, *(one.partition for one in stages), state.capabilities.partition)
+    return Target(
+        next(filter(None, partitions), ""),
+        next((one.account for one in stages if one.account), ""),
+        tuple(sorted({o for one in stages for o in one.options if name_of(o) in _OF_TARGETS})),
+        is_local=all(one.local for one in stages),
+    )
+
+
+def keys_of(planned: PlannedJob) -> tuple[str, ...]:
+    """Name what is put off with a job: its stages, in whatever company; of more cores for a job, these."""
+    return (f"{planned.joins}+{planned.stages[0]}",) if planned.joins else planned.stages
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """What was put off."""
+
+    since_s: float
+    reason: str  # as was said last
+    count: int  # how often, but for those times at which nothing could be sent
+
+
+@dataclass(slots=True)
+class PutOff:
+    """What of a run is put off now."""
+
+    _answers: UnknownAnswers = field(default_factory=UnknownAnswers)
+    _deferrals: dict[str, Deferral] = field(default_factory=dict)  # by `keys_of`
+    # by target, the tokens of jobs that it put off since it accepted one last, and which stage that is
+    _refused_in_row: dict[Target, dict[str, str]] = field(default_factory=dict)
+
+    def heard(self, entry: Entry, state: RunState) -> None:
+        """Take in what happened, before the run's state does."""
+        match entry:
+            case Accepted(token=token) if (intent := state.intents.get(token)) is not None:
+                self._settled(intent)
+                self._refused_in_row.pop(target_of(state, intent.planned), None)
+            case Refused(token=token) if (intent := state.intents.get(token)) is not None:
+                self._settled(intent)
+                for tokens in self._refused_in_row.values():
+                    tokens.pop(token, None)
+            case Unexplained():
+                self._answers.heard(entry)
+            case Unsent(token=token) if (intent := state.intents.get(token)) is not None:
+                self._unsent(entry, intent.planned, state)
+            case Retried():
+                self._answers.clear()
+                self._deferrals.clear()
+                self._refused_in_row.clear()
+
+    def _settled(self, intent: Intended) -> None:
+        self._answers.forget(intent.token)
+        for key in keys_of(intent.planned):
+            self._deferrals.pop(key, None)
+
+    def _unsent(self, entry: Unsent, planned: PlannedJob, state: RunState) -> None:
+        if entry.cause is Cause.ANSWER or self._answers.is_new(entry.token):
+            tokens = self._refused_in_row.setdefault(target_of(state, planned), {})
+            tokens[entry.token] = keys_of(planned)[0]
+        self._answers.unsent(entry)
+        for key in keys_of(planned):
+            was = self._deferrals.get(key)
+            count = (was.count if was is not None else 0) + (entry.cause is not Cause.AWAY)
+            since_s = was.since_s if was is not None else entry.at_s
+            self._deferrals[key] = Deferral(since_s, " ".join(entry.reason.split()), count)
+
+    # ------------------------------------------------------------------ what follows
+
+    def of(self, key: str) -> Deferral | None:
+        """Say since when and why a stage is put off; None if it is not."""
+        return self._deferrals.get(key)
+
+    def count(self, planned: PlannedJob) -> int:
+        """Count how often a job was put off, or a stage of it."""
+        found = (self._deferrals.get(key) for key in keys_of(planned)) if self._deferrals else ()
+        return max((one.count for one in found if one is not None), default=0)
+
+    def is_closed(self, target: Target) -> bool:
+        """Whether a target has put off jobs of several stages, and accepted none since: any other may fare alike."""
+        return len(set(self._refused_in_row.get(target, {}).values())) > 1
+
+    def refusal_of(self, token: str, target: Target) -> str:
+        """Give a job's unknown answer, if it has lasted for so long that it is a refusal; empty if not."""
+        return self._answers.refusal_of(token, self._refused_in_row.get(target, ()))

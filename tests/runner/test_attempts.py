@@ -1,0 +1,302 @@
+"""A submission that is put off holds up what depends on it, others of its target one at a time, and no more."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+from asa.backends.slurm.backend import SlurmBackend
+from slurm_fake_link import FakeLink, VirtualClock
+
+from asa.backend import Capabilities
+from asa.continuation import Continuation
+from asa.errors import SubmitDeferredError, SubmitInDoubtError, UnavailableError
+from asa.estimators import WaitBank
+from asa.exactly_once import AGAIN_S
+from asa.records import Deferred, Ended, Retrying, StageEnded, StageStarted, Submitted
+from asa.runner import Run, RunFolder, RunPlan, run_all
+from asa.runner.entries import Unsent, read_entry
+from asa.runner.look import look
+from asa.strategies import load_strategy
+from asa.workflow import Stage, Workflow
+
+CORES = 64
+SITE = Capabilities("x", 512, 64, age_accrues=False)
+
+
+def machine():
+    return SimulatedBackend(Engine(CORES, JobTable(*np.zeros((4, 0), dtype=np.int64)), now=0), Machine("m", 1, CORES))
+
+
+def stage(name, after=(), *, partition="", **more):
+    command = "" if "tasks" in more else "sleep 30"
+    named = {"cores": 1, "walltime_s": 600, "expected_run_s": 30, "command": command} | more
+    return Stage(name, after=tuple(after), partition=partition, **named)
+
+
+class Picky:
+    """A machine that is asked first whether it takes a job; it keeps when which was tried, and what came of that."""
+
+    def __init__(self, says, world=None):
+        self.world, self.says, self.tried = world or machine(), says, []
+
+    def __getattr__(self, name):
+        return getattr(self.world, name)
+
+    def submit(self, spec):
+        name, now = spec.name.partition("/")[2], self.world.now()
+        error = self.says(name, now, spec)
+        self.tried.append((now, name, error is None))
+        if error is not None:
+            raise error
+        return self.world.submit(spec)
+
+    def accepted(self):
+        return {name: at_s for at_s, name, is_in in reversed(self.tried) if is_in}
+
+    def times(self, name):
+        return [at_s for at_s, tried, _ in self.tried if tried == name]
+
+
+def go(world, flow, strategy="per-stage", **more):
+    [result] = run_all(world, [Run(flow, load_strategy(strategy), bank=WaitBank("last"), id="r" * 12, **more)])
+    assert result.outcome == "completed", result.reason
+    ended = [r.stages[0] for r in result.records if isinstance(r, StageEnded)]
+    assert sorted(ended) == sorted(flow.stages)
+    return result
+
+
+def odd(name):
+    return UnavailableError(f"{name} is not to my liking", is_unexplained=True)
+
+
+@pytest.mark.parametrize("error", [SubmitDeferredError("the partition is INACTIVE"), odd("bad")])
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa-naive", "asa-plan"])
+def test_a_stage_that_is_put_off_holds_up_only_itself_and_what_depends_on_it(strategy, error):
+    stages = [stage("bad"), stage("behind", ["bad"]), stage("a"), stage("b", ["a"]), stage("c"), stage("d", "bc")]
+    world = Picky(lambda name, now, _: error if name == "bad" and now < 500 else None)
+    result = go(world, Workflow("flow", stages), strategy)
+    accepted, ends = world.accepted(), {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    assert accepted["a"] == accepted["c"] == 0
+    assert ends["d"] < 200, "what does not depend on it completes meanwhile"
+    assert 500 <= accepted["bad"] <= 500 + AGAIN_S[-1]
+    assert accepted["behind"] >= accepted["bad"]
+    pauses = np.diff(world.times("bad"))
+    assert list(pauses[:5]) == list(AGAIN_S)
+    assert set(pauses[5:]) == {AGAIN_S[-1]}
+
+
+def test_two_of_a_target_hold_up_others_of_it_and_none_of_another():
+    """They are tried one at a time, those first that were refused the fewest times."""
+    stages = [stage(f"gpu{n}", options=("--qos=gpu",)) for n in range(5)] + [stage("a"), stage("b", options=("--x",))]
+    world = Picky(lambda name, now, _: SubmitDeferredError("closed") if "gpu" in name and now < 300 else None)
+    go(world, Workflow("flow", stages))
+    accepted = world.accepted()
+    assert accepted["a"] == accepted["b"] == 0
+    refused = [(at_s, name) for at_s, name, is_in in world.tried if not is_in]
+    assert [name for _, name in refused[:6]] == ["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu0"]
+    assert [at_s for at_s, _ in refused[1:7]] == [0, 5, 15, 35, 75, 135]
+    assert len({accepted[f"gpu{n}"] for n in (2, 3, 4)}) == 1, "once one is accepted, it is open"
+
+
+def test_one_that_is_never_accepted_starves_no_other_however_often_it_comes_first():
+    """Two bad ones close their target, and a good one that becomes ready then waits for one pause at most."""
+    stages = [stage("bad0"), stage("bad1"), *(stage(f"s{n}", [f"s{n - 1}"] if n else ()) for n in range(6))]
+    world = Picky(lambda name, now, _: odd(name) if "bad" in name and now < 800 else None)
+    result = go(world, Workflow("flow", stages))
+    ends = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    accepted = world.accepted()
+    for number in range(1, 6):
+        waited_s = accepted[f"s{number}"] - ends[f"s{number - 1}"]
+        assert waited_s <= AGAIN_S[-1]
+    assert ends["s5"] < 6 * (30 + AGAIN_S[-1])
+
+
+@pytest.mark.parametrize("targets", [1, 4])
+def test_a_site_that_defers_everything_is_asked_once_a_target_and_pause(targets):
+    stages = [stage(f"s{n}", account=f"project{n % targets}") for n in range(200)]
+    world = Picky(lambda _, now, __: SubmitDeferredError("too many jobs") if now < 3600 else None)
+    go(world, Workflow("flow", stages))
+    refused = [at_s for at_s, _, is_in in world.tried if not is_in]
+    assert len(refused) <= targets * (3600 / AGAIN_S[-1] + 2 * len(AGAIN_S))
+    assert max(Counter(refused).values()) <= 2 * targets
+    assert max(world.accepted().values()) <= 3600 + AGAIN_S[-1], "as soon as one is accepted, all are tried"
+
+
+def test_a_batch_system_that_is_away_holds_up_all():
+    """As if there were one job: with growing pauses, and none for the jobs that follow once it is back."""
+    stages = [stage(f"s{n}", account=f"project{n}") for n in range(20)]
+    world = Picky(lambda _, now, __: UnavailableError("no controller") if now < 100 else None)
+    result = go(world, Workflow("flow", stages))
+    assert [at_s for at_s, _, is_in in world.tried if not is_in] == [0, 5, 15, 35, 75]
+    assert set(world.accepted().values()) == {135}
+    assert len([r for r in result.records if isinstance(r, Deferred)]) == 5
+
+
+def all_before(world, flow, result):
+    """Check that no job of a stage was accepted before all of what it follows were, unless that had ended."""
+    ends = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    first = {name: min(at_s for at_s, tried, is_in in world.tried if is_in and tried == name) for name in flow.stages}
+    for name, one in flow.stages.items():
+        for before in one.after:
+            accepted = [at_s for at_s, tried, is_in in world.tried if is_in and tried == before]
+            needed = accepted[: flow.stages[before].job_count]
+            assert ends[before] <= first[name] or (
+                len(needed) == flow.stages[before].job_count and max(needed) <= first[name]
+            ), (before, name)
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained"])
+def test_more_jobs_of_a_stage_that_are_put_off_hold_up_what_depends_on_it(strategy):
+    """Of a stage that several jobs run all are there before what follows; what does not depend on it goes on."""
+    many = stage("many", cores=8, walltime_s=3600, expected_run_s=1000, tasks=("t",), jobs=(4, 4))
+    flow = Workflow("flow", [many, stage("after", ["many"]), stage("a"), stage("b", "a")])
+    there = []
+
+    def says(name, now, _):
+        if name != "many" or len(there) < 2 or now >= 300:
+            there.append(name) if name == "many" else None
+            return None
+        return SubmitDeferredError("too many jobs of this kind")
+
+    world = Picky(says)
+    result = go(world, flow, strategy)
+    all_before(world, flow, result)
+    ends = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    accepted = [at_s for at_s, name, is_in in world.tried if is_in and name == "many"]
+    assert accepted[:2] == [0, 0]
+    assert all(300 <= at_s <= 360 for at_s in accepted[2:4])
+    assert ends["b"] < 100
+
+
+@pytest.mark.parametrize("strategy", ["chained", "asa"])
+def test_a_next_leg_that_is_put_off_holds_up_nothing_else(strategy):
+    legs = stage("legs", walltime_s=100, expected_run_s=250, continues=Continuation.warned("USR1@5s"))
+    flow = Workflow("flow", [legs, stage("after", ["legs"]), stage("a"), stage("b", "a"), stage("c", "b")])
+    world = Picky(lambda name, now, _: SubmitDeferredError("no") if name.startswith("legs.2") and now < 400 else None)
+    result = go(world, flow, strategy)
+    ends = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    assert ends["c"] < 200
+    assert ends["legs"] > 400
+    assert min(world.times("after")) >= min(at_s for at_s, name, is_in in world.tried if is_in and name == "legs.3")
+
+
+# ---------------------------------------------------------------------- any pattern of refusals
+
+
+def drawn(rng):
+    """A graph, and of each stage, target and moment whether it is refused, for good reasons or bad."""
+    count = rng.randrange(3, 12)
+    shared = {"cores": 4, "tasks": ("t",), "jobs": (2, 2), "command": ""}
+    stages = [
+        stage(
+            f"s{n}",
+            [f"s{m}" for m in range(n) if rng.random() < 0.25],
+            account=rng.choice(["", "p", "q"]),
+            expected_run_s=rng.choice([5, 30, 200]),
+            **(shared if rng.random() < 0.25 else {}),
+        )
+        for n in range(count)
+    ]
+    until_s = {f"s{n}": rng.choice([0, 0, 0, 40, 700]) for n in range(count)}
+    closed_s = {account: rng.choice([0, 0, 300]) for account in ("", "p", "q")}
+    away = [(at_s := rng.randrange(0, 600), at_s + rng.randrange(1, 120)) for _ in range(rng.randrange(3))]
+    kind = {f"s{n}": rng.random() < 0.5 for n in range(count)}
+
+    def says(name, now, spec):
+        if any(begin <= now < end for begin, end in away):
+            return UnavailableError("no controller")
+        if now < closed_s[spec.account]:
+            return SubmitDeferredError("the account has too many jobs")
+        if now < until_s[name]:
+            return odd(name) if kind[name] else SubmitDeferredError("not now")
+        return None
+
+    return Workflow("flow", stages), says, until_s, closed_s, away
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa-naive", "asa-plan"])
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_refused_no_stage_waits_for_another_s_refusals(strategy, seed):
+    """Against a model: what a stage could have been accepted at is when it was due, was not refused, and one pause."""
+    flow, says, until_s, closed_s, away = drawn(random.Random(seed))
+    world = Picky(says)
+    result = go(world, flow, strategy)
+    accepted = world.accepted()
+    ends = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    begun = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageStarted)}
+    all_before(world, flow, result)
+    for name, one in flow.stages.items():
+        assert all(ends[before] <= begun[name] for before in one.after)
+        if strategy == "per-stage":
+            due_s = max([0.0, *(ends[before] for before in one.after)])
+            free_s = max([due_s, until_s[name], closed_s[one.account], *(end for _, end in away)])
+            assert accepted[name] - free_s <= 2 * AGAIN_S[-1], name
+    refused = [name for _, name, is_in in world.tried if not is_in]
+    assert len(refused) <= sum(until_s.values()) / 5 + 3 * 12 + 3 * 24
+    assert not [r for r in result.records if isinstance(r, Retrying)]
+    submitted = Counter(r.stages[0] for r in result.records if isinstance(r, Submitted))
+    assert all(submitted[name] <= one.job_count for name, one in flow.stages.items())
+    assert {r.state for r in result.records if isinstance(r, Ended)} <= {"completed", "cancelled"}
+
+
+# ---------------------------------------------------------------------- clients that look once
+
+
+class Closed(FakeLink):
+    """Slurm in memory that refuses some jobs for a while."""
+
+    until_s, bad, error = 0.0, (), SubmitDeferredError("closed")
+
+    def submit(self, job):
+        self.tried = getattr(self, "tried", [])
+        name = job.name.partition("_")[2].partition(".")[0]
+        self.tried.append((self.clock(), name))
+        if name in self.bad and self.clock() < self.until_s:
+            raise self.error
+        return super().submit(job)
+
+
+def looked(tmp_path, stages, bad, lasts_s, error, every_s=60.0):
+    """Look at a run each minute, each time as a client that remembers nothing, until it has ended."""
+    plan = RunPlan("abcd1234", "flow", "flow", tuple(stages), "per-stage", "slurm-cli", SITE, created_s=1.7e9)
+    folder, clock = RunFolder.create(tmp_path, plan), VirtualClock()
+    begun_s = clock()
+    link = Closed(clock, folder.path)
+    link.until_s, link.bad, link.error = begun_s + lasts_s, bad, error
+    while folder.state()[0].outcome is None and clock() < begun_s + 4 * 3600:
+        look(folder, lambda run: SlurmBackend(link, run.path, SITE, clock=clock, sleep=clock.sleep))
+        clock.sleep(every_s)
+    return link, folder, begun_s
+
+
+IN_DOUBT = SubmitInDoubtError("that is odd", is_unexplained=True)
+
+
+@pytest.mark.parametrize("error", [SubmitDeferredError("closed"), odd("bad"), IN_DOUBT])
+def test_clients_that_look_once_starve_nobody_either(error, tmp_path):
+    """Two that are never accepted come first in each look; how often they were put off is in the journal."""
+    stages = [stage("bad0"), stage("bad1"), *(stage(f"s{n}", [f"s{n - 1}"] if n else ()) for n in range(4))]
+    _, folder, begun_s = looked(tmp_path, stages, {"bad0", "bad1"}, 850.0, error)
+    state, records = folder.state()
+    assert state.outcome == "completed", state.reason
+    ends = {r.stages[0]: r.time_s - begun_s for r in records if isinstance(r, StageEnded)}
+    assert ends["s3"] < 800
+    assert ends["bad0"] > 850
+
+
+def test_a_look_at_a_closed_target_tries_one_job(tmp_path):
+    stages = [stage(f"s{n}") for n in range(30)]
+    link, folder, begun_s = looked(tmp_path, stages, {one.name for one in stages}, 900.0, SubmitDeferredError("closed"))
+    assert folder.state()[0].outcome == "completed"
+    tried = Counter(int(at_s - begun_s) // 60 for at_s, _ in link.tried if at_s < link.until_s)
+    assert tried[0] == 2
+    assert max(tried[minute] for minute in range(1, 15)) == 1
+    assert len({name for at_s, name in link.tried if at_s < link.until_s}) == 16
+
+
+def test_what_older_journals_say_of_what_was_not_sent_is_read():
+    entry = read_entry('{"token": "t", "at_s": 1.0, "reason": "why", "doubtful": false, "kind": "unsent"}')
+    assert entry == Unsent("t", 1.0, "why")
