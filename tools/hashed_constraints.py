@@ -73,7 +73,7 @@ def document(reports, files, constraints):
             digest = package["download_info"]["archive_info"]["hashes"]["sha256"]
             found.setdefault((name, version), set()).add(digest)
     lines = [
-        f"# {own[1]} {own[2]} and all that it needs, with {', '.join(EXTRAS)}, in the versions that it was tested with,",
+        f"# {own[1]} {own[2]} and all that it needs, with {', '.join(EXTRAS)}, as it was tested,",
         "# and the SHA-256 of each file. pip install --require-hashes -r THIS_FILE",
     ]
     for (name, version), digests in sorted(found.items()):
