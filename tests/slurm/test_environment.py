@@ -45,7 +45,7 @@ options = ("--ntasks-per-node=2", "--distribution=cyclic")
 stage = Stage("probe", cores=8, cpus_per_task=2, script=Path("script").read_text(), options=options)
 spec = JobSpec(
     "probe", 8, 300.0, command=payload_text(stage, 8), token="t-1", cpus_per_task=2, memory_bytes=800 << 20,
-    options=options,
+    options=options, secrets=("token",),  # which alone does not go on by itself here
 )
 backend = by.connect(Path("run").absolute())
 print(backend.submit(spec))
