@@ -11,12 +11,13 @@ from typing import IO, Any
 
 from rich.console import Console as RichConsole  # noqa: TID251 - of which this makes ours
 from rich.console import ConsoleOptions, RenderableType
+from rich.file_proxy import FileProxy
 from rich.segment import Segment
 from rich.text import Span, Text
 
 from asa.printable import acts, printable
 
-_render = RichConsole.render
+_render, _write = RichConsole.render, FileProxy.write
 
 
 def _render_checked(
@@ -27,6 +28,10 @@ def _render_checked(
     for segment in _render(console, checked, options):
         is_sound = segment.control or not acts(segment.text)
         yield segment if is_sound else Segment(printable(segment.text), segment.style)
+
+
+def _write_checked(proxy: FileProxy, text: str) -> int:
+    return _write(proxy, printable(text))
 
 
 def _checked(text: Text) -> Text:
@@ -70,5 +75,9 @@ class Console(RichConsole):
 
 
 def check_others() -> None:
-    """Have the consoles of other packages check text, too, as those with which typer writes its help and errors."""
+    """Have the consoles of other packages check text, too, as those with which typer writes its help and errors.
+
+    And what is written to a stream beside a live display, in which rich would look for colours.
+    """
     RichConsole.render = _render_checked  # type: ignore[method-assign, assignment]
+    FileProxy.write = _write_checked  # type: ignore[method-assign, assignment]
