@@ -5,7 +5,8 @@ import re
 import sys
 import tempfile
 
-HOSTILE = "\x1b[8m\x1b]0;t\x07\r\x08\x0b\x7f\x9b2J\u202egnp\u2066\u200f\u2028[red on red]m[/]"
+MARKUP = "[red on red]m[/]"
+HOSTILE = f"\x1b[8m\x1b]0;t\x07\r\x08\x0b\x7f\x9b2J\u202egnp\u2066\u200f\u2028{MARKUP}"
 """Hides, names the window, rings, overwrites, clears, turns, breaks a line; and is markup to rich."""
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]")
 LONE = re.compile(rb"(?<![\xc2-\xf4\x80-\xbf])[\x80-\x9f]")  # of a name that is no UTF-8, to a terminal of 8 bits

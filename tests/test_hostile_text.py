@@ -12,7 +12,7 @@ import cli_fuzz
 import pytest
 from asa.backends.slurm.backend import SlurmBackend
 from forked import ASA, Command
-from hostile_text import HOSTILE, acting, written
+from hostile_text import HOSTILE, MARKUP, acting, written
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm_fake_link import FakeLink, VirtualClock
@@ -20,9 +20,11 @@ from told_link import ToldLink
 
 from asa.backend import Capabilities
 from asa.errors import AsaError, SubmitRejectedError
+from asa.estimators.store import WaitRecord, WaitStore
 from asa.printable import acts, on_one_line, printable, printable_json
 from asa.runner import RunFolder, RunPlan, drive
 from asa.spec.model import StageSpec
+from asa.waits import QueuedJob, exactly
 from asa.workflow import Stage
 
 SHOWN = printable(HOSTILE)
@@ -184,6 +186,7 @@ def test_nothing_of_a_run_acts(tmp_path, monkeypatch, runs):
     for (_, data), command in zip(found, LOOKS, strict=True):
         assert not acting(data), command
     assert sum(b"\\x1b" in data or b"\\u001b" in data for _, data in found) >= 6
+    assert sum(MARKUP.encode() in data for _, data in found) >= 6, "square brackets were taken for markup"
     pages = list(tmp_path.glob("**/*.html"))
     assert pages
     assert not any(acting(page.read_bytes()) for page in pages)
@@ -219,6 +222,33 @@ def leaves(value, at=()):
         yield at
     for step, one in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
         yield from leaves(one, (*at, step))
+
+
+def test_nothing_of_a_bank_acts_and_none_of_it_is_markup(tmp_path, monkeypatch):
+    """Which others may have exported."""
+    monkeypatch.chdir(tmp_path)
+    with WaitStore(tmp_path / "bank") as bank:
+        bank.extend(
+            WaitRecord(QueuedJob(60.0 * n, 4, 3600.0, f"u{HOSTILE}", f"s{HOSTILE}", f"p{HOSTILE}"), exactly(5.0))
+            for n in range(60)
+        )
+    (tmp_path / "log.txt").write_text(
+        f"Cluster|JobID|User|Partition|Submit|Eligible|Start|End|State|TimelimitRaw|ReqCPUS\n"
+        f"c{MARKUP}|7|ada|p{MARKUP}|1799990000|1799990000|1799990300|1799990400|COMPLETED|60|4\n"
+    )
+    words = [
+        ["bank", "show", "--bank", "bank", "--all"],
+        ["bank", "show", "--bank", "bank", "--output", "json"],
+        ["predict", "--cores", "4", "--walltime", "1h", "--bank", "bank", "--bank-only", "--system", f"s{HOSTILE}"],
+        ["predict", "--cores", "2,4", "--walltime", "1h", "--bank", "bank", "--bank-only", "--system", f"s{HOSTILE}"],
+        ["learn", "--from", "log.txt", "--bank", "other"],
+        ["bank", "show", "--bank", "other"],
+    ]
+    found = written(*words, environment={"COLUMNS": "300"})
+    for (code, data), command in zip(found, words, strict=True):
+        assert not acting(data), command
+        assert MARKUP.encode() in data, command
+        assert code == 0, (command, data)
 
 
 SEQUENCE = re.compile(rb"\x1b\[[0-9;]*m|\r(?=\n)")  # colours, and what a terminal makes of a line's end

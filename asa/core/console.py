@@ -12,12 +12,13 @@ from typing import IO, Any
 from rich.console import Console as RichConsole  # noqa: TID251 - of which this makes ours
 from rich.console import ConsoleOptions, RenderableType
 from rich.file_proxy import FileProxy
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.text import Span, Text
 
 from asa.printable import acts, printable
 
-_render, _write = RichConsole.render, FileProxy.write
+_render, _write, _measure = RichConsole.render, FileProxy.write, Text.__rich_measure__
 
 
 def _render_checked(
@@ -28,6 +29,10 @@ def _render_checked(
     for segment in _render(console, checked, options):
         is_sound = segment.control or not acts(segment.text)
         yield segment if is_sound else Segment(printable(segment.text), segment.style)
+
+
+def _measured(text: Text, console: RichConsole, options: ConsoleOptions) -> Measurement:
+    return _measure(_checked(text), console, options)
 
 
 def _write_checked(proxy: FileProxy, text: str) -> int:
@@ -77,7 +82,9 @@ class Console(RichConsole):
 def check_others() -> None:
     """Have the consoles of other packages check text, too, as those with which typer writes its help and errors.
 
-    And what is written to a stream beside a live display, in which rich would look for colours.
+    And what is written to a stream beside a live display, in which rich would look for colours. Texts are measured as
+    they are shown.
     """
+    Text.__rich_measure__ = _measured  # type: ignore[method-assign, assignment]
     RichConsole.render = _render_checked  # type: ignore[method-assign, assignment]
     FileProxy.write = _write_checked  # type: ignore[method-assign, assignment]
