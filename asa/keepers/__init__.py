@@ -28,7 +28,7 @@ from asa.keepers import cron, timer
 __all__ = ["Kept", "Way", "client", "end", "end_here", "keep", "kept", "note", "possible"]
 
 _FILE = "kept.json"
-_FOR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
+_TO_BEGIN = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "ASA_TRUSTED")  # with, before the rest is read of the run
 _TRIAL_S = 60.0
 
 
@@ -126,7 +126,7 @@ def client(verb: str, folder: Path, *options: str) -> list[str]:
 
 
 def _python() -> list[str]:
-    needed = [f"{name}={os.environ[name]}" for name in _FOR_PYTHON if os.environ.get(name)]
+    needed = [f"{name}={os.environ[name]}" for name in _TO_BEGIN if os.environ.get(name)]
     return [*(["env", *needed] if needed else []), sys.executable, "-P", "-m", "asa"]
 
 

@@ -296,7 +296,7 @@ class Operator:
     def _env(self) -> dict[str, str]:
         home = self.place.work / "home"
         home.mkdir(exist_ok=True)
-        kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "PYTHONPATH")}
+        kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "PYTHONPATH", "ASA_TRUSTED")}
         return (
             kept
             | self.place.clock()

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from slurm_testbed import Testbed
+from slurm_testbed import Testbed, trust
 
 from . import between
 from .draw import CORES_PER_NODE, NODES, Trial
@@ -20,13 +20,14 @@ from .strangers import MARKED, Elsewhere, Strangers
 
 PAYLOAD = Path(__file__).with_name("step.sh")
 OTHER = "other"  # what the jobs are called that are not the run's
-_DISK = "size=6m,mode=777"
 _WAITS = 300  # in the bank at the beginning
 _LEARNS, _LEARNED = threading.Lock(), dict[str, bytes]()
 
 
 class Place:
     """The machine itself, for the backend `local`; for Slurm see `Cluster`."""
+
+    disk_options = "size=6m,mode=755"
 
     def __init__(self, trial: Trial, root: Path, asa: str) -> None:
         self.trial, self.root, self.asa = trial, root, asa
@@ -38,7 +39,7 @@ class Place:
         self.work.mkdir(parents=True)
         for mounted in self.disks:
             mounted.mkdir()
-            subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "asa-trial", mounted], check=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", self.disk_options, "asa-trial", mounted], check=True)
         for folder in (self.root, self.root / "jobs", self.work):
             folder.chmod(0o777)
         shutil.copy(PAYLOAD, self.work / "step.sh")
@@ -147,7 +148,9 @@ class Place:
 
 
 class Cluster(Place):
-    """Slurm's real daemons."""
+    """Slurm's real daemons, whose jobs are another user's than the client."""
+
+    disk_options = "size=6m,mode=777"
 
     def __init__(self, trial: Trial, root: Path, asa: str) -> None:
         super().__init__(trial, root, asa)
@@ -174,6 +177,7 @@ class Cluster(Place):
         self.elsewhere = Elsewhere(root.with_name(f"{root.name}e"), trial.version, trial.seed) if is_lent else None
 
     def start(self) -> None:
+        trust(self.root)
         for _ in range(3):
             super().start()
             self.slurm.start()
