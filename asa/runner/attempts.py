@@ -2,8 +2,9 @@
 
 A job that the batch system does not accept holds up what depends on it, and no other. A target (partition, account,
 quality of service, reservation) that has put off jobs of two stages, and accepted none in between, is closed: its jobs
-are tried one at a time, with growing pauses, until one is accepted. Those come first that were put off the fewest
-times, so that one that can never be accepted keeps no other out. A batch system that cannot be reached holds up all.
+are tried one at a time, with growing pauses, until one is accepted: first those that were not tried yet, then that
+which was longest ago. So one that can never be accepted keeps no other out. A batch system that cannot be reached
+holds up all.
 
 Pauses are a client's own: the next one may try at once what the last one was refused.
 """
@@ -87,7 +88,7 @@ class Attempts:
     def in_turn(self, due: Sequence[PlannedJob], now_s: float, choices: Mapping[str, Choice]) -> Iterator[PlannedJob]:
         """Give jobs that are due, each if it may be sent as what came before it went, with none that depends on it."""
         held = set[str]()
-        for job in self._fewest_first(due):
+        for job in self._untried_first(due):
             if not self._is_behind(job, held) and self.again_s(job, now_s, choices) <= now_s:
                 yield job
                 if self.again_s(job, now_s) <= now_s:
@@ -97,23 +98,23 @@ class Attempts:
 
     def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
         """Give the first job that may be sent and was not put off before."""
-        may = (job for job in jobs if self.again_s(job, now_s) <= now_s and not self.state.put_off.count(job))
-        return next(may, None)
+        may = (job for job in jobs if self.again_s(job, now_s) <= now_s)
+        return next((job for job in may if self.state.put_off.tried_s(job) == -math.inf), None)
 
     def _is_behind(self, job: PlannedJob, held: set[str]) -> bool:
         """Whether a job is to be sent only after one that is put off."""
         return bool(held) and not job.joins and not held.isdisjoint(before(self.state, job.stages))
 
-    def _fewest_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
-        """Put jobs first that were put off the fewest times, but none before one that it follows."""
-        ranks, by_stage = list[int](), dict[str, int]()
+    def _untried_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
+        """Put jobs in the order in which they were tried last, but none before one that it follows."""
+        tried_s, by_stage = list[float](), dict[str, float]()
         for job in jobs:
-            rank = self.state.put_off.count(job)
+            at_s = self.state.put_off.tried_s(job)
             if not job.joins:
-                rank = max([rank, *(by_stage.get(name, 0) for name in before(self.state, job.stages))])
-                by_stage |= dict.fromkeys(job.stages, rank)
-            ranks.append(rank)
-        return [job for _, job in sorted(zip(ranks, jobs, strict=True), key=lambda pair: pair[0])]
+                at_s = max([at_s, *(by_stage.get(name, -math.inf) for name in before(self.state, job.stages))])
+                by_stage |= dict.fromkeys(job.stages, at_s)
+            tried_s.append(at_s)
+        return [job for _, job in sorted(zip(tried_s, jobs, strict=True), key=lambda pair: pair[0])]
 
 
 @dataclass(slots=True, kw_only=True)

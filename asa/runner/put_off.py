@@ -6,6 +6,7 @@ it, which is when to send what again, is in `asa.runner.attempts`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,7 +62,7 @@ class Deferral:
 
     since_s: float
     reason: str  # as was said last
-    count: int  # how often, but for those times at which nothing could be sent
+    tried_s: float  # when it was last, but for those times at which nothing could be sent
 
 
 @dataclass(slots=True)
@@ -103,10 +104,9 @@ class PutOff:
             tokens[entry.token] = keys_of(planned)[0]
         self._answers.unsent(entry)
         for key in keys_of(planned):
-            was = self._deferrals.get(key)
-            count = (was.count if was is not None else 0) + (entry.cause is not Cause.AWAY)
-            since_s = was.since_s if was is not None else entry.at_s
-            self._deferrals[key] = Deferral(since_s, " ".join(entry.reason.split()), count)
+            was = self._deferrals.get(key, Deferral(entry.at_s, "", -math.inf))
+            tried_s = was.tried_s if entry.cause is Cause.AWAY else entry.at_s
+            self._deferrals[key] = Deferral(was.since_s, " ".join(entry.reason.split()), tried_s)
 
     # ------------------------------------------------------------------ what follows
 
@@ -114,10 +114,10 @@ class PutOff:
         """Say since when and why a stage is put off; None if it is not."""
         return self._deferrals.get(key)
 
-    def count(self, planned: PlannedJob) -> int:
-        """Count how often a job was put off, or a stage of it."""
+    def tried_s(self, planned: PlannedJob) -> float:
+        """Say when a job that is put off was tried last, or a stage of it; minus infinity if it was not."""
         found = (self._deferrals.get(key) for key in keys_of(planned)) if self._deferrals else ()
-        return max((one.count for one in found if one is not None), default=0)
+        return max((one.tried_s for one in found if one is not None), default=-math.inf)
 
     def is_closed(self, target: Target) -> bool:
         """Whether a target has put off jobs of several stages, and accepted none since: any other may fare alike."""

@@ -176,6 +176,13 @@ def test_what_is_wrong_with_a_request_is_a_refusal_at_once(slurm, options):
         link.submit(job(folder, options=options))
 
 
+def put_off(run):
+    """Say why stages are put off, by their names."""
+    state, records = run.folder.state()
+    standing = stand(run.folder, state, records, time.time())
+    return {one.stage: one.put_off for one in standing.stages if one.put_off_s is not None}
+
+
 @pytest.mark.parametrize("link", LINKS)
 def test_a_partition_that_is_inactive_holds_up_only_its_own_stages(slurm, link):
     """What else the run has completes meanwhile; once the partition is up, so does the rest."""
@@ -192,13 +199,10 @@ def test_a_partition_that_is_inactive_holds_up_only_its_own_stages(slurm, link):
         driven = run.client()
         driven.saw(StageEnded, "b")
         driven.saw(Deferred, "second")
-        state, records = run.folder.state()
-        standing = {one.stage: one for one in stand(run.folder, state, records, time.time()).stages}
-        asked = {name for record in records if isinstance(record, Submitted) for name in record.stages}
+        until(lambda: set(put_off(run)) == {"first", "second"}, what="both, while none is being submitted")
+        assert all("not available" in why for why in put_off(run).values())
+        asked = {name for record in driven.records if isinstance(record, Submitted) for name in record.stages}
         assert asked == {"a", "b"}
-        for name in ("first", "second"):
-            assert "not available" in standing[name].put_off
-            assert standing[name].put_off_s < time.time()
     finally:
         slurm.run_as_root("scontrol", "update", "partitionname=debug", "state=UP")
     assert driven.result().outcome == "completed"
