@@ -16,10 +16,14 @@ proven. If it fails there, too, it has failed by itself: then what it said again
 such stages none is moved but off proven nodes, as where all of a large fan have the same mistake. A job that shares the
 stage, and was on the first node already when the other failed there, has failed on no second one. All of this follows
 from what the run's journal says, so that whoever goes on with the run knows it.
+
+A job that is pending stays kept off the nodes that were avoided when it was submitted. Once one of them may be tried
+again, and the batch system says that the others are away, the job is given back and asked for anew.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -109,6 +113,20 @@ class Nodes:
             if one.until_s > at_s and (self._is_for_all(one) or not own.isdisjoint(one.stages))
         ]
         return avoidable(names, self.site, nodes)
+
+    def tried_again_s(self, job: Job) -> float | None:
+        """Say when a job that waits for nodes that are away may have one that it is kept off; None for other jobs."""
+        status = job.status
+        if not job.spec.avoid or status.state is not JobState.PENDING or not _are_away(status.reason):
+            return None
+        return min(self._avoided_until_s(name, job.planned.stages) for name in job.spec.avoid)
+
+    def _avoided_until_s(self, node: str, stages: Iterable[str]) -> float:
+        """Say until when some stages are kept off a node."""
+        bad = self._bad.get(node)
+        if bad is None or not (self._is_for_all(bad) or set(stages) & set(bad.stages)):
+            return -math.inf
+        return bad.until_s
 
     def _is_for_all(self, one: BadNode) -> bool:
         """Whether more than a suspicion speaks against a node."""
@@ -246,6 +264,11 @@ class Nodes:
 def moved(how: str, *nodes: str) -> str:
     """Say of a stage that failed that it is asked for again on another node."""
     return f"{how}, which counts as no retry; now on another node than {' and '.join(dict.fromkeys(nodes))}"
+
+
+def _are_away(reason: str) -> bool:
+    """Whether the batch system says of a pending job that no node that it may run on is there."""
+    return reason.startswith("ReqNodeNotAvail") and "Reserved" not in reason
 
 
 def _kind(end: End) -> str:

@@ -28,6 +28,7 @@ from asa.strategies.base import Choice, Phase, PlannedJob
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _MAX_STUCK_S = 900.0  # nor so long after that was decided, whoever told the batch system
+_STRANDED = "the nodes that it may run on are away, and one that it is kept off may be tried again"
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 
 
@@ -106,7 +107,9 @@ def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> No
 
 def submit(one: Active, planned: PlannedJob) -> None:
     """Submit a job: what is intended is written down before, what became of it after."""
-    spec, attempt = spec_of(one.state, planned), one.attempts.at(planned)
+    # nodes that were bad when it was due may be tried again by now
+    late = planned if planned.joins else replace(planned, submit_s=max(planned.submit_s, one.backend.now()))
+    spec, attempt = spec_of(one.state, late), one.attempts.at(planned)
     # earlier jobs of what is to be submitted must not run, as one does that was requeued by hand
     if not (are_over := one.end_all(spec.supersedes)):
         (one.attempts.away if are_over is None else attempt).again_s = one.backend.now() + AGAIN_S[0]
@@ -394,10 +397,15 @@ def give_up_orphans(one: Active) -> float | None:
     """
     if one.state.outcome not in (None, "completed"):
         return None  # all are cancelled
-    while orphans := one.state.lost_jobs():
-        if not cancel(one, dict(orphans)):
+    now = one.backend.now()
+    again = {i: at_s for i in one.state.live_jobs() if (at_s := one.state.nodes.tried_again_s(one.state.jobs[i]))}
+    while orphans := dict(one.state.lost_jobs()) | {i: _STRANDED for i, at_s in again.items() if at_s <= now}:
+        again = {i: at_s for i, at_s in again.items() if at_s > now}
+        if not cancel(one, orphans):
             break  # they have ended, or nothing can be decided now
-    return one.backend.now() + AGAIN_S[0] if orphans or one.to_cancel() else None
+    if orphans or one.to_cancel():
+        return now + AGAIN_S[0]
+    return min(again.values(), default=None)
 
 
 def clean_up(one: Active) -> None:

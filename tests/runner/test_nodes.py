@@ -1,5 +1,6 @@
 """Which nodes a run takes for bad ones, by what became of its jobs there, and what follows."""
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -424,3 +425,25 @@ def test_where_jobs_run_is_known_whatever_becomes_of_them():
     assert [nodes._does_well_elsewhere("n2", waits=waits) for waits in (True, False)] == [True, False]
     told.apply(Reported(JobStatus(job_id, JobState.CANCELLED, 5.0, end_s=9.0)))
     assert not nodes._does_well_elsewhere("n2", waits=True)
+
+
+# ---------------------------------------------------------------------- pending jobs that were asked for elsewhere
+
+
+AWAY = "ReqNodeNotAvail, UnavailableNodes:n[1,3-4]"
+
+
+@pytest.mark.parametrize(
+    ("reason", "when"),
+    [(AWAY, 10.0 + TRIED_AGAIN_S), ("Resources", None), ("ReqNodeNotAvail, Reserved for maintenance", None)],
+)
+def test_a_job_waits_for_nodes_that_are_away_until_the_one_that_it_avoids_may_be_tried_again(reason, when):
+    told = Told()
+    told.end("a", "n2", 87)
+    job_id, spec = told.submit("b", 20.0)
+    assert spec.avoid == ("n2",)
+    told.apply(Reported(JobStatus(job_id, JobState.PENDING, 20.0, eligible_s=20.0, reason=reason)))
+    job = told.state.jobs[job_id]
+    assert told.state.nodes.tried_again_s(job) == when
+    told.end("c", "n2", at_s=40.0)  # one that was there before it was avoided does well
+    assert (told.bad(), told.state.nodes.tried_again_s(job)) == ([], None if when is None else -math.inf)

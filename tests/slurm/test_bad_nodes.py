@@ -7,7 +7,8 @@ from slurm_runs import LINKS, SlurmRun, stage
 
 from asa.cli.standing import standing_of
 from asa.elements import parse_array
-from asa.records import Retrying, Submitted
+from asa.records import Cancelled, Retrying, Submitted
+from asa.runner import nodes
 
 BAD = "n002"
 NAMES = "abcdefgh"
@@ -133,3 +134,21 @@ def test_a_stage_that_fails_on_every_node_fails_after_some_of_them(slurm, hidden
 def _without(folder, backend):
     folder.rmdir()
     return backend
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_job_that_avoids_the_only_node_that_is_left_gets_it_once_that_may_be_tried_again(
+    slurm, link, hidden, monkeypatch
+):
+    """The others go down while it is pending: Slurm keeps it off the node for as long as it is asked for so."""
+    monkeypatch.setattr(nodes, "TRIED_AGAIN_S", 12.0)
+    run = SlurmRun(slurm, whole(slurm, "a"), strategy="per-stage", link=link, of_plan={"folder": str(hidden / "work")})
+    others = [f"n{n:03}" for n in range(1, slurm.nodes + 1) if f"n{n:03}" != BAD]
+    slurm.run_as_root("scontrol", "update", f"nodename={','.join(others)}", "state=down", "reason=test")
+    with blind(slurm, hidden):
+        client = run.client()
+        client.saw(Retrying)
+    client.saw(Cancelled)
+    assert client.result().outcome == "completed"
+    assert [job["NodeList"] for job in run.jobs()["a"] if job["JobState"] == "COMPLETED"] == [BAD]
+    assert run.ran == {"a": 1}
