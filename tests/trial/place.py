@@ -37,6 +37,7 @@ class Place:
     def start(self) -> None:
         """Make the folders: runs lie on a small disk of their own, marks on another."""
         self.work.mkdir(parents=True)
+        trust(self.root)
         for mounted in self.disks:
             mounted.mkdir()
             subprocess.run(["mount", "-t", "tmpfs", "-o", self.disk_options, "asa-trial", mounted], check=True)
