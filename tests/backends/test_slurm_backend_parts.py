@@ -213,10 +213,10 @@ def test_a_job_is_told_the_limits_of_its_client_where_it_inherits(monkeypatch, t
 
 
 def test_a_variable_that_holds_a_token_stays_behind(monkeypatch):
-    monkeypatch.setenv("MY_SITE_JWT", "secret")
-    assert "MY_SITE_JWT" in JobDefaults().variables()
-    told = JobDefaults(secrets=["MY_SITE_JWT"], environment={"A": "1"}).variables()
-    assert "MY_SITE_JWT" not in told
+    monkeypatch.setenv("MY_SITE_LOGIN", "secret")
+    assert "MY_SITE_LOGIN" in JobDefaults().variables()
+    told = JobDefaults(secrets=["MY_SITE_LOGIN"], environment={"A": "1"}).variables()
+    assert "MY_SITE_LOGIN" not in told
     assert told["A"] == "1"
 
 
