@@ -178,7 +178,6 @@ class Cluster(Place):
         self.elsewhere = Elsewhere(root.with_name(f"{root.name}e"), trial.version, trial.seed) if is_lent else None
 
     def start(self) -> None:
-        trust(self.root)
         for _ in range(3):
             super().start()
             self.slurm.start()
