@@ -287,3 +287,23 @@ def test_who_listens_at_a_socket_is_asked_of_the_kernel(accounts):
         os.chown(path, accounts.victim.uid, -1)
         calling.connect(str(path))
         assert f"user {accounts.stranger.uid}" in stranger_at_socket(calling)
+
+
+_IN_ANOTHER_NETWORK = """
+import ctypes, socket
+from asa.core.peers import stranger_at_port
+server = socket.create_server(("127.0.0.1", 0))
+calling = socket.create_connection(server.getsockname())
+print(stranger_at_port(calling) or "mine")
+may = ctypes.CDLL(None).unshare(0x40000000) == 0
+print(stranger_at_port(calling) if may else "may not")
+"""
+
+
+def test_a_port_of_another_network_namespace_is_of_nobody_known(accounts):
+    """Its listeners are in none of this one's tables."""
+    done = subprocess.run([sys.executable, "-c", _IN_ANOTHER_NETWORK], capture_output=True, text=True, check=True)
+    here, there = done.stdout.splitlines()
+    if there == "may not":
+        pytest.skip("root may make no network namespaces here")
+    assert (here, there) == ("mine", UNKNOWN)
