@@ -264,7 +264,7 @@ def run_command() -> None:
         try:
             app(standalone_mode=True)
         finally:
-            sys.stdout.flush()  # here, where it can still be reported that nobody reads it
+            _flush()  # here, where it can still be reported that nobody reads it
             _say_whose()
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
@@ -287,6 +287,17 @@ def run_command() -> None:
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - reported to the user in words, whatever it is
         _own_up(error)
+
+
+def _flush() -> None:
+    """Have all on its way that was printed; who leaves since the terminal is gone needs not hear it again."""
+    leaving = sys.exc_info()[1]
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno != errno.EIO or not isinstance(leaving, SystemExit) or leaving.code != _INTERRUPTED:
+            raise
+        silence_output()
 
 
 def _say_whose() -> None:

@@ -110,8 +110,11 @@ def provide_folder(path: Path, *, is_shared: bool = False) -> None:
     """Make a folder as `make_folder` does, and those above it as the umask says, unless it is there."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
+        try:
             make_folder(path, is_shared=is_shared)
+        except FileExistsError:
+            if not path.is_dir():  # another process has not made it, then
+                raise
 
 
 # ---------------------------------------------------------------------- writing
