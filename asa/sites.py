@@ -523,7 +523,7 @@ def _write(path: Path, text: str) -> None:
     """Put a file in its place as a whole, so that nobody ever reads half of it."""
     try:
         place = path.resolve()  # a link stays one
-        place.parent.mkdir(parents=True, exist_ok=True)
+        owned.provide_folder(place.parent)
         with replacing(place) as file:
             file.write(text.encode())
             if place.exists():

@@ -536,3 +536,36 @@ def test_a_folder_that_root_has_made_will_do(accounts, project, marks):
     done = run_script(accounts.victim, project, script(project, f"touch {project}/ran"))
     assert done.returncode == 0, done.stderr
     assert (project / "ran").exists()
+
+
+def test_what_cron_calls_lies_in_a_folder_of_its_user_alone(accounts, monkeypatch):
+    state = accounts.victim.home / ".local" / "state" / "asa"
+    with pytest.raises(InputError):  # there is no table of a user without a name
+        accounts.victim.call(_begin_cron, umask=0o000)
+    assert stat.S_IMODE(state.stat().st_mode) & 0o777 == 0o700
+    accounts.victim.sh(f"chmod 755 {accounts.victim.home}; chmod 777 {state}")
+    with pytest.raises(OwnerError, match="can be changed by every user"):
+        accounts.victim.call(_begin_cron)
+
+
+def _begin_cron():
+    from asa.keepers import cron
+
+    os.environ["PATH"] = "/nowhere"
+    try:
+        cron.begin(["true"], "0123456789ab")
+    except FileNotFoundError as error:  # of crontab
+        raise InputError(str(error)) from error
+
+
+def test_a_file_system_may_call_its_user_otherwise(accounts, project):
+    mine = accounts.victim.mkdir(project / "mine")
+    theirs = accounts.stranger.mkdir(project / "theirs", mode=0o777)
+    assert accounts.victim.call(_trouble_of_another_uid, mine) == ""
+    assert accounts.victim.call(_trouble_of_another_uid, theirs) == f"belongs to user {accounts.stranger.uid}"
+
+
+def _trouble_of_another_uid(path):
+    """Ask as somebody whose files the file system says to be another's, as where uids are mapped or root is squashed."""
+    owned.os.geteuid = lambda: 7
+    return owned.trouble(path, path.stat())

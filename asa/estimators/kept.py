@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from asa.core import owned
 from asa.core.documents import read_json
-from asa.core.files import put, read_file
+from asa.core.files import put
 from asa.errors import AsaError
 from asa.estimators.bank import Outcome, WaitBank, max_records
 from asa.estimators.choice import SEEING
@@ -185,7 +186,7 @@ def drop(folder: Path) -> None:
 def is_current(file: Path, store: WaitStore) -> bool:
     """Whether hardly anything is to be learned beside what is kept."""
     try:
-        return store.beyond(read_json(read_file(file))["position"]) <= _FEW_BYTES
+        return store.beyond(read_json(owned.read(file))["position"]) <= _FEW_BYTES
     except (OSError, ValueError, TypeError, KeyError, AttributeError, AsaError):
         return False
 
@@ -193,7 +194,7 @@ def is_current(file: Path, store: WaitStore) -> bool:
 def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:
     """Take what is kept, and have the store go on where that stood; None if there is nothing, or nothing of use."""
     try:
-        data = read_json(read_file(file))
+        data = read_json(owned.read(file))
         if data["version"] != _VERSION or not store.resume(data["position"]):
             return None
         return Learned(
@@ -231,7 +232,7 @@ def save(file: Path, store: WaitStore, learned: Learned) -> None:
         "later": [_row(record) for record in learned.later],
     }
     with suppress(OSError, AsaError):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        owned.provide_folder(file.parent)
         put(file, json.dumps(data).encode(), is_private=True)
 
 

@@ -9,6 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from asa.core import owned
 from asa.core.files import put, read_text
 from asa.core.locks import FileLock
 from asa.core.reading import run_command
@@ -39,7 +40,8 @@ def begin(command: list[str], mark: str) -> None:
     if _CONTROL.search(line):  # a line's end in XDG_STATE_HOME would begin another entry
         raise InputError("has characters that no line of a crontab can have", where=str(script), hint=_HINT)
     try:
-        script.parent.mkdir(parents=True, exist_ok=True)
+        owned.provide_folder(script.parent)
+        owned.check(script.parent)  # cron runs what is in it
         put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(script), hint=_HINT) from error
@@ -70,7 +72,7 @@ def _change(mark: str, line: str) -> bool:
     Returns: whether it was another before.
     """
     folder = _folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    owned.provide_folder(folder)
     with FileLock(folder / "crontab.lock", _LOCK_S):
         before = _table()
         lines = before.removesuffix("\n").split("\n") if before else []

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from asa.core.documents import read_file, read_json
+from asa.core.owned import look_at
 from asa.core.parallel import Processes, Progress, available_cores, pool, silent
 from asa.core.reading import LOG_BYTES
 from asa.core.store import LineFile
@@ -213,6 +214,7 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
     if not path.absolute().parent.is_dir():
         raise StateError("cannot be written: no such folder", where=str(path), hint="Make the folder first.")
     try:
+        look_at(path)
         *lines, last = (read_file(path) if path.exists() else b"").decode("utf-8", "replace").split("\n")
     except OSError as error:
         raise StateError(f"cannot be read: {error}", where=str(path), hint="Name another file.") from error
