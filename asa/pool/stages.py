@@ -83,6 +83,7 @@ exec 3<&0 </dev/null
 exec 3<&-
 exec sh -c "$2"
 """  # the guard is nobody's child, so that what is run waits for none that it does not know
+_LOUD = ("distributed", "tornado", "tornado.application")  # the last of a call that comes while the pool closes
 _PAGE = "ASA_POOL_DASHBOARD"  # variable that says where dask's page is shown, if anywhere
 _LOOK_S = 0.25
 _GRACE_S = 5.0  # from a request to end to the end
@@ -394,8 +395,9 @@ class StagesBackend:
         # what becomes of stages is reported by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
         options: dict[str, Any] = {"n_workers": 0, "folder": self._place / "cluster"}
         options |= {"silence_logs": logging.CRITICAL, "dashboard_address": os.environ.get(_PAGE)}
-        for handler in logging.getLogger("distributed").handlers:  # else a cluster that closes makes them loud again
-            handler.setLevel(logging.CRITICAL)
+        for name in _LOUD:
+            for handler in logging.getLogger(name).handlers:  # else a cluster that closes makes them loud again
+                handler.setLevel(logging.CRITICAL)
         options |= self._options
         maximum = options.pop("maximum", math.inf)
         try:
