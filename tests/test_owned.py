@@ -566,6 +566,6 @@ def test_a_file_system_may_call_its_user_otherwise(accounts, project):
 
 
 def _trouble_of_another_uid(path):
-    """Ask as somebody whose files belong to another by the file system, as where uids are mapped or root is squashed."""
+    """Ask as somebody whose files are another's by the file system, as where uids are mapped or root is squashed."""
     owned.os.geteuid = lambda: 7
     return owned.trouble(path, path.stat())
