@@ -48,7 +48,7 @@ _UNIT_SECONDS = {
     "d": 86400, "day": 86400, "days": 86400,
 }  # fmt: skip
 _WITH_UNITS = re.compile(r"(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+")
-_TERM = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_TERM = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)\s*+([a-z]+)")
 _SLURM = re.compile(r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+))?(?::(?P<ds>\d+))?|(?P<clock>\d+(?::\d+){0,2}))")
 _TOO_MANY_DIGITS = re.compile(r"(?<![.\d])\d{16}")  # before the point
 _HUMAN_MINUTES = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)

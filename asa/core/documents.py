@@ -10,6 +10,7 @@ import errno
 import io
 import json
 import os
+import re
 import stat
 import sys
 import tomllib
@@ -19,6 +20,9 @@ from typing import IO, Any
 from asa.core.reading import DOCUMENT_BYTES, bound, read_whole
 from asa.printable import printable_json
 
+_MAX_PARTS = 100  # of a dotted key, for which Python's reader takes a time that grows with the square of their number
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = re.compile(rf"(?<![\w.-]){_PART}(?:\.[ \t]*+{_PART}){{{_MAX_PARTS}}}")
 _MAX_VALUES = 2_000_000  # each takes some 60 bytes and more; a run of 30,000 stages has 1.5 million
 
 
@@ -86,6 +90,8 @@ def read_toml(text: str) -> dict[str, Any]:
     >>> read_toml("cores = 28")
     {'cores': 28}
     """
+    if _LONG_KEY.search(text):
+        raise ValueError(f"a key has more than {_MAX_PARTS} parts")
     try:
         return tomllib.loads(text)  # noqa: TID251 - likewise
     except RecursionError:

@@ -14,6 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
+from asa.core.words import split
 from asa.errors import InputError
 from asa.requests.directives import Directive, head, read_directives, take_options
 from asa.spec.calls import run_by, submits_from_python
@@ -21,8 +22,8 @@ from asa.spec.shell import SHELLS, interpreter_of
 
 from .base import Notes, near_or_all, read_text
 
-_SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w+=\S*)\s+)*(sbatch)(?=\s)")
-_KEYWORD = re.compile(r"\s*(?:then|else|do|\{)(?=\s)")
+_SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=\S{0,999}+)\s++)*(sbatch)(?=\s)")
+_KEYWORD = re.compile(r"(?<!\s)\s*+(?:then|else|do|\{)(?=\s)")
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
@@ -196,14 +197,14 @@ class _Driver:
         if jobs:
             self._jobs[name] = tuple(dict.fromkeys(jobs))
         elif not re.search(r"[`(]", value):
-            words = shlex.split(value, comments=True)
+            words = split(value, comments=True)
             self._texts[name] = self._filled(words[0], "") if len(words) == 1 else ""
 
     def _submission(self, command: str, where: str) -> int:
         if "<" in command:
             raise InputError("sbatch reads the script from its input", where=where, hint=_PLAIN_HINT)
         try:
-            words = list(takewhile(lambda word: not _REDIRECTED.match(word), shlex.split(command, comments=True)[1:]))
+            words = list(takewhile(lambda word: not _REDIRECTED.match(word), split(command, comments=True)[1:]))
         except ValueError as error:
             raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
         given, rest = take_options(words, where)

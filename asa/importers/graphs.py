@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 _ID = r'(?:"(?:[^"\\]|\\.)*"|[\w.]+)'
 _EDGE = re.compile(rf"\s*({_ID})\s*->\s*({_ID})\s*(?:\[.*\])?\s*;?\s*")
 _NODE = re.compile(rf"\s*({_ID})\s*\[(.*)\]\s*;?\s*")
-_ATTRIBUTE = re.compile(r'(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,\]]+)')
+_ATTRIBUTE = re.compile(r'(?<!\w)(\w++)\s*+=\s*+("(?:[^"\\]|\\.)*"|[^\s,\]]+)')
 _DEFAULTS = {"graph", "node", "edge"}
 
 _ARROW = re.compile(r"\s*(\w+)\s*-->\s*(?:\|[^|]*\|\s*)?(\w+)\s*")
-_STADIUM = re.compile(r'\s*(\w+)\s*\(\[\s*"?(.*?)"?\s*\]\)\s*')
+_STADIUM = re.compile(r"(\w++)\s*+\(\[(.*)\]\)")
 
 
 @dataclass(slots=True)
@@ -61,6 +61,6 @@ def read_mermaid(text: str) -> Drawing:
             drawing.edges.append((arrow[1], arrow[2]))
             for end in (arrow[1], arrow[2]):
                 drawing.nodes.setdefault(end, {})
-        elif stadium := _STADIUM.fullmatch(line):
-            drawing.nodes[stadium[1]] = {"label": stadium[2]}
+        elif stadium := _STADIUM.fullmatch(line.strip()):
+            drawing.nodes[stadium[1]] = {"label": stadium[2].strip().removeprefix('"').removesuffix('"')}
     return drawing

@@ -24,7 +24,7 @@ from .base import Imported, Names, Notes, direct, generous_walltime_s, lpt_makes
 from .graphs import Drawing, read_dot, read_mermaid
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhd])")
+_SPAN = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)\s*+(ms|[smhd])")
 _COMPLETED: Final = {"COMPLETED", "CACHED", ""}
 _MIB: Final = 1 << 20
 _MODULE = re.compile(r"[\w.+/-]+")
@@ -107,11 +107,16 @@ def _processes(path: Path, notes: Notes) -> dict[str, _Process]:
             continue
         if row.get("status") == "CACHED":
             notes.add("some tasks are from an earlier run, with its times")
-        process = row.get("process") or re.sub(r"\s*\(.*\)$", "", row.get("name", ""))
+        process = row.get("process") or _without_tag(row.get("name", ""))
         found.setdefault(process, _Process(process)).tasks.append(_task(row, where))
     if not found:
         raise InputError("has no task that completed", where=str(path), hint="Give the trace of a run with some.")
     return found
+
+
+def _without_tag(name: str) -> str:
+    """Name the process of a task, which may have its tag in brackets behind it."""
+    return name.partition("(")[0].rstrip() if name.endswith(")") else name
 
 
 def _rows(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -158,11 +158,11 @@ def _take_in_line(line: str, rule: _Rule, notes: Notes) -> None:
     if threads := _THREADS.fullmatch(line):
         rule.threads = max(rule.threads, int(threads[1]))
     elif resources := _RESOURCES.fullmatch(line):
-        amounts = dict(re.findall(r"(\w+)=(\d+(?:\.\d+)?)(?=,|\s|$)", resources[1]))
+        amounts = dict(re.findall(r"(?<!\w)(\w++)=(\d+(?:\.\d+)?)(?=,|\s|$)", resources[1]))
         rule.memory_mib = max(rule.memory_mib, _mib(amounts.get("mem_mb", 0)))
         rule.memory_mib_per_thread = max(rule.memory_mib_per_thread, _mib(amounts.get("mem_mb_per_cpu", 0)))
         rule.gpus = max(rule.gpus, *(math.ceil(float(amounts.get(name, 0))) for name in _GPUS))
-        for name in re.findall(r"(\w+)=", resources[1]):
+        for name in re.findall(r"(?<!\w)(\w++)=", resources[1]):
             if name not in _READ:
                 notes.add(f"the resource `{name}` is left out: say it in the stage's `options`, if the site needs it")
         rule.minutes = max(rule.minutes, float(amounts.get("runtime", 0)))

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, cast
 import networkx as nx
 
 from asa.core.documents import read_json
+from asa.core.words import split
 from asa.errors import InputError
 from asa.workflow import Stage, Workflow
 
@@ -31,7 +32,7 @@ Grouping = Literal["category", "level", "chains"]
 
 _VERSION: Final = "1.5"
 _MIB: Final = 1 << 20
-_NUMBERED = re.compile(r"[_.-]?(?:ID)?\d+$")
+_NUMBERED = re.compile(r"[_.-]?(?:ID)?(?<!\d)\d++$")
 _REDIRECTION = re.compile(r"\d?>>?|<|\||2>&1")
 _TAKES_TEXT: Final = re.compile(r"(?:ba|k|mk|z|a)sh|(?:python|pypy)[0-9.]*")  # after -c
 _MIN_RUN_S: Final = 1.0
@@ -364,7 +365,7 @@ def _joined_command(task: _Task) -> str:
 
 def _plain(command: str) -> str:
     """Take the text of ``sh -c TEXT`` out, which needs no shell of its own."""
-    words = shlex.split(command)
+    words = split(command)
     return words[2] if len(words) == 3 and words[:2] == ["sh", "-c"] else command
 
 

@@ -95,7 +95,7 @@ def head(text: str) -> Iterator[tuple[int, str]]:
 
 _PIECE = re.compile(
     r"""(?P<gap>\s+) | (?P<comment>\#.*) | (?P<open>["']) (?P<quoted>(?:\\.|(?!(?P=open)).)*?) (?P<close>(?P=open)|$)
-    | (?P<plain>(?:[^\s"'\\\#]|\\\S)+) | \\""",
+    | (?P<plain>(?:[^\s"'\\\#]++|\\\S)++) | \\""",
     re.VERBOSE,
 )
 
@@ -104,7 +104,7 @@ def _words(line: str, where: str) -> list[str]:
     """Split a directive's line as sbatch does."""
     if line.lstrip().startswith(":"):
         raise InputError("':' is no option", where=where, hint="sbatch would refuse this line, too.")
-    words: list[str] = []
+    words: list[list[str]] = []
     begun = False
     for piece in _PIECE.finditer(line):
         if piece["comment"]:
@@ -115,10 +115,10 @@ def _words(line: str, where: str) -> list[str]:
             begun = False
             continue
         if not begun:
-            words.append("")
+            words.append([])
         begun = True
-        words[-1] += re.sub(r"\\(.)", r"\1", piece["quoted"] or piece["plain"] or "")
-    return words
+        words[-1].append(re.sub(r"\\(.)", r"\1", piece["quoted"] or piece["plain"] or ""))
+    return ["".join(word) for word in words]
 
 
 def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], list[str]]:

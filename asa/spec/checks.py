@@ -31,6 +31,7 @@ from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
 _SYNTAX = re.compile(r"(?:line )?(\d+): (?:[Ss]yntax error: ?)?(.*)")
+_MAX_PATH = 4096  # longer is no path; of a pattern the time grows with the square of its length
 _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
@@ -551,6 +552,8 @@ def _meets(path: str, output: str) -> bool:
 
 def _same(one: str, other: str) -> bool:
     one, other = _normal(one), _normal(other)
+    if max(len(one), len(other)) > _MAX_PATH:
+        return one == other
     return one == other or fnmatch.fnmatchcase(one, other) or fnmatch.fnmatchcase(other, one)
 
 

@@ -24,7 +24,7 @@ from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_mod
 from asa.workflow import Stage, Workflow
 
 _MAX_BITS = 63  # as TOML has it
-_PAIR = re.compile(r"(\s*[\w.-]+\s*=\s*)(.*?)\s*")
+_PAIR = re.compile(r"(\s*+[\w.-]++\s*+=\s*+)(.*)")
 _LIST = re.compile(r"\[(.*)\]")
 _IMPORTS_ASA = re.compile(r"^(?:from|import) asa\b", re.MULTILINE)
 _ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes", "request"))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _BUSY = 0.7
 _MIN_FREE_BYTES = 100 << 20
 _LONGEST_PROBE_S = 30.0
-_KILLS_PROCESSES = re.compile(r"^\s*KillUserProcesses\s*=\s*(yes|true|on|1)\s*$", re.IGNORECASE | re.MULTILINE)
+_KILLS_PROCESSES = re.compile(r"(?im)^[ \t]*+KillUserProcesses[ \t]*+=[ \t]*+(yes|true|on|1)[ \t]*+$")
 
 
 def examine(machine: LocalMachine, *, probe: bool) -> Examination:

@@ -332,6 +332,7 @@ def _without_comments(block: bytes) -> bytes:
     at = text.find(b";")
     while at >= 0:
         end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end
         text[at:end] = b" " * (end - at)
         at = text.find(b";", end)
     return bytes(text)

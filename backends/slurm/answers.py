@@ -11,7 +11,7 @@ any text in a line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -62,7 +62,19 @@ class Row:
 
     def is_said(self, text: str) -> bool:
         """Whether its words are in a text."""
-        return self.words in text if "*" not in self.words else re.search(self.pattern, text) is not None
+        if "*" not in self.words:
+            return self.words in text
+        return any(_is_in_order(self.words.split("*"), line) for line in text.splitlines())
+
+
+def _is_in_order(parts: Sequence[str], line: str) -> bool:
+    """Whether a line has some words, one after the other."""
+    at = 0
+    for part in parts:
+        if (found := line.find(part, at)) < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 _BY_NUMBER: Final = """\

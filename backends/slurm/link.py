@@ -162,7 +162,7 @@ def count_gpus(gres: str) -> int:
     >>> [count_gpus(gres) for gres in ("", "gpu:4", "gpu:a100:2(S:0-1),gpu:v100:1,shard:8", "gpu", "(null)")]
     [0, 4, 3, 1, 0]
     """
-    return sum(int(count or 1) for count in _GPUS.findall(re.sub(r"\([^)]*\)", "", gres)))
+    return sum(int(count or 1) for count in _GPUS.findall(re.sub(r"\([^()]*+\)", "", gres)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ _AWAY: Final = frozenset(
 # options by which a job wants certain nodes, or more of them than is known here
 _CHOOSY: Final = ("--nodelist", "-w", "--nodefile", "-F", "--reservation", "--gpus", "-G", "--ntasks-per-gpu")
 _KINDS: Final = {"cpu": "cores", "node": "nodes", "mem": "MB of memory", "gres/gpu": "GPUs"}
-_AMOUNT: Final = re.compile(r"([a-z/_]+)=(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
+_AMOUNT: Final = re.compile(r"(?<![a-z/_])([a-z/_]++)=(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
 _UNITS: Final = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}  # of memory, in MB
 
 

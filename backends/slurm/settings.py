@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import pwd
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
+from asa.core import words
 from asa.errors import InputError
 from asa.units import parse_duration
 
@@ -56,7 +56,7 @@ def _words(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        return shlex.split(value)
+        return words.split(value)
     except ValueError as error:
         raise ValueError(f"{error}, so the shell could not read it either") from error
 

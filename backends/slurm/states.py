@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Literal, NamedTuple
 
 from asa.backend import JobState, JobStatus
@@ -66,8 +66,9 @@ _KEPT_BACK = frozenset({"Dependency", "DependencyNeverSatisfied", "BeginTime"})
 _PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of what is pending
 _RELEASED = frozenset({"transient", "limit", "dependency"})  # and of what nobody holds
 _ONE_NODE = re.compile(r"[^\s,\[\]()]+")
-_LISTED = re.compile(r"(?:[^\s,\[\]]|\[[^\]]*\])+")  # the words of a list: a comma in brackets parts none
-_PARTS = re.compile(r"(\[[^\]]*\])")
+_LISTED = re.compile(r"(?:[^\s,\[\]]++|\[[^\[\]]*+\])++")  # the words of a list: a comma in brackets parts none
+_PARTS = re.compile(r"(\[[^\[\]]*+\])")
+_MAX_BRACKETS, _MAX_DIGITS, _MAX_NAMED = 4, 9, 100_000  # more is no cluster's
 MAX_NODES = 16  # that are named of a job
 WAITING = frozenset(word for word, says in STATES.items() if says.kind in ("waits", "held"))
 ENDED = frozenset(word for word, says in STATES.items() if says.kind == "ended")
@@ -224,8 +225,9 @@ def names_of(node_list: str) -> Iterator[str]:
     >>> list(names_of("gpu7,n[09-11,20]x")), list(names_of("r[1-2]n[3-4]"))
     (['gpu7', 'n09x', 'n10x', 'n11x', 'n20x'], ['r1n3', 'r1n4', 'r2n3', 'r2n4'])
     """
-    for word in _LISTED.findall(node_list):
-        yield from map("".join, product(*map(_choices, _PARTS.split(word))))
+    words = _LISTED.findall(node_list)
+    named = chain.from_iterable(product(*map(_choices, _PARTS.split(word, _MAX_BRACKETS))) for word in words)
+    yield from islice(map("".join, named), _MAX_NAMED)
 
 
 def _choices(part: str) -> list[str]:
@@ -235,9 +237,10 @@ def _choices(part: str) -> list[str]:
     found = []
     for numbers in part[1:-1].split(","):
         first, _, last = numbers.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
+        if not (first.isdecimal() and (last or first).isdecimal() and max(len(first), len(last)) <= _MAX_DIGITS):
             return [part]
-        found += [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
+        begin, end = int(first), int(last or first) + 1
+        found += [str(number).zfill(len(first)) for number in range(begin, min(end, begin + _MAX_NAMED - len(found)))]
     return found
 
 

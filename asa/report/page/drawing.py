@@ -28,7 +28,7 @@ _PALETTE = 9
 _DASHES = 4
 _FEW_SHADES = 40  # which have room for their names
 _MAX_PARTS = 12  # of a stacked bar, that a legend names
-_NUMBERED = re.compile(r"[\W_]*\d+$")
+_NUMBERED = re.compile(r"(?<![\W_])[\W_]*+(?<!\d)\d++$")
 _REST = re.compile(r"and \d+ more")
 _EMPTY_UNIT = re.compile(r"(?<=[dhm])00[hms]$")
 _DAY_S = 86_400.0

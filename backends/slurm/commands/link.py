@@ -52,7 +52,7 @@ _MAX_LIST: Final = 30_000  # characters of a list in one command line; systems t
 _MAX_ESTIMATE_S: Final = 10.0  # for what a submission waits for, and could do without
 _JOB_ID = re.compile(r"[0-9]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")
-_VERSION = re.compile(r"\d+\.\d+[\w.-]*")
+_VERSION = re.compile(r"(?<!\d)\d++\.\d+[\w.-]*")
 
 
 class CommandLink:

@@ -35,11 +35,11 @@ _NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _PIECE: Final = 1 << 20  # characters
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
-_NUMBER = re.compile(r"(\d+)\Z")
+_NUMBER = re.compile(r"(?<!\d)(\d++)\Z")
 _BEGUN = re.compile(r"\s*\d+(?:@[0-9a-f]*)?")
 _START = re.compile(r"\bto start at (\S+)")
 _JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?\s*$")
-_SETTING = re.compile(r"(?m)^(\w[\w\[\]]*)\s*=[ \t]*(.*?)\s*$")
+_SETTING = re.compile(r"(?m)^(\w[\w\[\]]*+)[ \t]*+=[ \t]*+(.*)$")
 _FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
 
 
@@ -287,7 +287,7 @@ def read_configuration(printed: str) -> dict[str, str]:
     """
     settings: dict[str, str] = {}
     for name, value in _SETTING.findall(printed):
-        settings.setdefault(name, _text(value))
+        settings.setdefault(name, _text(value.rstrip()))
     return settings
 
 
