@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from asa.cli import main
 from asa.core import files, reading
 from asa.core.documents import read_json, read_toml
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 MEASURED = r"""
 import gzip, json, os, resource, socket, stat, sys, threading
 from pathlib import Path
-from asa.backends.simulated.swf import read_history as read_swf
+from asa.backends.simulated.swf import read_swf
 from asa.backends.slurm.accounting import read_history as read_sacct
 from asa.backends.slurm.commands import process
 from asa.backends.slurm.rest import RestLink, TokenSource
@@ -123,6 +124,35 @@ def test_what_is_larger_is_refused_in_words_and_takes_less_than_300_mb(tmp_path)
         assert kind in {"TooLargeError", "LostAnswerError", "TraceError", "StateError", "JournalError", "InputError",
                         "AccessError"}, (name, told)  # fmt: skip
         assert "the most that asa reads of it" in words or "no log in the Standard" in words, (name, words)
+
+
+def test_a_run_of_others_never_stops_the_list_of_runs(tmp_path, capsys, monkeypatch):
+    runs = tmp_path / "runs"
+    plan = {"id": "x" * 16, "name": "a", "workflow": "a", "strategy": "asa", "backend": "local", "stages": []}
+    hostile = {
+        "sparse": None,
+        "deep": "[" * 100_000,
+        "none": "",
+        "other": json.dumps(plan),
+        "numbers": json.dumps(plan | {"created_s": 1e308, "capabilities": {"system": "s", "max_cores": 1e400}}),
+    }
+    for name, text in hostile.items():
+        folder = runs / f"{name}-20260101-000000-abcd"
+        folder.mkdir(parents=True)
+        if text is None:
+            with (folder / "run.json").open("wb") as file:
+                file.truncate(3 << 30)
+        else:
+            (folder / "run.json").write_text(text)
+        (folder / "journal.jsonl").symlink_to("/dev/zero")
+    monkeypatch.setattr(sys, "argv", ["asa", "runs", "--runs", str(runs), "-o", "json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert len(rows) == len(hostile)
+    assert all(row["state"] == "damaged" and row["trouble"] for row in rows)
+    assert any("the most that asa reads of it" in row["trouble"] for row in rows)
 
 
 # ---------------------------------------------------------------------- what is read, and how

@@ -151,6 +151,9 @@ def _row(path: Path) -> _Row:
         return _Row(path.name, created_s, trouble=f"{where}{error.message}", owner=owner)
     except OSError as error:
         return _Row(path.name, created_s, trouble=f"{error.filename or path}: {error.strerror or error}", owner=owner)
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        # made by somebody else, so that nothing of it can be relied on: it is a row all the same
+        return _Row(path.name, created_s, trouble=f"cannot be understood: {type(error).__name__}: {str(error)[:200]}")
 
 
 def _print_table(rows: list[_Row]) -> None:

@@ -234,7 +234,7 @@ def _choices(part: str) -> list[str]:
     """Give what a part of a node's name may be: itself, or each number of a range in brackets."""
     if not part.startswith("["):
         return [part]
-    found = []
+    found: list[str] = []
     for numbers in part[1:-1].split(","):
         first, _, last = numbers.partition("-")
         if not (first.isdecimal() and (last or first).isdecimal() and max(len(first), len(last)) <= _MAX_DIGITS):
