@@ -145,7 +145,7 @@ def test_a_run_of_others_never_stops_the_list_of_runs(tmp_path, capsys, monkeypa
         else:
             (folder / "run.json").write_text(text)
         (folder / "journal.jsonl").symlink_to("/dev/zero")
-    monkeypatch.setattr(sys, "argv", ["asa", "runs", "--runs", str(runs), "-o", "json"])
+    monkeypatch.setattr(sys, "argv", ["asa", "runs", "--runs", str(runs), "--output", "json"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
