@@ -267,7 +267,7 @@ def test_jobs_that_the_queue_has_forgotten_are_still_found_by_name(asking, job, 
     job_id = asking.submit(replace(job, name=name))
     ended(asking, job_id)
     until(lambda: asking.past([job_id]), what="a record in accounting")
-    monkeypatch.setattr(asking, "_listing", lambda _: b'{"errors": [], "jobs": []}')
+    monkeypatch.setattr(asking, "_listing", lambda *_: [])
     assert [record.job_id for record in asking.named([name, "nobody"])] == [job_id]
 
 
