@@ -1,5 +1,6 @@
 """A throw-away Slurm cluster of real daemons for tests, driven through `slurm/testbed.sh`."""
 
+import atexit
 import os
 import pwd
 import secrets
@@ -38,7 +39,10 @@ def missing(release=OLDEST):
 
 def trust(folder):
     """Trust a folder as a user does in a file of theirs: the client may be root, and the jobs are another user's."""
-    listed = Path(os.environ.setdefault("ASA_TRUSTED", f"{tempfile.gettempdir()}/asa-trusted-{secrets.token_hex(8)}"))
+    if "ASA_TRUSTED" not in os.environ:
+        os.environ["ASA_TRUSTED"] = made = f"{tempfile.gettempdir()}/asa-trusted-{secrets.token_hex(8)}"
+        atexit.register(lambda: Path(made).unlink(missing_ok=True))
+    listed = Path(os.environ["ASA_TRUSTED"])
     with open(listed, "a", opener=lambda name, how: os.open(name, how | os.O_NOFOLLOW, 0o600)) as file:
         file.write(f"{folder}\n")
 
