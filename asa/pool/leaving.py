@@ -93,27 +93,30 @@ async def throw_out(scheduler: Scheduler, addresses: Collection[str]) -> None:
 
 
 async def _give_up_unbegun(scheduler: Scheduler, address: str, connection: Mapping[str, Any]) -> None:
-    """Send tasks elsewhere that wait at a worker; it begins none any more, but only it knows which it has begun."""
+    """Send tasks elsewhere that wait at a worker; it begins none any more, but only it knows which it has not begun."""
     async with rpc(address, connection_args=connection) as worker:
         while address in scheduler.workers:
             try:
-                begun = (await worker.run(function=dumps(_begun)))["result"]
+                unbegun = (await worker.run(function=dumps(_unbegun)))["result"]
             except OSError:
                 return  # it is gone, and its tasks with it
-            if begun is not None:
+            if unbegun is not None:
                 break
             await asyncio.sleep(_LOOK_S / 10)  # it has not heard yet that it is to leave
         else:
             return
     if (there := scheduler.workers.get(address)) is not None:
-        waiting = [task.key for task in there.processing if task.key not in begun]
+        waiting = [task.key for task in there.processing if task.key in unbegun]
         scheduler.transitions(dict.fromkeys(waiting, "released"), stimulus_id=_why())
 
 
-def _begun(dask_worker: Worker) -> list[Any] | None:
+def _unbegun(dask_worker: Worker) -> set[Any] | None:
+    """Name the tasks that wait at a worker; one that has ended does not, also if the scheduler does not know it yet."""
     if dask_worker.status == Status.running:
         return None
-    return [task.key for task in dask_worker.state.executing | dask_worker.state.long_running]
+    waiting = {"waiting", "ready", "constrained"}
+    tasks = dask_worker.state.tasks.values()
+    return {task.key for task in tasks if task.state in waiting or (task.state, task.next) == ("resumed", "waiting")}
 
 
 def _tell_status(scheduler: Scheduler, addresses: Collection[str], status: Status) -> None:

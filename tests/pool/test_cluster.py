@@ -148,6 +148,28 @@ def test_results_move_when_an_allocation_is_given_back(pool, tmp_path):
     assert set(runs(tmp_path).values()) == {1}
 
 
+def test_what_ends_just_when_its_worker_leaves_is_not_run_again(pool, tmp_path):
+    """What the worker says of its tasks is on its way to the scheduler still, when it is asked which it has begun."""
+    pool, client = pool
+    other = joined(pool.ask())
+    [address] = [worker.address for worker in pool.scheduler.workers.values() if worker.name == f"{other.id}-0"]
+
+    def speak_late(dask_worker):
+        send = dask_worker.batched_stream.send
+        dask_worker.batched_stream.send = lambda *messages: dask_worker.loop.call_later(1.0, send, *messages)
+
+    def state(dask_worker, key):
+        return key in dask_worker.state.tasks and dask_worker.state.tasks[key].state
+
+    client.run(speak_late, workers=[address])
+    task = client.submit(counting(tmp_path), 1, workers=[address], allow_other_workers=True)
+    until(lambda: client.run(state, key=task.key, workers=[address])[address] == "memory", what="its end")
+    pool.release(other)
+    assert ended(other).why == "it was given back"
+    assert task.result(timeout=60) == 1
+    assert runs(tmp_path) == {1: 1}
+
+
 def test_an_asynchronous_pool_has_the_workers_that_it_was_made_with(queue):
     """Also those that it was asked for before it was awaited."""
 
