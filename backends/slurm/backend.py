@@ -160,6 +160,7 @@ class SlurmBackend:
         try:
             job_id = self._link.submit(job)
         except SubmitRejectedError as error:
+            self._home.confirm(self._is_at_home)  # another cluster's refusal is none
             self._excuse(spec, passed, error)
             raise
         self._check_number(job_id, name)

@@ -12,7 +12,7 @@ from asa.backends.slurm.link import SlurmCluster
 from slurm_fake_link import BEGIN_S, FakeLink, VirtualClock, foreign_record
 
 from asa.backend import CLUSTER_FILE, Capabilities, JobSpec, JobState
-from asa.errors import OtherClusterError, UnavailableError
+from asa.errors import OtherClusterError, SubmitRejectedError, UnavailableError
 
 HERE = SlurmCluster("home", 8, "host port 1")
 FIRST = Kept("fit.0123", "0123", awaits=False, steps=(), kept_back=False, walltime_s=60.0, submit_s=BEGIN_S)
@@ -256,6 +256,28 @@ def test_a_job_that_was_submitted_in_that_moment_is_no_evidence_of_home_and_is_n
     with pytest.raises(OtherClusterError, match="this is 'other'") as caught:
         at_work.looks(minutes=1)
     assert "Submitted a moment before, perhaps there: 2, 500." in caught.value.hint
+
+
+def test_a_refusal_of_another_cluster_is_none(at_work, link, monkeypatch):
+    """As of a dependency on a job that it does not know."""
+    at_work.submit()
+
+    def refuse(_job):
+        link.becomes_another()
+        raise SubmitRejectedError("Slurm refuses the job: Job dependency problem")
+
+    monkeypatch.setattr(link, "submit", refuse)
+    with pytest.raises(OtherClusterError, match="this is 'other'"):
+        at_work.submit()
+
+
+def test_a_refusal_at_home_is_one(at_work, link, monkeypatch):
+    def refuse(_job):
+        raise SubmitRejectedError("Slurm refuses the job: Invalid account")
+
+    monkeypatch.setattr(link, "submit", refuse)
+    with pytest.raises(SubmitRejectedError, match="Invalid account"):
+        at_work.submit()
 
 
 def test_a_doubt_that_came_to_nothing_puts_none_off(at_work, link):
