@@ -44,6 +44,7 @@ from .desk import Desk, News
 from .jobs import WorkerJobs
 from .pages import LOOPBACK, WithoutPage, on_loopback
 from .picture import draw_timeline
+from .quiet import Quiet
 from .roster import Roster
 from .supervision import Supervision
 from .table import draw
@@ -173,6 +174,7 @@ class AsaCluster(SpecCluster):
         self._wanted_cores: int | None = None
         self._news: deque[News] = deque()
         self._is_listening = False
+        self._quiet: Quiet | None = None
         self._roster = Roster(self.folder)
         self._desk = self._open_desk(opened.facility, bank=bank, estimator=estimator)
         self.capabilities = self._desk.connected.result()
@@ -261,6 +263,7 @@ class AsaCluster(SpecCluster):
         if self.status in (Status.running, Status.closed):
             return
         await super()._start()
+        self._quiet = Quiet(self.scheduler, self._supervision.some_leave)
         self._supervision.begin(self.scheduler, self.security)
         self._is_listening = True
         self._hear()
@@ -280,6 +283,8 @@ class AsaCluster(SpecCluster):
             _, unsettled = await asyncio.wait([asyncio.wrap_future(self._desk.stop())], timeout=_SETTLING_S)
             if unsettled:
                 logger.warning("the batch system does not answer: see whether jobs of pool %s are left", self.name)
+        if self._quiet is not None:
+            self._quiet.end()
 
     def __await__(self) -> Any:
         async def started() -> AsaCluster:

@@ -21,6 +21,7 @@ logger = logging.getLogger("asa.pool")
 
 _MAX_BARREN = 3  # jobs in a row that ended without a worker, before no more is asked for
 _LEARN = 0.5  # weight of the latest startup
+_GONE_S = 60.0  # after the end of a job, until the last calls of its workers have ended, too
 _ASKED = "asked"  # tokens of jobs, in the pool's folder
 
 
@@ -65,6 +66,11 @@ class Roster:
     def useful(self) -> list[Allocation]:
         """Give those that are part of the pool, or will be."""
         return [one for one in self._by_id.values() if one.is_useful]
+
+    def some_leave(self) -> bool:
+        """Whether the workers of some leave, or have just left."""
+        since_s = self.now() - _GONE_S
+        return any(one.phase is Phase.DRAINING or (one.end_s or 0.0) > since_s for one in self._by_id.values())
 
     def has_ended(self, one_id: str) -> bool:
         """Whether there was such a one, and is no more."""

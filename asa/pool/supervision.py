@@ -125,6 +125,10 @@ class Supervision:
                 await self._wake.wait()
         self._wake.clear()
 
+    def some_leave(self) -> bool:
+        """Whether workers leave, or have just left."""
+        return self.is_over or self._roster.some_leave()
+
     # ------------------------------------------------------------------ looking after
 
     async def _go_on(self) -> None:

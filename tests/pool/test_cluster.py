@@ -4,8 +4,10 @@ import asyncio
 import gc
 import io
 import json
+import logging
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -33,13 +35,15 @@ from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitStore
 from asa.pool import AsaCluster, demand, departures
 from asa.pool import cluster as cluster_module
-from asa.pool.allocation import Phase
+from asa.pool.allocation import Allocation, Phase
 from asa.pool.credentials import make_security
 from asa.pool.demand import read_demand
 from asa.pool.desk import Desk, News
 from asa.pool.keeper import KEEPER
 from asa.pool.picture import draw_timeline
+from asa.pool.roster import Roster
 from asa.pool.values import Shape, Wave
+from asa.waits import LEVELS, WaitForecast
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +172,56 @@ def test_what_ends_just_when_its_worker_leaves_is_not_run_again(pool, tmp_path):
     assert ended(other).why == "it was given back"
     assert task.result(timeout=60) == 1
     assert runs(tmp_path) == {1: 1}
+
+
+def test_a_call_that_a_leaving_worker_breaks_off_is_no_warning(queue, monkeypatch, caplog):
+    """Nothing else is kept from the log: not such a call at another time, nor somebody without a certificate."""
+
+    def call(words):
+        """Call the scheduler without a certificate, and hang up."""
+        with socket.create_connection(pool.scheduler_address.removeprefix("tls://").split(":")) as there:
+            there.sendall(words)
+
+    def warned():
+        return [str(record.args[-1]) for record in caplog.records if "handshake failed" in record.msg]
+
+    with cluster(queue, "quiet") as pool:
+        call(b"")
+        until(warned, what="a warning of who hangs up")
+        assert "EOF" in warned()[0]
+        monkeypatch.setattr(pool._roster, "some_leave", lambda: True)
+        call(b"")
+        call(b"GET / HTTP/1.0\r\n\r\n")
+        until(lambda: len(warned()) > 1, what="a warning of who speaks no TLS")
+        assert ["http request" in words for words in warned()] == [False, True]
+    assert pool._quiet not in logging.getLogger("distributed.comm.tcp").filters
+
+
+def test_a_call_that_is_broken_off_while_a_pool_closes_is_no_error(queue, monkeypatch, caplog):
+    """Dask fails to warn of it, since its scheduler does not listen any more."""
+    with cluster(queue, "closing") as pool:
+        there = socket.create_connection(pool.scheduler_address.removeprefix("tls://").split(":"))
+
+        async def hang_up(_):
+            there.close()
+            await asyncio.sleep(0.2)
+
+        monkeypatch.setattr(pool._supervision, "all_ended", hang_up)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_workers_leave_until_the_last_of_their_calls_must_have_ended(tmp_path):
+    """Where one is being emptied, and for a minute after a job has ended."""
+    roster, shape = Roster(tmp_path), Shape(1, 60.0)
+    one = Allocation("a1", "token", shape, roster.now(), WaitForecast((0.0,) * len(LEVELS), 0.0))
+    roster.add(one)
+    seen = {}
+    for one.phase in (Phase.PENDING, Phase.ALIVE, Phase.DRAINING):
+        seen[one.phase] = roster.some_leave()
+    assert seen == {Phase.PENDING: False, Phase.ALIVE: False, Phase.DRAINING: True}
+    one.phase = Phase.ENDED
+    for one.end_s, leaves in ((roster.now() - 1, True), (roster.now() - 100, False)):
+        assert roster.some_leave() is leaves
 
 
 def test_an_asynchronous_pool_has_the_workers_that_it_was_made_with(queue):

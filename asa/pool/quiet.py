@@ -1,0 +1,43 @@
+"""Keeps from the log what dask warns of when a worker that leaves breaks off a call: that is no trouble."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from ssl import SSLEOFError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+
+_LOGGERS = [logging.getLogger(name) for name in ("distributed.comm.tcp", "tornado.application")]
+_STOPPED = "non-started TCPListener"  # how dask fails to warn of a call that came before its scheduler closed
+
+
+class Quiet(logging.Filter):
+    """Drops the warnings that whoever called a scheduler was gone before it could be let in, while workers leave.
+
+    All else is shown: calls that end so at any other time, and callers without a certificate, or with another one.
+
+    `some_leave`: tells whether workers leave, or have just left.
+    """
+
+    def __init__(self, scheduler: Scheduler, some_leave: Callable[[], bool]) -> None:
+        super().__init__()
+        self._addresses = {listener.listen_address for listener in scheduler.listeners}
+        self._some_leave = some_leave
+        for logger in _LOGGERS:
+            logger.addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a warning is shown."""
+        match record.args:
+            case (address, _, SSLEOFError() | ConnectionResetError()) if address in self._addresses:
+                return not self._some_leave()
+        error = record.exc_info[1] if record.exc_info else None
+        return not (isinstance(error, ValueError) and _STOPPED in str(error) and self._some_leave())
+
+    def end(self) -> None:
+        """Drop nothing any more."""
+        for logger in _LOGGERS:
+            logger.removeFilter(self)
