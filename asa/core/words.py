@@ -22,8 +22,8 @@ def split(text: str, *, comments: bool = False) -> list[str]:
 
     Examples
     --------
-    >>> split(r'srun --comment="two words" a\ b \'c d\'')
-    ['srun', '--comment=two words', 'a b', 'c d']
+    >>> split("srun --comment='two words' a\\ b")
+    ['srun', '--comment=two words', 'a b']
     """
     words: list[list[str]] = []
     is_within = False
