@@ -123,16 +123,19 @@ def test_a_token_does_not_go_to_another_user_s_socket(accounts):
 
 
 def test_a_daemon_s_socket_is_known_by_the_folder_that_root_made_for_it(accounts):
-    """As /run/slurmrestd on a site; not if others can write to it, nor if a link leads there."""
+    """As /run/slurmrestd on a site, also by a link of root's; not if others can write to it, or have made the link."""
     daemon = accounts.stranger
     folder = accounts.place / "run" / "slurmrestd"
     folder.mkdir(parents=True)
     os.chown(folder, daemon.uid, -1)
-    (accounts.place / "link").symlink_to(folder)
+    for name, owner in (("of-root", 0), ("of-others", accounts.stranger.uid)):
+        (accounts.place / name).symlink_to(folder)
+        os.lchown(accounts.place / name, owner, -1)
     for path, mode, is_meant in (
         (folder, 0o755, True),
         (folder, 0o775, False),
-        (accounts.place / "link", 0o755, False),
+        (accounts.place / "of-root", 0o755, True),
+        (accounts.place / "of-others", 0o755, False),
     ):
         folder.chmod(mode)
         with listening(daemon, "AF_UNIX", path / "s") as (_, heard, _):

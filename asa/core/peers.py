@@ -17,7 +17,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 from pathlib import Path
 
-from asa.core.owned import user_name
+from asa.core.owned import check_links, user_name
+from asa.errors import AsaError
 
 UNKNOWN = "somebody whom this system does not name"
 """Who it is where the kernel does not say: for a port, as where there is no ``/proc/net/tcp`` that lists it."""
@@ -73,14 +74,15 @@ def _keeper(path: Path) -> int:
     """Give the user for whom root, or this user, made a socket, or the folder that it is in; root if there is none.
 
     So administrators give a daemon its place. It counts where nobody else can have put it there: not in a place such as
-    ``/tmp``, where anybody makes folders, nor by a link.
+    ``/tmp``, where anybody makes folders, nor by a link of another user. Links of root, as from ``/var/run``, are
+    followed.
     """
-    path, own = path.absolute(), {os.geteuid(), _ROOT}
+    own = {os.geteuid(), _ROOT}
     try:
+        check_links(path)
+        path = path.resolve(strict=True)
         places = [place.stat() for place in (*reversed(path.parents), path)]
-        if path.resolve() != path:
-            return _ROOT
-    except OSError:
+    except (OSError, AsaError):
         return _ROOT
     for room, place in pairwise(places):
         is_open = stat.S_ISDIR(place.st_mode) and place.st_mode & _WRITABLE

@@ -215,7 +215,8 @@ def test_a_client_at_work_submits_nothing_where_another_cluster_is_reached_by_no
         made.replace(way)
 
     leads_to(home)
-    reached = {"url": f"unix://{way}"} if link == "rest" else {"prefix": (str(way),)}
+    by_rest = {"url": f"unix://{way}", "served_by": home.user}
+    reached = by_rest if link == "rest" else {"prefix": (str(way),)}
     run = SlurmRun(home, [stage("a", then=LONG), stage("b")], link=link, strategy="per-stage", **reached)
     with closing(run.connect(lambda _: None)) as backend:
         job_id = backend.submit(run.spec("a"))
