@@ -5,11 +5,13 @@ import gc
 import json
 import logging
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, contextmanager
+import time
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -63,6 +65,17 @@ class Desk(httpx.BaseTransport):
 
 def link(desk, **options):
     return RestLink("https://slurm:6820", transport=desk, **({"api": "v0.0.42"} | options))
+
+
+def _certificate(folder):
+    """Make a certificate of this computer, with its key beside it."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate
 
 
 def failing(error):
@@ -281,6 +294,61 @@ def test_an_answer_that_drips_is_given_up():
     desk = Desk(table={"POST /slurm/v0.0.42/job/submit": lambda _: httpx.Response(200, stream=Drip())})
     with pytest.raises(SubmitInDoubtError, match="no answer within"):
         link(desk, timeout_s=0.05).submit(JOB)
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """Make a server that takes a request, says something, and then says another thing again and again."""
+    stop = threading.Event()
+    with ExitStack() as served:
+
+        def serve(begin, again, pause_s=0.0, *, tls=False):
+            context = None
+            if tls:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(_certificate(tmp_path), tmp_path / "key.pem")
+
+            def talk():
+                line = listener.accept()[0]
+                with suppress(OSError):
+                    if context is not None:
+                        line = context.wrap_socket(line, server_side=True)
+                    line.recv(65536)
+                    line.sendall(begin)
+                    while not stop.wait(pause_s):
+                        line.sendall(again)
+                line.close()
+
+            listener = served.enter_context(socket.create_server(("127.0.0.1", 0)))
+            thread = threading.Thread(target=talk, daemon=True)
+            thread.start()
+            served.callback(thread.join, 10)
+            return f"http{'s' * tls}://127.0.0.1:{listener.getsockname()[1]}"
+
+        yield serve
+        stop.set()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    ("begin", "again", "pause_s"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.05),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100, 0),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x", 0.05),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{", b" ", 0.05),
+    ],
+    ids=["interim answers", "a flood of them", "a header that drips", "a body without an end"],
+)
+def test_an_exchange_ends_in_time_whatever_comes(endless, begin, again, pause_s, tls):
+    """Before, a server held a client for as long as it liked with what comes before an answer."""
+    if tls and shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    asking = RestLink(endless(begin, again, pause_s, tls=tls), timeout_s=0.5, verify=False, api="v0.0.42")
+    began_s = time.monotonic()
+    with pytest.raises(SubmitInDoubtError, match=r"no answer within 0\.5 s"):
+        asking.submit(JOB)
+    assert 0.5 <= time.monotonic() - began_s < 5
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
@@ -932,14 +1000,9 @@ def test_a_socket_that_was_left_behind_is_told(tmp_path):
 def test_certificates_are_checked(plain_server, tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl to make a certificate")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    certificate = _certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate, tmp_path / "key.pem")
     plain_server.socket = context.wrap_socket(plain_server.socket, server_side=True)
     url = f"https://127.0.0.1:{plain_server.server_port}"
     assert "certificate is not to be trusted: self" in told(url)

@@ -10,6 +10,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,6 +23,7 @@ from asa.core.peers import UNKNOWN, is_within, stranger_at_port, stranger_at_soc
 from asa.core.reading import ANSWER_BYTES, TooLargeError, inflated, joined
 from asa.errors import AccessError, InputError, UnavailableError
 
+from .deadline import Watch
 from .refusals import complaints, has_unauthorised
 from .scan import Listing, parse
 from .tokens import TokenSource
@@ -96,6 +98,7 @@ class Exchange:
         self._allow_insecure, self._served_by, self._is_known = allow_insecure, served_by, False
         self._verify, self._timeout_s, self._transport = verify, timeout_s, transport
         self._client: httpx.Client | None = None
+        self._watch = Watch()
 
     def ask(
         self,
@@ -150,7 +153,10 @@ class Exchange:
         deadline_s = time.monotonic() + self._timeout_s
         sent = True
         try:
-            with client.stream(method, address, headers=headers, content=content, extensions=self._hooks()) as response:
+            with (
+                self._watch.limited(self._timeout_s) if self._transport is None else nullcontext(),
+                client.stream(method, address, headers=headers, content=content, extensions=self._hooks()) as response,
+            ):
                 answer = self._received(response, deadline_s, listing)
                 return answer if self.token is None else replace(answer, body=self.token.hidden(answer.body))
         except AccessError:
@@ -164,14 +170,12 @@ class Exchange:
             # without the cause: it cites the header, and that may hold a token
             raise UnavailableError("the request cannot be put into HTTP", where=self.url) from None
         except httpx.TimeoutException as error:
-            raise LostAnswerError(
-                f"no answer within {self._timeout_s:g} s",
-                where=self.url,
-                hint="The controller may be busy or down, or a listing too long for the time-out.",
-            ) from error
+            raise self._late() from error
         except TooLargeError as error:
             raise LostAnswerError(str(error.strerror), where=self.url, hint="Is this slurmrestd's address?") from error
         except (httpx.TransportError, httpx.StreamError, zlib.error) as error:
+            if self._watch.is_up:
+                raise self._late() from error
             raise LostAnswerError(
                 f"the connection broke before the answer was whole ({type(error).__name__})", where=self.url
             ) from error
@@ -220,6 +224,7 @@ class Exchange:
 
     def _look(self, event: str, details: Mapping[str, Any]) -> None:
         """Refuse to send anything to another user of this computer; see `asa.core.peers`."""
+        self._watch.see(event, details.get("return_value"))
         if event in _CONNECTED:
             self._is_known = False
             connection = details["return_value"].get_extra_info("socket")
@@ -292,6 +297,13 @@ class Exchange:
             hint=hint,
         )
 
+    def _late(self) -> LostAnswerError:
+        return LostAnswerError(
+            f"no answer within {self._timeout_s:g} s",
+            where=self.url,
+            hint="The controller may be busy or down, or a listing too long for the time-out.",
+        )
+
     def _unreachable(self, error: httpx.TransportError) -> UnavailableError:
         """Say in words why nobody could be reached; the request certainly was not sent."""
         why, said, hint = "cannot be reached", str(error), _IS_IT_RUNNING
@@ -319,6 +331,8 @@ def _in_time(pieces: Iterable[bytes], deadline_s: float) -> Iterator[bytes]:
         yield piece
         if time.monotonic() > deadline_s:
             raise httpx.ReadTimeout("it drips")
+    if time.monotonic() > deadline_s:  # perhaps its end is that of a connection that was shut down
+        raise httpx.ReadTimeout("it came late")
 
 
 def is_in_clear(url: str) -> bool:
