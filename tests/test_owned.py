@@ -1,10 +1,12 @@
 """What another user has left, or could change, is not acted on; what one makes is one's own alone."""
 
+import json
 import os
 import re
 import secrets
 import stat
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -16,10 +18,11 @@ from asa.backends.shell.script import Payload, batch_script
 
 from asa.backend import Capabilities
 from asa.core import owned
+from asa.core.reading import OTHERS_BYTES
 from asa.errors import InputError, OwnerError, StateError
 from asa.outcome import JobOutcome
 from asa.payload import PRIVATE
-from asa.runner import RunFolder, RunPlan, find_run
+from asa.runner import RunFolder, RunPlan, find_run, list_runs
 from asa.workflow import Stage
 
 FLOW = """
@@ -110,6 +113,28 @@ def test_the_latest_run_is_the_latest_of_ones_own(accounts, project):
     done = accounts.victim.asa("cancel", "--yes", cwd=project)
     assert f"{mine.name} is cancelled" in done.stderr
     assert not (project / "acted").exists()
+
+
+def test_large_runs_of_another_user_are_not_read(accounts, project):
+    mine = made(accounts.victim, project / "asa-runs")
+    run = planted(accounts, project)
+    plan = json.loads((run / "run.json").read_text())
+    plan["stages"] = [{**plan["stages"][0], "name": f"s{number}"} for number in range(30_000)]
+    accounts.stranger.write(run / "run.json", json.dumps(plan), mode=0o644)
+    assert (run / "run.json").stat().st_size > OTHERS_BYTES
+    accounts.victim.call(_find_with_no_reading_of, run, project / "asa-runs", mine)
+    listed = accounts.victim.asa("runs", cwd=project).stdout
+    assert mine.name in listed
+    assert "larger than 1 MiB" in listed
+
+
+def _find_with_no_reading_of(run, runs, mine):
+    opened = []
+    sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+    assert find_run(runs, "").path == mine
+    assert [folder.path for folder in list_runs(runs, only_own=True)] == [mine]
+    assert str(mine / "run.json") in opened
+    assert not [name for name in opened if name.startswith(f"{run}/")]
 
 
 def test_a_private_run_of_another_user_is_in_nobodys_way(accounts, project):
@@ -212,6 +237,16 @@ def test_a_run_is_not_reached_by_a_link_of_another_user(accounts, project):
     done = accounts.victim.asa("resume", "mine", cwd=project)
     assert done.returncode == 2
     assert f"is a link that user {accounts.stranger.uid} has made" in done.stderr
+
+
+def test_a_link_of_another_user_is_passed_over_where_the_latest_is_looked_for(accounts, project):
+    later = made(accounts.victim, accounts.victim.home / "asa-runs", created_s=time.time() + 60.0)
+    mine = made(accounts.victim, project / "asa-runs")
+    (project / "asa-runs").chmod(0o2777)
+    accounts.stranger.call((project / "asa-runs" / later.name).symlink_to, later)
+    done = accounts.victim.asa("cancel", "--yes", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert f"{mine.name} is cancelled" in done.stderr
 
 
 def test_a_run_of_roots_is_acted_on(accounts, project):

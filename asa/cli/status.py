@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,27 +124,31 @@ def runs(
     from asa.runner import run_paths
 
     place = runs_folder(runs)
-    rows = sorted((_row(path) for path in run_paths(place)), key=lambda row: row.created_s)
-    shown = rows if every else rows[-_SHOWN:]
+    paths = run_paths(place)
+    rows = map(_row, paths)
+    if every:
+        shown = sorted(rows, key=lambda row: row.created_s)
+    else:  # no more of them are kept at a time
+        shown = nlargest(_SHOWN, rows, key=lambda row: row.created_s)[::-1]
     if output is Output.JSON:
         print_document({"runs": [row.as_dict() for row in shown]})
-    elif not rows:
+    elif not paths:
         sys.stdout.write(f"There are no runs in {place}. Start one with: asa run FILE.toml\n")
     else:
         _print_table(shown)
-        if len(shown) < len(rows):
-            sys.stdout.write(f"The latest {len(shown)} of {len(rows)}; --all shows the others.\n")
+        if len(shown) < len(paths):
+            sys.stdout.write(f"The latest {len(shown)} of {len(paths)}; --all shows the others.\n")
 
 
 def _row(path: Path) -> _Row:
     from asa.cli.standing import standing_of
-    from asa.runner import RunFolder
+    from asa.runner import open_listed
 
     created_s, owner = 0.0, ""
     try:
         about = path.stat()
         created_s, owner = about.st_mtime, owned.whose(about)
-        folder = RunFolder(path)
+        folder = open_listed(path)
         created_s = folder.plan.created_s
         return _Row(path.name, created_s, standing_of(folder, time.time()), owner=folder.owner)
     except AsaError as error:

@@ -33,6 +33,8 @@ SMALL_BYTES = _MIB
 """Of a file that holds a few words or numbers, such as a token, a mark or a process's status."""
 JOURNAL_BYTES = 64 * _MIB
 """Of a run's journal: that of a run of 15,000 jobs has some 60 MB."""
+OTHERS_BYTES = _MIB
+"""Of a file of a run of somebody else's where runs are listed, of which there may be any number: 1,000 stages."""
 LINE_BYTES = 4 * _MIB
 """Of a line or record among many."""
 OUTPUT_BYTES = 48 * _MIB

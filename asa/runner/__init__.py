@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .active import Run
     from .driver import drive
-    from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs, run_paths
+    from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs, open_listed, run_paths
     from .journal import Journal, read_journal
     from .loop import RunResult, run_all
     from .requests import CancelRequest
@@ -25,6 +25,7 @@ __all__ = [
     "drive",
     "find_run",
     "list_runs",
+    "open_listed",
     "read_journal",
     "run_all",
     "run_paths",
@@ -42,6 +43,7 @@ _LAZY = {  # to look at a run takes none of what drives one
     "drive": "driver",
     "find_run": "folder",
     "list_runs": "folder",
+    "open_listed": "folder",
     "read_journal": "journal",
     "run_all": "loop",
     "run_paths": "folder",

@@ -24,7 +24,7 @@ from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core import owned
 from asa.core.files import open_file, put, read_file, sync_folder
 from asa.core.locks import FileLock, Holder
-from asa.core.reading import read_whole
+from asa.core.reading import DOCUMENT_BYTES, JOURNAL_BYTES, OTHERS_BYTES, read_whole
 from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
@@ -200,6 +200,8 @@ class RunFolder:
     ----------
     path
         The folder; `create` begins one.
+    max_bytes
+        The most that is read of one of its files, where that is less than usual.
 
     Attributes
     ----------
@@ -212,8 +214,9 @@ class RunFolder:
         There is no run there, or one of a later version.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, max_bytes: int = JOURNAL_BYTES) -> None:
         self.path = Path(path)
+        self._max_bytes = max_bytes
         self._journal: Journal | None = None
         self._pulsed_s = -math.inf
         self._passed_over: set[str] = set()
@@ -221,7 +224,7 @@ class RunFolder:
         try:
             with open_file(file) as opened:
                 self._about = os.fstat(opened.fileno())
-                text = read_whole(opened, file)
+                text = read_whole(opened, file, min(max_bytes, DOCUMENT_BYTES))
             self.owner = owned.whose(self.path.stat()) or owned.whose(self._about)
         except (FileNotFoundError, NotADirectoryError) as error:
             if (self.path / _JOURNAL).exists():
@@ -497,7 +500,7 @@ class RunFolder:
             The journal cannot be read, is damaged, or knows less than what the jobs have left behind.
         """
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()  # the journal knew before
-        entries = read_journal(self.path / _JOURNAL)[0]
+        entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
         self._check_known(ended, entries)
         state = RunState(
             self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id, place=str(self.path)
@@ -565,31 +568,69 @@ def _beating(lease: FileLock) -> Iterator[None]:
         beats.join()
 
 
-def list_runs(runs: Path) -> list[RunFolder]:
+def open_listed(path: Path) -> RunFolder:
+    """Open one run of many, of which others may have put there any number: of theirs a small part is read at most.
+
+    Parameters
+    ----------
+    path
+        The run's folder.
+
+    Raises
+    ------
+    InputError
+        As `RunFolder` does, or somebody else's run is large.
+    """
+    return RunFolder(path, max_bytes=OTHERS_BYTES) if _is_of_others(path) else RunFolder(path)
+
+
+def list_runs(runs: Path, *, only_own: bool = False) -> list[RunFolder]:
     """Give the runs in a folder, the latest last; what is none is passed over.
 
     Parameters
     ----------
     runs
         The folder.
+    only_own
+        Without those of others, of which nothing is read then.
     """
-    return _runs_in(runs)[0]
-
-
-def _runs_in(runs: Path) -> tuple[list[RunFolder], list[Path]]:
-    """Give the runs in a folder, the latest last, and those that cannot be read."""
     found: list[RunFolder] = []
+    for path in run_paths(runs):
+        if not (only_own and _is_of_others(path)):
+            with suppress(InputError):
+                found.append(open_listed(path))
+    return sorted(found, key=lambda run: run.plan.created_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What tells a run from others; the whole is not kept of each."""
+
+    path: Path
+    name: str
+    created_s: float
+
+
+def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_Known], list[Path]]:
+    """Give the user's own runs in a folder, or those of others, the latest last; and those that cannot be read."""
+    found: list[_Known] = []
     damaged: list[Path] = []
     for path in run_paths(runs):
+        if _is_of_others(path) != of_others:
+            continue
         try:
-            found.append(RunFolder(path))
+            plan = open_listed(path).plan
+            found.append(_Known(path, plan.name, plan.created_s))
         except InputError:
             if _NAMED.search(path.name) or (path / _JOURNAL).is_file():
                 damaged.append(path)
-    return sorted(found, key=lambda run: run.plan.created_s), damaged
+    return sorted(found, key=lambda run: run.created_s), damaged
 
 
 def _is_of_others(path: Path) -> bool:
+    """Whether a run is somebody else's, or a link of theirs leads to it."""
+    with suppress(OSError):
+        return any(owned.whose(about) for about in (path.lstat(), path.stat(), (path / _PLAN).stat()))
     with suppress(OSError):
         return bool(owned.whose(path.lstat()))
     return False
@@ -657,26 +698,42 @@ def find_run(runs: Path, named: str) -> RunFolder:
     """
     if named and (path := next((path for path in (Path(named), runs / named) if _may_be_run(path)), None)):
         return RunFolder(path)
-    every, damaged = _runs_in(runs)
-    begin_so = [run for run in every if run.path.name.startswith(named)]
-    found = [run for run in begin_so if not run.owner] or begin_so
-    called_so = [run for run in every if run.plan.name == named]
-    exact = [run for run in called_so if not run.owner] or called_so
-    latest = (exact or found)[-1] if exact or found else None
+    every, damaged = _known_in(runs, of_others=False)
+    found = [run for run in every if named in {run.name, ""} or run.path.name.startswith(named)]
+    latest = ([run for run in found if run.name == named] or found)[-1] if found else None
     for path in damaged:  # which may be the one that is meant: no other is taken in its place
-        if path.name.startswith(named) and (latest is None or _began_s(path) >= latest.plan.created_s - 1.0):
-            if _is_of_others(path) and (latest is not None or not named):
-                continue
+        if path.name.startswith(named) and (latest is None or _began_s(path) >= latest.created_s - 1.0):
             RunFolder(path)  # says what is wrong with it
-    if latest is not None and (exact or len(found) == 1 or not named):
-        return latest
-    known = ", ".join(run.path.name for run in every[-5:]) or "none"
-    if not found:
-        guess = near(named, [*(run.plan.name for run in every), *(run.path.name for run in every)]) if named else ""
-        hint = f"{guess}The latest: {known}." if every else _WHERE_ELSE
-        raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=hint)
+    if latest is None:
+        return _find_of_others(runs, named, every)
+    return RunFolder(_one_of(found, named).path)
+
+
+def _find_of_others(runs: Path, named: str, own: list[_Known]) -> RunFolder:
+    """Find a run of somebody else's, where the user has none of the name."""
+    others, damaged = _known_in(runs, of_others=True)
+    found = [run for run in others if named in {run.name, ""} or run.path.name.startswith(named)]
+    if found:
+        return RunFolder(_one_of(found, named).path)
+    for path in damaged:
+        if named and path.name.startswith(named):
+            RunFolder(path)  # says what is wrong with it
+    every = sorted([*own, *others], key=lambda run: run.created_s)
+    guess = near(named, [*(run.name for run in every), *(run.path.name for run in every)]) if named else ""
+    known = ", ".join(run.path.name for run in every[-5:])
+    hint = f"{guess}The latest: {known}." if every else _WHERE_ELSE
+    raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=hint)
+
+
+def _one_of(found: list[_Known], named: str) -> _Known:
+    """Choose of the runs that fit what the user says, the latest last."""
+    exact = [run for run in found if run.name == named]
+    if exact or len(found) == 1 or not named:
+        return (exact or found)[-1]
     names = ", ".join(run.path.name for run in found)
-    raise InputError(f"several runs begin with {named!r}", where=str(runs), hint=f"Name one of: {names}.")
+    raise InputError(
+        f"several runs begin with {named!r}", where=str(found[0].path.parent), hint=f"Name one of: {names}."
+    )
 
 
 def _safe(name: str) -> str:

@@ -18,7 +18,7 @@ from asa.runner.entries import Entry, read_entries, write_entries
 _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
 
 
-def read_journal(path: Path, *, is_acted_on: bool = False) -> tuple[list[Entry], int]:
+def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOURNAL_BYTES) -> tuple[list[Entry], int]:
     """Read the entries of a journal, and how many of its bytes hold them.
 
     Whoever was killed, or found the disk full, may have left a part of a line, or what the file system puts in its
@@ -30,6 +30,8 @@ def read_journal(path: Path, *, is_acted_on: bool = False) -> tuple[list[Entry],
         Of the journal; one that does not exist is empty.
     is_acted_on
         Whether something is done because of it, so that it has to be its user's own.
+    max_bytes
+        The most that is read of it.
 
     Returns
     -------
@@ -50,7 +52,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False) -> tuple[list[Entry],
         with open_file(path) as file:
             if is_acted_on:
                 owned.check(path, os.fstat(file.fileno()))
-            for block in read_blocks(file, path, JOURNAL_BYTES, JOURNAL_BYTES):
+            for block in read_blocks(file, path, max_bytes, max_bytes):
                 at = 0 if rest else _read_block(block, entries)
                 sound += at
                 lines += block.count(b"\n", 0, at)
