@@ -4,6 +4,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import subprocess
 import sys
@@ -562,6 +563,43 @@ def test_nothing_is_run_where_another_user_has_made_a_folder_of_the_marks(accoun
     assert done.returncode == JobOutcome.UNABLE.exit_code
     assert f"{project / part} belongs to another user: nothing is run" in done.stderr
     assert not (project / "ran").exists()
+
+
+SLOW_LS = """#!/bin/sh
+case "$*" in *.owner.* | */fd/*) sleep 0.2 ;; esac
+PATH=${PATH#*:} exec ls "$@"
+"""
+
+
+def test_a_file_that_is_swapped_makes_nobody_the_owner_of_a_folder(accounts, project, marks):
+    """Whoever owns the folder puts a file, or a pipe, of their own in the place of each that is made there."""
+    os.chown(marks, accounts.stranger.uid, GROUP)
+    accounts.victim.write(accounts.victim.mkdir(accounts.victim.home / "bin") / "ls", SLOW_LS, mode=0o755)
+    path = f"{accounts.victim.home}/bin:{accounts.victim.environment['PATH']}"
+    swap = "while :; do for f in .owner.*; do [ -O $f ] || [ ! -e $f ] || { : >mine; mv -f mine $f; }; done; done"
+    swapper = accounts.stranger.start("bash", "-c", swap, cwd=marks, umask=0)
+    try:
+        for shell in filter(shutil.which, ("dash", "bash")):
+            text = script(project, f"touch {project}/ran")
+            env = {"JOB": "7", "ASA_PATIENCE_S": "0", "PATH": path}
+            done = accounts.victim.run(shell, input=text, cwd=project, env=env, umask=0o002)
+            assert done.returncode == JobOutcome.UNABLE.exit_code, shell
+            assert f"{marks} belongs to another user: nothing is run" in done.stderr
+    finally:
+        swapper.kill()
+        swapper.wait()
+    assert not (project / "ran").exists()
+
+
+@pytest.mark.parametrize("shell", [shell for shell in ("dash", "bash") if shutil.which(shell)])
+def test_a_folder_belongs_to_whoever_makes_this_users_files_there(accounts, project, marks, shell):
+    """As where a file system says another's name of all; here `-O` has no say."""
+    text = script(project, f"touch {project}/ran").replace('[ ! -O "$1" ] || return 0', ":")
+    assert '-O "$1"' not in text
+    done = accounts.victim.run(shell, input=text, cwd=project, env={"JOB": "7", "ASA_PATIENCE_S": "0"}, umask=0o002)
+    assert done.returncode == 0, done.stderr
+    assert (project / "ran").exists()
+    assert not list(project.rglob(".owner*"))
 
 
 def test_a_folder_that_root_has_made_will_do(accounts, project, marks):

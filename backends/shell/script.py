@@ -28,7 +28,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import REFUSAL, Step
-from asa.core.owned import is_trusted
+from asa.core.owned import IS_OWNED, is_trusted
 from asa.elements import Array, Elements
 from asa.outcome import JobOutcome
 from asa.payload import OOM_KILLS, PRIVATE, TELL_PROCESS
@@ -354,15 +354,8 @@ give_up() {{ say "$*"; exit {JobOutcome.UNABLE.exit_code}; }}
 
 # Where signals are trapped commands are substituted the old way: one that arrives while bash 5.2 reads `$(` is lost.
 
-# Of this user or of root, or made by whoever makes files here, where a file system says another's name of all.
-owned() {{
-  [ -z "$trusted" ] && [ -e "$1" ] && [ ! -O "$1" ] || return 0
-  probe=$1/.owner.$job
-  fresh "$probe" </dev/null 2>/dev/null || probe=$1
-  set -- `ls -ldn "$1" | awk '{{ print $3 }}'` `ls -ldn "$probe" | awk '{{ print $3 }}'`
-  [ "$probe" = "${{probe%/.owner.*}}" ] || rm -f "$probe"
-  case $probe:${{1-}} in *:0) ;; */.owner.*) [ "${{1-}}" = "${{2-}}" ] ;; *) return 1 ;; esac
-}}
+{IS_OWNED}
+owned() {{ [ -n "$trusted" ] || [ ! -e "$1" ] || asa_owned "$1"; }}
 enclose() {{ (umask go-w; mkdir -p "$1"); }}
 # A new file, for nobody else to change; what lies there is removed, and no link followed.
 fresh() {{
