@@ -522,7 +522,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
 def _write(path: Path, text: str) -> None:
     """Put a file in its place as a whole, so that nobody ever reads half of it."""
     try:
-        place = path.resolve()  # a link stays one
+        place = owned.followed(path)  # a link of the user's own stays one
         owned.provide_folder(place.parent)
         with replacing(place) as file:
             file.write(text.encode())

@@ -487,6 +487,24 @@ def test_a_report_of_a_run_is_not_written_through_a_link_of_another_user(account
     assert file.read_text() == MINE
 
 
+def test_a_site_file_is_not_written_through_a_link_of_another_user(accounts, project):
+    place = accounts.victim.home / "not-there.toml"
+    accounts.stranger.call((project / "site.toml").symlink_to, place)
+    with pytest.raises(OwnerError, match="is a link that user"):
+        accounts.victim.call(_save_site, project / "site.toml")
+    assert not place.exists()
+    accounts.victim.call((project / "mine.toml").symlink_to, place)
+    accounts.victim.call(_save_site, project / "mine.toml")
+    assert place.exists()
+    assert (project / "mine.toml").is_symlink()
+
+
+def _save_site(path):
+    from asa.sites import save_site
+
+    save_site(str(path), backend="local", settings={}, observed={}, found={})
+
+
 def test_ones_own_links_are_followed(accounts, project):
     accounts.victim.call((project / "page.html").symlink_to, accounts.victim.home / "there.html")
     accounts.victim.call(_write_page, project / "page.html")
