@@ -95,7 +95,8 @@ def test_a_run_of_another_user_is_not_acted_on(accounts, project, command):
     done = accounts.victim.asa(command, run.name, cwd=project)
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"belongs to user {accounts.stranger.uid}" in done.stderr
-    assert f"add that path as a line to {accounts.victim.home}/.config/asa/trusted" in done.stderr
+    assert f"Only user {accounts.stranger.uid} can go on with this run" in done.stderr
+    assert "trust" not in done.stderr
     assert not (project / "acted").exists()
     assert not list((run / "wishes").iterdir())
 
@@ -178,6 +179,44 @@ def test_a_list_that_others_can_change_lists_nothing(accounts, project):
     assert accounts.victim.asa("resume", run.name, cwd=project).returncode == 2
 
 
+def _said_of_the_list(folder, text, mode):
+    _trust(folder)
+    owned.trusted_file().write_text(text)
+    owned.trusted_file().chmod(mode)
+    with pytest.raises(OwnerError) as caught:
+        owned.check(folder)
+    return caught.value.hint
+
+
+def test_a_list_or_a_line_that_counts_for_nothing_is_named(accounts, project):
+    theirs = accounts.stranger.mkdir(project / "it's theirs", mode=0o777)
+    file = f"{accounts.victim.home}/.config/asa/trusted"
+    said = accounts.victim.call(_said_of_the_list, theirs, f"{theirs}\n", 0o664)
+    assert f"{file} counts for nothing, as others can change it" in said
+    assert f"`chmod go-w {file}`" in said
+    said = accounts.victim.call(_said_of_the_list, theirs, f"# of the group\n{theirs.name}\n", 0o600)
+    assert f'In {file}, "it\'s theirs" counts for nothing: write a whole path' in said
+
+
+def _trusts(folder):
+    class Group:
+        gr_name, gr_mem = "ann", []
+
+    class User:
+        pw_name = "ann"
+
+    _trust(folder, 0o664)
+    owned.grp.getgrgid, owned.pwd.getpwuid = lambda gid: Group, lambda uid: User
+    owned.check(folder)
+    Group.gr_mem = ["bob"]
+    return owned.is_trusted(folder)
+
+
+def test_a_list_that_a_group_of_ones_own_can_change_counts(accounts, project):
+    theirs = accounts.stranger.mkdir(project / "theirs", mode=0o777)
+    assert accounts.victim.call(_trusts, theirs) is False  # once the group has another member
+
+
 # ---------------------------------------------------------------------- one's own that others can change
 
 
@@ -187,7 +226,7 @@ def test_a_run_that_others_can_change_is_not_acted_on(accounts, project, part):
     accounts.victim.sh(f"chmod 755 {run}; chmod g+w {run / part}")
     with pytest.raises(OwnerError, match="can be changed by group") as caught:
         accounts.victim.call(_check, run)
-    [repair] = re.findall("chmod -R go-w [^ ]*[^ .]", caught.value.hint)
+    [repair] = re.findall("`(chmod -R go-w .*)`", caught.value.hint)
     accounts.victim.sh(repair, cwd=project)
     accounts.victim.call(_check, run)
 
@@ -204,6 +243,20 @@ def test_an_old_run_that_others_can_read_is_resumed(accounts, project):
     done = accounts.victim.asa("resume", "--quiet", cwd=project)
     assert done.returncode == 0, done.stderr
     assert (project / "acted").read_text() == f"{accounts.victim.uid}\n"
+
+
+def test_a_repair_is_a_command_of_its_owners(accounts, project):
+    (mine := accounts.victim.mkdir(project / "it's mine")).chmod(0o775)
+    with pytest.raises(OwnerError, match="can be changed by group") as caught:
+        accounts.victim.call(owned.check, mine)
+    [repair] = re.findall("nobody has changed it; then: `(chmod -R go-w .*)`", caught.value.hint)
+    assert accounts.victim.sh(repair).returncode == 0
+    accounts.victim.call(owned.check, mine)
+    (roots := project / "roots").mkdir(mode=0o775)
+    roots.chmod(0o775)
+    with pytest.raises(OwnerError, match="can be changed by group") as caught:
+        accounts.victim.call(owned.check, roots)
+    assert "Ask its owner, user root, for `chmod -R go-w" in caught.value.hint
 
 
 def test_what_others_cannot_reach_they_cannot_change(accounts):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -56,14 +57,15 @@ def trouble(path: Path, about: os.stat_result) -> str:
     return said if said and not is_trusted(path) else ""
 
 
-def check(path: Path, about: os.stat_result | None = None) -> None:
+def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "") -> None:
     """Refuse to act on what others own, or can change; of a folder by its name, where `about` is not given.
 
+    `if_theirs`: what to do where it is another user's, in place of trusting it.
     Raises `OwnerError`. Raises `OSError`: it is not there, or cannot be looked at.
     """
     about = about or path.stat()
     if said := trouble(path, about):
-        raise OwnerError(said, where=str(path), hint=_remedy(path, about))
+        raise OwnerError(said, where=str(path), hint=(whose(about) and if_theirs) or _remedy(path, about))
 
 
 def check_links(path: Path) -> None:
@@ -168,17 +170,29 @@ def trusted_file() -> Path:
 
 def is_trusted(path: Path) -> bool:
     """Whether the user has listed a place, or one in which it lies; a list that others can change lists nothing."""
-    try:
-        with open_file(trusted_file()) as file:
-            about = os.fstat(file.fileno())
-            if about.st_uid not in {os.geteuid(), _ROOT} or about.st_mode & (_WRITABLE_BY_GROUP | _WRITABLE_BY_ALL):
-                return False
-            lines = read_whole(file, trusted_file(), SMALL_BYTES).decode(errors="surrogateescape").splitlines()
-    except (OSError, RuntimeError):  # nobody's home is known here
-        return False
     place = Path(os.path.realpath(path))
-    listed = (line.strip() for line in lines)
-    return any(place.is_relative_to(os.path.realpath(line)) for line in listed if line.startswith("/"))
+    return any(place.is_relative_to(os.path.realpath(line)) for line in _listed()[0])
+
+
+def _listed() -> tuple[list[str], str]:
+    """Read the list of what is trusted; and say what of it counts for nothing, and what to do, as a sentence."""
+    try:
+        with open_file(file := trusted_file()) as opened:
+            about = os.fstat(opened.fileno())
+            if owner := whose(about):
+                return [], f"{file} counts for nothing, as it belongs to {owner}: write one of your own."
+            if about.st_mode & _WRITABLE_BY_ALL or (
+                about.st_mode & _WRITABLE_BY_GROUP and not _is_private(about.st_gid)
+            ):
+                repair = f"`chmod go-w {shlex.quote(str(file))}`"
+                return [], f"{file} counts for nothing, as others can change it. See that nobody has; then: {repair}."
+            lines = read_whole(opened, file, SMALL_BYTES).decode(errors="surrogateescape").splitlines()
+    except (OSError, RuntimeError):  # nobody's home is known here
+        return [], ""
+    named = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    wrong = [line for line in named if not line.startswith("/")]
+    said = f"In {file}, {wrong[0]!r} counts for nothing: write a whole path, from / on." if wrong else ""
+    return [line for line in named if line.startswith("/")], said
 
 
 # ---------------------------------------------------------------------- who that is
@@ -243,9 +257,14 @@ def _group(gid: int) -> str:
 def _remedy(path: Path, about: os.stat_result) -> str:
     folder = path if stat.S_ISDIR(about.st_mode) else path.parent
     trust = f"To trust what is in {folder.absolute()}, add that path as a line to {_list()}."
+    if ignored := _listed()[1]:
+        trust = f"{trust} {ignored}"
     if whose(about):
         return f"Nothing of it was used. {trust}"
-    return f"Nothing of it was used. See that nobody has changed it; then: chmod -R go-w {path}. {trust}"
+    repair = f"`chmod -R go-w {shlex.quote(str(path))}`"
+    if about.st_uid != os.geteuid():
+        return f"Nothing of it was used. Ask its owner, {user_name(about.st_uid)}, for {repair}. {trust}"
+    return f"Nothing of it was used. See that nobody has changed it; then: {repair}. {trust}"
 
 
 def _list() -> str:

@@ -289,8 +289,9 @@ class RunFolder:
         """
         try:
             owned.check_links(self.path)
-            owned.check(self.path)
-            owned.check(self.path / _PLAN, self._about)
+            hint = f"Only {self.owner} can go on with this run, or cancel it. Look at it: asa status {self.path.name}"
+            owned.check(self.path, if_theirs=hint)
+            owned.check(self.path / _PLAN, self._about, if_theirs=hint)
             with os.scandir(self.path) as entries:
                 inside = [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) or e.name == _JOURNAL]
             for part in sorted(inside):
