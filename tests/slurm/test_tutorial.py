@@ -54,11 +54,8 @@ def here(slurm, request):
         (bin_ / name).chmod(0o755)
     path = f"{bin_}:{Path(sys.executable).parent}:/usr/bin:/bin"
     _has_a_past(slurm, folder)
-    yield (
-        request.param(),
-        place,
-        {"HOME": str(folder), "PATH": path, "COLUMNS": "100", "ASA_RUNS": str(place / "asa-runs")},
-    )
+    environment = {"HOME": str(folder), "PATH": path, "COLUMNS": "100", "ASA_RUNS": str(place / "asa-runs")}
+    yield request.param(), place, environment | {"ASA_TRUSTED": os.environ["ASA_TRUSTED"]}
     os.umask(before)
 
 
