@@ -540,6 +540,35 @@ def test_a_report_of_a_run_is_not_written_through_a_link_of_another_user(account
     assert file.read_text() == MINE
 
 
+def test_a_file_of_another_user_is_replaced_and_not_filled(accounts, project):
+    accounts.stranger.write(project / "page.html", MINE, mode=0o666)
+    holder = accounts.stranger.start("tail", "-f", project / "page.html", stdout=subprocess.PIPE)
+    try:
+        accounts.victim.call(_write_page, project / "page.html")
+    finally:
+        holder.kill()
+    assert (project / "page.html").read_text() == "a page"
+    assert (project / "page.html").stat().st_uid == accounts.victim.uid
+    assert "a page" not in holder.communicate()[0]
+
+
+def test_no_pipe_of_another_user_is_written_to(accounts, project):
+    accounts.stranger.sh(f"umask 000; mkfifo {project}/page.html")
+    with pytest.raises(OwnerError, match=f"is a FIFO of user {accounts.stranger.uid}"):
+        accounts.victim.call(_write_page, project / "page.html", timeout=10)
+    reader = accounts.victim.start("sh", "-c", f"mkfifo {project}/mine; cat {project}/mine", stdout=subprocess.PIPE)
+    while not (project / "mine").exists():
+        time.sleep(0.01)
+    accounts.victim.call(_write_page, project / "mine", timeout=10)
+    assert reader.communicate(timeout=10)[0] == "a page"
+
+
+def test_a_file_that_is_written_anew_keeps_its_mode(accounts, project):
+    file = accounts.victim.write(project / "page.html", "", mode=0o600)
+    accounts.victim.call(_write_page, file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
 def test_a_site_file_is_not_written_through_a_link_of_another_user(accounts, project):
     place = accounts.victim.home / "not-there.toml"
     accounts.stranger.call((project / "site.toml").symlink_to, place)

@@ -16,8 +16,9 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, BinaryIO, TextIO
@@ -137,24 +138,60 @@ def followed(path: Path) -> Path:
     return path if path.exists() and not path.is_file() else place
 
 
-def writing(path: Path) -> AbstractContextManager[BinaryIO]:
-    """Write what a user named, as `followed` gives it: into a pipe, or in place of a file."""
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Write what a user named, as `followed` gives it: into a pipe, or in place of a file, whose mode a new one keeps.
+
+    Raises `OwnerError`: it is a pipe that another user has made, or a link of theirs leads there.
+    """
     place = followed(path)
-    return replacing(place) if place.is_file() or not place.exists() else place.open("wb")
+    if not place.is_file() and place.exists():
+        with os.fdopen(_open_special(place), "wb") as file:
+            yield file
+        return
+    with replacing(place) as file:
+        with suppress(FileNotFoundError):
+            about = place.lstat()
+            if about.st_uid == os.geteuid() and stat.S_ISREG(about.st_mode):
+                os.fchmod(file.fileno(), stat.S_IMODE(about.st_mode) & 0o777)
+        yield file
 
 
-def writing_text(path: Path, *, newline: str | None = None, is_new: bool = False) -> TextIO:
-    """Open what a user named to write a text into it, as `followed` gives it.
+@contextmanager
+def writing_text(path: Path, *, newline: str | None = None, is_new: bool = False) -> Iterator[TextIO]:
+    """Write a text where a user wants it, as `writing` does.
 
     `is_new`: it must not be there yet.
     """
+    with _making(path) if is_new else writing(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline=newline)
+        yield text
+        text.flush()
+        text.detach()
+
+
+def _making(path: Path) -> BinaryIO:
     place = followed(path)
+    return open(place, "xb", opener=lambda name, how: os.open(name, how | os.O_NOFOLLOW, 0o666))
 
-    def opened(name: str, how: int) -> int:
-        is_special = place.exists() and not place.is_file()
-        return os.open(name, how | (0 if is_special else os.O_NOFOLLOW), 0o666)
 
-    return open(place, "x" if is_new else "w", encoding="utf-8", newline=newline, opener=opened)
+def _open_special(path: Path) -> int:
+    """Open what is no plain file; a pipe of another user's would have us wait for ever, and give them the text."""
+    _refuse_pipe(path, path.stat())
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _refuse_pipe(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_pipe(path: Path, about: os.stat_result) -> None:
+    is_named = Path(os.path.realpath(path)).exists()  # else it is what this process was started with
+    owner = "" if stat.S_ISCHR(about.st_mode) or not is_named else whose(about)
+    if owner and not is_trusted(path.parent):
+        raise OwnerError(f"is a FIFO of {owner}", where=str(path), hint="Remove it, or name another file.")
 
 
 # ---------------------------------------------------------------------- what a user trusts
