@@ -432,6 +432,8 @@ class LocalBackend:
     def _hear(self, job: _Known) -> None:
         """Read how a job stands; what the server tells is refined by the marks of the run."""
         spool = self._spool if job.host == self._host else Spool(self._spools / job.host)
+        if spool is not self._spool and spool.is_strange():
+            return
         try:
             standing = spool.standing(job.number)
         except ValueError:
@@ -525,6 +527,7 @@ class LocalBackend:
         if self.now() - last_s <= _OVERDUE_S:
             return job.status
         with suppress(OSError):  # nobody is to run it later
+            spool.check()
             (spool.jobs / str(job.number) / "cancel").touch()
         return replace(job.status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
 
@@ -564,7 +567,9 @@ class LocalBackend:
             return None
         order = None
         with suppress(OSError, ValueError):
-            order = Spool(self._spools / host).order(number)
+            spool = Spool(self._spools / host)
+            spool.check()
+            order = spool.order(number)
         kept = self._folder.kept_job(job_id)
         if kept is None and order is not None:
             kept = Kept(

@@ -46,6 +46,7 @@ def history(machine: LocalMachine, since_s: float) -> JobHistory:
     """Read what became of jobs that became eligible since a time."""
     spool = Spool(machine.settings.spool / host())
     try:
+        spool.check()
         jobs = sorted(_past(spool, since_s), key=lambda job: job[0])
     except OSError as error:
         raise BackendError(

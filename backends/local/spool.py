@@ -35,6 +35,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .place import check_entry, check_folder, make_folder
+
 TROUBLE_BYTES = 512
 MAX_CHANGES_BYTES = 1 << 22
 
@@ -95,18 +97,44 @@ class Spool:
         self.pid, self.log = root / "server.pid", root / "server.log"
 
     def make(self) -> None:
-        """Make what is missing."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.root.stat().st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, "it belongs to another user", str(self.root))
+        """Make what is missing, in a folder that is the user's alone.
+
+        Raises `OSError`: it cannot be made, or what is there is not the user's alone; see `check`.
+        """
+        make_folder(self.root)
+        check_folder(self.root)
         for folder in (self.jobs, self.ended):
             folder.mkdir(mode=0o700, exist_ok=True)
         for file in (self.count, self.lock, self.changes):
-            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
+            os.close(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600))
         with suppress(FileExistsError):
             os.mkfifo(self.bell, 0o600)
-        if not stat.S_ISFIFO(self.bell.stat().st_mode):
-            raise FileExistsError(errno.EEXIST, "it is in the way of a FIFO", str(self.bell))
+        self._check_entries()
+
+    def check(self) -> None:
+        """Refuse a queue that others own, or can change; see `place`.
+
+        Raises `OSError`: it is so, or there is none.
+        """
+        check_folder(self.root)
+        self._check_entries()
+
+    def is_strange(self) -> bool:
+        """Whether others own it, or can change it, so that what it says counts for nothing."""
+        try:
+            self.check()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    def _check_entries(self) -> None:
+        for folder in (self.jobs, self.ended):
+            check_entry(folder, stat.S_IFDIR)
+        for file in (self.count, self.lock, self.changes):
+            check_entry(file, stat.S_IFREG)
+        check_entry(self.bell, stat.S_IFIFO)
 
     # ------------------------------------------------------------------ clients
 

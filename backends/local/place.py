@@ -1,0 +1,128 @@
+"""Whether the folder of a queue is its user's alone, by each folder and link on the way there.
+
+The server runs what it finds there. So nobody else may own the folder, or a link that leads to it, change what is in
+it, or put another one in its place; a folder above the home folder is its administrator's matter. Only the standard
+library is needed here, as in `spool`.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = 0
+_OTHERS_WRITE, _GROUP_WRITES = 0o002, 0o020
+_OTHERS_ENTER = 0o011
+_MAX_LINKS = 40  # as Linux has it
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
+_USERS, _OVERFLOW, _LINE_BYTES = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid"), 200
+_ALL_USERS = [b"0", b"0", b"4294967295"]  # as a user namespace says it that knows them all
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder of the user's alone, and likewise those above it, where they are not there.
+
+    Raises as `check_folder` does, of where they would be made.
+    """
+    _looked_at(next(part for part in (folder, *folder.parents) if os.path.lexists(part)))
+    for part in (*reversed(folder.parents), folder):
+        if not os.path.lexists(part):
+            part.mkdir(mode=0o700, exist_ok=True)  # another process may make it now
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that others own or can change, or in whose place they can put another.
+
+    Raises `PermissionError`: it is so. Raises `OSError`: something on the way cannot be looked at.
+    """
+    place, about, is_within_reach = _looked_at(folder)
+    check_entry(place, stat.S_IFDIR)
+    if is_within_reach:
+        _check_mode(place, about)
+
+
+def check_entry(path: Path, kind: int) -> None:
+    """Refuse what is in a queue's folder and is a link, of another user, or of another kind."""
+    about = path.lstat()
+    if about.st_uid != os.geteuid():
+        raise _refused("it belongs to another user", path)
+    if stat.S_IFMT(about.st_mode) != kind:
+        raise FileExistsError(errno.EEXIST, f"it is in the way of {_KINDS[kind]}", str(path))
+
+
+def _looked_at(path: Path) -> tuple[Path, os.stat_result, bool]:
+    """Refuse a way on which others can lead elsewhere; give where it ends, and whether others can get there."""
+    above, own = _above_home(), {os.geteuid(), _ROOT, *_nobody()}
+    place, about, is_within_reach = path, path.lstat(), True
+    for place, about, is_anew in _way(path.absolute()):
+        is_within_reach = is_within_reach or is_anew
+        if about.st_uid not in own:
+            raise _refused("it belongs to another user", place)
+        if stat.S_ISDIR(about.st_mode) and place not in above:
+            if is_within_reach and not about.st_mode & stat.S_ISVTX:
+                _check_mode(place, about)
+            is_within_reach = is_within_reach and bool(about.st_mode & _OTHERS_ENTER)
+    return place, about, is_within_reach
+
+
+def _way(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Look at each folder and link on the way to a place; also says whether a link has led elsewhere just before."""
+    place, todo, links, is_anew = Path("/"), list(reversed(path.parts[1:])), 0, False
+    yield place, place.lstat(), False
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            place, is_anew = place.parent, True
+            continue
+        about = (place / part).lstat()
+        yield place / part, about, is_anew
+        is_anew = stat.S_ISLNK(about.st_mode)
+        if not is_anew:
+            place /= part
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = (place / part).readlink()
+        todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+        place = Path("/") if target.is_absolute() else place
+
+
+def _check_mode(place: Path, about: os.stat_result) -> None:
+    is_open = about.st_mode & _OTHERS_WRITE or (about.st_mode & _GROUP_WRITES and not _is_private(about.st_gid))
+    if is_open:
+        raise _refused(f"others can change what is in it; see that nobody has, then: chmod go-w {place}", place)
+
+
+def _is_private(gid: int) -> bool:
+    """Whether a group is a user's own, as where each user has one of the same name."""
+    try:
+        group, name = grp.getgrgid(gid), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == name and set(group.gr_mem) <= {name}
+
+
+def _above_home() -> frozenset[Path]:
+    try:
+        return frozenset(Path(os.path.realpath(Path.home())).parents)
+    except RuntimeError:  # nobody's home is known here
+        return frozenset()
+
+
+def _nobody() -> set[int]:
+    """Give the account that owns, as seen from a container with few users, whatever is of root outside of it."""
+    try:
+        with _USERS.open("rb") as users, _OVERFLOW.open("rb") as overflow:
+            return set() if users.read(_LINE_BYTES).split() == _ALL_USERS else {int(overflow.read(_LINE_BYTES))}
+    except (OSError, ValueError):
+        return set()
+
+
+def _refused(why: str, place: Path) -> PermissionError:
+    return PermissionError(errno.EPERM, why, str(place))

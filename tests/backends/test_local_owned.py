@@ -1,0 +1,109 @@
+"""The queue of this machine is its user's alone: one that others own, or can change, is not served or heard."""
+
+import os
+import time
+
+import pytest
+from asa.backends.local.server import KEPT_S, Server
+from asa.backends.local.spool import Spool
+
+
+def _make(root):
+    Spool(root).make()
+
+
+def _sweep(root):
+    spool = Spool(root)
+    spool.make()
+    Server(spool)._sweep()
+
+
+def _age(folder):
+    (folder / "precious").write_text("work")
+    old_s = time.time() - 2 * KEPT_S
+    os.utime(folder, (old_s, old_s))
+
+
+def _plant(link, leads_to):
+    link.symlink_to(leads_to)
+
+
+def test_a_queue_is_not_reached_by_a_link_of_another_user(accounts):
+    """Before, the server followed it into a folder of its user's, and deleted what was old and named by a number."""
+    victim, stranger, place = accounts.victim, accounts.stranger, accounts.group_folder(mode=0o3777)
+    results = victim.mkdir(victim.home / "results")
+    (victim.home / "results" / "ended").mkdir()
+    for folder in (results / "ended", victim.mkdir(results / "jobs")):
+        os.chown(folder, victim.uid, victim.uid)
+    old = victim.mkdir(results / "ended" / "17")
+    victim.call(_age, old)
+    stranger.call(_plant, place / "host", results)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        victim.call(_sweep, place / "host")
+    assert (old / "precious").exists()
+
+
+def test_nothing_in_a_queue_is_reached_by_a_link(accounts):
+    """So it is with each folder and file in it."""
+    victim = accounts.victim
+    for number, name in enumerate(("jobs", "ended", "count", "lock", "changes", "bell")):
+        root = victim.home / f"spool-{number}"
+        victim.call(_make, root)
+        (root / name).rename(root / "aside")
+        victim.call(_plant, root / name, root / "aside")
+        with pytest.raises(OSError, match=r"in the way of|symbolic links"):
+            victim.call(_make, root)
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022])
+def test_a_queue_is_its_users_alone(accounts, umask):
+    """Whatever the umask; also the folders above it that are made for it."""
+    victim = accounts.victim
+    root = victim.home / "state" / "asa" / "host"
+    victim.call(_make, root, umask=umask)
+    victim.call(_make, root, umask=umask)
+    for folder in (root, root.parent, root.parent.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_queue_is_not_used_where_others_can_put_another_in_its_place(accounts):
+    """Before, only its own owner was asked for; a folder above, in which a group writes, let each member swap it."""
+    victim, project = accounts.victim, accounts.group_folder()
+    ours = victim.mkdir(project / "ours", 0o2775)
+    theirs = accounts.stranger.mkdir(project / "theirs", 0o777)
+    for folder, why in ((project, "others can change"), (ours, "others can change"), (theirs, "others can change")):
+        with pytest.raises(PermissionError, match=why):
+            victim.call(_make, folder / "spool" / "host")
+    kept = victim.mkdir(victim.home / "kept", 0o700)
+    victim.home.chmod(0o711)
+    victim.call(_make, kept / "host")
+    (kept / "host").chmod(0o777)
+    kept.chmod(0o755)
+    with pytest.raises(PermissionError, match=r"see that nobody has, then: chmod go-w .*/kept/host"):
+        victim.call(_make, kept / "host")
+    victim.home.chmod(0o700)  # nobody gets there
+    victim.call(_make, kept / "host")
+
+
+def test_a_queue_may_lie_where_anybody_makes_files_but_changes_nobody_elses(accounts):
+    """As in /var/tmp; and the user's own links, and root's, lead to it."""
+    victim, place = accounts.victim, accounts.group_folder(mode=0o1777)
+    victim.call(_make, place / "spool" / "host")
+    victim.call(_plant, victim.home / "link", place / "spool")
+    victim.call(_make, victim.home / "link" / "host")
+    accounts.stranger.mkdir(place / "theirs", 0o755)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        victim.call(_make, place / "theirs")
+
+
+def test_a_run_says_why_a_queue_is_not_used(accounts):
+    """In words, with what to do, and before anything is submitted."""
+    victim, project = accounts.victim, accounts.group_folder()
+    spool = f"spool={project}/spool"
+    flow = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
+    file = victim.write(victim.home / "flow.toml", f'name = "flow"\n{flow}')
+    done = victim.asa("run", file, "--backend", "local", "--option", spool, cwd=victim.home)
+    assert done.returncode != 0
+    said = " ".join(done.stderr.split())
+    assert "others can change what is in it" in said
+    assert "--option spool=DIR names another folder" in said
