@@ -13,6 +13,8 @@ import pytest
 from asa.cli import main
 from asa.core import files, reading
 from asa.core.documents import read_json, read_toml
+from asa.errors import JournalError
+from asa.runner.journal import read_journal
 
 ROOT = Path(__file__).parents[1]
 
@@ -153,6 +155,32 @@ def test_a_run_of_others_never_stops_the_list_of_runs(tmp_path, capsys, monkeypa
     assert len(rows) == len(hostile)
     assert all(row["state"] == "damaged" and row["trouble"] for row in rows)
     assert any("the most that asa reads of it" in row["trouble"] for row in rows)
+
+
+# ---------------------------------------------------------------------- what is the user's own
+
+
+def _journal_of_70_mb(path):
+    line = b'{"kind":"unexplained","token":"t","at_s":1.0,"words":"%s"}\n' % (b"x" * (1 << 20))
+    path.write_bytes(line * 70)
+
+
+def test_a_run_of_ones_own_is_read_however_long_its_journal_has_become(accounts):
+    """Of another user's no more than 64 MiB are read, and what is said names that, not the path or its rights."""
+    path = accounts.group_folder() / "journal.jsonl"
+    accounts.victim.call(_journal_of_70_mb, path)
+    assert accounts.victim.call(_entries, path) == 70
+    said = accounts.stranger.call(_entries, path)
+    assert "is not read: it is larger than 64 MiB" in said
+    assert "ASA_READ_FACTOR=4" in said
+    assert "permissions" not in said
+
+
+def _entries(path):
+    try:
+        return len(read_journal(path)[0])
+    except JournalError as error:
+        return str(error)
 
 
 # ---------------------------------------------------------------------- what is read, and how

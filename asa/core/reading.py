@@ -32,7 +32,9 @@ DOCUMENT_BYTES = 32 * _MIB
 SMALL_BYTES = _MIB
 """Of a file that holds a few words or numbers, such as a token, a mark or a process's status."""
 JOURNAL_BYTES = 64 * _MIB
-"""Of a run's journal: that of a run of 15,000 jobs has some 60 MB."""
+"""Of a run's journal that others can change, and of one of its lines: that of a run of 15,000 jobs has some 60 MB."""
+OWN_JOURNAL_BYTES = 1 << 30
+"""Of the journal of a run of one's own, which must not become too large to go on with: that of 250,000 jobs."""
 OTHERS_BYTES = _MIB
 """Of a file of a run of somebody else's where runs are listed, of which there may be any number: 1,000 stages."""
 LINE_BYTES = 4 * _MIB

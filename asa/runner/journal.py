@@ -10,7 +10,7 @@ from pathlib import Path
 
 from asa.core import owned
 from asa.core.files import open_file
-from asa.core.reading import JOURNAL_BYTES, read_blocks
+from asa.core.reading import JOURNAL_BYTES, OWN_JOURNAL_BYTES, TooLargeError, bound, read_blocks
 from asa.core.store import LineFile
 from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entries, write_entries
@@ -31,7 +31,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
     is_acted_on
         Whether something is done because of it, so that it has to be its user's own.
     max_bytes
-        The most that is read of it.
+        The most that is read of it. The user's own is read up to `OWN_JOURNAL_BYTES`, unless this is less than usual.
 
     Returns
     -------
@@ -50,15 +50,19 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
     rest = bytearray()
     try:
         with open_file(path) as file:
+            about = os.fstat(file.fileno())
             if is_acted_on:
-                owned.check(path, os.fstat(file.fileno()))
-            for block in read_blocks(file, path, max_bytes, max_bytes):
+                owned.check(path, about)
+            for block in read_blocks(file, path, JOURNAL_BYTES, _max_bytes(path, about, max_bytes)):
+                _check_rest(rest, path)
                 at = 0 if rest else _read_block(block, entries)
                 sound += at
                 lines += block.count(b"\n", 0, at)
                 rest += block[at:]
     except FileNotFoundError:
         return [], 0
+    except TooLargeError as error:  # which says what to do
+        raise JournalError(f"is not read: {error.strerror}", where=str(path)) from error
     except OSError as error:
         raise JournalError(
             f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its permissions."
@@ -70,6 +74,21 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
             hint="What was done since is not known. Restore it; or look at the queue, and start a new run.",
         )
     return entries, sound
+
+
+def _max_bytes(path: Path, about: os.stat_result, max_bytes: int) -> int:
+    """Give the bound of a journal, by whose it is; refuse one that is larger before anything of it is read."""
+    if max_bytes >= JOURNAL_BYTES and not owned.trouble(path, about):
+        max_bytes = max(max_bytes, OWN_JOURNAL_BYTES)
+    if about.st_size > bound(max_bytes):
+        raise TooLargeError("it", bound(max_bytes), path)
+    return max_bytes
+
+
+def _check_rest(rest: bytearray, path: Path) -> None:
+    """Refuse a journal in which more lies behind its last sound line than an entry has."""
+    if len(rest) > bound(JOURNAL_BYTES):
+        raise TooLargeError("what lies behind its last sound line", bound(JOURNAL_BYTES), path)
 
 
 def _read_block(block: bytes, entries: list[Entry]) -> int:
