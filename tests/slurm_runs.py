@@ -498,6 +498,19 @@ def tiny_disk(slurm):
 
 
 @contextmanager
+def on_disk(file, disk):
+    """Have a file lie on another disk, without a link, which nothing of asa's is written through."""
+    there = disk / file.name
+    there.touch()
+    file.touch()
+    subprocess.run(["mount", "--bind", there, file], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", file], check=True)
+
+
+@contextmanager
 def busy_nodes(slurm, nodes):
     """Have somebody else's job take some nodes as a whole; it is cancelled at the end."""
     size = (f"--nodes={nodes}", f"--ntasks={nodes * slurm.cores_per_node}", "--exclusive")

@@ -17,6 +17,7 @@ from slurm_runs import (
     diamond,
     forgetful,
     leave,
+    on_disk,
     stage,
     tiny_disk,
 )
@@ -156,8 +157,7 @@ def test_a_full_disk_stops_the_client_and_no_job(slurm):
     long_words = f"sleep 1 # {3000 * 'x'}"  # more than what is left of the journal's last block
     stages = [stage("a", then="sleep 2"), stage("b", then="sleep 5; echo b_ended >>ran"), stage("c", "a", long_words)]
     run = SlurmRun(slurm, stages, strategy="per-stage")
-    with tiny_disk(slurm) as disk:
-        (run.folder.path / "journal.jsonl").symlink_to(disk / "journal.jsonl")
+    with tiny_disk(slurm) as disk, on_disk(run.folder.path / "journal.jsonl", disk):
         client = run.client()
         client.sees_running("a")
         client.sees_running("b")
