@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from asa.core.console import Console
     from asa.runner import RunFolder
     from asa.runner.state import RunState
+    from asa.workflow import Stage
 
 _LAST_LINES = 10
 _MAX_WAYS = 10  # in which elements of an array ended
@@ -384,6 +385,20 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
     if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):
         yield f"Last lines of {file}:"
         yield from map(_Verbatim, last.splitlines())
+    yield from _withheld(folder, state.workflow.stages[stage.stage])
+
+
+def _withheld(folder: RunFolder, stage: Stage) -> Iterator[str]:
+    """Say what its job did not have, if the stage uses variables that go on to no job by themselves."""
+    from asa.core.owned import trouble
+    from asa.spec.withheld import dollars, remedy, sounds_secret, uses_of
+
+    is_own = not trouble(folder.path, folder.path.stat())  # else no files are read that others may have named
+    if names := [use.name for use in uses_of(stage, folder.plan.folder if is_own else None, sounds_secret)]:
+        yield (
+            f"It uses {dollars(names)}, which it has not asked for: variables that hold secrets go on to stages that "
+            f"ask for them only. If it needs {'it' if len(names) == 1 else 'them'}, {remedy(names)}."
+        )
 
 
 def _elements_failed(state: RunState, stage: StageStanding, ran: str) -> Iterator[str]:

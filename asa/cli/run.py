@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -179,6 +179,8 @@ def run(
         check_options(plan, how, world)
         if preflight and not offline:
             check_accepted(plan, how, world)
+        if not quiet:
+            _say_what_stays(plan.stages, plan.folder)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
@@ -295,6 +297,8 @@ def resume(
     take_estimator(folder, estimator)
     if accept_cluster and folder.driver() is None:  # else another client is at work, and what follows says so
         folder.forget_cluster()
+    if not quiet:
+        _say_what_stays((revised or state.workflow).stages.values(), folder.plan.folder)
     if detach or detach_by is not None:
         way, keeper_s = chosen_way(detach_by, folder.plan), checked_walltime_s(keeper_walltime)
         leave(folder, facility, way, keeper_s, retry=retry, again=again, revised=revised)
@@ -378,7 +382,6 @@ def _drive(
         greeting = ""
     if not quiet:
         _say_what_it_may_use()
-        _say_what_stays(folder)
     display = _display(output, quiet=quiet)
     drive_here(folder, facility, display, retry=retry, again=again, revised=revised, greeting=greeting)
     code = tell_end(folder, as_json=output is Output.JSON)
@@ -401,16 +404,19 @@ def _say_what_it_may_use() -> None:
         )
 
 
-def _say_what_stays(folder: RunFolder) -> None:
-    """Name the variables that jobs do not get since they hold secrets, and say how a stage asks for one."""
+def _say_what_stays(stages: Collection[Stage], folder: str) -> None:
+    """Name the variables that jobs do not get since they hold secrets, and the stages that use some all the same."""
     from asa.core.variables import secrets_of
+    from asa.spec.withheld import uses_in_words
 
-    wanted = {name for stage in folder.plan.stages for name in stage.secrets}
+    wanted = {name for stage in stages for name in stage.secrets}
     if left := [name for name in secrets_of(os.environ) if name not in wanted]:
         sys.stderr.write(
             f"Not passed on to jobs, since they hold secrets: {', '.join(left)}. A stage that needs one asks for it: "
             f'secrets = ["{left[0]}"].\n'
         )
+    for words in uses_in_words(stages, folder):
+        sys.stderr.write(f"Warning: {words}.\n")
 
 
 def _display(output: Output, *, quiet: bool) -> Display:

@@ -16,6 +16,7 @@ from asa.requests import beside
 from asa.requests.directives import KNOWN, Directive, head
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
 from asa.shapes import Moldable
+from asa.spec.withheld import remedy, sounds_secret, uses_of
 from asa.units import format_duration, parse_duration
 from asa.workflow import Stage, Workflow
 
@@ -192,15 +193,31 @@ class _Translator:
             options=_options(given, needs),
             request=request,
             environment=self._environment(given),
+            secrets=self._secrets(given, name),
             moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
             array=self._native(given["array"]) if is_native else None,
         )
+        self._tell_of_withheld(stage, script)
         if is_array and not is_native:
             return self._array(script, stage, needs)
         if script.path is None or script.arguments or "chdir" in given:
             return [self._with_command(script, stage)]
         self.paths[name] = script.path
         return [replace(stage, script=script.text)]
+
+    def _secrets(self, given: Mapping[str, Directive], name: str) -> tuple[str, ...]:
+        """Give the variables that --export names, which otherwise would not go on."""
+        words = text_of(given, "export").split(",")
+        names = tuple(dict.fromkeys(word for word in words if word.isidentifier() and sounds_secret(word)))
+        if names:
+            self.comments.setdefault(name, []).append("secrets: as --export names them; set them where you start asa")
+        return names
+
+    def _tell_of_withheld(self, stage: Stage, script: Script) -> None:
+        """Say which variables the script uses that the stage will not have."""
+        for use in uses_of(replace(stage, script=script.text), Path()):
+            note = f"${use.name} holds a secret and goes on to no job: if the stage needs it, {remedy([use.name])}"
+            self._notes.add(note, f"{use.file}:{use.line}" if use.file else f"{script.path}:{use.line}")
 
     def _tell(self, script: Script) -> None:
         """Say what is left out."""

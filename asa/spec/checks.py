@@ -27,6 +27,7 @@ from asa.spec.problems import Problem, Severity
 from asa.spec.reading import Reading, names_in, read
 from asa.spec.schema import SCHEMA_LINE
 from asa.spec.shell import BUILTINS, FORMS, LAUNCHERS, SHELLS, Program, ShellText, interpreter_of, read_shell
+from asa.spec.withheld import dollars, remedy, uses_of
 from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
@@ -132,6 +133,7 @@ class _Checks:
             self._check_inputs(stage)
             self._check_tasks_file(stage)
             self._check_literal(stage)
+            self._check_withheld(stage)
             self._check_for_slurm(stage, [text for text in texts if text.stage is stage])
         self._check_outputs()
         self._check_scripts()
@@ -455,6 +457,22 @@ class _Checks:
         if location not in self._reported:  # in the defaults it stands once for all stages
             self._reported.add(location)
             self._reading.add(location, f"stage {stage.name!r}: {message}", hint, "warning")
+
+    def _check_withheld(self, stage: Stage) -> None:
+        """Warn of variables that hold secrets, which go on to no stage that has not asked for them."""
+        uses = uses_of(stage, self._folder)
+        if uses:
+            names, first = [use.name for use in uses], uses[0]
+            are = "holds a secret" if len(names) == 1 else "hold secrets"
+            message = (
+                f"{dollars(names)} {are} here, and the stage does not ask for {'it' if len(names) == 1 else 'them'}"
+            )
+            hint = f"Jobs get no secret that their stage does not ask for: {remedy(names)}."
+            if first.file:
+                message = f"stage {stage.name!r}: {message}"
+                self._reading.problems.append(Problem(first.file, first.line, "warning", message, hint))
+            else:
+                self._add(stage, first.key, message, hint)
 
     # ---------------------------------------------------------------------- what is meant for Slurm
 

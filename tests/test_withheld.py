@@ -1,0 +1,115 @@
+"""A stage that uses a secret without asking for it is named: before it runs, and after it failed."""
+
+import os
+
+import pytest
+from forked import asa
+from local_queue import Queue
+
+from asa.importers import as_toml, import_scripts
+from asa.spec import write_workflow
+from asa.spec.checks import check_here
+from asa.spec.withheld import uses_of
+from asa.workflow import Preparation, Stage
+
+HEAD = 'name = "flow"\n[defaults]\ncores = 1\nwalltime = "1min"\n'
+FLOW = f"""{HEAD}
+[[stage]]
+name = "asks"
+command = "test -n \\"$HF_TOKEN\\""
+secrets = "HF_TOKEN"
+[[stage]]
+name = "fetch"
+command = "test -n \\"$HF_TOKEN\\" # of the hub"
+after = ["asks"]
+[[stage]]
+name = "train"
+command = "python3 train.py"
+after = ["fetch"]
+"""
+WRITE = 'write secrets = ["HF_TOKEN"] in it'
+
+
+@pytest.fixture(autouse=True)
+def _token(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", "abcdef")
+    monkeypatch.setenv("MY_DATA", "/data")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_use"),
+    [
+        ("echo $HF_TOKEN", True), ("echo ${HF_TOKEN:-}", True), ("a=${#HF_TOKEN}", True), ("printenv HF_TOKEN", True),
+        ("srun --export=ALL,HF_TOKEN ./a", True), ("export HF_TOKEN=$HF_TOKEN; ./a", True),
+        ("python -c 'import os; os.environ[\"HF_TOKEN\"]'", True), ("python -c 'os.getenv(\"HF_TOKEN\")'", True),
+        ("Rscript -e 'Sys.getenv(\"HF_TOKEN\")'", True), ("perl -e 'print $ENV{HF_TOKEN}'", True),
+        ("#SBATCH --export=ALL,HF_TOKEN\n./a", True),
+        ("HF_TOKEN=$(cat token)\necho $HF_TOKEN", False), ("echo $HF_TOKENS $MY_DATA", False), ("# $HF_TOKEN", False),
+        ("srun --export=ALL,HF_TOKEN=x ./a", False),
+    ],
+)  # fmt: skip
+def test_what_uses_a_secret(text, is_use):
+    uses = uses_of(Stage("a", cores=1, command=text))
+    assert [use.name for use in uses] == ["HF_TOKEN"] * is_use
+    assert uses_of(Stage("a", cores=1, script=text))[: len(uses)] or not is_use
+    assert uses_of(Stage("a", cores=1, command=text, secrets=("HF_TOKEN",))) == []
+    assert uses_of(Stage("a", cores=1, command=text, environment=(("HF_TOKEN", "x"),))) == []
+    if "export" not in text:
+        assert uses_of(Stage("a", cores=1, command=text, preparation=Preparation(setup="HF_TOKEN=x"))) == []
+
+
+def test_the_files_of_a_stage_are_looked_into(tmp_path):
+    """Those that it gives to an interpreter or runs; a folder, what is binary and what waits for a writer are not."""
+    (tmp_path / "train.py").write_text('import os\nkey = os.environ["HF_TOKEN"]\n')
+    (tmp_path / "go.sh").write_text("#!/bin/sh\npython3 train.py\nsh go.sh\n")
+    (tmp_path / "core").write_bytes(b"\xff\xfe$HF_TOKEN")
+    os.mkfifo(tmp_path / "pipe")
+    for command in ("sh go.sh", "srun ./go.sh", "python3 train.py"):
+        [use] = uses_of(Stage("a", cores=1, command=command), tmp_path)
+        assert (use.name, use.file, use.line) == ("HF_TOKEN", str(tmp_path / "train.py"), 2)
+    assert uses_of(Stage("a", cores=1, command="sh pipe; ./core; sh .; sh gone"), tmp_path) == []
+
+
+def test_check_warns_of_a_secret_that_a_stage_does_not_ask_for(tmp_path):
+    (tmp_path / "flow.toml").write_text(FLOW)
+    (tmp_path / "train.py").write_text('import os\nkey = os.environ["HF_TOKEN"]\n')
+    warned = [problem for problem in check_here(tmp_path / "flow.toml") if "$HF_TOKEN" in problem.message]
+    places = [(problem.severity, problem.where.rpartition("/")[2]) for problem in warned]
+    assert sorted(places) == [("warning", "flow.toml:12"), ("warning", "train.py:2")]
+    assert all(WRITE in problem.hint for problem in warned)
+
+
+def test_run_dry_run_and_detach_name_what_stays_and_who_uses_it(tmp_path):
+    """Also where another stage asks for it; and `explain` does so after the failure, in another shell, too."""
+    queue = Queue(tmp_path, cores=2)
+    try:
+        (tmp_path / "flow.toml").write_text(FLOW)
+        environment = {**os.environ, "ASA_RUNS": "runs", "ASA_BANK": "bank", "ASA_SITES": "sites", "AN_API_KEY": "abc"}
+        how = ("--backend", "local", "--option", "cores=2", "--option", f"spool={queue.root / 'spool'}")
+        begin = ("run", "flow.toml", *how, "--strategy", "per-stage")
+        done = asa(*begin, "--dry-run", cwd=tmp_path, env=environment)
+        assert "Not passed on to jobs, since they" in done.stderr
+        assert "AN_API_KEY" in done.stderr
+        assert f"Warning: stage fetch uses $HF_TOKEN and will not have it: {WRITE}." in done.stderr
+        assert "stage asks" not in done.stderr
+        done = asa(*begin, "--dry-run", "--quiet", cwd=tmp_path, env=environment)
+        assert "HF_TOKEN" not in done.stderr
+        done = asa(*begin, cwd=tmp_path, env=environment, code=1)
+        assert "stage fetch uses $HF_TOKEN" in done.stderr
+        del environment["HF_TOKEN"]
+        told = asa("explain", "fetch", cwd=tmp_path, env=environment).stdout
+        assert "It uses $HF_TOKEN, which it has not asked for" in " ".join(told.split())
+    finally:
+        queue.close()
+
+
+def test_import_writes_what_export_names_and_says_what_scripts_use(tmp_path):
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --time=1:00 --export=ALL,HF_TOKEN,MY_DATA\necho $HF_TOKEN\n")
+    (tmp_path / "b.sh").write_text("#!/bin/sh\n#SBATCH --time=1:00\n\necho $HF_TOKEN\n")
+    made = import_scripts([tmp_path / "a.sh", tmp_path / "b.sh"])
+    assert [stage.secrets for stage in made.workflow.stages.values()] == [("HF_TOKEN",), ()]
+    assert 'secrets = ["HF_TOKEN"]' in as_toml(made, tmp_path, write_workflow)
+    [note] = [note for note in made.notes if "$HF_TOKEN" in note]
+    assert note.startswith(f"{tmp_path / 'b.sh'}:4: ")
+    assert WRITE in note
