@@ -48,6 +48,86 @@ OTHERS = {
     "SSL_CERT_FILE": "/c",
 }  # fmt: skip
 
+# of tools that users of clusters have
+SECRETS_BY_NAME = (
+    "SSHPASS", "LDAP_BINDPW", "ROOTPW", "SECRETKEY", "MASTERKEY", "HTTP_AUTHORIZATION", "DB_PASS", "DBPWD",
+    "dbPassword",
+    "OS_PASSWORD", "OS_APPLICATION_CREDENTIAL_SECRET", "OS_TOKEN", "ST_KEY", "NGC_API_KEY", "NGC_CLI_API_KEY",
+    "COMET_API_KEY", "NEPTUNE_API_TOKEN", "MLFLOW_TRACKING_PASSWORD", "CLEARML_API_SECRET_KEY", "CDSAPI_KEY",
+    "ECMWF_API_KEY", "EARTHDATA_PASSWORD", "EARTHDATA_TOKEN", "MP_API_KEY", "PMG_MAPI_KEY", "GLOBUS_CLIENT_SECRET",
+    "VAULT_TOKEN", "RESTIC_PASSWORD", "BORG_PASSPHRASE", "RSYNC_PASSWORD", "SINGULARITY_DOCKER_PASSWORD",
+    "ZENODO_ACCESS_TOKEN", "DATAVERSE_API_TOKEN", "NCBI_API_KEY", "MINIO_ROOT_PASSWORD", "MINIO_SECRET_KEY",
+    "GRB_WLSSECRET", "TWINE_PASSWORD", "UV_PUBLISH_TOKEN", "GITHUB_PAT", "ANACONDA_API_TOKEN", "TOWER_ACCESS_TOKEN",
+    "SNAKEMAKE_STORAGE_S3_SECRET_KEY", "AIRFLOW__CORE__FERNET_KEY", "PREFECT_API_KEY", "REDISCLI_AUTH", "COMPOSER_AUTH",
+    "RABBITMQ_ERLANG_COOKIE", "ANSIBLE_BECOME_PASS", "DUO_PASSCODE", "JUPYTERHUB_API_TOKEN", "_HOROVOD_SECRET_KEY",
+    "RAY_REDIS_PASSWORD", "AZURE_STORAGE_KEY", "JUPYTER_TOKEN", "apiKey", "SSH_PRIVATEKEY", "VPN_PSK", "MY_CREDS",
+)  # fmt: skip
+SECRETS_BY_VALUE = {
+    "AZURE_STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=YWJj==;",
+    "EVENT_HUB": "Endpoint=sb://x/;SharedAccessKeyName=me;SharedAccessKey=YWJj=", "PG_DSN": "host=db password=abc",
+    "ODBC": "Server=db;Uid=me;Pwd=abc", "HTTP_HEADER": "Authorization: Basic bWU6YQ==",
+    "CURL_OPTIONS": "-H 'Bearer abcdefgh'",
+    "OTEL_EXPORTER_OTLP_HEADERS": "api-key=abc", "BLOB": "https://me.blob.core.windows.net/a?sv=1&sig=abc",
+    "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/T0/B0/abc",
+    "SENTRY_DSN": f"https://{'0a' * 16}@sentry.org/1",
+    "DISCORD_WEBHOOK": "https://discord.com/api/webhooks/1/abc",
+    "REPOSITORY": f"https://ghp_{'0a' * 18}@github.com/me/a",
+    "MC_HOST_store": "https://me:abc@minio.org", "CELERY_BROKER_URL": "amqp://me:abc@host//",
+    "REDIS_URL": "redis://:abc@host",
+    "GOOGLE": '{"type": "authorized_user", "refresh_token": "abc"}', "NETRC": "machine a login me password abc",
+    "SIGNER": "-----BEGIN PGP PRIVATE KEY BLOCK-----", "AGE_IDENTITY": "AGE-SECRET-KEY-1ABC",
+    "MY_ID": f"AKIA{'0A' * 8}",
+    "LLM": f"sk-proj-{'a1' * 12}", "AN_ID_TOKEN_URL": "https://me:abc@host/token", "SOME_KEY_NAME": f"hf_{'aB' * 17}",
+    "DB_PASSWORD": "1234567", "KEY_PIN_PASS": "0", "CLIENT_SECRET": "42", "ROOTPW": "1", "SECRET_KEY": "1234567",
+}  # fmt: skip
+SOUND_SECRET = {
+    "TRAIN_TOKENS": "10000000000", "MAX_NEW_TOKENS": "512", "TOKENS_PER_STEP": "5e5", "TOTAL_TOKENS": "1.4T",
+    "TOKENS": "10_000_000_000", "MAXTOKENS": "4096", "PAD_TOKEN": "pad", "EOS_TOKEN": "</s>", "NEW_TOKEN": "<image>",
+    "PAD_TOKEN_ID": "128004", "SPECIAL_TOKENS": "a,b", "TOKEN_TYPE": "bpe", "TOKENIZER": "bpe",
+    "MIN_TOKEN_COUNT": "many",
+    "TOKEN_URL": "https://host/token", "FILE_PAT": "*.nc", "PAT": "run_[0-9].h5", "EXCLUDE_PAT": "old", "PATTERN": "a",
+    "FIRST_PASS": "calibrate", "SECOND_PASS": "2", "LOW_PASS": "0.1", "HIGHPASS": "300Hz", "BANDPASS_FILTER": "butter",
+    "N_PASS": "two", "COMPASS": "north", "BYPASS": "cache", "PASSES": "three", "PASSTHROUGH": "all", "MULTIPASS": "yes",
+    "SSH_ASKPASS": "/not/here/ssh-askpass", "GIT_ASKPASS": "ask", "SSH_ASKPASS_REQUIRE": "force",
+    "SSHPASS_PROMPT": "Code",
+    "OLDPWD": "/not/here", "JOIN_KEY": "station_id", "INDEX_KEY": "time", "SORT_KEYS": "a,b", "DICT_KEYS": "a",
+    "PRNG_KEY": "0",
+    "HASH_KEY": "name", "COMET_EXPERIMENT_KEY": "abc", "SSH_AUTHORIZED_KEYS": "ssh-ed25519 AAAA",
+    "SSH_KEY_TYPE": "ed25519",
+    "RSA_KEY_SIZE": "large", "S3_KEY_PREFIX": "runs/a", "UCX_IB_PKEY": "0x8001", "NCCL_IB_PKEY": "0x7fff",
+    "MONKEY": "abc",
+    "PUBLICKEY": "abc", "PGPASSFILE": "/home/me/.pgpass", "ANSIBLE_VAULT_PASSWORD_FILE": "vault.txt",
+    "VAULT_SECRET_PATH": "secret/data/a", "RESTIC_PASSWORD_COMMAND": "pass show a", "CREDENTIAL_HELPER": "store",
+    "SECRET_NAME": "abc", "JWT_ALGORITHM": "RS256", "SLURM_AUTH": "munge", "HDFS_AUTH": "kerberos", "GIT_AUTHOR": "me",
+    "XAUTHORITY": "/home/me/.Xauthority", "AUTHORIZATION_URL": "https://host/a", "USE_PASSWORD": "1", "QE_PW": "pw.x",
+    "ECUT_PW": "60", "NPW": "1200", "I_MPI_PIN_DOMAIN": "omp", "SALT": "NaCl", "LICENSE_KEY": "abc",
+    "DSN": "postgres://db/a",
+    "JOB": "sk-learn-benchmark-of-trees", "SUITE": "hf_transformers_and_their_caches", "TITLE": "Basic research",
+    "QUERY": "https://host/a?page=2", "REPO": "ssh://git@github.com/a", "OPTIONS": "--keys=2 --tokens=3",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS_BY_NAME)
+@pytest.mark.parametrize("value", ["abc", "12345678"])
+def test_what_holds_a_secret_by_its_name(name, value):
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize("name", [name for name in SECRETS_BY_NAME if "PASS" in name.upper() or "SECRET" in name])
+@pytest.mark.parametrize("value", ["0", "1234", "1234567"])
+def test_a_password_of_digits_is_a_secret(name, value):
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize(("name", "value"), SECRETS_BY_VALUE.items())
+def test_what_holds_a_secret_by_its_value(name, value):
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize(("name", "value"), SOUND_SECRET.items())
+def test_what_sounds_like_a_secret_and_is_none(name, value):
+    assert not is_secret(name, value)
+
 
 @pytest.mark.parametrize(("name", "value"), SECRETS.items())
 def test_what_holds_a_secret(name, value):
@@ -59,7 +139,30 @@ def test_what_goes_on_as_with_sbatch(name, value):
     assert not is_secret(name, value)
 
 
-@pytest.mark.parametrize("piece", ["a", "a:", "a://", "://a:", '"auth"', "-----BEGIN ", "eyJ", "A_", "sk-", " "])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "a",
+            "a:",
+            "a://",
+            "://a:",
+            '"auth"',
+            "-----BEGIN ",
+            "eyJ",
+            "A_",
+            "sk-",
+            " ",
+            "PASS",
+            "KEY",
+            "A_KEY_",
+            "PW",
+            "?key",
+            ";pwd ",
+        ),
+        *("password  ", "Bearer ", "login a ", "authorization ", "://0a", '"token" ', "hf_", "1,", "<", "SECRETKEY"),
+    ],
+)
 def test_values_and_names_of_any_length_are_read_in_linear_time(piece):
     """Linux gives a variable 128 KiB."""
     took_s = []

@@ -42,19 +42,79 @@ _OF_THIS_SHELL = re.compile(
 )
 """Means nothing, or something else, where no one is logged in."""
 
-# words of a name, at its end also in one with what is before it, as in PGPASSWORD
-_SECRET = frozenset({"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "CREDENTIAL", "JWT"})
-_SECRET_ALONE = frozenset({"TOKENS", "SECRETS", "PASSWORDS", "PASS", "PWD", "PW", "CREDENTIALS", "COOKIE", "PAT"})
-_KEY, _AUTH = frozenset({"KEY", "KEYS"}), "AUTH"
-_NO_SECRET_KEY = frozenset({"PUBLIC", "LICENSE", "LICENCE", "SORT", "PARTITION", "PRIMARY", "GROUP", "CACHE", "HOST"})
-_PLACE = frozenset({"FILE", "PATH", "DIR", "FOLDER", "HOME", "SOCK", "SOCKET", "URL", "URI", "CONFIG"})
-_OF_NO_SECRET = re.compile(r"|[-+]?[0-9.]{1,7}|true|false|yes|no|on|off|none", re.IGNORECASE)
+# The words of a name; those written in one, as in SSHPASS or SECRETKEY, are taken apart first.
+_IN_ONE = re.compile(
+    r"(?<=[A-Z])(PASSWORDS?|PASSWD|PSWD|PASSPHRASE|PASSCODE|PASS|PWD|SECRETS?|TOKENS?|CREDENTIALS?|JWT|AUTH)(?![A-Z])"
+    r"|(?<=[A-Z]{2})PW(?![A-Z])"
+    r"|(?<=API|SSH|APP)KEYS?(?![A-Z])|(?<=PASS|AUTH|USER|ROOT)KEYS?(?![A-Z])|(?<=CRYPT)KEYS?(?![A-Z])"
+    r"|(?<=SECRET|MASTER|ACCESS|SHARED|DEPLOY)KEYS?(?![A-Z])|(?<=PRIVATE|ACCOUNT|SIGNING|SERVICE|RYPTION)KEYS?(?![A-Z])"
+)
+
+
+def _among(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_PASSWORD = _among(
+    "PASSWORD PASSWORDS PASSWD PSWD PASSPHRASE PASSCODE PASS PWD PW SECRET SECRETS CREDENTIAL CREDENTIALS CRED CREDS "
+    "COOKIE COOKIES JWT OTP TOTP PSK BEARER"
+)
+_TOKEN, _KEY = _among("TOKEN TOKENS PAT"), _among("KEY KEYS")
+_ONLY_LAST = {"AUTHORIZATION": "password", "AUTH": "token"}
+_NOT_BEHIND = {
+    "PASS": _among(
+        "FIRST SECOND THIRD NEXT PREVIOUS CURRENT LAST INITIAL FINAL ONE TWO SINGLE DOUBLE MULTI N I NUM MAX MIN SUB "
+        "HIGH LOW BAND ALL LONG SHORT FORWARD BACKWARD RENDER COM ENCOM BY SUR TRES OVER UNDER ASK"
+    ),
+    "PWD": _among("OLD"),
+    "PW": _among("ECUT ENCUT CUTOFF QE ESPRESSO"),  # plane waves
+    "TOKEN": _among("PAD BOS EOS MASK CLS SEP UNK START STOP END SPECIAL IMAGE"),
+    "PAT": _among(
+        "FILE FILENAME FNAME NAME PATH DATA INPUT OUTPUT DATE LINE IMAGE GLOB REGEX SEARCH GREP MATCH INCLUDE EXCLUDE"
+    ),
+    "KEY": _among(
+        "PUBLIC PUB AUTHORIZED TRUSTED HOST LICENSE LICENCE SORT ORDER GROUP PARTITION SHARD ROUTING PRIMARY FOREIGN "
+        "UNIQUE INDEX JOIN MERGE LOOKUP SEARCH DICT MAP HASH CACHE TABLE COLUMN ROW FIELD RECORD OBJECT EXPERIMENT "
+        "DATASET SAMPLE STATION VARIABLE VAR FEATURE LABEL TARGET METRIC EVENT MESSAGE TIME DATE PRNG RNG COMPOSE HOT"
+    ),
+}
+"""Behind these words a word means something else."""
+_NOT_BEHIND |= {f"{word}S": _NOT_BEHIND[word] for word in ("TOKEN", "KEY")}
+_ABOUT = _among(
+    "TYPE NAME LENGTH LEN SIZE BITS COUNT NUMBER LIMIT BUDGET RATE INDEX COLUMN FIELD PREFIX SUFFIX FORMAT VERSION "
+    "HEADER VAR ALGORITHM METHOD MODE POLICY PROVIDER BACKEND HELPER MANAGER ISSUER AUDIENCE SCOPE DOMAIN SERVER PORT "
+    "EXPIRY TTL TIMEOUT LIFETIME ROUNDS PROMPT COMMAND CMD REQUIRE REQUIRED ENABLED DISABLED THROUGH FILTER"
+)
+"""As a name's last word: what it holds is about a secret."""
+_PLACE = _among("FILE PATH DIR FOLDER HOME SOCK SOCKET URL URI CONFIG")
+_FILE, _ADDRESS = _among("FILE PATH DIR FOLDER"), _among("URL URI ENDPOINT")
+_SWITCH = _among("USE ASK NO ALLOW REQUIRE NEED WITH HAS IS ENABLE DISABLE SKIP PROMPT SAVE")
+_YES_OR_NO = re.compile(r"|true|false|yes|no|on|off|none", re.IGNORECASE)
+_SMALL = re.compile(r"[-+]?[0-9.]{1,7}")
+_AMOUNT = re.compile(r"[-+]?[0-9][0-9._, ]*(e[-+]?[0-9]+)?[kmgbt]?", re.IGNORECASE)
+_MARK = re.compile(r"<[^<>]{1,30}>|\[[^][]{1,30}\]")
+_METHOD = re.compile(
+    r"munge|kerberos|krb5|gssapi|gsi|ssh|ssl|tls|x509|basic|digest|ntlm|negotiate|bearer|oauth2?|oidc|saml|jwt|iam|ldap|pam|sasl"
+    r"|plain|md5|scram|token|password|publickey|key|anonymous|external|auto|native|slurm|google|github|gitlab",
+    re.IGNORECASE,
+)
+_OF_SERVICES = (
+    r"gh[oprsu]_[a-z0-9]{16,}|github_pat_\w{16,}|(glpat|gldt|nvapi|xai)-[\w-]{16,}|(hf|npm|gsk|r8)_[a-z0-9]{16,}|dckr_pat_[\w-]{16,}"
+    r"|xox[abeps]-[\w-]{16,}|sk-((proj|ant|or|svcacct|admin)-[\w-]{16,}|[a-z0-9]{20,})|pypi-AgE[\w-]{16,}|(hvs|ya29|SG)\.[\w.-]{16,}"
+    r"|(AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|AGE-SECRET-KEY-\w+"
+)
 _VALUE = re.compile(
     r"\b[a-z][a-z0-9+.-]{1,15}://[^/\s:@]*:[^/\s@]+@"  # a password in an address
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|://[0-9a-f]{32}@|[?&](sig|signature|X-Amz-Signature|token|access_token|api_?key|key|password)=[^&\s]"
+    r"|://hooks\.slack\.com/services/\w|://discord(app)?\.com/api/webhooks/\w"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|^eyJ[\w-]+\.eyJ[\w-]+\."  # a JWT
-    r"|^(gh[opsu]_|github_pat_|glpat-|hf_|xox[abps]-|sk-|pypi-|npm_)[\w-]{16,}$"
-    r'|"auths?"\s*:',  # of registries of containers
+    rf"|(^|://)({_OF_SERVICES})(@|$)"
+    r"|(^|[;\s])(AccountKey|SharedAccess(Key|Signature)|password|passwd)\s*=\s*[^;\s]"  # to connect with
+    r"|;\s*pwd\s*=\s*[^;\s]"
+    r"|\bauthorization\s*[:=]\s*\S|\bBearer\s+[\w.~+/=-]{8,}|\bapi-key\s*[:=]\s*\S|\blogin\s+\S+\s+password\s+\S"
+    r'|"auths?"\s*:'  # of registries of containers
+    r'|"(client_secret|refresh_token|access_token|private_key|password|token|secret|api_?key)"\s*:\s*"[^"]',
     re.IGNORECASE,
 )
 
@@ -62,7 +122,7 @@ _VALUE = re.compile(
 def is_secret(name: str, value: str) -> bool:
     """Say whether a variable holds a secret, by the words of its name, or by what is unmistakable in its value.
 
-    The place of a file is none, nor is a small number or a yes or no.
+    The place of a file is none, nor is a yes or no, nor a number where the name is not that of a password.
 
     Examples
     --------
@@ -70,10 +130,16 @@ def is_secret(name: str, value: str) -> bool:
     [True, True, True]
     >>> [is_secret(*one) for one in (("TOKENIZERS_PARALLELISM", "false"), ("MAX_TOKENS", "4096"), ("PATH", "/bin"))]
     [False, False, False]
+    >>> [is_secret(*one) for one in (("SSHPASS", "1234"), ("FIRST_PASS", "1234"), ("JOIN_KEY", "station_id"))]
+    [True, False, False]
     """
     if name.startswith("BASH_FUNC_"):
         return False
-    return bool(_VALUE.search(value)) or (_sounds_secret(name) and not _is_harmless(name, value))
+    if _VALUE.search(value):
+        return True
+    words = _words(name)
+    kinds = {_kind(before, word, is_last=word is words[-1]) for before, word in pairwise(["", *words])} - {""}
+    return bool(kinds) and not _is_harmless(words, value, is_password="password" in kinds)
 
 
 def secrets_of(variables: Mapping[str, str]) -> list[str]:
@@ -120,19 +186,43 @@ def left_out(variables: Mapping[str, str]) -> list[str]:
     return sorted(name for name in others.keys() - kept(others).keys() if not _OF_THIS_SHELL.fullmatch(name))
 
 
-def _sounds_secret(name: str) -> bool:
-    words = [word for word in re.split(r"[^A-Z]+", name.upper()) if word]
-    if any(word in _SECRET_ALONE or word.endswith(tuple(_SECRET)) for word in words):
-        return True
-    has_key = any(word in _KEY and before not in _NO_SECRET_KEY for before, word in pairwise(words))
-    return has_key or words[-1:] == [_AUTH]
+def _words(name: str) -> list[str]:
+    apart = _IN_ONE.sub(lambda found: f"_{found[0]}", name.upper())
+    return [word for word in re.split(r"[^A-Z]+", apart) if word]
 
 
-def _is_harmless(name: str, value: str) -> bool:
-    if _OF_NO_SECRET.fullmatch(value):
+def _kind(before: str, word: str, *, is_last: bool) -> str:
+    """Say what a word of a name, behind another, makes of it: that of a "password", of a "token", or nothing."""
+    if before in _NOT_BEHIND.get(word, ()):
+        return ""
+    if word in _PASSWORD:
+        return "password"
+    if word in _TOKEN or (word in _KEY and before):
+        return "token"
+    return _ONLY_LAST.get(word, "") if is_last else ""
+
+
+def _is_harmless(words: list[str], value: str, *, is_password: bool) -> bool:
+    last = words[-1]
+    if _YES_OR_NO.fullmatch(value) or last in _ABOUT or (value in ("0", "1") and not _SWITCH.isdisjoint(words)):
         return True
-    is_place = value.startswith(("/", "~", "./", "file:"))
-    return is_place and (name.upper().rpartition("_")[2] in _PLACE or _is_there(value))
+    if not is_password and (_SMALL.fullmatch(value) or _MARK.fullmatch(value)):
+        return True
+    if not is_password and "TOKENS" in words and _AMOUNT.fullmatch(value):
+        return True
+    if last == "PAT" and any(character in value for character in "*?[%{"):
+        return True
+    if last in _ONLY_LAST and _METHOD.fullmatch(value):
+        return True
+    return _is_place(last, value)
+
+
+def _is_place(last: str, value: str) -> bool:
+    if last in _FILE and re.search(r"/|\.\w{1,8}$", value):
+        return True
+    if last in _ADDRESS and value.startswith(("http://", "https://")):
+        return True
+    return value.startswith(("/", "~", "./", "file:")) and (last in _PLACE or _is_there(value))
 
 
 def _is_there(path: str) -> bool:
