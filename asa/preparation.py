@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from asa.core.owned import IS_OWNED
 from asa.errors import WorkflowError
 
 LAUNCHERS = ("srun", "mpirun", "mpiexec")
@@ -174,7 +175,7 @@ def preparing(preparation: Preparation, failed: str, *, looks_only: bool = False
     if preparation.conda:
         is_file = bool(_FILE.search(preparation.conda))
         is_place = is_file or "/" in preparation.conda
-        parts += [_CONDA, *([_CONDA_SEEN] if is_place and looks_only else ())]
+        parts += [*([IS_OWNED] if is_file else ()), _CONDA, *([_CONDA_SEEN] if is_place and looks_only else ())]
         parts += [f"{'asa_made_of' if is_file else 'asa_activate'} {shlex.quote(preparation.conda)}"]
     if preparation.setup.strip():
         setup = shlex.quote(f"{preparation.setup.rstrip()}\n")
@@ -266,9 +267,23 @@ asa_activate() {
     asa_unready "neither conda, mamba nor micromamba is in PATH on $(uname -n), which knows the environment $1"
   fi
 }
+asa_is_own() { # nor has another user made a link to it
+  [ -e "$1" ] || return 0
+  asa_owned "$1" || return 1
+  [ -L "$1" ] || return 0
+  case " 0 $(id -u) $(ls -lLdn "$1" | awk '{ print $3 }') " in
+    *" $(ls -ldn "$1" | awk '{ print $3 }') "*) ;;
+    *) return 1 ;;
+  esac
+}
 asa_made_of() { # a file, whose content names the folder
   [ -s "$1" ] || asa_unready "there is no file $1 of a conda environment"
   asa_prefix=$asa_folder/.asa/conda/$(cksum <"$1" | awk '{ print $1 "-" $2 }')
+  for asa_place in "$asa_folder/.asa" "$asa_folder/.asa/conda" "$asa_prefix"; do
+    asa_is_own "$asa_place" ||
+      asa_unready "$asa_place belongs to another user: nothing in it is run. Move it away, and make the environment" \
+        "anew; or, if you trust whoever made it, name its folder: conda = '.${asa_prefix#"$asa_folder"}'"
+  done
   [ -d "$asa_prefix/bin" ] ||
     asa_unready "of $1 no environment was made yet. Where there is a network: conda env create -f '$1' -p '$asa_prefix'"
   asa_activate "$asa_prefix"

@@ -22,9 +22,12 @@ from asa.core import owned
 from asa.core.reading import OTHERS_BYTES
 from asa.errors import InputError, OwnerError, StateError
 from asa.outcome import JobOutcome
-from asa.payload import PRIVATE
+from asa.payload import PRIVATE, payload_text
+from asa.preparation import Preparation
 from asa.runner import RunFolder, RunPlan, find_run, list_runs
 from asa.workflow import Stage
+
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 
 FLOW = """
 name = "flow"
@@ -679,7 +682,7 @@ def test_a_file_that_is_swapped_makes_nobody_the_owner_of_a_folder(accounts, pro
     swap = "while :; do for f in .owner.*; do [ -O $f ] || [ ! -e $f ] || { : >mine; mv -f mine $f; }; done; done"
     swapper = accounts.stranger.start("bash", "-c", swap, cwd=marks, umask=0)
     try:
-        for shell in filter(shutil.which, ("dash", "bash")):
+        for shell in SHELLS:
             text = script(project, f"touch {project}/ran")
             env = {"JOB": "7", "ASA_PATIENCE_S": "0", "PATH": path}
             done = accounts.victim.run(shell, input=text, cwd=project, env=env, umask=0o002)
@@ -691,7 +694,7 @@ def test_a_file_that_is_swapped_makes_nobody_the_owner_of_a_folder(accounts, pro
     assert not (project / "ran").exists()
 
 
-@pytest.mark.parametrize("shell", [shell for shell in ("dash", "bash") if shutil.which(shell)])
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_folder_belongs_to_whoever_makes_this_users_files_there(accounts, project, marks, shell):
     """As where a file system says another's name of all; here `-O` has no say."""
     text = script(project, f"touch {project}/ran").replace('[ ! -O "$1" ] || return 0', ":")
@@ -709,6 +712,56 @@ def test_a_folder_that_root_has_made_will_do(accounts, project, marks):
     done = run_script(accounts.victim, project, script(project, f"touch {project}/ran"))
     assert done.returncode == 0, done.stderr
     assert (project / "ran").exists()
+
+
+def environment(user, project):
+    """Have a user make a conda environment of a file, with umask 002, and return its folder."""
+    name = user.sh(
+        f"umask 002; cd {project}; echo 'name: e' >e.yml; cksum <e.yml | awk '{{ print $1 \"-\" $2 }}'"
+    ).stdout
+    prefix = project / ".asa" / "conda" / name.strip()
+    user.sh(f"umask 002; mkdir -p {prefix}/bin {prefix}/etc/conda/activate.d", check=True)
+    user.write(prefix / "bin" / "tool", f"#!/bin/sh\ntouch {project}/ran\n", mode=0o775)
+    user.write(prefix / "etc" / "conda" / "activate.d" / "a.sh", f"touch {project}/activated\n", mode=0o664)
+    return prefix
+
+
+def run_with(user, project, conda):
+    text = payload_text(Stage("a", cores=1, command="tool", preparation=Preparation(conda=conda)), 1)
+    return [user.run(shell, "-c", text, cwd=project, umask=0o002) for shell in SHELLS]
+
+
+@pytest.mark.parametrize("part", [".asa", ".asa/conda", "prefix", "link"])
+def test_an_environment_of_another_user_is_not_activated(accounts, project, part):
+    if part == "link":
+        environment(accounts.victim, project)
+        accounts.victim.sh(f"mv {project}/.asa {project}/own", check=True)
+        accounts.stranger.call((project / ".asa").symlink_to, "own")
+        place = project / ".asa"
+    else:
+        prefix = environment(accounts.victim, project)
+        place = prefix if part == "prefix" else project / part
+        os.chown(place, accounts.stranger.uid, GROUP)
+    for done in run_with(accounts.victim, project, "e.yml"):
+        assert done.returncode == JobOutcome.SETUP_FAILED.exit_code
+        assert f"{place} belongs to another user: nothing in it is run" in done.stderr
+    assert not (project / "ran").exists()
+    assert not (project / "activated").exists()
+    if part == "prefix":  # the remedy that the message names
+        trusted = re.search("conda = '(.*)'", done.stderr)[1]
+        assert [done.returncode for done in run_with(accounts.victim, project, trusted)] == [0] * len(SHELLS)
+
+
+def test_ones_own_environment_in_a_groups_project_is_activated(accounts, project):
+    prefix = environment(accounts.victim, project)
+    assert prefix.stat().st_mode & 0o2020 == 0o2020
+    for done in run_with(accounts.victim, project, "e.yml"):
+        assert (done.returncode, done.stderr) == (0, "")
+    assert (project / "ran").exists()
+    accounts.victim.sh(f"mv {project}/.asa {project}/own; ln -s own {project}/.asa", check=True)
+    assert all(done.returncode == 0 for done in run_with(accounts.victim, project, "e.yml")), (
+        "also by a link of one's own"
+    )
 
 
 def test_what_cron_calls_lies_in_a_folder_of_its_user_alone(accounts, monkeypatch):
