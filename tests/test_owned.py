@@ -176,6 +176,32 @@ def _trust(folder, mode=0o600):
     file.chmod(mode)
 
 
+def test_a_line_whose_folder_others_can_exchange_counts_for_nothing(accounts, project):
+    both = accounts.victim.mkdir(project / "both", mode=0o755)
+    bank = accounts.stranger.call(_made, project / "bank") and project / "bank"
+    assert accounts.victim.call(_is_trusted, bank, project)
+    said = accounts.victim.call(_said_of_the_list, bank, f"{bank}\n", 0o600)
+    assert f"'{bank}' counts for nothing: {project} can be changed by group {GROUP}" in said
+    project.chmod(0o755)
+    assert accounts.victim.call(_is_trusted, bank, bank)
+    project.chmod(0o3775)
+    assert accounts.victim.call(_is_trusted, bank, bank)
+    accounts.stranger.call(bank.rename, project / "moved")
+    accounts.stranger.call(bank.symlink_to, both)
+    assert not accounts.victim.call(_is_trusted, both, bank)
+    assert not accounts.victim.call(_is_trusted, both, f"{bank}/../both")
+
+
+def test_a_group_that_can_change_what_is_trusted_may_change_what_is_above(accounts, project):
+    bank = accounts.stranger.mkdir(project / "bank", mode=0o2775)
+    assert accounts.victim.call(_is_trusted, bank, bank)
+
+
+def _is_trusted(folder, line):
+    _trust(line)
+    return owned.is_trusted(folder)
+
+
 def test_a_list_that_others_can_change_lists_nothing(accounts, project):
     run = planted(accounts, project)
     accounts.victim.call(_trust, project, 0o666)

@@ -227,9 +227,56 @@ def _listed() -> tuple[list[str], str]:
     except (OSError, RuntimeError):  # nobody's home is known here
         return [], ""
     named = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    wrong = [line for line in named if not line.startswith("/")]
-    said = f"In {file}, {wrong[0]!r} counts for nothing: write a whole path, from / on." if wrong else ""
-    return [line for line in named if line.startswith("/")], said
+    wrong = {line: why for line in named if (why := _why_not(line))}
+    said = next((f"In {file}, {line!r} counts for nothing: {why}." for line, why in wrong.items()), "")
+    return [line for line in named if line not in wrong], said
+
+
+def _why_not(line: str) -> str:
+    """Say why a line of the list counts for nothing; empty if it counts.
+
+    Only those who can change a folder that a user trusts may be able to put another in its place.
+    """
+    listed = Path(line)
+    if not listed.is_absolute():
+        return "write a whole path, from / on"
+    try:
+        about = listed.lstat()
+        if stat.S_ISLNK(about.st_mode) or ".." in listed.parts:
+            return f"write the path to which it leads, {os.path.realpath(listed)!r}, if that is what you trust"
+        said = way_trouble(listed, about)
+    except OSError as error:
+        return f"it cannot be looked at: {error.strerror}"
+    return said and f"{said}, so that another may have been put in its place"
+
+
+def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
+    """Name what leads to something where others can put another in its place, and say who; empty if there is none.
+
+    `trusted`: of a folder whose owner, and whose group and others as far as they can change it, are trusted.
+    Raises `OSError`: a folder on the way cannot be looked at.
+    """
+    whole = path.absolute()
+    for part in whole.parents:
+        about = part.lstat()
+        if stat.S_ISLNK(about.st_mode) and (owner := whose(about)):
+            return f"{part} is a link that {owner} has made"
+    for folder in dict.fromkeys((*whole.parents, *Path(os.path.realpath(path)).parents)):
+        if said := _not_fixed(folder, folder.stat(), trusted):
+            return f"{folder} {said}"
+    return ""
+
+
+def _not_fixed(folder: Path, about: os.stat_result, trusted: os.stat_result | None) -> str:
+    may = 0 if about.st_mode & stat.S_ISVTX else about.st_mode
+    if trusted is None:
+        owner = _of_others(folder, about)
+    else:
+        owner = "" if about.st_uid == trusted.st_uid else whose(about) and f"belongs to {whose(about)}"
+        may &= ~(trusted.st_mode & _WRITABLE_BY_ALL)
+        if about.st_gid == trusted.st_gid:
+            may &= ~(trusted.st_mode & _WRITABLE_BY_GROUP)
+    return owner or _open_to_others(folder, about, may)
 
 
 # ---------------------------------------------------------------------- who that is
@@ -250,10 +297,11 @@ def _mine_there(path: Path) -> int:
         return os.geteuid()
 
 
-def _open_to_others(path: Path, about: os.stat_result) -> str:
-    if about.st_mode & _WRITABLE_BY_ALL:
+def _open_to_others(path: Path, about: os.stat_result, mode: int | None = None) -> str:
+    mode = about.st_mode if mode is None else mode
+    if mode & _WRITABLE_BY_ALL:
         who = "every user"
-    elif about.st_mode & _WRITABLE_BY_GROUP and not _is_private(about.st_gid):
+    elif mode & _WRITABLE_BY_GROUP and not _is_private(about.st_gid):
         who = f"group {_group(about.st_gid)}"
     else:
         return ""
@@ -293,7 +341,7 @@ def _group(gid: int) -> str:
 
 def _remedy(path: Path, about: os.stat_result) -> str:
     folder = path if stat.S_ISDIR(about.st_mode) else path.parent
-    trust = f"To trust what is in {folder.absolute()}, add that path as a line to {_list()}."
+    trust = f"To trust what is in {os.path.realpath(folder)}, add that path as a line to {_list()}."
     if ignored := _listed()[1]:
         trust = f"{trust} {ignored}"
     if whose(about):
