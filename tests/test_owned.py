@@ -266,6 +266,31 @@ def _check(run):
         folder.check_own()
 
 
+@pytest.mark.parametrize("looks", [("--kept=abcdef",), ("--keeper=1", "--lasts=60")])
+def test_a_detached_run_that_others_can_change_says_why_it_stands_still(accounts, project, looks):
+    run = made(accounts.victim, project / "asa-runs")
+    kept = '{"way": "cron", "mark": "abcdef", "number": 0, "since_s": 0, "chain": "", "umask": 2, "environment": {}}'
+    accounts.victim.write(run / "kept.json", kept, 0o600)
+    accounts.victim.sh(f"chmod 2775 {run}")
+    first, second = (accounts.victim.asa("tick", run, "--quiet", *looks, cwd=project) for _ in range(2))
+    assert (first.returncode, second.returncode) == (2, 2)
+    refusal, repair = f"{run} can be changed by group", f"`chmod -R go-w {run}`"
+    assert "can be changed by group" in first.stderr
+    assert ("can be changed" in second.stderr) == (looks[0] == "--keeper=1")  # cron would mail it each minute
+    [line] = [one for one in (run / "client.log").read_text().splitlines() if "may not go on" in one]
+    assert refusal in line
+    assert repair in line
+    for command in ("status", "runs", "explain"):
+        shown = " ".join(accounts.victim.asa(command, cwd=project, env={"COLUMNS": "1000"}).stdout.split())
+        assert f"{run.name} can be changed by group" in shown, command
+        assert re.search(f"`chmod -R go-w [^ ]*{run.name}`", shown), command
+        listed = accounts.victim.asa(command, "--output", "json", cwd=project).stdout
+        assert "can be changed by group" in listed, command
+    assert stat.S_IMODE(run.stat().st_mode) == 0o2775
+    accounts.victim.sh(f"chmod -R go-w {run}")
+    assert "may go on" not in accounts.victim.asa("status", cwd=project).stdout
+
+
 def test_an_old_run_that_others_can_read_is_resumed(accounts, project):
     run = made(accounts.victim, project / "asa-runs", f"id -u >{project}/acted")
     accounts.victim.sh(f"chmod -R u=rwX,go=rX {run}")

@@ -129,6 +129,9 @@ def stage_of_or_all(state: RunState, stage: str) -> str:
 
 
 def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
+    if run.refusal:
+        yield f"No client may go on with it: {run.refusal}."
+        yield run.remedy
     age = f"; the batch system last answered {format_duration(run.age_s)} ago" if run.age_s is not None else ""
     if run.state == "running":
         yield f"{run.name} has a client: {run.driver}{age}."
@@ -140,7 +143,7 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
         yield f"{run.kept[0].upper()}{run.kept[1:]}{age}." if run.kept else f"{run.name} has no client{age}."
         if run.has_failures:
             yield f"{run.tally}."
-        if not run.kept:
+        if not run.kept and not run.refusal:
             yield "Submitted jobs go on, but nothing more is submitted. Continue with:"
             yield _Verbatim(command("resume", folder))
     elif run.state == "completed":

@@ -316,7 +316,9 @@ def _note(stage: StageStanding, now_s: float) -> Text:
 
 def _foot(run: RunStanding) -> list[RenderableType]:
     lines = [Text("")]
-    if run.trouble:
+    if run.refusal:
+        lines.append(Text(f"Problem: no client may go on with it: {run.refusal}. {run.remedy}", style="bold red"))
+    elif run.trouble:
         words = f"Problem: {run.trouble}. Trying again; jobs go on. {run.remedy}"
         lines.append(Text(words.rstrip(), style="yellow"))
     for bad in run.bad_nodes:

@@ -14,7 +14,7 @@ from asa.cli.element_standing import ElementStanding, element_standing
 from asa.cli.leg_standing import LegStanding, leg_standing
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
-from asa.errors import OwnerError
+from asa.errors import InputError, OwnerError
 from asa.keepers import kept
 from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
@@ -159,6 +159,7 @@ class RunStanding:
     heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
     remedy: str = ""
+    refusal: str = ""  # why no client may go on with it, for which `remedy` then says what can be done
     next_s: float | None = None  # when the client means to act next
     metrics: RunMetrics | None = field(default=None)  # what it cost, once it has completed
     bad_nodes: Sequence[BadNode] = ()  # that its jobs are kept off now
@@ -202,6 +203,8 @@ class RunStanding:
         from asa.cli.pooled import POOL
 
         goes_on = ", its jobs go on" if self.has_jobs else ""
+        if self.refusal:
+            return f"no client, and none may go on with it{goes_on}"
         if self.kept:
             return f"detached: {self.kept}"
         if self.plan.strategy == POOL and self.has_jobs:
@@ -236,6 +239,7 @@ class RunStanding:
             "age_s": self.age_s,
             "trouble": self.trouble,
             "remedy": self.remedy,
+            **({"refusal": self.refusal} if self.refusal else {}),
             "next_s": self.next_s,
             "bad_nodes": [asdict(one) for one in self.bad_nodes],
             "stages": [stage.as_dict() for stage in self.stages],
@@ -289,6 +293,7 @@ def stand(
     is_over = state.outcome is not None
     # where nobody looks, nothing is known of what happened since
     known_s = now_s if driver or condition is None else min(condition.heard_s, now_s)
+    refusal, repair = ("", "") if is_over else _refusal(folder)
     return RunStanding(
         folder.path.name,
         str(folder.path),
@@ -318,11 +323,25 @@ def stand(
         left="" if is_over or driver else folder.last_left(),
         heard_s=condition.heard_s if condition else None,
         trouble=condition.trouble if condition and not is_over else "",
-        remedy=remedy if not is_over else "",
+        remedy=(repair or remedy) if not is_over else "",
+        refusal=refusal,
         next_s=next_s if not is_over else None,
         metrics=metrics_of(state, all_records),
         bad_nodes=() if is_over else tuple(state.nodes.bad(known_s)),
     )
+
+
+def _refusal(folder: RunFolder) -> tuple[str, str]:
+    """Say why nobody may go on with a run of the user's own, and what can be done; empty if somebody may."""
+    try:
+        if not folder.owner:
+            folder.check_own()
+            kept(folder.path)
+    except OwnerError as refusal:
+        return f"{refusal.where} {refusal.message}", refusal.hint or ""
+    except InputError:  # it cannot be looked at
+        pass
+    return "", ""
 
 
 def _kept(folder: RunFolder, now_s: float) -> str:

@@ -107,7 +107,8 @@ class _Row:
         fields = self.run.as_dict()
         stages = {"stages": len(self.run.stages), "stages_done": self.run.done}
         kept = ("run", "folder", "workflow", "strategy", "backend", "state", "reason", "driver", "created_s")
-        return {**{key: fields[key] for key in kept}, **stages, **whose}
+        refusal = {key: fields[key] for key in ("refusal", "remedy")} if self.run.refusal else {}
+        return {**{key: fields[key] for key in kept}, **stages, **whose, **refusal}
 
 
 def runs(
@@ -220,6 +221,8 @@ def _state(run: RunStanding, owner: str) -> Text:
 
     if owner:
         return Text(f"{run.state}; belongs to {owner}")
+    if run.refusal:
+        return Text(f"{run.state}, but no client may go on with it: {run.refusal}. {run.remedy}", style="red")
     if run.state == "running" and run.driver is not None:
         return Text(f"running, by {str(run.driver).partition(' since ')[0]}", style="bold")
     if run.state == "detached":

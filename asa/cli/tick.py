@@ -49,7 +49,7 @@ def tick(
     from asa.runner.beside import with_local_stages
     from asa.runner.look import look
 
-    folder = _opened(runs, run, kept)
+    folder = _opened(runs, run, kept, is_keeper=keeper > 0)
     if keeper:
         keep(folder, keeper, lasts)
         return
@@ -88,16 +88,27 @@ def tick(
     _tell(f"{folder.path.name}: {counted}{then}", quiet=quiet)
 
 
-def _opened(runs: Path | None, run: str, kept: str) -> RunFolder:
-    """Open the run; nothing is to look any more for one that is not there, or cannot be read."""
+def _opened(runs: Path | None, run: str, kept: str, *, is_keeper: bool) -> RunFolder:
+    """Open the run; nothing is to look any more for one that is not there, or cannot be read.
+
+    Who looks unattended notes in the run's log why it may not go on, and says it once.
+    """
     try:
         return open_run(runs, run, to_act=True)
-    except OwnerError:  # its user may repair that, and it goes on
+    except OwnerError as refusal:  # its user may repair that, and it goes on
+        if (kept or is_keeper) and not _note(open_run(runs, run), refusal) and kept:
+            raise typer.Exit(2) from refusal
         raise
     except InputError:
         if kept:
             keepers.end_here(kept)
         raise
+
+
+def _note(folder: RunFolder, refusal: OwnerError) -> bool:
+    """Write into the log of a run of one's own why nobody goes on with it; say whether that was not there yet."""
+    words = f"may not go on with the run: {refusal.where} {refusal.message}. {refusal.hint}"
+    return bool(folder.owner) or folder.log_once(words)
 
 
 def _is_small(bank: Path) -> bool:

@@ -395,6 +395,13 @@ class RunFolder:
         """Note something that its user should know, and that changes nothing."""
         self._log(words)
 
+    def log_once(self, words: str) -> bool:
+        """Note something as `log_note` does, unless it is what was noted last; say whether it was not."""
+        is_new = not self._last_line().endswith(f": {on_one_line(words)}")
+        if is_new:
+            self._log(words)
+        return is_new
+
     def moved_s(self) -> float:
         """Say when something last happened, by the file system's clock."""
         return (self.path / _JOURNAL).stat().st_mtime
@@ -402,7 +409,7 @@ class RunFolder:
     def _log(self, words: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"{moment} {socket.gethostname()} process {os.getpid()}: {on_one_line(words)}\n"
-        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
         with suppress(OSError), os.fdopen(os.open(self.path / _CLIENTS, how, 0o600), "wb") as file:
             file.write(line.encode())
 
@@ -460,12 +467,14 @@ class RunFolder:
 
     def last_left(self) -> str:
         """Say when the latest client left, and why, in words; empty if it could not say so, or drives the run."""
-        last = ""
+        left = _LEFT.match(self._last_line())
+        return f"left at {left[1]}, {left[2]}" if left else ""
+
+    def _last_line(self) -> str:
         with suppress(OSError, IndexError), open_file(self.path / _CLIENTS) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LOG_LINE_BYTES, 0))
-            last = file.read().decode(errors="replace").splitlines()[-1]
-        left = _LEFT.match(last)
-        return f"left at {left[1]}, {left[2]}" if left else ""
+            return file.read(_LOG_LINE_BYTES).decode(errors="replace").splitlines()[-1]
+        return ""
 
     def output_of(self, token: str, job_id: str, kind: str) -> Path | None:
         """Find the file that a job of a token writes its output to, or its errors; None if there is none.
