@@ -154,12 +154,13 @@ def _runs(
     run = [_RUN]
     if legs is not None:
         run += [HEED, WATCH] if legs.warn else [WATCH]
-    inside = within(stage.preparation, cores=cores, cpus_per_task=stage.cpus_per_task, gpus=stage.gpus)
+    beside = _where_all_nodes_look(stage, place)
+    cpus_per_task = stage.cpus_per_task
+    inside = within(stage.preparation, cores=cores, cpus_per_task=cpus_per_task, gpus=stage.gpus, shown=beside)
     if stage.array is not None:  # what starts it inside may not pass variables on
         inside += "env $asa_element "
-    if stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
-        is_launched = stage.preparation is not None and bool(stage.preparation.launcher)
-        return [*run, _script(stage.script or stage.command, inside, for_all_nodes=is_launched)]
+    if stage.script or _is_long(stage):
+        return [*run, _script(stage.script or stage.command, inside, beside)]
     return [*run, f"asa_run {inside}{_shell(stage)} -c -- {shlex.quote(stage.command)}"]
 
 
@@ -203,7 +204,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: N
     jobs = at_once * (share.jobs if share else 1)
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     patience_s = min(_patience_s(stage), limit_s / 2)
-    text = payload_text(replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s), of_one)
+    text = payload_text(replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s), of_one, place=place)
     run = [
         f"export ASA_STAGE={shlex.quote(stage.name)}",
         _ENDING,
@@ -254,10 +255,23 @@ def _pattern(path: str) -> str:
     return f"./{text}" if path.startswith("-") else text
 
 
-def _script(text: str, inside: str, *, for_all_nodes: bool) -> str:
+def _where_all_nodes_look(stage: Stage, place: str) -> str:
+    """Name the folder for a script that a launcher starts on other nodes, too: of the run, which is its user's alone.
+
+    Empty for any other script, which is for this node. Where there is no run it is the folder in which commands run.
+    """
+    is_launched = stage.preparation is not None and bool(stage.preparation.launcher)
+    return (place or ".") if is_launched and (stage.script or _is_long(stage)) else ""
+
+
+def _is_long(stage: Stage) -> bool:
+    return len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES
+
+
+def _script(text: str, inside: str, beside: str) -> str:
     """Run a script's text as the batch system would: as a file, by the interpreter that its first line names.
 
-    `for_all_nodes`: it is in the folder in which commands run, which all nodes of the job see.
+    `beside`: the folder for it, if all nodes of the job are to see it; which may be made.
     """
     first, _, _ = text.partition("\n")
     interpreter = first[2:].split() if first.startswith("#!") else ["sh"]
@@ -265,9 +279,10 @@ def _script(text: str, inside: str, *, for_all_nodes: bool) -> str:
     while re.search(rf"(?m)^{end}$", text):
         end += "_"
     body = text if text.endswith("\n") else f"{text}\n"
-    place = "$PWD/." if for_all_nodes else "${TMPDIR:-/tmp}/"
+    folder = {"": '"${TMPDIR:-/tmp}"', ".": '"$PWD"'}.get(beside, shlex.quote(beside))
     lines = [
-        f'asa_script=$(mktemp "{place}asa-XXXXXXXX") || {_GIVE_UP}',
+        *([f"(umask go-w; mkdir -p {folder}) || {_GIVE_UP}"] if beside else []),
+        f"asa_script=$(mktemp {folder}/{'.' * bool(beside)}asa-XXXXXXXX) || {_GIVE_UP}",
         "trap 'rm -f \"$asa_script\"' EXIT",
         f"cat >\"$asa_script\" <<'{end}' || {_GIVE_UP}\n{body}{end}",
         f'asa_run {inside}{shlex.join(interpreter)} "$asa_script"',

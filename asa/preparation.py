@@ -192,7 +192,7 @@ def preparing(preparation: Preparation, failed: str, *, looks_only: bool = False
     return "\n".join([*parts, "trap - EXIT"])
 
 
-def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, gpus: int) -> str:
+def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, gpus: int, shown: str = "") -> str:
     """Write what stands before the shell that runs a stage's command; empty, or with a space at its end.
 
     Parameters
@@ -201,6 +201,8 @@ def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, g
         What is wanted; `preparing` of it has come before.
     cores, cpus_per_task, gpus
         Of the stage: so many tasks are launched as fit.
+    shown
+        A folder, by its full path, that is seen in a container as well.
     """
     if preparation is None:
         return ""
@@ -217,11 +219,19 @@ def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, g
     if preparation.container:
         nv = "--nv " if gpus else ""
         binds = "".join(f"--bind {shlex.quote(one)} " for one in preparation.binds)
+        binds += f"{_bind(shown)} " if shown.startswith("/") else ""
         words += (
             f'"$asa_container" exec {nv}"$asa_bind" "$asa_bound" --bind "${{TMPDIR:-/tmp}}" {binds}--pwd "$asa_folder" '
             f"$ASA_CONTAINER_OPTIONS {shlex.quote(preparation.container)} "
         )
     return words
+
+
+def _bind(folder: str) -> str:
+    """Write the option by which a folder is seen in a container under its own path, as `_CONTAINER` does of one."""
+    if not re.search("[,:]", folder):
+        return shlex.join(["--bind", folder])
+    return shlex.join(["--mount", f'type=bind,"source={folder}","destination={folder}"'])
 
 
 _MODULES = r"""

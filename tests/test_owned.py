@@ -815,6 +815,23 @@ def test_ones_own_environment_in_a_groups_project_is_activated(accounts, project
     )
 
 
+def test_a_script_for_a_launcher_lies_where_nobody_else_can_swap_it(accounts, project):
+    """Not in the folder in which commands run, as that of a group's project."""
+    programs, run = accounts.victim.mkdir(accounts.victim.home / "bin"), made(accounts.victim, project / "asa-runs")
+    srun = 'while case $1 in --*) ;; *) false ;; esac; do shift; done; "$@"'
+    accounts.victim.write(programs / "srun", srun, mode=0o755)
+    stage = Stage("a", cores=1, script="echo $0", preparation=Preparation(launcher="srun"))
+    text = payload_text(stage, 1, place=f"{run}/tasks/a")
+    path = f"{programs}:{accounts.victim.environment['PATH']}"
+    done = accounts.victim.run("sh", "-c", text, cwd=project, env={"PATH": path}, umask=0o002)
+    assert done.returncode == 0, done.stderr
+    file = Path(done.stdout.strip())
+    assert file.is_relative_to(run)
+    assert not file.parent.stat().st_mode & 0o022
+    with pytest.raises(PermissionError):
+        accounts.stranger.call(os.listdir, file.parent)
+
+
 def test_what_cron_calls_lies_in_a_folder_of_its_user_alone(accounts, monkeypatch):
     state = accounts.victim.home / ".local" / "state" / "asa"
     with pytest.raises(InputError):  # there is no table of a user without a name

@@ -10,6 +10,7 @@ import pytest
 
 from asa import Flow, Preparation
 from asa.bags import Bag
+from asa.elements import Array, Elements
 from asa.errors import InputError, WorkflowError
 from asa.outcome import JobOutcome, meaning
 from asa.payload import Share, payload_text
@@ -230,7 +231,7 @@ printf '<%s>' "$@" >>"$SEEN"; echo >>"$SEEN"
 [ "$1" = exec ] || exit 1
 shift
 while :; do
-  case $1 in --bind | --pwd) shift 2 ;; --*) shift ;; *) break ;; esac
+  case $1 in --bind | --mount | --pwd) shift 2 ;; --*) shift ;; *) break ;; esac
 done
 IN=$1; export IN
 shift
@@ -364,6 +365,34 @@ def test_a_launched_script_lies_where_all_nodes_see_it(container):
     assert code == 0, err
     assert Path(out.strip()).parent == container.root
     assert not list(container.root.glob(".asa-*")), "and is gone"
+
+
+@pytest.mark.parametrize("name", ["a run", "a:run,"])
+def test_a_launched_script_of_a_run_lies_in_its_folder_and_containers_see_it(container, name):
+    container.program("srun", SRUN)
+    run = container.root.parent / name / "tasks" / "s"
+    what = {"script": "#!/bin/sh\necho $0 in $IN\n"}
+    code, out, err = container.run(cores=2, place=str(run), what=what, launcher="srun", container="docker://a")
+    assert code == 0, err
+    assert Path(out.partition(" in ")[0]).parent == run
+    assert not list(container.root.parent.rglob(".asa-*")), "and is gone"
+    mount = f'<--mount><type=bind,"source={run}","destination={run}">'
+    assert (f"<--bind><{run}>" if name == "a run" else mount) in "".join(seen(container))
+
+
+def test_a_launched_element_that_is_taken_in_turn_lies_in_the_runs_folder(container):
+    container.program("srun", SRUN)
+    stage = Stage(
+        "s", cores=1, script="#!/bin/sh\necho $0\n", array=Array(Elements.of(range(2))), walltime_s=600,
+        preparation=Preparation(launcher="srun"),
+    ).in_turn(1, 1)  # fmt: skip
+    run = container.root.parent / "run" / "tasks" / "s"
+    done = subprocess.run(
+        [container.shell, "-c", payload_text(stage, 1, place=str(run))], cwd=container.root, text=True, check=False,
+        capture_output=True, env={"PATH": f"{container.programs}:/usr/bin:/bin", **container.variables},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {Path(line).parent for line in done.stdout.splitlines()} == {run}
 
 
 def test_inputs_are_looked_for_before_anything_is_prepared(place):
