@@ -113,3 +113,28 @@ def test_import_writes_what_export_names_and_says_what_scripts_use(tmp_path):
     [note] = [note for note in made.notes if "$HF_TOKEN" in note]
     assert note.startswith(f"{tmp_path / 'b.sh'}:4: ")
     assert WRITE in note
+
+
+def test_a_run_is_not_gone_on_with_without_what_its_stages_ask_for(tmp_path):
+    """Nothing of it is changed, and the stage is named; one that is done needs it no more."""
+    queue = Queue(tmp_path, cores=2)
+    try:
+        asks = '[[stage]]\nname = "{}"\ncommand = "{}"\nsecrets = "HF_TOKEN"\n'
+        (tmp_path / "flow.toml").write_text(
+            f'{HEAD}{asks.format("first", "true")}{asks.format("second", "test -e there")}after = ["first"]\n'
+        )
+        environment = {**os.environ, "ASA_RUNS": "runs", "ASA_BANK": "bank", "ASA_SITES": "sites"}
+        how = ("--backend", "local", "--option", "cores=2", "--option", f"spool={queue.root / 'spool'}")
+        asa("run", "flow.toml", *how, "--strategy", "per-stage", cwd=tmp_path, env=environment, code=1)
+        [journal] = (tmp_path / "runs").glob("*/journal*")
+        before = journal.read_bytes()
+        bare = {name: value for name, value in environment.items() if name != "HF_TOKEN"}
+        done = asa("resume", "--retry", cwd=tmp_path, env=bare, code=2)
+        assert "HF_TOKEN is not set here, and stage 'second' asks for it" in done.stderr
+        assert "goes on" not in done.stderr
+        assert journal.read_bytes() == before
+        (tmp_path / "there").touch()
+        asa("resume", "--retry", cwd=tmp_path, env=environment)
+        asa("resume", cwd=tmp_path, env=bare)
+    finally:
+        queue.close()

@@ -270,6 +270,7 @@ def resume(
     from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
     from asa.cli.revising import check_estimator, revise, take_bank, take_estimator
+    from asa.runner.begin import check_secrets_left
 
     folder = open_run(runs, run, to_act=True)
     check_not_hosted(folder)
@@ -291,6 +292,7 @@ def resume(
     ours, theirs = given.split(str(workflow or ""), lambda tried: reopen(folder, dict(tried)))
     facility = reopen(folder, theirs)
     revised = revise(folder, state, workflow, again, ours) if workflow is not None else None
+    check_secrets_left(state, revised or state.workflow, again, retry=retry)
     if revised is None:
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)

@@ -147,15 +147,16 @@ def secrets_of(variables: Mapping[str, str]) -> list[str]:
     return sorted(name for name, value in variables.items() if is_secret(name, value))
 
 
-def asked(names: Iterable[str]) -> dict[str, str]:
+def asked(names: Iterable[str], who: str = "a stage") -> dict[str, str]:
     """Give the variables of this process that a job asks for by name, since secrets do not go on by themselves.
 
+    `who` asks for them, in words.
     Raises `InputError`: one is not set here, and the job would begin without it.
     """
     wanted = {name: os.environ.get(name) for name in names}
     if absent := [name for name, value in wanted.items() if value is None]:
         raise InputError(
-            f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set here, and a stage asks for it",
+            f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set here, and {who} asks for it",
             where="secrets",
             hint=f"Set it, as by: export {absent[0]}=...; and go on. A client that cron, a timer or another computer "
             "begins has only what is set there.",

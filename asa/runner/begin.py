@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from asa.backend import Backend, Capabilities, Setting
 from asa.core import owned, plugins
@@ -23,6 +24,9 @@ from asa.sites import OpenedSite
 from asa.strategies.base import ForecastKind, lacking
 from asa.waits import QueueEvent
 from asa.workflow import Stage, Workflow
+
+if TYPE_CHECKING:
+    from asa.runner.state import RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +115,35 @@ def plan_run(
     )
     if not only_look:
         check_commands(source or f"workflow {workflow.name!r}", plan.stages)
-        asked(name for stage in plan.stages for name in stage.secrets)
+        check_secrets(plan.stages)
         check_bank(bank)
     if lack := lacking(how, capabilities):
         raise InputError(lack, where=f"strategy {strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
     check_possible(plan, how)
     return plan
+
+
+def check_secrets(stages: Iterable[Stage]) -> None:
+    """Refuse stages that ask for variables which are not set here, before anything of them is written down.
+
+    Raises `InputError`, which names the first such stage.
+    """
+    for stage in stages:
+        asked(stage.secrets, f"stage {stage.name!r}")
+
+
+def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str], *, retry: bool) -> None:
+    """Refuse to go on with a run, of which stages that are still to be submitted ask for variables not set here.
+
+    `workflow`: as it is from now on. `again` and `retry`: what of a run that has ended is tried again.
+    Raises `InputError`.
+    """
+    if state.outcome is not None and not (retry or again):
+        return
+    views = state.taken_up(again) if state.outcome is not None else state.stages
+    check_secrets(
+        workflow.stages[name] for name, view in views.items() if view.job_id is None and not view.phase.is_settled
+    )
 
 
 def _patient(stage: Stage, patience_s: float | None) -> Stage:
