@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from asa.backends.dmr.manager import LocalManager
 from forked import asa
 from local_queue import Queue
 
@@ -138,3 +139,12 @@ def test_a_run_is_not_gone_on_with_without_what_its_stages_ask_for(tmp_path):
         asa("resume", cwd=tmp_path, env=bare)
     finally:
         queue.close()
+
+
+def test_dmr_submit_names_the_secrets_that_stay(tmp_path):
+    tmp_path.chmod(0o700)
+    with LocalManager(1, folder=tmp_path) as manager:
+        done = asa("dmr", "submit", "--folder", tmp_path, "--", "true")
+        manager.wait(1, 30)
+    assert "Not passed on to jobs, since they" in done.stderr
+    assert "HF_TOKEN" in done.stderr

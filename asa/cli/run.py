@@ -409,14 +409,11 @@ def _say_what_it_may_use() -> None:
 def _say_what_stays(stages: Collection[Stage], folder: str) -> None:
     """Name the variables that jobs do not get since they hold secrets, and the stages that use some all the same."""
     from asa.core.variables import secrets_of
-    from asa.spec.withheld import uses_in_words
+    from asa.spec.withheld import left_in_words, uses_in_words
 
     wanted = {name for stage in stages for name in stage.secrets}
     if left := [name for name in secrets_of(os.environ) if name not in wanted]:
-        sys.stderr.write(
-            f"Not passed on to jobs, since they hold secrets: {', '.join(left)}. A stage that needs one asks for it: "
-            f'secrets = ["{left[0]}"].\n'
-        )
+        sys.stderr.write(f'{left_in_words(left)} A stage that needs one asks for it: secrets = ["{left[0]}"].\n')
     for words in uses_in_words(stages, folder):
         sys.stderr.write(f"Warning: {words}.\n")
 

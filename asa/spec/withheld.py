@@ -100,6 +100,11 @@ def names_exported(options: str) -> list[str]:
     return [word for word in words if word.isidentifier() and word not in {"ALL", "NONE", "NIL"}]
 
 
+def left_in_words(names: Iterable[str]) -> str:
+    """Say which variables do not go on."""
+    return f"Not passed on to jobs, since they hold secrets: {', '.join(names)}."
+
+
 def uses_in_words(stages: Iterable[Stage], folder: str | Path | None) -> Iterator[str]:
     """Say of each stage what it uses that it does not get, and what to write."""
     by_stage = {stage.name: uses_of(stage, folder) for stage in stages}

@@ -21,6 +21,7 @@ import typer
 from asa.core import owned
 from asa.core.documents import read_json
 from asa.core.peers import stranger_at_socket
+from asa.core.variables import secrets_of
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_PROCESSES
 
@@ -71,6 +72,7 @@ def submit(
     from asa.backends.dmr.manager import SOCKET
     from asa.backends.shell.environment import inherited
     from asa.dmr.protocol import MAX_BYTES
+    from asa.spec.withheld import left_in_words
 
     request = {
         "what": "submit",
@@ -98,6 +100,8 @@ def submit(
         ) from error
     if "error" in answer:
         raise InputError(answer["error"], where=answer["where"], hint=answer["hint"])
+    if left := secrets_of(os.environ):
+        sys.stderr.write(f"{left_in_words(left)} A program that needs one can read it from a file of yours alone.\n")
     sys.stdout.write(f"job {answer['job']}, which writes to {answer['output']}\n")
 
 
