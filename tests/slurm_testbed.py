@@ -47,6 +47,14 @@ def trust(folder):
         file.write(f"{folder}\n")
 
 
+def make_home(folder):
+    """Make a home folder that nobody but its owner can change in a folder that jobs may write to; return its path."""
+    home = folder / "home"
+    home.mkdir(mode=0o755)
+    home.chmod(0o755)
+    return str(home)
+
+
 @dataclass
 class Testbed:
     """A running cluster.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from forked import ASA, asa
-from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
+from slurm_testbed import NEWEST, OLDEST, Testbed, make_home, missing, until
 
 ONE = """\
 name = "two"
@@ -49,7 +49,7 @@ def strict(request):
 def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
     place = strict.folder("limits")
     (place / "two.toml").write_text(ONE)
-    environment = {**os.environ, "HOME": str(place), "ASA_RUNS": str(place / "runs"), "COLUMNS": "200"}
+    environment = {**os.environ, "HOME": make_home(place), "ASA_RUNS": str(place / "runs"), "COLUMNS": "200"}
     told = {"cwd": place, "env": environment}
     on = ("--backend", "slurm-cli", "--option", f"prefix={' '.join(strict.prefix)}", "--option", "poll=2s")
     rest = ("--backend", "slurm-rest", "--option", f"url=unix://{strict.socket}", "--option", f"user={strict.user}")

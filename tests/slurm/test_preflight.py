@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from forked import asa
-from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
+from slurm_testbed import NEWEST, OLDEST, Testbed, make_home, missing, until
 
 CONF = """\
 AccountingStorageEnforce=associations,limits,qos
@@ -68,7 +68,8 @@ class Place:
             "rest": ("--backend", "slurm-rest", "--option", f"url=unix://{slurm.socket}",
                      "--option", f"user={slurm.user}"),
         }  # fmt: skip
-        environment = {**os.environ, "HOME": str(self.folder), "ASA_RUNS": str(self.folder / "runs"), "COLUMNS": "200"}
+        home = make_home(self.folder)
+        environment = {**os.environ, "HOME": home, "ASA_RUNS": str(self.folder / "runs"), "COLUMNS": "200"}
         self.told = {"cwd": self.folder, "env": environment}
 
     def run(self, link, *words, code=2):

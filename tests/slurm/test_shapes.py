@@ -19,7 +19,7 @@ from forked import ASA, asa
 from portable_tools import bring
 from real_pipelines import SMALL, pipeline_of
 from slurm_runs import process, told_jobs
-from slurm_testbed import OLDEST, until
+from slurm_testbed import OLDEST, make_home, until
 from trial.verdict import reshaped
 
 from asa.runner import RunFolder
@@ -48,7 +48,7 @@ class Place:
         self.on += ("--option", "poll=0.5s", "--option", "max_poll=1s")
         if link == "rest" and slurm.release != OLDEST:  # which does not report what else is taken
             self.on += ("--option", "partition=normal")
-        self.env = {**os.environ, "HOME": str(folder), "ASA_RUNS": str(folder / "runs"), "COLUMNS": "300"}
+        self.env = {**os.environ, "HOME": make_home(folder), "ASA_RUNS": str(folder / "runs"), "COLUMNS": "300"}
         self.env |= {"ASA_BANK": str(folder / "bank"), "ASA_SITES": str(folder / "sites")}
 
     def asa(self, *words, code=0):

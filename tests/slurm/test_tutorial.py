@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from slurm_testbed import NEWEST, until
+from slurm_testbed import NEWEST, make_home, until
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr", "sshare", "sdiag", "sprio")
@@ -54,7 +54,7 @@ def here(slurm, request):
         (bin_ / name).chmod(0o755)
     path = f"{bin_}:{Path(sys.executable).parent}:/usr/bin:/bin"
     _has_a_past(slurm, folder)
-    environment = {"HOME": str(folder), "PATH": path, "COLUMNS": "100", "ASA_RUNS": str(place / "asa-runs")}
+    environment = {"HOME": make_home(folder), "PATH": path, "COLUMNS": "100", "ASA_RUNS": str(place / "asa-runs")}
     yield request.param(), place, environment | {"ASA_TRUSTED": os.environ["ASA_TRUSTED"]}
     os.umask(before)
 
