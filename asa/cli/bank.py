@@ -121,19 +121,18 @@ def forget(
 
     matching = _matching(system, partition, source, older_than, everything=everything)
     store = _needed(bank)
-    records = store.read()
-    count = sum(map(matching, records))
+    count, total = store.count(matching)
     if not count:
-        sys.stderr.write(f"None of {counted(len(records), 'observation')} matches; nothing was deleted.\n")
+        sys.stderr.write(f"None of {counted(total, 'observation')} matches; nothing was deleted.\n")
         return
     if not yes:
         if not sys.stdin.isatty():
             raise InputError(
-                f"would delete {count} of {counted(len(records), 'observation')}",
+                f"would delete {count} of {counted(total, 'observation')}",
                 where="asa bank forget",
                 hint="Give --yes: there is no terminal to ask on.",
             )
-        if not typer.confirm(f"Delete {count} of {counted(len(records), 'observation')}?", err=True):
+        if not typer.confirm(f"Delete {count} of {counted(total, 'observation')}?", err=True):
             sys.stderr.write("Nothing was deleted.\n")
             return
     gone = store.forget(matching)

@@ -50,12 +50,18 @@ LISTING_BYTES = 4 << 30
 LISTED_BYTES = 176 * _MIB
 """Of what is kept of the jobs of a list at once: 230,000 jobs, which take 700 bytes each and more."""
 BANK_BYTES = 40 * _MIB
-"""Of a bank of waits: 230,000 observations, which take a kilobyte each when all are there at once."""
+"""Of a bank's file of run times: 230,000 of them."""
+EXPORT_BYTES = 256 * _MIB
+"""Of an exported bank of waits, unpacked: `EXPORT_RECORDS` have some 150 MB."""
 LOG_BYTES = 4 << 30
 """Of a log of jobs, unpacked, which is read in pieces."""
 
 LOG_JOBS = 1_000_000
 """Jobs of a log: those of 90 days of a site with 11,000 a day; they take 150 to 250 bytes each."""
+BANK_RECORDS = 200_000
+"""Observations of a bank that are kept at once, the newest, while any number is read; they take a kilobyte each."""
+EXPORT_RECORDS = 1_000_000
+"""Observations of an exported bank: they take some 400 bytes each while they are imported."""
 
 _BLOCK_BYTES = 1 << 18
 _GZIP = b"\x1f\x8b"

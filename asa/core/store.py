@@ -29,7 +29,7 @@ from asa.core import owned
 from asa.core.documents import read_json
 from asa.core.files import read_file, sync_folder, write_all
 from asa.core.locks import FileLock, is_running, machine
-from asa.core.reading import JOURNAL_BYTES
+from asa.core.reading import JOURNAL_BYTES, TooLargeError
 from asa.errors import LeaseError, OwnerError, StateError
 
 SILENT_S = 24 * 3600.0
@@ -73,6 +73,8 @@ def saying(where: Path, what: str) -> Iterator[None]:
 
 
 def _refusal(where: str, what: str, error: OSError) -> StateError:
+    if isinstance(error, TooLargeError):  # which says what to do
+        return StateError(f"{what}: {error.strerror}", where=where)
     full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
     hint = "Free disk space, or name another folder." if full else "Check the path and its rights."
     return StateError(f"{what}: {error.strerror or error}", where=where, hint=hint)

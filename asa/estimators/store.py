@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import errno
 import gc
+import heapq
 import math
 import os
 import re
 import secrets
+import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +33,7 @@ from hashlib import blake2s
 from itertools import chain
 from pathlib import Path
 from sys import intern
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
@@ -39,11 +42,13 @@ from asa.core.files import compressed
 from asa.core.locks import FileLock
 from asa.core.owned import followed, look_at, writing
 from asa.core.reading import (
-    BANK_BYTES,
+    BANK_RECORDS,
+    EXPORT_BYTES,
+    EXPORT_RECORDS,
     LINE_BYTES,
     UNPACKING_ERRORS,
     Stream,
-    TooLargeError,
+    TooManyError,
     bound,
     read_blocks,
     read_lines,
@@ -73,7 +78,7 @@ _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken f
 _IDLE_S = 3600.0  # whoever was silent for so long begins another segment, long before others may merge the old one
 _MANY_SEGMENTS = 64
 _BLOCK_BYTES = 1 << 20
-_OLD = "delete what is old: asa bank forget --older-than 365d"
+_SORTED_ROWS = 50_000  # that are sorted at once
 _HINT_DAMAGED = "Restore it, or name another file."
 
 _Row = list[Any]
@@ -166,7 +171,8 @@ class WaitStore:
 
     Notes
     -----
-    200,000 records take some 30 MB on disk, 1.5 s to write by `extend` and as long to read.
+    200,000 records take some 30 MB on disk, 1.5 s to write by `extend` and as long to read. A store may have more: of
+    those only the newest 200,000 are read, while `export`, `count`, `forget` and `compact` go through all of them.
 
     Examples
     --------
@@ -197,6 +203,7 @@ class WaitStore:
         self._took: dict[str, dict[str, int]] = {}  # by the token of each segment whose header is known to be right
         self._done: dict[str, int] = {}  # bytes of each segment that were handed out
         self._seen: set[str] = set()
+        self._floor = _LOWEST
         self._begin_as(os.getpid())
 
     def _begin_as(self, pid: int) -> None:
@@ -278,19 +285,18 @@ class WaitStore:
             A record holds what no job has.
         """
         self._heed_fork()
-        rows: dict[str, _Row] = {}
+        lines: dict[str, bytes] = {}
         given = False
         for record in records:
             given |= bool(record.id)
             name = record.id or self._new_id()
-            rows.setdefault(name, _row(record, name))
+            lines.setdefault(name, _line(_row(record, name)))
         if given:
-            for row in self._collect({}).rows:
-                rows.pop(row[0], None)
-        if rows:
-            self._own.add(self._files.add("kept", chain([_header()], map(_line, rows.values()))).token)
-            self._seen.update(rows)
-        return len(rows)
+            self._visit(lambda: lambda row: lines.pop(row[0], None))
+        if lines:
+            self._own.add(self._files.add("kept", chain([_header()], lines.values())).token)
+            self._seen.update(lines)
+        return len(lines)
 
     def _new_id(self) -> str:
         self._count += 1
@@ -326,7 +332,7 @@ class WaitStore:
     # -------------------------------------------------------------------------------------------- reading
 
     def read(self, latest: int | None = None) -> list[WaitRecord]:
-        """Read all records.
+        """Read all records; of very many the newest 200,000, those that became known last.
 
         Parameters
         ----------
@@ -346,6 +352,7 @@ class WaitStore:
         """
         if latest is not None and latest < 0:
             raise InputError(f"{latest} records cannot be read", where="latest", hint="Ask for 0 or more.")
+        self._floor = _LOWEST
         found = self._collect({})
         self._settle(found)
         self._seen = {row[0] for row in found.rows}
@@ -416,6 +423,7 @@ class WaitStore:
 
     def _settle(self, found: _Found) -> None:
         self._done = found.done
+        self._floor = found.floor
         self.oddities = {words: count for words, count in found.oddities.items() if count}
 
     def _records(self, rows: list[_Row]) -> list[WaitRecord]:
@@ -430,22 +438,69 @@ class WaitStore:
         """Segments by token, in a fixed order."""
         return {segment.token: segment for segment in self._files.segments()}
 
+    def count(self, matching: Callable[[WaitRecord], bool]) -> tuple[int, int]:
+        """Count records, of which there may be more than `read` returns.
+
+        Parameters
+        ----------
+        matching
+            Tells of each record whether it is counted.
+
+        Returns
+        -------
+        (int, int)
+            How many match, of how many.
+        """
+        known: dict[str, bool] = {}
+
+        def take(row: _Row) -> None:
+            if row[0] not in known:
+                known[row[0]] = matching(_record(row))
+
+        self._visit(lambda: take)
+        return sum(known.values()), len(known)
+
     def _collect(self, done: Mapping[str, int], *, own: Iterable[str] = (), seen: Iterable[str] = ()) -> _Found:
-        """Gather what lies beyond the bytes that are done, from a folder that others change meanwhile."""
-        own, seen = frozenset(own), seen if isinstance(seen, set) else set(seen)
+        """Gather the newest of what lies beyond the bytes that are done, from a folder that others change meanwhile."""
+        seen = seen if isinstance(seen, set) else set(seen)
+        newest = _Newest(seen, self._floor)
+
+        def begin() -> Callable[[_Row], None]:
+            nonlocal newest
+            newest = _Newest(seen, self._floor)
+            return newest.take
+
+        after, oddities = self._visit(begin, done, own)
+        newest.trim()
+        oddities[f"older than the newest {newest.max_count:,} observations: left out"] = newest.left_out
+        return _Found(newest.rows, after, oddities, newest.floor)
+
+    def _visit(
+        self,
+        begin: Callable[[], Callable[[_Row], object]],
+        done: Mapping[str, int] | None = None,
+        own: Iterable[str] = (),
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Give each row that lies beyond the bytes that are done to what `begin` returns; some are given twice.
+
+        `begin` is called once more where others changed the folder meanwhile, and all is given anew.
+        Return the bytes that are done then, and what was left out.
+        """
+        own, done = frozenset(own), done or {}
         return self._files.steadily(
-            lambda segments: self._gather({one.token: one for one in segments}, done, own, seen)
+            lambda segments: self._gather({one.token: one for one in segments}, done, own, begin())
         )
 
     def _gather(
-        self, segments: Mapping[str, Segment], done: Mapping[str, int], own: frozenset[str], seen: set[str]
-    ) -> _Found:
+        self,
+        segments: Mapping[str, Segment],
+        done: Mapping[str, int],
+        own: frozenset[str],
+        take: Callable[[_Row], object],
+    ) -> tuple[dict[str, int], dict[str, int]]:
         took = self._taken(segments)
         after = {token: end for token, end in done.items() if token in segments or token in took}
         oddities = dict.fromkeys((_TORN, _DAMAGED), 0)
-        rows: list[_Row] = []
-        fresh: set[str] = set()
-        taken = 0
         with _no_collector():
             for token, segment in segments.items():
                 if token in own or (token in done and segment.kind != "live"):
@@ -454,25 +509,18 @@ class WaitStore:
                 if holds and all(part in own or done.get(part, -1) >= end for part, end in holds.items()):
                     after[token] = segment.path.stat().st_size  # it was handed out from where it was before
                     continue
-                start = max(done.get(token, 0), took.get(token, 0))
                 with segment.path.open("rb", buffering=0) as file:
-                    reading = _Reading(file, start)
+                    reading = _Reading(file, max(done.get(token, 0), took.get(token, 0)))
                     for _, found in reading:
                         for row in found:
-                            if row[0] not in seen and row[0] not in fresh:
-                                if not _is_record(row):
-                                    reading.damaged += 1
-                                    continue
-                                fresh.add(row[0])
-                                rows.append(row)
-                        if taken + reading.end - start > bound(BANK_BYTES):
-                            raise TooLargeError("the bank", bound(BANK_BYTES), self.folder, instead=_OLD)
-                    taken += reading.end - start
+                            if _is_record(row):
+                                take(row)
+                            else:
+                                reading.damaged += 1
                 after[token] = reading.sound_end if segment.kind == "live" else reading.end
                 oddities[_TORN] += reading.torn
                 oddities[_DAMAGED] += reading.damaged
-            rows.sort(key=lambda row: (row[1] + row[2], row[0]))
-        return _Found(rows, after, oddities)
+        return after, oddities
 
     def _taken(self, segments: Mapping[str, Segment]) -> dict[str, int]:
         """Bytes of segments that others hold; refuses what a later version wrote."""
@@ -577,9 +625,22 @@ class WaitStore:
         matching: Callable[[WaitRecord], bool] | None = None,
     ) -> int:
         """Write what the sources hold to one segment, and delete them; return how many records were left out."""
+        with TemporaryFile() as lines:  # of very many there is no memory for all
+            return self._merge_by(lines, lock, segments, sources, closed=closed, took=took, matching=matching)
+
+    def _merge_by(
+        self,
+        lines: IO[bytes],
+        lock: FileLock,
+        segments: Mapping[str, Segment],
+        sources: list[str],
+        *,
+        closed: set[str],
+        took: Mapping[str, int],
+        matching: Callable[[WaitRecord], bool] | None,
+    ) -> int:
         ends: dict[str, int] = {}
         sizes: dict[str, int] = {}
-        lines: list[bytes] = []
         names: set[str] = set()
         out: set[str] = set()
         for token in sources:
@@ -594,7 +655,7 @@ class WaitStore:
                         if matching is not None and matching(_record(row)):
                             out.add(row[0])
                         else:
-                            lines.append(line + b"\n")
+                            lines.write(line + b"\n")
             ends[token] = reading.end
             sizes[token] = reading.end + reading.rest
         if matching is not None and not out:
@@ -602,6 +663,7 @@ class WaitStore:
         held = {token: end for token, end in took.items() if token in segments}
         for token, end in ends.items():
             held[token] = max(end, held.get(token, 0))
+        lines.seek(0)
         self._files.add("all", chain([_header(held)], lines), before=lock.check)
         # what grew meanwhile has a writer after all; its file stays, and only what it grew by is read
         grew = {token for token in sources if segments[token].path.stat().st_size != sizes[token]}
@@ -635,16 +697,27 @@ class WaitStore:
         int
             How many records.
         """
-        rows, names = self._collect({}).rows, Pseudonyms.of(self.folder)
-        for row in rows:
-            row[_USER] = names.user(row[_USER])
-            row[0] = names.id(row[0])
-        header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "records": len(rows)}
-        file = followed(Path(path))
-        with saying(file, "cannot be written"), writing(file) as raw, compressed(raw, file) as stream:
-            stream.write(f"{encode(header)}\n".encode())
-            stream.writelines(f"{encode(row[:-1])}\n".encode() for row in rows)
-        return len(rows)
+        sorting = _Sorting()
+
+        def begin() -> Callable[[_Row], None]:
+            nonlocal sorting
+            sorting = _Sorting()
+            return sorting.take
+
+        self._visit(begin)
+        names, count, file = Pseudonyms.of(self.folder), 0, followed(Path(path))
+        with saying(file, "cannot be written"), TemporaryFile() as lines:
+            for row in sorting:
+                row[_USER] = names.user(row[_USER])
+                row[0] = names.id(row[0])
+                lines.write(f"{encode(row[:-1])}\n".encode())
+                count += 1
+            lines.seek(0)
+            header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "records": count}
+            with writing(file) as raw, compressed(raw, file) as stream:
+                stream.write(f"{encode(header)}\n".encode())
+                shutil.copyfileobj(lines, stream)
+        return count
 
     def import_(self, path: str | Path) -> int:
         """Add the records of a file that `export` wrote; all of them, or none if the file is not sound.
@@ -670,9 +743,14 @@ class WaitStore:
         given, names = _exported(Path(path)), Pseudonyms.before(self.folder)
         if names is None:
             return self.extend(given)
-        rows = self._collect({}).rows
-        exported = {names.id(row[0]) for row in rows}
-        users = {names.user(row[_USER]): row[_USER] for row in rows}  # which are this bank's own again
+        exported: set[str] = set()
+        users: dict[str, str] = {}  # which are this bank's own again
+
+        def take(row: _Row) -> None:
+            exported.add(names.id(row[0]))
+            users[names.user(row[_USER])] = row[_USER]
+
+        self._visit(lambda: take)
         return self.extend(
             replace(one, job=replace(one.job, user=users.get(one.job.user, one.job.user)))
             for one in given
@@ -681,11 +759,85 @@ class WaitStore:
 
 
 class _Found(NamedTuple):
-    """What was read: rows in order, the bytes that are done now, what was left out."""
+    """What was read: rows in order, the bytes that are done now, what was left out, the newest that was too old."""
 
     rows: list[_Row]
     done: dict[str, int]
     oddities: dict[str, int]
+    floor: tuple[float, str]
+
+
+_LOWEST = (-math.inf, "")
+
+
+def _age(row: _Row) -> tuple[float, str]:
+    """When a record became known; ties by its id."""
+    return row[1] + row[2], row[0]
+
+
+class _Newest:
+    """Keeps the newest rows of any number, as many as there is memory for; each once, and none that was `seen`."""
+
+    def __init__(self, seen: set[str], floor: tuple[float, str]) -> None:
+        self.rows: list[_Row] = []
+        self.floor = floor  # the newest that was too old
+        self.left_out = 0
+        self.max_count = bound(BANK_RECORDS)
+        self._slack = self.max_count // 8 + 1
+        self._seen = seen
+        self._names: set[str] = set()
+
+    def take(self, row: _Row) -> None:
+        """Keep a row, unless it is too old."""
+        if row[0] in self._seen or row[0] in self._names:
+            return
+        if self.floor is not _LOWEST and _age(row) <= self.floor:
+            self.left_out += 1
+            return
+        self._names.add(row[0])
+        self.rows.append(row)
+        if len(self.rows) >= self.max_count + self._slack:
+            self.trim()
+
+    def trim(self) -> None:
+        """Put the rows in order, and drop those that are too old."""
+        self.rows.sort(key=_age)
+        surplus = len(self.rows) - self.max_count
+        if surplus > 0:
+            self.floor = _age(self.rows[surplus - 1])
+            self.left_out += surplus
+            self._names.difference_update(row[0] for row in self.rows[:surplus])
+            del self.rows[:surplus]
+
+
+class _Sorting:
+    """Puts any number of rows in order, each once: what is sorted already waits on the disk."""
+
+    def __init__(self) -> None:
+        self._rows: list[_Row] = []
+        self._files: list[IO[bytes]] = []
+
+    def take(self, row: _Row) -> None:
+        """Add a row."""
+        self._rows.append(row)
+        if len(self._rows) >= _SORTED_ROWS:
+            self._rows.sort(key=_age)
+            file = TemporaryFile()  # noqa: SIM115 - until all are merged
+            file.writelines(f"{encode(one)}\n".encode() for one in self._rows)
+            self._files.append(file)
+            self._rows = []
+
+    def __iter__(self) -> Iterator[_Row]:
+        for file in self._files:
+            file.seek(0)
+        parts: list[Iterable[_Row]] = [map(decode, file) for file in self._files]
+        last = ""
+        for row in heapq.merge(*parts, sorted(self._rows, key=_age), key=_age):
+            if row[0] != last:
+                last = row[0]
+                yield row
+        for file in self._files:
+            file.close()
 
 
 # ------------------------------------------------------------------------------------------------- lines
@@ -871,34 +1023,30 @@ def _hash_of(user: str) -> str:
     return "~" + blake2s(user.encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
-def _exported(path: Path) -> list[WaitRecord]:
-    """Read what `WaitStore.export` wrote, or refuse it with file and line."""
+def _exported(path: Path) -> Iterator[WaitRecord]:
+    """Read what `WaitStore.export` wrote, or refuse it with file and line, at its end at the latest."""
     look_at(path)
     try:
         with open_file(path) as raw, unpacked(raw) as stream:
-            header, records = _exported_lines(path, stream)
+            yield from _exported_lines(path, stream)
     except UNPACKING_ERRORS as error:
         raise StateError("is cut off or no gzip file", where=str(path), hint="Fetch it again.") from error
     except OSError as error:
         raise StateError(
             f"cannot be read: {error.strerror or error}", where=str(path), hint="Check the path."
         ) from error
-    expected = header.get("records", len(records))
-    if expected != len(records):
-        raise StateError(f"has {len(records)} of its {expected} records", where=str(path), hint="Fetch it again.")
-    return records
 
 
-def _exported_lines(path: Path, stream: Stream) -> tuple[dict[str, Any], list[WaitRecord]]:
+def _exported_lines(path: Path, stream: Stream) -> Iterator[WaitRecord]:
     """Read the first line of an exported bank, and its records."""
-    lines = read_lines(stream, path, max_bytes=BANK_BYTES)
+    lines = read_lines(stream, path, max_bytes=EXPORT_BYTES)
     header = decode(next(lines, b""))
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise StateError("is not a bank of waits", where=str(path), hint="Name a file that `asa bank export` wrote.")
     refuse_later_version(header, path, _VERSION)
     if header.get("fields") != list(_FIELDS):
         raise StateError("has other fields than an exported bank", where=f"{path}:1", hint=_HINT_DAMAGED)
-    records = []
+    count = 0
     for number, line in enumerate(lines, start=2):
         if not line.strip():
             continue
@@ -909,8 +1057,13 @@ def _exported_lines(path: Path, stream: Stream) -> tuple[dict[str, Any], list[Wa
             raise StateError(
                 f"is no record: {line[:80].decode(errors='replace')}", where=f"{path}:{number}", hint=_HINT_DAMAGED
             ) from error
-        records.append(record)
-    return header, records
+        count += 1
+        if count > bound(EXPORT_RECORDS):
+            raise TooManyError("observations", bound(EXPORT_RECORDS), path)
+        yield record
+    expected = header.get("records", count)
+    if expected != count:
+        raise StateError(f"has {count} of its {expected} records", where=str(path), hint="Fetch it again.")
 
 
 # ------------------------------------------------------------------------------------------------- the system

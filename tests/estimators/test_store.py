@@ -1192,3 +1192,68 @@ def test_what_the_batch_system_said_is_kept_where_earlier_versions_read_past_it(
 def test_what_no_batch_system_says_is_refused(tmp_path, word_s):
     with pytest.raises(InputError, match="no job is like"):
         WaitStore(tmp_path).append(record(0, word_s=word_s))
+
+
+# ---------------------------------------------------------------------------------------------- very many
+
+
+@pytest.fixture
+def small_memory(monkeypatch):
+    """There is memory for 100 observations, and for 30 to be sorted."""
+    monkeypatch.setattr(module, "BANK_RECORDS", 100)
+    monkeypatch.setattr(module, "_SORTED_ROWS", 30)
+
+
+def _numbered(count):
+    return [
+        WaitRecord(QueuedJob(float(n * 7 % count), 1, 60.0, "ada"), exactly(1.0), id=f"r{n * 7 % count:04}")
+        for n in range(count)
+    ]
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_of_a_bank_of_any_size_the_newest_is_read(tmp_path):
+    """However large a bank has become, it is not refused; what is older than there is memory for is left out."""
+    with WaitStore(tmp_path / "bank") as store:
+        assert store.extend(_numbered(500)) == 500
+        assert store.extend(_numbered(500)) == 0
+        assert [record.id for record in store.read()] == [f"r{n:04}" for n in range(400, 500)]
+        assert store.oddities == {"older than the newest 100 observations: left out": 400}
+        assert [record.id for record in store.read(3)] == ["r0497", "r0498", "r0499"]
+        with WaitStore(tmp_path / "bank") as other:
+            other.append(WaitRecord(QueuedJob(1000.0, 1, 60.0), exactly(1.0), id="new"))
+            other.compact()
+        assert [record.id for record in store.news()] == ["new"], "what was too old is no news when it is merged"
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_a_bank_of_any_size_is_counted_exported_imported_and_made_smaller(tmp_path):
+    bank = WaitStore(tmp_path / "bank")
+    bank.extend(_numbered(500))
+    assert bank.export(tmp_path / "file.gz") == 500
+    with WaitStore(tmp_path / "other") as other:
+        assert other.import_(tmp_path / "file.gz") == 500
+        assert other.import_(tmp_path / "file.gz") == 0
+        assert other.count(lambda record: record.known_s < 101.0) == (100, 500)
+    assert bank.count(lambda record: record.known_s < 401.0) == (400, 500)
+    assert bank.forget(lambda record: record.known_s < 401.0) == 400
+    assert len(bank.read()) == 100
+    assert bank.oddities == {}
+
+
+def test_an_export_is_the_same_in_whatever_pieces_it_is_sorted(tmp_path, monkeypatch):
+    bank = WaitStore(tmp_path / "bank")
+    bank.extend(_numbered(500))
+    bank.export(tmp_path / "whole")
+    monkeypatch.setattr(module, "_SORTED_ROWS", 30)
+    bank.export(tmp_path / "parts")
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+
+
+def test_an_exported_bank_has_no_more_observations_than_there_is_memory_for(tmp_path, monkeypatch):
+    WaitStore(tmp_path / "bank").extend(_numbered(50))
+    WaitStore(tmp_path / "bank").export(tmp_path / "file")
+    monkeypatch.setattr(module, "EXPORT_RECORDS", 49)
+    with pytest.raises(StateError, match=r"more than 49 observations.*ASA_READ_FACTOR"):
+        WaitStore(tmp_path / "other").import_(tmp_path / "file")
+    assert not (tmp_path / "other").exists()
