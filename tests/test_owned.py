@@ -66,8 +66,10 @@ def planned(command="true", **more):
 
 def made(user, runs, *arguments, **more):
     """Have a user begin a run's folder, as `asa run` does, and return it."""
-    if not runs.exists():
-        user.mkdir(runs, mode=0o2775)
+    if not runs.exists():  # of all, as a site makes one
+        runs.mkdir()
+        os.chown(runs, user.uid if runs.is_relative_to(user.home) else 0, GROUP)
+        runs.chmod(0o3775)
     return user.call(_create, runs, planned(*arguments, **more))
 
 
@@ -371,7 +373,7 @@ def test_a_run_of_roots_is_acted_on(accounts, project):
 def test_a_runs_folder_is_its_users_alone(accounts, project, umask, share):
     site = accounts.victim.write(project / "site.toml", f'backend = "local"\nshare = "{share}"\n')
     file = accounts.victim.write(project / "flow.toml", FLOW.replace("echo", "umask; echo"))
-    accounts.victim.mkdir(project / "asa-runs", mode=0o2775)
+    accounts.victim.mkdir(project / "asa-runs", mode=0o2755)
     command = ("run", file, "--site", site, "--bank", "none", "--quiet")
     done = accounts.victim.asa(*command, cwd=project, umask=umask)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -405,6 +407,26 @@ def test_what_a_folder_is_made_with_is_not_of_its_group(accounts, project):
 def _made(path):
     owned.make_folder(path)
     return path.stat()
+
+
+def test_a_folder_of_runs_is_made_so_that_others_cannot_exchange_runs(accounts, project):
+    accounts.victim.call(_create, project / "asa-runs", planned(), umask=0o002)
+    assert stat.S_IMODE((project / "asa-runs").stat().st_mode) & 0o777 == 0o755
+
+
+def test_no_run_begins_where_others_can_exchange_it(accounts, project):
+    accounts.stranger.mkdir(project / "theirs", mode=0o1777)
+    with pytest.raises(OwnerError, match=r"belongs to .* put another run in the place of yours") as caught:
+        accounts.victim.call(_create, project / "theirs", planned())
+    assert "Name another folder with --runs" in caught.value.hint
+    mine = accounts.victim.mkdir(project / "mine", mode=0o2775)
+    with pytest.raises(OwnerError, match="can be changed by group") as caught:
+        accounts.victim.call(_create, mine, planned())
+    [repair] = re.findall("chmod [+]t [^ ]+", caught.value.hint)
+    accounts.victim.sh(repair)
+    run = accounts.victim.call(_create, mine, planned())
+    with pytest.raises(PermissionError):
+        accounts.stranger.call(run.rename, mine / "moved")
 
 
 # ---------------------------------------------------------------------- banks, sites
@@ -840,6 +862,29 @@ def test_what_cron_calls_lies_in_a_folder_of_its_user_alone(accounts, monkeypatc
     accounts.victim.sh(f"chmod 755 {accounts.victim.home}; chmod 777 {state}")
     with pytest.raises(OwnerError, match="can be changed by every user"):
         accounts.victim.call(_begin_cron)
+
+
+def test_what_cron_calls_does_not_lie_where_others_can_exchange_it(accounts, project):
+    home = accounts.victim.home
+    accounts.victim.sh("mkdir -p .local/state; chmod 755 . .local; chmod 2775 .local/state")
+    os.chown(home / ".local" / "state", accounts.victim.uid, GROUP)
+    (home / ".local" / "state").chmod(0o2775)
+    with pytest.raises(OwnerError, match=f"{home}/.local/state can be changed by group {GROUP}"):
+        accounts.victim.call(_begin_cron)
+    assert not list((home / ".local" / "state").rglob("look-*"))
+    with pytest.raises(OwnerError, match=f"{project} can be changed by group {GROUP}"):
+        accounts.victim.call(_begin_cron, env={"XDG_STATE_HOME": str(project / "state")})
+    accounts.victim.sh("rm -r .local")
+    with pytest.raises(InputError) as caught:  # there is no table of a user without a name
+        accounts.victim.call(_begin_cron, umask=0o000)
+    assert not isinstance(caught.value, OwnerError)
+
+
+def test_a_list_of_trusted_places_that_others_can_exchange_lists_nothing(accounts, project):
+    theirs = accounts.stranger.mkdir(project / "theirs", mode=0o777)
+    env = {"ASA_TRUSTED": str(project / "trusted")}
+    said = accounts.victim.call(_said_of_the_list, theirs, f"{project}\n", 0o600, env=env)
+    assert f"{project}/trusted counts for nothing, as {project} can be changed by group {GROUP}" in said
 
 
 def _begin_cron():

@@ -109,10 +109,18 @@ def make_folder(path: Path, *, is_shared: bool = False) -> None:
         path.chmod(_SHARED | path.stat().st_mode & stat.S_ISGID)
 
 
+def provide_above(path: Path) -> None:
+    """Make the folders above something that are missing, as the umask says, but so that nobody else can change them."""
+    for folder in reversed(path.parents):
+        with suppress(FileExistsError):
+            if not folder.exists():
+                folder.mkdir(0o777 if is_trusted(folder.parent) else 0o755)
+
+
 def provide_folder(path: Path, *, is_shared: bool = False) -> None:
-    """Make a folder as `make_folder` does, and those above it as the umask says, unless it is there."""
+    """Make a folder as `make_folder` does, and those above it as `provide_above`, unless it is there."""
     if not path.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        provide_above(path)
         try:
             make_folder(path, is_shared=is_shared)
         except FileExistsError:
@@ -223,6 +231,8 @@ def _listed() -> tuple[list[str], str]:
             ):
                 repair = f"`chmod go-w {shlex.quote(str(file))}`"
                 return [], f"{file} counts for nothing, as others can change it. See that nobody has; then: {repair}."
+            if way := way_trouble(file):
+                return [], f"{file} counts for nothing, as {way}: keep it where nobody else can exchange it."
             lines = read_whole(opened, file, SMALL_BYTES).decode(errors="surrogateescape").splitlines()
     except (OSError, RuntimeError):  # nobody's home is known here
         return [], ""
@@ -248,6 +258,16 @@ def _why_not(line: str) -> str:
     except OSError as error:
         return f"it cannot be looked at: {error.strerror}"
     return said and f"{said}, so that another may have been put in its place"
+
+
+def check_way(path: Path) -> None:
+    """Refuse what is called by its name later on, where others can put another in its place by then.
+
+    Raises `OwnerError`. Raises `OSError`: a folder above it cannot be looked at.
+    """
+    if not is_trusted(path) and (said := way_trouble(path)):
+        hint = "Make that folder writable for you alone (chmod go-w), or have another one used."
+        raise OwnerError(f"lies where others can put another in its place: {said}", where=str(path), hint=hint)
 
 
 def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:

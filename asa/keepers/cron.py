@@ -42,6 +42,7 @@ def begin(command: list[str], mark: str) -> None:
     try:
         owned.provide_folder(script.parent)
         owned.check(script.parent)  # cron runs what is in it
+        owned.check_way(script.parent)
         put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(script), hint=_HINT) from error

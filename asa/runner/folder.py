@@ -7,7 +7,9 @@ import math
 import os
 import re
 import secrets
+import shlex
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -255,9 +257,9 @@ class RunFolder:
         path = cls.path_of(runs, plan)
         is_shared = plan.share == GROUP
         try:
-            if not runs.exists():
-                runs.mkdir(parents=True, exist_ok=True)
+            owned.provide_above(path)
             owned.check_links(runs)
+            _check_runs(runs)
             owned.make_folder(path, is_shared=is_shared)
             owned.make_folder(path / _REQUESTS)
             if is_shared:
@@ -744,6 +746,22 @@ def _one_of(found: list[_Known], named: str) -> _Known:
     raise InputError(
         f"several runs begin with {named!r}", where=str(found[0].path.parent), hint=f"Name one of: {names}."
     )
+
+
+def _check_runs(runs: Path) -> None:
+    """Refuse a folder of runs in which others can put one run in the place of another.
+
+    Raises `OwnerError`. Raises `OSError`: it cannot be looked at.
+    """
+    about = runs.stat()
+    if about.st_mode & stat.S_ISVTX and not owned.whose(about):
+        return  # all can make runs there, and exchange none
+    if said := owned.trouble(runs, about):
+        chmod = f"chmod +t {shlex.quote(str(runs))} lets each keep runs there, and touch no others. Or name"
+        hint = (
+            f"{'Name' if owned.whose(about) else chmod} another folder with --runs or ASA_RUNS; nothing was submitted."
+        )
+        raise OwnerError(f"{said}, who can put another run in the place of yours", where=str(runs), hint=hint)
 
 
 def _safe(name: str) -> str:
