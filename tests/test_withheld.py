@@ -7,6 +7,7 @@ from asa.backends.dmr.manager import LocalManager
 from forked import asa
 from local_queue import Queue
 
+from asa.cli.detaching import say_what_is_not_kept
 from asa.importers import as_toml, import_scripts
 from asa.spec import write_workflow
 from asa.spec.checks import check_here
@@ -148,3 +149,22 @@ def test_dmr_submit_names_the_secrets_that_stay(tmp_path):
         manager.wait(1, 30)
     assert "Not passed on to jobs, since they" in done.stderr
     assert "HF_TOKEN" in done.stderr
+
+
+def test_what_a_detached_run_does_not_keep_is_said_before_it_begins(monkeypatch, capsys):
+    """All of it, and first what a command uses."""
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    names = [f"ODD_{number:02}" for number in range(30)]
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    stages = [Stage("a", cores=1, command="echo $ODD_07"), Stage("b", cores=1, command="echo $ODD_07 $HOME")]
+    say_what_is_not_kept(stages, "/")
+    warned, note, rest = capsys.readouterr().err.split("\n")
+    assert warned == "Warning: stages a, b use $ODD_07, which is not kept: later jobs will not have it."
+    assert ", ".join(names) in note
+    assert note.endswith("export ASA_KEEP=ODD_07")
+    assert rest == ""
+    given = Stage("a", cores=1, command="echo $ODD_07", environment=(("ODD_07", "2"),))
+    say_what_is_not_kept([given], "/")
+    assert "Warning" not in capsys.readouterr().err

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from asa.keepers import Kept
     from asa.runner import RunFolder, RunPlan
     from asa.runner.state import RunState
+    from asa.workflow import Stage
 
 _LOCAL = "local"
-_SHOWN = 8  # names of variables
 _BUSY_S = 10.0
 
 
@@ -115,16 +115,30 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
         raise type(error)(error.message, where=error.where, hint=hint) from error
     with suppress(LeaseError), ExitStack() as held:  # it may be looked at already
         look(folder, connecting(near, held), **how)
-    if left := left_out(os.environ):
-        names = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
-        sys.stderr.write(
-            f"Note: not kept for later jobs, as not on the list of variables that are: {names}. Say what a stage needs "
-            f"in its `environment`, or add to the list, as in: export {KEEPS}={shlex.quote(','.join(left[:2]))}\n"
-        )
     sys.stderr.write(
         f"{folder.path.name} goes on unattended: {made.words}.\n  watch:    {command('status', folder)}\n  cancel:  "
         f" {command('cancel', folder)}\n"
     )
+
+
+def say_what_is_not_kept(stages: Iterable[Stage], folder: str) -> None:
+    """Name all variables that later jobs will not have, before a run is detached, and first those that stages use."""
+    from asa.spec.withheld import dollars, uses_of
+
+    left = left_out(os.environ)
+    used: dict[str, list[str]] = {}
+    for stage in stages if left else ():
+        for use in uses_of(stage, folder, set(left).__contains__):
+            used.setdefault(use.name, []).append(stage.name)
+    for name, users in used.items():
+        whose = f"stage {users[0]} uses" if len(users) == 1 else f"stages {', '.join(users)} use"
+        sys.stderr.write(f"Warning: {whose} {dollars([name])}, which is not kept: later jobs will not have it.\n")
+    if left:
+        add = shlex.quote(",".join(list(used) or left[:2]))
+        sys.stderr.write(
+            f"Note: not kept for later jobs, as not on the list of variables that are: {', '.join(left)}. Say what a "
+            f"stage needs in its `environment`, or add to the list before you detach, as in: export {KEEPS}={add}\n"
+        )
 
 
 def connecting(facility: Facility, held: ExitStack) -> Callable[[RunFolder], Backend]:

@@ -23,7 +23,14 @@ from asa.cli.asked import (
     read_asked,
 )
 from asa.cli.completing import complete_estimators, complete_stages, complete_strategies, complete_workflows
-from asa.cli.detaching import DetachByOption, DetachOption, KeeperOption, checked_walltime_s, chosen_way
+from asa.cli.detaching import (
+    DetachByOption,
+    DetachOption,
+    KeeperOption,
+    checked_walltime_s,
+    chosen_way,
+    say_what_is_not_kept,
+)
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
 from asa.cli.runs import (
@@ -180,7 +187,7 @@ def run(
         if preflight and not offline:
             check_accepted(plan, how, world)
         if not quiet:
-            _say_what_stays(plan.stages, plan.folder)
+            _say_what_stays(plan.stages, plan.folder, is_detached=detach or detach_by is not None)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
@@ -300,7 +307,8 @@ def resume(
     if accept_cluster and folder.driver() is None:  # else another client is at work, and what follows says so
         folder.forget_cluster()
     if not quiet:
-        _say_what_stays((revised or state.workflow).stages.values(), folder.plan.folder)
+        stages = (revised or state.workflow).stages.values()
+        _say_what_stays(stages, folder.plan.folder, is_detached=detach or detach_by is not None)
     if detach or detach_by is not None:
         way, keeper_s = chosen_way(detach_by, folder.plan), checked_walltime_s(keeper_walltime)
         leave(folder, facility, way, keeper_s, retry=retry, again=again, revised=revised)
@@ -406,8 +414,11 @@ def _say_what_it_may_use() -> None:
         )
 
 
-def _say_what_stays(stages: Collection[Stage], folder: str) -> None:
-    """Name the variables that jobs do not get since they hold secrets, and the stages that use some all the same."""
+def _say_what_stays(stages: Collection[Stage], folder: str, *, is_detached: bool) -> None:
+    """Name the variables that jobs do not get since they hold secrets, and the stages that use some all the same.
+
+    `is_detached`: and those that later jobs do not get since they are not kept.
+    """
     from asa.core.variables import secrets_of
     from asa.spec.withheld import left_in_words, uses_in_words
 
@@ -416,6 +427,8 @@ def _say_what_stays(stages: Collection[Stage], folder: str) -> None:
         sys.stderr.write(f'{left_in_words(left)} A stage that needs one asks for it: secrets = ["{left[0]}"].\n')
     for words in uses_in_words(stages, folder):
         sys.stderr.write(f"Warning: {words}.\n")
+    if is_detached:
+        say_what_is_not_kept(stages, folder)
 
 
 def _display(output: Output, *, quiet: bool) -> Display:
