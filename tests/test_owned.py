@@ -391,6 +391,19 @@ def test_a_runs_folder_is_its_users_alone(accounts, project, umask, share):
                 accounts.stranger.call(os.listdir, run / private)
 
 
+@pytest.mark.parametrize("share", ["", "group"])
+def test_who_may_look_sees_commands_and_values_of_environment(accounts, project, share):
+    stage = Stage("a", cores=1, walltime_s=60, command="echo said", environment=(("NAME", "a value"),))
+    run = made(accounts.victim, project / "asa-runs", stages=(stage,), share=share)
+    if not share:
+        with pytest.raises(PermissionError):
+            accounts.stranger.call((run / "run.json").read_text)
+        return
+    seen = accounts.stranger.call((run / "run.json").read_text)
+    assert "a value" in seen
+    assert "echo said" in seen
+
+
 def _writable(folder):
     """Name what the caller may change in a folder, as far as it can be reached."""
     found = []
