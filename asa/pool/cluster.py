@@ -8,8 +8,10 @@ import logging
 import math
 import os
 import secrets
+import shutil
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -41,7 +43,7 @@ from asa.waits import LEVELS, WaitForecast
 from .allocation import Allocation
 from .credentials import encrypting, keep_credentials
 from .desk import Desk, News
-from .jobs import WorkerJobs
+from .jobs import WorkerJobs, make_scratch
 from .pages import LOOPBACK, WithoutPage, on_loopback
 from .picture import draw_timeline
 from .quiet import Quiet
@@ -192,6 +194,9 @@ class AsaCluster(SpecCluster):
             reached = {"interface": interface, "host": LOOPBACK if host == LOOPBACK else None}
             jobs = WorkerJobs(name, python, launcher, reached, keep_credentials(security, self.folder))
             self._supervision = self._supervised(jobs, price, margin_s)
+            # not dask's own choice, which anybody may have made, and where it looks for modules
+            self._scratch = make_scratch()
+            self._remove_scratch = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
             self._has_dashboard = bool(dashboard_address) and find_spec("bokeh") is not None
             super().__init__(
                 scheduler=self._scheduler(security, host, interface, dashboard_address or ""),
@@ -245,6 +250,7 @@ class AsaCluster(SpecCluster):
             "host": host,
             "interface": interface,
             "security": security,
+            "local_directory": self._scratch,
             "dashboard": self._has_dashboard,
             "dashboard_address": on_loopback(page or ":0"),
         }
@@ -275,6 +281,7 @@ class AsaCluster(SpecCluster):
         if self.status is Status.running:
             await self._supervision.end()
         await super()._close()
+        self._remove_scratch()
         if self._desk.is_alive():
             if self._is_here:
                 await self._supervision.all_ended(_CLOSING_S)

@@ -1,17 +1,23 @@
 """Who may talk to a pool, and see what it does: its user alone, also where its workers are on this machine."""
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
+import dask
 from distributed.security import Security
 
 from asa.errors import InputError, OwnerError
 from asa.pool import AsaCluster
+from asa.pool.jobs import WorkerJobs, make_scratch
 from asa.pool.pages import on_loopback
+from asa.pool.values import Shape
 
 _POOL = """
 import sys
@@ -72,6 +78,76 @@ def test_another_user_of_this_machine_can_neither_call_a_pool_nor_see_its_pages(
         assert seen == []
     finally:
         owner.communicate("\n", timeout=60)
+
+
+_SCRATCH = """
+import json, os, sys
+from asa.pool import AsaCluster
+from distributed import Client, get_worker
+
+def where():
+    return get_worker().local_directory, sys.path
+
+if __name__ == "__main__":
+    with AsaCluster(backend="local", cores=1, threads=1, n_workers=1, bank=False) as pool, Client(pool) as client:
+        worker, paths = client.submit(where).result(60)
+        used = [worker, pool.scheduler.local_directory, *paths, *sys.path]
+        print(json.dumps([path for path in used if path.startswith(os.environ["TMPDIR"])]), flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("name", ["dask-scratch-space", "asa-pools-{}"])
+def test_a_pool_keeps_nothing_in_a_folder_of_another_user(accounts, name):
+    """Before, it kept results that memory had no space for, and looked for modules, in a folder that anybody made."""
+    victim, stranger, place = accounts.victim, accounts.stranger, accounts.group_folder(mode=0o1777)
+    taken = stranger.mkdir(place / name.format(victim.uid), 0o777)
+    owner = victim.start(sys.executable, "-c", _SCRATCH, stdin=-1, stdout=-1, umask=0o002, env={"TMPDIR": str(place)})
+    try:
+        used = [Path(path) for path in json.loads(owner.stdout.readline())]
+        assert len(used) >= 4
+        for path in used:
+            top = place / path.relative_to(place).parts[0]
+            assert (top.stat().st_uid, top.stat().st_mode & 0o777) == (victim.uid, 0o700), path
+        assert list(taken.iterdir()) == []
+    finally:
+        owner.communicate("\n", timeout=60)
+    left = [path.name for path in place.iterdir() if path != taken]
+    assert not [name for name in left if name.startswith("asa-pool-")], "the scheduler's is removed"
+
+
+def test_workers_of_several_nodes_have_a_folder_of_the_users_own_on_each(accounts):
+    """As on one, and where a stranger has made the folder that its user would have there."""
+    victim, place = accounts.victim, accounts.group_folder(mode=0o1777)
+    python = victim.write(victim.home / "python", '#!/bin/sh\nfor word; do echo "$word"; done\n', 0o755)
+    jobs = WorkerJobs("pool", str(python), "env", {}, {})
+    for mode in (None, 0o777):
+        if mode is not None:
+            (place / f"asa-pools-{victim.uid}").rmdir()
+            accounts.stranger.mkdir(place / f"asa-pools-{victim.uid}", mode)
+        for nodes in (1, 2):
+            command = jobs.spec("a1", Shape(nodes, 60.0, 1, nodes=nodes), "tls://here:1", 60.0).command
+            done = victim.sh(command, env={"TMPDIR": str(place)}, umask=0o002)
+            words = done.stdout.splitlines()
+            folder = Path(words[words.index("--local-directory") + 1])
+            assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (victim.uid, 0o700), done
+            assert folder.parent == place
+
+
+def test_a_pools_files_are_where_dask_is_configured_to_have_them(tmp_path, monkeypatch):
+    """As on a disk of the node; where TMPDIR is not there, they are in /tmp, as Python has it."""
+    place = tmp_path / "fast disk"
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    jobs = WorkerJobs("pool", "echo", "env", {}, {})
+
+    def folder():
+        command = jobs.spec("a1", Shape(1, 60.0, 1), "tls://here:1", 60.0).command
+        return subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout.split("--")[-1]
+
+    assert folder() == f"local-directory /tmp/asa-pools-{os.getuid()}\n"
+    with dask.config.set({"temporary-directory": str(place)}):
+        assert folder() == f"local-directory {place}/asa-pools-{os.getuid()}\n"
+        assert Path(make_scratch()).parent == place
 
 
 def test_a_pool_without_encryption_is_refused(tmp_path):
