@@ -154,6 +154,24 @@ def test_a_private_run_of_another_user_is_in_nobodys_way(accounts, project):
     assert f"belongs to user {accounts.stranger.uid}" in " ".join(listed.split())
 
 
+@pytest.mark.parametrize("whose", ["stranger", "root"])
+def test_who_looks_at_a_private_run_learns_whose_it_is(accounts, project, whose):
+    run = made(accounts.stranger, project / "asa-runs")
+    user = f"user {accounts.stranger.uid}"
+    if whose == "root":
+        os.chown(run, 0, GROUP)
+        user = "user root"
+    for named in ("", "flow", run.name):
+        done = accounts.victim.asa("status", *[named] * bool(named), cwd=project)
+        said = " ".join(done.stderr.split())
+        assert done.returncode == 2, said
+        assert 'share = "group"' in said
+        assert f"belongs to {user}, and is private" in said or f"Runs of {user} are here, which are private" in said
+    listed = " ".join(accounts.victim.asa("runs", cwd=project).stdout.split())
+    assert f"belongs to {user}, and is private" in listed
+    assert "damaged" not in listed
+
+
 def test_who_only_looks_is_told_whose_it_is(accounts, project):
     run = planted(accounts, project)
     done = accounts.victim.asa("status", run.name, cwd=project)

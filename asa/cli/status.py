@@ -15,7 +15,7 @@ from asa.cli.runs import RunArgument, RunsOption, open_run, print_document, runs
 from asa.core import owned
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
-from asa.errors import AsaError
+from asa.errors import AsaError, OwnerError
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -98,11 +98,13 @@ class _Row:
     run: RunStanding | None = None
     trouble: str = ""
     owner: str = ""
+    is_private: bool = False  # it is another user's, who lets nobody look into it
 
     def as_dict(self) -> dict[str, Any]:
         whose = {"owner": self.owner} if self.owner else {}
         if self.run is None:
-            found = {"run": self.name, "state": "damaged", "trouble": self.trouble, "created_s": self.created_s}
+            state = "private" if self.is_private else "damaged"
+            found = {"run": self.name, "state": state, "trouble": self.trouble, "created_s": self.created_s}
             return {**found, **whose}
         fields = self.run.as_dict()
         stages = {"stages": len(self.run.stages), "stages_done": self.run.done}
@@ -152,6 +154,8 @@ def _row(path: Path) -> _Row:
         folder = open_listed(path)
         created_s = folder.plan.created_s
         return _Row(path.name, created_s, standing_of(folder, time.time()), owner=folder.owner)
+    except OwnerError as error:
+        return _Row(path.name, created_s, trouble=error.message, owner=owner, is_private=True)
     except AsaError as error:
         where = f"{error.where}: " if error.where else ""
         return _Row(path.name, created_s, trouble=f"{where}{error.message}", owner=owner)
@@ -211,6 +215,8 @@ def _headings(lines: list[dict[str, Text]], width: int) -> list[str]:
 def _of_none(row: _Row) -> Text:
     from rich.text import Text
 
+    if row.is_private:
+        return Text(row.trouble)
     if row.owner:
         return Text(f"belongs to {row.owner}: {row.trouble}")
     return Text(f"damaged: {row.trouble}", style="red")

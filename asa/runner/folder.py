@@ -54,6 +54,7 @@ _WHERE_ELSE = (
     "Runs are kept in the folder in which they were begun: go there, or name its asa-runs with --runs or $ASA_RUNS. "
     "To begin one: asa run FILE."
 )
+_SHARE = 'Its user can let the group look at runs that are begun from then on: `share = "group"` in the site file.'
 _UNREADABLE = "Check its owner, its permissions, and its file system."
 
 
@@ -214,6 +215,8 @@ class RunFolder:
     ------
     InputError
         There is no run there, or one of a later version.
+    OwnerError
+        It is another user's, who lets nobody look into it.
     """
 
     def __init__(self, path: str | Path, *, max_bytes: int = JOURNAL_BYTES) -> None:
@@ -236,6 +239,8 @@ class RunFolder:
                 f"there is no run here: {error.strerror}", where=str(self.path), hint="See them all with: asa runs"
             ) from error
         except OSError as error:
+            if isinstance(error, PermissionError) and (other := _closed_by(self.path)):
+                raise OwnerError(f"belongs to {other}, and is private", where=str(self.path), hint=_SHARE) from error
             raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=_UNREADABLE) from error
         try:
             self.plan = _plan.validate_json(text)
@@ -648,6 +653,14 @@ def _is_of_others(path: Path) -> bool:
     return False
 
 
+def _closed_by(path: Path) -> str:
+    """Name the other user whose a folder is, root also, that cannot be looked into."""
+    with suppress(OSError):
+        if (uid := path.stat().st_uid) != os.geteuid():
+            return owned.user_name(uid)
+    return ""
+
+
 def _began_s(path: Path) -> float:
     """Say when a run was begun of which only the folder can be read: its name tells."""
     if named := _NAMED.search(path.name):
@@ -734,6 +747,8 @@ def _find_of_others(runs: Path, named: str, own: list[_Known]) -> RunFolder:
     guess = near(named, [*(run.name for run in every), *(run.path.name for run in every)]) if named else ""
     known = ", ".join(run.path.name for run in every[-5:])
     hint = f"{guess}The latest: {known}." if every else _WHERE_ELSE
+    if users := sorted({user for path in damaged if (user := _closed_by(path))}):
+        hint = f"{hint} Runs of {', '.join(users)} are here, which are private. {_SHARE}"
     raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=hint)
 
 
