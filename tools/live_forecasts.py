@@ -63,7 +63,7 @@ from asa.backends.simulated.swf import read_swf
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.rest import RestLink
 from rich.console import Console
-from slurm_testbed import NEWEST, OLDEST, RELEASES, Testbed, missing
+from slurm_testbed import NEWEST, OLDEST, RELEASES, Testbed, missing, uid_of
 
 from asa import QueuedJob, WaitBank
 from asa.backend import Capabilities
@@ -369,7 +369,7 @@ class Client:
     def __init__(self, bed: Testbed, replayed_there: Stretch, seed: int) -> None:
         cores = bed.nodes * bed.cores_per_node
         self.scale, self.clock_s = replayed_there.scale, replayed_there.clock_s
-        self.link = RestLink(f"unix://{bed.socket}")
+        self.link = RestLink(f"unix://{bed.socket}", served_by=[uid_of(bed.user)])
         self.backend = SlurmBackend(
             self.link,
             bed.folder("client"),

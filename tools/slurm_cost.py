@@ -27,7 +27,7 @@ from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.rest import RestLink
 from slurm_fake_link import FakeLink, VirtualClock
-from slurm_testbed import RELEASES, Testbed, missing
+from slurm_testbed import RELEASES, Testbed, missing, uid_of
 
 from asa.backend import Capabilities, JobSpec
 
@@ -99,7 +99,7 @@ def looks_an_hour(folder):
 
 def measured(testbed, kind):
     """Say what a look at four own jobs costs, and what one at the whole queue."""
-    link = RestLink(f"unix://{testbed.socket}") if kind == "rest" else CommandLink(prefix=testbed.prefix)
+    link = RestLink(f"unix://{testbed.socket}", served_by=[uid_of(testbed.user)]) if kind == "rest" else CommandLink(prefix=testbed.prefix)
     folder = testbed.folder("cost")
     job = SlurmJob("own", "#!/bin/sh\nsleep 9\n", str(folder), 1, 60, f"{folder}/o", f"{folder}/e", held=True)
     own = [link.submit(job) for _ in range(4)]
