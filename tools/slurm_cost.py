@@ -99,7 +99,9 @@ def looks_an_hour(folder):
 
 def measured(testbed, kind):
     """Say what a look at four own jobs costs, and what one at the whole queue."""
-    link = RestLink(f"unix://{testbed.socket}", served_by=[uid_of(testbed.user)]) if kind == "rest" else CommandLink(prefix=testbed.prefix)
+    by_rest = kind == "rest"
+    served = {"served_by": [uid_of(testbed.user)]}
+    link = RestLink(f"unix://{testbed.socket}", **served) if by_rest else CommandLink(prefix=testbed.prefix)
     folder = testbed.folder("cost")
     job = SlurmJob("own", "#!/bin/sh\nsleep 9\n", str(folder), 1, 60, f"{folder}/o", f"{folder}/e", held=True)
     own = [link.submit(job) for _ in range(4)]

@@ -82,7 +82,8 @@ class OtherUser(threading.Thread):
 def one_run(cluster: Testbed, folder: Path, strategy: str, cores: int, seed: int) -> CompareRun:
     """Run Montage once under a strategy, as `asa run` does."""
     flow = scaled(montage(cores), SECONDS)
-    facility = SlurmRest(url=f"unix://{cluster.socket}", system="testbed", poll="1s", max_poll="5s", age_accrues=True)
+    reached = {"url": f"unix://{cluster.socket}", "served_by": cluster.user}
+    facility = SlurmRest(**reached, system="testbed", poll="1s", max_poll="5s", age_accrues=True)
 
     def connect(run: RunFolder) -> Backend:
         return facility.connect(run.path, sleep=run.sleep)
