@@ -216,9 +216,13 @@ def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
         )
     if not isinstance(notify, str):
         raise InputError("is neither a command nor an address", where=_place(path, _NOTIFY), hint="Write it in quotes.")
-    if share not in {"", "group"}:
-        raise InputError("is not as it can be", where=_place(path, _SHARE), hint='Write "group", or leave it out.')
+    _check_share(share, _place(path, _SHARE) if share else "")
     return SiteFile(path, backend, document, observed, strategy, notify, patience_s, share)
+
+
+def _check_share(said: object, where: str) -> None:
+    if said not in ("", "group"):
+        raise InputError("is not as it can be", where=where, hint='Write "group", or leave it out.')
 
 
 def _patience_s(path: Path, said: object) -> float | None:
@@ -269,6 +273,8 @@ def open_facility(
         message tells the setting, and where it is set.
     """
     given, why = dict(settings or {}), ""
+    share = given.pop(_SHARE, "")
+    _check_share(share, f"--option {_SHARE}")
     if backend is None and site is None:
         backend, site, why = _found_here()
     file = read_site(site) if site is not None else None
@@ -297,7 +303,8 @@ def open_facility(
         merged,
         file.path if file else None,
         why,
-        *((file.strategy, file.notify, file.input_patience_s, file.share) if file else ()),
+        *((file.strategy, file.notify, file.input_patience_s) if file else ("", "", None)),
+        share=share or (file.share if file else ""),
     )
 
 
@@ -507,6 +514,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
         document.pop(_STRATEGY, None)
         document.pop(_NOTIFY, None)
         document.pop(_INPUT_PATIENCE, None)
+        document.pop(_SHARE, None)
         observed = document.pop(_OBSERVED)
         said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
     except (ValueError, KeyError):

@@ -368,3 +368,16 @@ def test_a_run_whose_settings_hold_variables_is_its_users_alone(tmp_path, variab
         os.umask(before)
     assert stat.S_IMODE((run.path / "run.json").stat().st_mode) == mode
     assert RunFolder(run.path).plan.settings == {"environment": variables}
+
+
+def test_who_may_look_at_runs_is_an_option_too(tmp_path, monkeypatch):
+    """It wins over the site file's, and is no setting of the backend's."""
+    site = tmp_path / "site.toml"
+    site.write_text('backend = "local"\n')
+    opened = open_facility(None, str(site), {"share": "group"})
+    assert (opened.share, "share" in opened.settings) == ("group", False)
+    assert open_facility(None, str(site), {}).share == ""
+    site.write_text('backend = "local"\nshare = "group"\n')
+    assert open_facility(None, str(site), {}).share == "group"
+    with pytest.raises(InputError, match="--option share"):
+        open_facility(None, str(site), {"share": "all"})

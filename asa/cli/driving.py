@@ -104,6 +104,9 @@ def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
     from asa.cli.pooled import facility_for
     from asa.sites import open_facility
 
+    if "share" in changed:
+        hint = "Leave it out, and give it to the next `asa run`."
+        raise InputError("is settled when a run begins", where="--option share", hint=hint)
     opened = open_facility(folder.plan.backend, None, {**folder.plan.settings, **changed})
     return facility_for(folder.plan.strategy, opened, folder.state()[0].workflow)
 
