@@ -100,7 +100,7 @@ SOUND_SECRET = {
     "VAULT_SECRET_PATH": "secret/data/a", "RESTIC_PASSWORD_COMMAND": "pass show a", "CREDENTIAL_HELPER": "store",
     "SECRET_NAME": "abc", "JWT_ALGORITHM": "RS256", "SLURM_AUTH": "munge", "HDFS_AUTH": "kerberos", "GIT_AUTHOR": "me",
     "XAUTHORITY": "/home/me/.Xauthority", "AUTHORIZATION_URL": "https://host/a", "USE_PASSWORD": "1", "QE_PW": "pw.x",
-    "ECUT_PW": "60", "NPW": "1200", "I_MPI_PIN_DOMAIN": "omp", "SALT": "NaCl", "LICENSE_KEY": "abc",
+    "ECUT_PW": "60", "NPW": "1200", "I_MPI_PIN_DOMAIN": "omp", "SALT": "NaCl", "OMPI_MCA_oob_auth": "x", "HYDRA_AUTH": "own", "LICENSE_KEY": "abc",
     "DSN": "postgres://db/a",
     "JOB": "sk-learn-benchmark-of-trees", "SUITE": "hf_transformers_and_their_caches", "TITLE": "Basic research",
     "QUERY": "https://host/a?page=2", "REPO": "ssh://git@github.com/a", "OPTIONS": "--keys=2 --tokens=3",

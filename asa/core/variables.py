@@ -88,6 +88,8 @@ _ABOUT = _among(
 """As a name's last word: what it holds is about a secret."""
 _PLACE = _among("FILE PATH DIR FOLDER HOME SOCK SOCKET URL URI CONFIG")
 _FILE, _ADDRESS = _among("FILE PATH DIR FOLDER"), _among("URL URI ENDPOINT")
+_OF_MPI = ("OMPI_MCA_", "PMIX_MCA_", "PRTE_MCA_", "HYDRA_", "I_MPI_")
+"""Names of settings of MPI, such as how its processes authenticate each other."""
 _SWITCH = _among("USE ASK NO ALLOW REQUIRE NEED WITH HAS IS ENABLE DISABLE SKIP PROMPT SAVE")
 _YES_OR_NO = re.compile(r"|true|false|yes|no|on|off|none", re.IGNORECASE)
 _SMALL = re.compile(r"[-+]?[0-9.]{1,7}")
@@ -137,6 +139,8 @@ def is_secret(name: str, value: str) -> bool:
         return False
     if _VALUE.search(value):
         return True
+    if name.startswith(_OF_MPI):
+        return False
     words = _words(name)
     kinds = {_kind(before, word, is_last=word is words[-1]) for before, word in pairwise(["", *words])} - {""}
     return bool(kinds) and not _is_harmless(words, value, is_password="password" in kinds)
