@@ -222,7 +222,9 @@ def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
 
 def _check_share(said: object, where: str) -> None:
     if said not in ("", "group"):
-        raise InputError("is not as it can be", where=where, hint='Write "group", or leave it out.')
+        raise InputError(
+            f"{said!r} is nobody with whom runs can be shared", where=where, hint='Write "group", or leave it out.'
+        )
 
 
 def _patience_s(path: Path, said: object) -> float | None:

@@ -94,6 +94,7 @@ def test_run_dry_run_and_detach_name_what_stays_and_who_uses_it(tmp_path):
         assert "Not passed on to jobs, since they" in done.stderr
         assert "AN_API_KEY" in done.stderr
         assert f"Warning: stage fetch uses $HF_TOKEN and will not have it: {WRITE}." in done.stderr
+        assert done.stderr.count("$HF_TOKEN") == 1, "it is said once"
         assert "stage asks" not in done.stderr
         done = asa(*begin, "--dry-run", "--quiet", cwd=tmp_path, env=environment)
         assert "HF_TOKEN" not in done.stderr

@@ -255,7 +255,7 @@ def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, q
     """Refuse what can never run well, and say what may keep it from running, such as a program that is not found."""
     from asa.spec.checks import check_here
 
-    problems = check_here(workflow, dict(parameters))
+    problems = check_here(workflow, dict(parameters), looks_for_secrets=False)  # a run says it of all stages together
     wrong = next((one for one in problems if one.severity == "error"), None)
     if wrong is not None and not only_look:
         raise InputError(wrong.message, where=wrong.where, hint=f"{wrong.hint} Nothing was submitted.")

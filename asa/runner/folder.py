@@ -54,7 +54,7 @@ _WHERE_ELSE = (
     "Runs are kept in the folder in which they were begun: go there, or name its asa-runs with --runs or $ASA_RUNS. "
     "To begin one: asa run FILE."
 )
-_SHARE = 'Its user can let the group look at runs that are begun from then on: `share = "group"` in the site file.'
+_SHARE = 'To let their group look at later runs, their user writes `share = "group"` into the site file.'
 _UNREADABLE = "Check its owner, its permissions, and its file system."
 
 

@@ -64,11 +64,13 @@ def check_here(
     folder: str | Path = ".",
     *,
     tries_environments: bool = False,
+    looks_for_secrets: bool = True,
 ) -> list[Problem]:
     """Find everything that is wrong with a workflow file, and what may keep the workflow from running here.
 
     Nothing of the workflow is run. Programs are looked for in ``PATH``; files in the folder. Modules are loaded, and
-    conda environments activated, if `tries_environments`.
+    conda environments activated, if `tries_environments`. Stages that use a secret without asking for it are named if
+    `looks_for_secrets`.
 
     Returns: as `asa.spec.check_file` gives them, and more if there is no error among those.
     """
@@ -76,6 +78,8 @@ def check_here(
     if reading.workflow is not None:
         checks = _Checks(reading, reading.workflow, Path(folder))
         checks.run()
+        if looks_for_secrets:
+            checks.look_for_secrets()
         if tries_environments:
             checks.try_environments()
     _hint_at_schema(reading)
@@ -133,10 +137,14 @@ class _Checks:
             self._check_inputs(stage)
             self._check_tasks_file(stage)
             self._check_literal(stage)
-            self._check_withheld(stage)
             self._check_for_slurm(stage, [text for text in texts if text.stage is stage])
         self._check_outputs()
         self._check_scripts()
+
+    def look_for_secrets(self) -> None:
+        """Warn of variables that hold secrets, which go on to no stage that has not asked for them."""
+        for stage in self._flow.stages.values():
+            self._check_withheld(stage)
 
     def try_environments(self) -> None:
         """Say which of what stages ask of their environment is not to be had on this machine."""
@@ -459,7 +467,6 @@ class _Checks:
             self._reading.add(location, f"stage {stage.name!r}: {message}", hint, "warning")
 
     def _check_withheld(self, stage: Stage) -> None:
-        """Warn of variables that hold secrets, which go on to no stage that has not asked for them."""
         uses = uses_of(stage, self._folder)
         if uses:
             names, first = [use.name for use in uses], uses[0]
