@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,11 +38,15 @@ def missing(release=OLDEST):
     return f"Slurm is not installed here ({', '.join(absent)})" if absent else ""
 
 
+_TRUSTING = threading.Lock()  # trials begin side by side
+
+
 def trust(folder):
     """Trust a folder as a user does in a file of theirs: the client may be root, and the jobs are another user's."""
-    if "ASA_TRUSTED" not in os.environ:
-        os.environ["ASA_TRUSTED"] = made = f"{tempfile.gettempdir()}/asa-trusted-{secrets.token_hex(8)}"
-        atexit.register(lambda: Path(made).unlink(missing_ok=True))
+    with _TRUSTING:
+        if "ASA_TRUSTED" not in os.environ:
+            os.environ["ASA_TRUSTED"] = made = f"{tempfile.gettempdir()}/asa-trusted-{secrets.token_hex(8)}"
+            atexit.register(lambda: Path(made).unlink(missing_ok=True))
     listed = Path(os.environ["ASA_TRUSTED"])
     with open(listed, "a", opener=lambda name, how: os.open(name, how | os.O_NOFOLLOW, 0o600)) as file:
         file.write(f"{folder}\n")

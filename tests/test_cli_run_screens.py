@@ -147,7 +147,8 @@ def test_what_is_pending_is_never_running(kind, keeps, reason):
     if kind.is_final:
         told = replace(told, end_s=NOW_S + 2)
     tell(state, Reported(told))
-    folder = type("Folder", (), {"path": type("P", (), {"name": "m"})(), "plan": None, "last_left": lambda _: ""})()
+    path = type("P", (), {"name": "m"})()
+    folder = type("Folder", (), {"path": path, "plan": None, "owner": "another", "last_left": lambda _: ""})()
     [stage] = [s for s in stand(folder, state, [], NOW_S + 5).stages if s.stage == "project"]
     assert (stage.state == "running") == (kind is JobState.RUNNING)
 
