@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import subprocess
@@ -53,7 +54,8 @@ _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
 _QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
 _LONGEST_FILE_NAME = 200
 _LONGEST_WALLTIME_S = 1e9
-_SPACE = "Free disk space, or fix the permissions; --option spool=DIR names another folder."
+_ELSEWHERE = "--option spool=DIR names another folder."
+_SPACE = f"Free disk space, or fix the permissions; {_ELSEWHERE}"
 
 
 @dataclass(slots=True)
@@ -712,8 +714,9 @@ def _umask() -> int:
 
 
 def _unavailable(path: Path, error: OSError) -> UnavailableError:
+    remedy = _ELSEWHERE if error.errno == errno.EPERM else _SPACE  # whose folder is another's says itself what to do
     return UnavailableError(
         f"cannot be used: {error.strerror or error}",
         where=str(error.filename or path),
-        hint=f"Nothing was submitted. {_SPACE}",
+        hint=f"Nothing was submitted. {remedy}",
     )

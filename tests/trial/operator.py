@@ -296,6 +296,7 @@ class Operator:
     def _env(self) -> dict[str, str]:
         home = self.place.work / "home"
         home.mkdir(exist_ok=True)
+        home.chmod(0o755)  # where nobody else puts another queue of this machine
         kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "PYTHONPATH", "ASA_TRUSTED")}
         return (
             kept
