@@ -454,7 +454,7 @@ class Flow:
         chosen = strategy or opened.strategy or "asa-plan"
         how = check_strategy(chosen)
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
-        runs_folder = Path(runs or default_runs_folder()).absolute()
+        runs_folder = Path(runs or default_runs_folder(begins=True)).absolute()
         with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-") as place:
             with _closing(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities

@@ -10,9 +10,11 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from asa.bags.taking import CLOSING, OPENING, OUTCOME_OF_A_TASK, READING, TAKING
 from asa.continuation import Continuation
+from asa.core.owned import HOLD, IS_OWNED, is_trusted
 from asa.legs.running import END, HEED, WATCH, Turn, turn_text
 from asa.outcome import JobOutcome
 from asa.preparation import preparing, within
@@ -313,7 +315,8 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, *, notes: Notes, el
     """
     workers = max(1, cores // stage.cpus_per_task)
     *check, tasks = _listed(stage, "")
-    tools = (_ENDING_INSIDE, _counting_kills(stage), _RUN, _INTERRUPTED, READING, _TAKE_ARGUMENTS, _WORKERS)
+    holds = _holding(place)
+    tools = (_ENDING_INSIDE, _counting_kills(stage), _RUN, _INTERRUPTED, READING, holds, _TAKE_ARGUMENTS, _WORKERS)
     take = "\n".join([*tools, _for_tasks(stage, TAKING)])
     lines = [
         f"asa_bag={shlex.quote(place)}",
@@ -326,6 +329,8 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, *, notes: Notes, el
         f"asa_workers={workers}",
         f"asa_tasks() {{\n{tasks}\n}}",
         READING,
+        holds,
+        _HOLD_BAG,
         *(f'[ -s "$asa_bag/$asa_round/list" ] || {line}' for line in check),
         OPENING,
         _RUN,
@@ -338,19 +343,28 @@ def _bag(stage: Stage, cores: int, place: str, share: Share, *, notes: Notes, el
     return "\n".join(lines)
 
 
+def _holding(place: str) -> str:
+    """Write what holds a folder open of which lines are run: one of the user's, or in a place that the user trusts."""
+    return f"asa_trusted={'1' if is_trusted(Path(place)) else ''}\n{_HOLDING}"
+
+
 def _tasks(stage: Stage, cores: int, place: str, notes: Notes, element: str = "") -> str:
     workers = max(1, cores // stage.cpus_per_task)
+    holds = [_holding(place)] if place else []
     lines = [
         f"asa_done={shlex.quote(place)}",
         f"asa_cpus_per_task={stage.cpus_per_task}",
         f"asa_workers={workers}",
         '[ -z "$asa_done" ] || mkdir -p "$asa_done" || asa_done=',
+        *([*holds, _HOLD_DONE] if holds else []),
         f'asa_list=$(mktemp "${{asa_done:-${{TMPDIR:-/tmp}}}}/.tasks-XXXXXXXX") || {_GIVE_UP}',  # for all nodes to see
         'trap \'rm -f "$asa_list" "$asa_list".*\' EXIT',
     ]
     lines += _listed(stage, f' | cat >"$asa_list" || {_GIVE_UP}')
     lines += _element_file(element) if element else []
-    pool = f"asa_token={notes.token}\n{_counting_kills(stage)}\n{_for_tasks(stage, _POOL)}"
+    pool = "\n".join(
+        [f"asa_token={notes.token}", _counting_kills(stage), _ENDING_INSIDE, *holds, _for_tasks(stage, _POOL)]
+    )
     if place and notes.in_doubt:
         lines.append(f"asa_in_doubt={shlex.quote(' '.join(notes.in_doubt))}\n{_FORGET}")
     return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(pool)}", _RUN_TASKS])
@@ -368,6 +382,28 @@ asa_end() { # a word, an exit code
 """.strip()
 _ENDING_INSIDE = 'asa_end() { exit "$2"; }'
 _GIVE_UP = f"asa_end {JobOutcome.UNABLE.ending}"
+
+# Other nodes reach a folder by its name, and hold it themselves.
+_HOLDING = rf"""
+{IS_OWNED}
+{HOLD}
+asa_hold_own() {{
+  asa_hold "$1" 7 && {{ [ -n "$asa_trusted" ] || [ ! -d "$asa_held" ] || asa_owned "$asa_held/."; }} && return
+  printf 'asa: %s belongs to another user: nothing of it is run\n' "$1" >&2
+  {_GIVE_UP}
+}}
+""".strip()
+_HOLD_BAG = rf"""
+mkdir -p "$asa_bag" || {_GIVE_UP}
+asa_hold_own "$asa_bag"
+[ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] || asa_bag=$asa_held
+""".strip()
+_HOLD_DONE = """
+if [ -n "$asa_done" ]; then
+  asa_hold_own "$asa_done"
+  [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || asa_done=$asa_held
+fi
+""".strip()
 
 _CHECK = r"""
 # NFS looks at the server again when a folder is listed; each on the way to a path, from the first.
@@ -583,11 +619,14 @@ fi
 # idle. A task begins with a slot, which it gives back. A signal goes on to the tasks that run; after one that tells to
 # end no more begin.
 _POOL = rf"""
-{_ENDING_INSIDE}
 {_RUN}
 {_INTERRUPTED}
 asa_list=$1 asa_done=$2 asa_workers=$3 asa_cpus_per_task=$4 asa_cpus=$5 asa_first=0 asa_all=$3
 [ -r "$asa_list" ] || sleep 5
+if [ -n "$asa_done" ]; then
+  asa_hold_own "$asa_done"
+  asa_done=$asa_held asa_list=$asa_held/${{asa_list##*/}}
+fi
 [ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; asa_end unable 87; }}
 asa_count=$(grep -c '' <"$asa_list")
 {_WORKERS}
@@ -596,7 +635,7 @@ asa_task() {{
     # space for the note is taken before, lest a disk that fills up meanwhile loses it
     if [ -n "$asa_done" ] && ! printf '%s\n' "$2" "$asa_token" | cat >"$asa_done/.$1"; then
       : >"$asa_running/failed"
-      printf 'asa: task %s of %s is not begun: %s has no space to note its end\n' "$1" "$asa_count" "$asa_done" >&2
+      printf 'asa: task %s of %s is not begun: %s has no space to note its end\n' "$1" "$asa_count" "$asa_named" >&2
       echo "$asa_slot" >&9
       return
     fi
@@ -605,7 +644,7 @@ asa_task() {{
     asa_place=$asa_running/$asa_slot
     asa_kills
     asa_had_killed=$asa_killed
-    asa_run $asa_sh -c -- "$2" </dev/null 9>&-
+    asa_run $asa_sh -c -- "$2" </dev/null 7<&- 9>&-
     asa_code=$?
     asa_kills
     [ "$asa_code" -ne 0 ] || [ "$asa_killed" -eq "$asa_had_killed" ] || asa_code={JobOutcome.OUT_OF_MEMORY.exit_code}
@@ -681,6 +720,8 @@ asa_run "$@"
 _TAKE_ARGUMENTS = """
 asa_list=$1 asa_dir=$2 asa_me=$3 asa_workers=$4 asa_cpus_per_task=$5 asa_cpus=$6
 [ -r "$asa_dir/list" ] || sleep 5
+asa_hold_own "$asa_dir"
+asa_dir=$asa_held asa_list=$asa_held/takers/${asa_list##*/}
 [ -r "$asa_dir/list" ] || asa_give_up "no list of tasks on $(uname -n)"
 """.strip()
 

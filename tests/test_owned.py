@@ -22,7 +22,7 @@ from asa.core import owned
 from asa.core.reading import OTHERS_BYTES
 from asa.errors import InputError, OwnerError, StateError
 from asa.outcome import JobOutcome
-from asa.payload import PRIVATE, payload_text
+from asa.payload import PRIVATE, Share, payload_text
 from asa.preparation import Preparation
 from asa.runner import RunFolder, RunPlan, find_run, list_runs
 from asa.workflow import Stage
@@ -460,6 +460,44 @@ def test_no_run_begins_where_others_can_exchange_it(accounts, project):
         accounts.stranger.call(run.rename, mine / "moved")
 
 
+def test_each_member_of_a_group_has_a_folder_of_runs_in_its_project(accounts, project):
+    """Without a word of theirs; who looks sees where the others' are."""
+    first, second = accounts.stranger, accounts.victim
+    file = first.write(project / "flow.toml", FLOW)
+
+    def begin(user, *words):
+        return user.asa("run", file, "--backend", "local", "--bank", "none", *words, cwd=project, umask=0o002)
+
+    assert begin(first, "--option", "share=group").returncode == 0
+    [theirs] = (project / "asa-runs").iterdir()
+    assert theirs.name in second.asa("runs", cwd=project).stdout, "who has none is shown the others'"
+    done = begin(second)
+    assert done.returncode == 0, done.stderr
+    assert f"asa-runs belongs to user {first.uid}; yours are kept in asa-runs-{second.uid}" in done.stderr
+    [own] = (project / f"asa-runs-{second.uid}").iterdir()
+    shown = second.asa("runs", cwd=project).stdout
+    assert own.name in shown
+    assert theirs.name not in shown
+    assert f"Runs of user {first.uid} are in asa-runs: asa runs --runs asa-runs" in shown
+    assert own.name in second.asa("status", cwd=project).stdout
+    assert "completed" in second.asa("status", theirs.name, cwd=project).stdout
+    assert own.name not in first.asa("runs", cwd=project).stdout
+    (project / "asa-runs").rename(project / "gone")
+    assert own.name in second.asa("runs", cwd=project).stdout, "also when the others have left"
+    assert begin(second).returncode == 0
+    assert len(list((project / f"asa-runs-{second.uid}").iterdir())) == 2
+
+
+def test_a_folder_of_runs_that_another_user_has_named_for_one_is_not_used(accounts, project):
+    accounts.stranger.mkdir(project / "asa-runs", mode=0o777)
+    accounts.stranger.mkdir(project / f"asa-runs-{accounts.victim.uid}", mode=0o777)
+    file = accounts.victim.write(project / "flow.toml", FLOW)
+    done = accounts.victim.asa("run", file, "--backend", "local", "--bank", "none", cwd=project)
+    assert done.returncode == 2
+    assert "put another run in the place of yours" in done.stderr
+    assert not (project / "ran").exists()
+
+
 # ---------------------------------------------------------------------- banks, sites
 
 
@@ -795,6 +833,81 @@ def test_a_file_that_is_swapped_makes_nobody_the_owner_of_a_folder(accounts, pro
     finally:
         swapper.kill()
         swapper.wait()
+    assert not (project / "ran").exists()
+
+
+EXCHANGE = """
+cd "$1"
+echo ready
+until ls $2 >/dev/null 2>&1; do :; done
+cp -a run fake 2>/dev/null
+for file in $2; do
+  mkdir -p "fake/${file#*/}"; rmdir "fake/${file#*/}" 2>/dev/null || rm -f "fake/${file#*/}"
+  printf '%b\\n' "$3" "touch $1/acted" >"fake/${file#*/}"
+done
+chmod -R a+rwX fake
+mv run stolen && mv fake run
+"""
+"""Puts a folder that looks like the victim's into its place, as soon as a file is there that others may not read."""
+SLOW = """#!/bin/sh
+case "$*" in *asa_file* | *asa_task* | -n\\ -e*) sleep 1 ;; esac
+PATH=${PATH#*:} exec "${0##*/}" "$@"
+"""
+
+
+@pytest.fixture
+def exchanged(accounts, project):
+    """Run a text as the victim, while the stranger exchanges the whole folder of the run once a file appears there."""
+
+    def run(shell, text, file, first="#"):
+        tools = accounts.victim.mkdir(accounts.victim.home / "bin")
+        for tool in ("env", "sed", "awk"):
+            accounts.victim.write(tools / tool, SLOW, mode=0o755)
+        thief = accounts.stranger.start(
+            "bash", "-c", EXCHANGE, "x", project, file, first, umask=0, stdout=subprocess.PIPE
+        )
+        assert thief.stdout.readline() == "ready\n"
+        env = {"JOB": "7", "ASA_PATIENCE_S": "0", "PATH": f"{tools}:{accounts.victim.environment['PATH']}"}
+        done = accounts.victim.run(shell, input=text, cwd=project, env=env)
+        thief.communicate(timeout=20)
+        assert thief.returncode == 0, "it was exchanged"
+        assert not (project / "acted").exists(), done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_run_that_is_exchanged_as_its_job_begins_is_gone_on_with(accounts, project, marks, exchanged, shell):
+    """As in a project's folder in which others may rename what they do not own."""
+    text = script(project, f"{PRIVATE}\necho its own >{project}/ran")
+    done = exchanged(shell, text, "run/marks/a1/.payload.7")
+    assert done.returncode == 0, done.stderr
+    assert (project / "ran").read_text() == "its own\n"
+    assert (project / "stolen" / "marks" / "a1" / "ended").exists()
+    assert (project / "stolen" / "posts" / "x").exists()
+    assert not (project / "run" / "posts" / "x").exists()
+
+
+@pytest.mark.parametrize("share", [None, Share(0, "t-0", 1)], ids=["own", "shared"])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_tasks_of_a_run_that_is_exchanged_are_those_that_it_had(accounts, project, marks, exchanged, shell, share):
+    stage = Stage("a", cores=1, walltime_s=60, tasks=(f"echo its own >>{project}/ran",) * 2)
+    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a", share=share))
+    done = exchanged(shell, text, *(("run/tasks/a/0/list", "1 2 0\\n1 \\c") if share else ("run/tasks/a/.tasks-*",)))
+    assert done.returncode == 0, done.stderr
+    assert (project / "ran").read_text() == "its own\n" * 2
+
+
+@pytest.mark.parametrize("share", [None, Share(0, "t-0", 1)], ids=["own", "shared"])
+def test_no_task_is_taken_of_a_folder_of_another_user(accounts, project, marks, share):
+    accounts.stranger.mkdir(project / "run" / "tasks", mode=0o777)
+    accounts.stranger.mkdir(project / "run" / "tasks" / "a", mode=0o777)
+    stage = Stage("a", cores=1, walltime_s=60, tasks=(f"touch {project}/ran",))
+    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a", share=share))
+    done = run_script(accounts.victim, project, text)
+    assert done.returncode == JobOutcome.UNABLE.exit_code, done.stderr
+    assert f"{project}/run/tasks/a belongs to another user: nothing of it is run" in done.stderr
     assert not (project / "ran").exists()
 
 

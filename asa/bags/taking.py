@@ -5,7 +5,14 @@ from __future__ import annotations
 # The rounds' lists and logs, read by awk. A record is whole from its colon to its semicolon: a disk may fill up within
 # one, and the next is written behind what there was space for. Its line's end comes last, for bash writes up to each.
 READING = r"""
-asa_give_up() { printf 'asa: %s\n' "$*" >&2; asa_end unable 87; }
+asa_give_up() {
+  asa_told=$*
+  [ -z "${asa_held-}" ] || case $asa_told in
+    *"$asa_held"*) asa_told=${asa_told%%"$asa_held"*}$asa_named${asa_told#*"$asa_held"} ;;
+  esac
+  printf 'asa: %s\n' "$asa_told" >&2
+  asa_end unable 87
+}
 # Of a round: the place in its list, and the exit code, of each task that has ended, but for jobs that are in doubt.
 asa_ended() { # its folder, tokens
   (
@@ -158,7 +165,7 @@ asa_task() { # a worker's number, the task's place, its number and its text
   asa_began=$asa_time
   asa_kills
   asa_had_killed=$asa_killed
-  asa_run $asa_sh -c -- "$4" </dev/null 3<&- 9>&-
+  asa_run $asa_sh -c -- "$4" </dev/null 3<&- 7<&- 9>&-
   asa_code=$?
   asa_kills
   [ "$asa_code" -ne 0 ] || [ "$asa_killed" -eq "$asa_had_killed" ] || asa_code=137
@@ -292,7 +299,7 @@ while :; do
   [ "$asa_before_it" -ne "$asa_signals" ] || break
 done
 if [ -n "$asa_ending$asa_full" ]; then
-  asa_give_back "$asa_me" || echo "asa: what this job had taken cannot be given back: $asa_dir cannot be written" >&2
+  asa_give_back "$asa_me" || echo "asa: what this job had taken cannot be given back: $asa_named cannot be written" >&2
 fi
 [ -z "$asa_ending" ] || exit 143
 [ -z "$asa_full$asa_trouble" ] || asa_end unable 87

@@ -50,7 +50,7 @@ from asa.units import format_duration
 if TYPE_CHECKING:
     from asa.backend import Facility
     from asa.cli.live import Display
-    from asa.runner import RunFolder
+    from asa.runner import RunFolder, RunPlan
     from asa.runner.state import RunState
     from asa.workflow import Stage, Workflow
 
@@ -155,7 +155,6 @@ def run(
     from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan
     from asa.cli.pooled import facility_for
-    from asa.runner import RunFolder
     from asa.runner.begin import check_text
     from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
     from asa.runner.preflight import check_accepted
@@ -168,7 +167,8 @@ def run(
     forecast = Forecasting(estimator, bank, history, seed)
     given = Given(parameters, options, either)
     asked = read_asked(workflow, backend, site, given, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
-    check_text(str(runs_folder(runs).absolute()))
+    place_of_runs = runs_folder(runs, begins=True)
+    check_text(str(place_of_runs.absolute()))
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
@@ -194,7 +194,7 @@ def run(
             return
         way = chosen_way(detach_by, plan) if detach or detach_by is not None else None
         keeper_s = checked_walltime_s(keeper_walltime)
-    folder = RunFolder.create(runs_folder(runs).absolute(), plan)
+    folder = _create(place_of_runs, plan, says_where=runs is None and not quiet)
     try:
         if way is not None:
             leave(folder, facility, way, keeper_s)
@@ -203,6 +203,17 @@ def run(
     except UnavailableError as error:
         hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
         raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
+def _create(runs: Path, plan: RunPlan, *, says_where: bool) -> RunFolder:
+    """Make a run's folder; where the usual place is another user's, it is said where."""
+    from asa.runner import RunFolder
+    from asa.runner.folder import beside_own
+
+    theirs, owner = beside_own(runs)
+    if owner and says_where:
+        sys.stderr.write(f"Note: {theirs} belongs to {owner}; yours are kept in {runs}.\n")
+    return RunFolder.create(runs.absolute(), plan)
 
 
 def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str | None) -> None:

@@ -28,7 +28,10 @@ SCHEMA = 1
 RunsOption = Annotated[
     Path | None,
     typer.Option(
-        "--runs", help="Folder of the runs. [default: $ASA_RUNS, else asa-runs here]", show_default=False, metavar="DIR"
+        "--runs",
+        help="Folder of the runs. [default: $ASA_RUNS, else asa-runs here; asa-runs-USER where that is another user's]",
+        show_default=False,
+        metavar="DIR",
     ),
 ]
 RunArgument = Annotated[
@@ -47,11 +50,11 @@ def print_document(document: Mapping[str, Any], *, indent: int | None = 1) -> No
     print_json({"schema": SCHEMA, **document}, indent=indent)
 
 
-def runs_folder(given: Path | None) -> Path:
-    """Folder of the runs."""
+def runs_folder(given: Path | None, *, begins: bool = False) -> Path:
+    """Folder of the runs; `begins`: a run is to begin there."""
     from asa.runner import default_runs_folder
 
-    return given if given is not None else default_runs_folder()
+    return given if given is not None else default_runs_folder(begins=begins)
 
 
 def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -125,6 +126,7 @@ def runs(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.runner import run_paths
+    from asa.runner.folder import beside_own
 
     place = runs_folder(runs)
     paths = run_paths(place)
@@ -141,6 +143,9 @@ def runs(
         _print_table(shown)
         if len(shown) < len(paths):
             sys.stdout.write(f"The latest {len(shown)} of {len(paths)}; --all shows the others.\n")
+    theirs, owner = beside_own(place)
+    if owner and output is not Output.JSON:
+        sys.stdout.write(f"Runs of {owner} are in {theirs}: asa runs --runs {shlex.quote(str(theirs))}\n")
 
 
 def _row(path: Path) -> _Row:

@@ -348,9 +348,14 @@ def _is_out_of_reach(path: Path) -> bool:
 
 def user_name(uid: int) -> str:
     """Name a user for people."""
+    return f"user {account(uid)}"
+
+
+def account(uid: int) -> str:
+    """Give a user's name, or the number where there is none."""
     with suppress(KeyError):
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    return f"user {uid}"
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
 
 
 def _group(gid: int) -> str:
@@ -401,3 +406,16 @@ asa_owned() {
 }
 """.strip()
 """A shell function: whether a folder is this user's or root's, or of whoever makes this user's files there."""
+
+HOLD = r"""
+asa_hold() { # a folder, a number that stands for it
+  asa_named=$1 asa_held=$1
+  [ -d "$1" ] && (eval "exec $2<\"\$1\"") 2>/dev/null || return 0
+  eval "exec $2<\"\$1\""
+  [ -d "/proc/$$/fd/$2/." ] || return 0 # a system without such names
+  [ "$1/." -ef "/proc/$$/fd/$2/." ] || return 1
+  asa_held=/proc/$$/fd/$2
+}
+""".strip()
+"""A shell function: it opens a folder, and sets `asa_held` to a name by which processes of this computer reach it while
+this shell runs, whatever others rename or put in its place. It fails where that has just been done."""

@@ -50,6 +50,7 @@ _BEAT_S = 60.0
 _LOG_LINE_BYTES = 4096
 _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
 _NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` does it
+_RUNS = "asa-runs"
 _WHERE_ELSE = (
     "Runs are kept in the folder in which they were begun: go there, or name its asa-runs with --runs or $ASA_RUNS. "
     "To begin one: asa run FILE."
@@ -177,9 +178,37 @@ _pulse: TypeAdapter[Pulse] = TypeAdapter(Pulse)
 _request: TypeAdapter[CancelRequest] = TypeAdapter(CancelRequest)
 
 
-def default_runs_folder() -> Path:
-    """Folder in which runs are kept: what the environment's ``ASA_RUNS`` says, else ``asa-runs`` in this folder."""
-    return Path(os.environ.get("ASA_RUNS") or "asa-runs")
+def default_runs_folder(*, begins: bool = False) -> Path:
+    """Folder in which runs are kept: what the environment's ``ASA_RUNS`` says, else ``asa-runs`` in this folder.
+
+    Where that is another user's, as in a project's folder of a group, it is ``asa-runs-USER`` from one's first run on.
+
+    Parameters
+    ----------
+    begins
+        Whether a run is to begin there.
+    """
+    if named := os.environ.get("ASA_RUNS"):
+        return Path(named)
+    own = Path(f"{_RUNS}-{owned.account(os.geteuid())}")
+    try:
+        has_own = own.lstat().st_uid == os.geteuid()
+    except OSError:
+        has_own = False
+    return own if has_own or (begins and _of_another(Path(_RUNS))) else Path(_RUNS)
+
+
+def beside_own(runs: Path) -> tuple[Path, str]:
+    """Give the folder of another user's runs beside that of one's own, and whose it is; empty if there is none."""
+    theirs = runs.with_name(_RUNS)
+    return theirs, _of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
+
+
+def _of_another(runs: Path) -> str:
+    try:
+        return "" if owned.is_trusted(runs) else owned.whose(runs.stat())
+    except OSError:
+        return ""
 
 
 class RunFolder:
@@ -745,6 +774,9 @@ def _find_of_others(runs: Path, named: str, own: list[_Known]) -> RunFolder:
             RunFolder(path)  # says what is wrong with it
     every = sorted([*own, *others], key=lambda run: run.created_s)
     guess = near(named, [*(run.name for run in every), *(run.path.name for run in every)]) if named else ""
+    theirs, owner = beside_own(runs)
+    if named and owner:
+        return find_run(theirs, named)
     known = ", ".join(run.path.name for run in every[-5:])
     hint = f"{guess}The latest: {known}." if every else _WHERE_ELSE
     if users := sorted({user for path in damaged if (user := _closed_by(path))}):

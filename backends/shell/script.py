@@ -28,7 +28,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import REFUSAL, Step
-from asa.core.owned import IS_OWNED, is_trusted
+from asa.core.owned import HOLD, IS_OWNED, is_trusted
 from asa.elements import Array, Elements
 from asa.outcome import JobOutcome
 from asa.payload import OOM_KILLS, PRIVATE, TELL_PROCESS
@@ -140,7 +140,8 @@ def batch_script(
     >>> batch_script(payload, "SLURM_JOB_ID").splitlines()[0]
     '#!/bin/sh'
     """
-    marks = shlex.quote(f"{payload.marks}/{payload.token}") if payload.token else _of_the_job(payload.marks)
+    home, of_run = payload.posts.parent, payload.marks.relative_to(payload.posts.parent)
+    marks = f'"$run"/{shlex.quote(f"{of_run}/{payload.token}")}' if payload.token else _of_the_job(of_run)
     head = [
         "#!/bin/sh",
         f"# Written by asa for the job {payload.name}.",
@@ -150,8 +151,12 @@ def batch_script(
         "owner=$job whole= count=",
         f"pauses='{' '.join(f'{pause:g}' for pause in pauses_s)}'",
         f"token={shlex.quote(payload.token)}",
+        f"named={shlex.quote(str(home))}",
+        HOLD,
+        f'asa_hold "$named" 8 || exit {JobOutcome.UNABLE.exit_code} # exchanged at this moment',
+        "run=$asa_held",
         f"marks={marks}",
-        f"posts={shlex.quote(str(payload.posts))}",
+        f'posts="$run"/{shlex.quote(payload.posts.name)}',
         f"{_AWAITS}{_files(payload.awaits)}",
         f"{_POSTED}{_files(payload.posted)}",
         f"max_idle={'' if payload.max_await_s is None else math.ceil(payload.max_await_s)}",
@@ -211,7 +216,7 @@ def _of_an_element(payload: Payload) -> list[str]:
         return []
     lines = [
         f"{_ELEMENTS}{payload.array.elements}{_RENUMBERED if payload.is_renumbered else ''}",
-        *([] if payload.token else [f'gate={shlex.quote(f"{payload.marks}/job.")}"${{SLURM_ARRAY_JOB_ID:?}}"']),
+        *([] if payload.token else ['gate="${marks%/*}/job.${SLURM_ARRAY_JOB_ID:?}"']),
         "owner=${SLURM_ARRAY_JOB_ID:?} element=${SLURM_ARRAY_TASK_ID:?}",
         *(_renumbered(payload.array.elements) if payload.is_renumbered else ()),
         'job=${owner}_$element marks="$gate"/e$element',
@@ -318,7 +323,7 @@ def array_of(script: str) -> tuple[str, bool]:
 
 
 def _of_the_job(marks: Path) -> str:
-    return f"{shlex.quote(f'{marks}/job.')}$job"
+    return f'"$run"/{shlex.quote(f"{marks}/job.")}$job'
 
 
 _BODY = f"""
@@ -349,7 +354,11 @@ done
 command -v bash >/dev/null 2>&1 || shell=sh
 
 # `echo` would read a backslash as more than itself.
-say() {{ printf 'asa: %s\\n' "$*" >&2; }}
+say() {{
+  told=$*
+  case $told in *"$run"*) told=${{told%%"$run"*}}$named${{told#*"$run"}} ;; esac
+  printf 'asa: %s\\n' "$told" >&2
+}}
 give_up() {{ say "$*"; exit {JobOutcome.UNABLE.exit_code}; }}
 
 # Where signals are trapped commands are substituted the old way: one that arrives while bash 5.2 reads `$(` is lost.
@@ -539,11 +548,11 @@ for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; 
 patience=${{ASA_PATIENCE_S:-60}}
 patiently enclose "$marks" || give_up "cannot make $marks"
 [ -z "$whole" ] || patiently enclose "$posts/$whole+" || give_up "cannot write into $posts"
-for place in "${{posts%/*}}" "$posts" "$gate" "$marks"; do
+for place in "$run" "$posts" "$gate" "$marks"; do
   owned "$place" || give_up "$place belongs to another user: nothing is run"
 done
 # What it prints is for its group to read where the run's folder is, whatever the umask says.
-case `ls -ld "${{posts%/*}}/logs" 2>/dev/null` in
+case `ls -ld "$run/logs" 2>/dev/null` in
   drwxr-[xs]---*)
     for place in 1 2; do
       [ ! -f "/dev/fd/$place" ] || [ ! -O "/dev/fd/$place" ] || chmod g+r,go-w "/dev/fd/$place" || :
@@ -638,7 +647,7 @@ run() {{
   [ "$signals" -eq 0 ] || {{ code=143; return; }} # told to end while this was prepared: nothing is begun
   asa_kills
   killed=$asa_killed
-  env "$@" $seen $shell -c -- "$text" &
+  env "$@" $seen $shell -c -- "$text" 8<&- &
   child=$!
   [ "$signals" -eq 0 ] || asa_tell_process "$child" TERM
   await_child

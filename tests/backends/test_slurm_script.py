@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from asa.backends.shell.environment import carried
@@ -596,7 +597,8 @@ def test_a_jobs_name_is_safe_and_ends_in_its_token(name, token):
 @given(st.lists(st.text("ab /'\n.%", min_size=1)), st.booleans())
 def test_a_script_tells_what_it_is(names, awaits):
     steps = [Step(name, "true") for name in names]
-    payload = Payload("n", "awaits='x'\nsteps='y'", "/w", "/m", "/p", awaits=("t/1",) if awaits else (), steps=steps)
+    folders = Path("/r/marks"), Path("/r/posts")
+    payload = Payload("n", "awaits='x'\nsteps='y'", "/w", *folders, awaits=("t/1",) if awaits else (), steps=steps)
     assert traits(batch_script(payload)) == (awaits, tuple(names))
 
 
