@@ -14,6 +14,10 @@ _CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but newline and tab, DEL, C1
 _DIRECTION = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f"  # with the separators of lines and paragraphs
 _OF_NAMES = "\udc80-\udc9f"  # C1 as a lone byte
 _ACTS = re.compile(f"[{_CONTROL}{_DIRECTION}{_OF_NAMES}]")
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
+_OF_COLOURS = re.compile(r"[0134]?|2[234]|3[0-79]|9[0-7]|38;5;\d{1,3}|38;2;\d{1,3};\d{1,3};\d{1,3}")  # none that hides
+_BEGUN = re.compile(r"\x1b(\[[0-9;]{0,20})?\Z")
+_END = "\x1b[0m"
 _BREAKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
@@ -26,6 +30,29 @@ def printable(text: str) -> str:
     node\x1b[2J \u202egnp.exe
     """
     return _ACTS.sub(_escaped, text)
+
+
+def printable_in_colours(text: str) -> tuple[str, str]:
+    r"""Escape as `printable` does, but for the colours of letters and bold ones, which end with the text.
+
+    Returns the text, and what has begun at its end and may become a colour with what comes next.
+
+    Examples
+    --------
+    >>> printable_in_colours("\x1b[31mred\x1b[2J and \x1b[")
+    ('\x1b[31mred\\x1b[2J and \x1b[0m', '\x1b[')
+    """
+    begun = _BEGUN.search(text)
+    whole = text[: begun.start()] if begun else text
+    colours = [found for found in _COLOUR.finditer(whole) if _colours(found[0][2:-1])]
+    parts, at = [], 0
+    for found in colours:
+        parts += [printable(whole[at : found.start()]), found[0]]
+        at = found.end()
+    parts.append(printable(whole[at:]))
+    if colours and colours[-1][0] != _END:
+        parts.append(_END)
+    return "".join(parts), begun[0] if begun else ""
 
 
 def on_one_line(text: str) -> str:
@@ -53,6 +80,11 @@ def printable_json(document: str) -> str:
 def acts(text: str) -> bool:
     """Whether a text has characters that `printable` escapes."""
     return _ACTS.search(text) is not None
+
+
+def _colours(codes: str) -> bool:
+    """Whether all that a sequence sets is a colour of letters, bold, slanted or underlined."""
+    return re.fullmatch(f"(?:{_OF_COLOURS.pattern})(?:;(?:{_OF_COLOURS.pattern}))*", codes) is not None
 
 
 def _escaped(match: re.Match[str]) -> str:

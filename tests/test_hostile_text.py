@@ -21,7 +21,7 @@ from told_link import ToldLink
 from asa.backend import Capabilities
 from asa.errors import AsaError, SubmitRejectedError
 from asa.estimators.store import WaitRecord, WaitStore
-from asa.printable import acts, on_one_line, printable, printable_json
+from asa.printable import acts, on_one_line, printable, printable_in_colours, printable_json
 from asa.runner import RunFolder, RunPlan, drive
 from asa.spec.model import StageSpec
 from asa.waits import QueuedJob, exactly
@@ -284,16 +284,46 @@ def test_a_terminal_gets_our_colours_and_no_one_else_s(tmp_path, monkeypatch, ru
 
 def test_logs_are_escaped_on_a_terminal_and_whole_in_a_pipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = "50 %\r100 %\r\n\x1b[2Jétape\n"
+    said = "50 %\r100 %\r\n\x1b[2J\x1b[31métape\n"
     (tmp_path / "w.toml").write_text(
         f'name = "w"\n[[stage]]\n{STAGE}'.replace(
-            '"true"', toml("printf '50 %%\\r100 %%\\r\\n\\033[2J\\303\\251tape\\n'")
+            '"true"', toml("printf '50 %%\\r100 %%\\r\\n\\033[2J\\033[31m\\303\\251tape\\n'")
         )
     )
     assert written(["run", "w.toml", "--backend", "local", "--bank", "none", "--runs", "runs"])[0][0] == 0
     ((_, whole),) = written(["logs", "a", "--runs", "runs"])
     assert whole.decode() == said
-    assert on_a_terminal("logs", "a", "--runs", "runs").decode().split("\r\n") == ["50 %", "100 %", "\\x1b[2Jétape", ""]
+    assert on_a_terminal("logs", "a", "--runs", "runs").decode().split("\r\n") == [
+        "50 %", "100 %", "\\x1b[2J\x1b[31métape", "\x1b[0m"
+    ]  # fmt: skip
+
+
+COLOURS = st.sampled_from(["0", "", "1", "31", "1;32", "38;5;208", "38;2;1;2;3", "39", "4;97"])
+OTHERS = st.sampled_from(["8", "5", "7", "40", "48;5;1", "38;5", "1;8", "38;2;1;2", "999", "31;", ";;8"])
+
+
+@given(
+    st.lists(
+        st.one_of(COLOURS.map("\x1b[{}m".format), OTHERS.map("\x1b[{}m".format), st.text("\x1b[0;2Jmé\n", max_size=6))
+    )
+)
+def test_colours_of_a_jobs_output_are_shown_and_nothing_else_of_it_acts(parts):
+    """However it comes in pieces; and what follows it has no colour of its."""
+    whole, left = printable_in_colours("".join(parts))
+    pieces, rest = [], ""
+    for part in parts:
+        shown, rest = printable_in_colours(rest + part)
+        pieces.append(shown)
+    for text in (whole, "".join(pieces)):
+        colours = re.findall("\x1b.*?m", text)
+        assert not acts(re.sub(r"\x1b\[[0-9;]*m", "", text))
+        assert not colours or colours[-1] == "\x1b[0m"
+        assert not {"5", "7", "8", "999"} & {
+            code for one in colours if "38;" not in one for code in one[2:-1].split(";")
+        }
+        assert not [one for one in colours if re.search(r"[\[;]4[0-9]", one)]
+    assert left == rest
+    assert whole.replace("\x1b[0m", "") == "".join(pieces).replace("\x1b[0m", "")
 
 
 def test_a_print_that_nobody_thought_of_is_escaped(tmp_path):

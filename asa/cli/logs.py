@@ -21,7 +21,7 @@ from asa.cli.terminal import write_bytes
 from asa.core.files import open_file
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, JournalError, RunError
-from asa.printable import on_one_line, printable
+from asa.printable import on_one_line, printable, printable_in_colours
 from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
@@ -247,11 +247,14 @@ def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
 
 
 def _for_terminal(parts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Escape what acts on a terminal; each step of a bar, which would overwrite the one before, has its line."""
-    decoders = _decoders("surrogateescape")
+    """Escape what acts on a terminal but colours; each step of a bar, which would overwrite the last, has its line."""
+    decoders, begun = _decoders("surrogateescape"), defaultdict[str, str](str)
     for job_id, chunk in parts:
         text = decoders[job_id].decode(chunk).replace("\r\n", "\n").replace("\r", "\n")
-        yield job_id, printable(text).encode(errors="surrogateescape")
+        shown, begun[job_id] = printable_in_colours(begun[job_id] + text)
+        yield job_id, shown.encode(errors="surrogateescape")
+    for job_id, rest in begun.items():
+        yield job_id, printable(rest).encode()
 
 
 def _decoders(errors: str) -> defaultdict[str, codecs.IncrementalDecoder]:
