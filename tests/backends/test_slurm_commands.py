@@ -343,6 +343,13 @@ def test_a_greeting_is_no_job_id():
         says(1, stdout="4711\n").submit(JOB)
 
 
+@pytest.mark.parametrize("length", range(1, 5))
+def test_an_answer_that_was_cut_off_is_no_job_id(length):
+    """Its first digits are another's job."""
+    with pytest.raises(SubmitInDoubtError):
+        says(stdout="4711\n"[:length]).submit(JOB)
+
+
 def test_a_submission_without_end_is_in_doubt_and_one_without_begin_is_not():
     late = TimeoutError("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
     with pytest.raises(SubmitInDoubtError, match=r"60 s.*retrying"):

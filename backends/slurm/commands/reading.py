@@ -38,7 +38,7 @@ _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
 _NUMBER = re.compile(r"(?<!\d)(\d++)\Z")
 _BEGUN = re.compile(r"\s*\d+(?:@[0-9a-f]*)?")
 _START = re.compile(r"\bto start at (\S+)")
-_JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?\s*$")
+_JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?[ \t\r]*\n")  # a line that does not end may be a part of one
 _SETTING = re.compile(r"(?m)^(\w[\w\[\]]*+)[ \t]*+=[ \t]*+(.*)$")
 _FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
 
@@ -232,7 +232,7 @@ def read_job_id(printed: str) -> str | None:
 
     Examples
     --------
-    >>> read_job_id("Welcome!\n4711;cluster\n"), read_job_id(""), read_job_id("4711\n1200\n")
+    >>> read_job_id("Welcome!\n4711;cluster\n"), read_job_id("47"), read_job_id("4711\n1200\n")
     ('4711', None, None)
     """
     numbers = set(_JOB_ID.findall(printed))
