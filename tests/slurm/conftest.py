@@ -18,10 +18,18 @@ _DEVICES = "".join(f"Name=gpu Type={kind} File=/dev/{device}\n" for kind, device
 ))  # fmt: skip
 
 
+_IN_SHORT = {"test_backend", "test_contract", "test_doctor", "test_killed", "test_preflight", "test_signal"}
+"""Modules that `make test` runs on daemons, too: each promise of the backend; the rest waits for minutes."""
+_WITHOUT_DAEMONS = {"test_fake", "test_faults", "test_imported", "test_live_forecasts", "test_testbed", "test_words"}
+
+
 def pytest_itemcollected(item):
-    """Mark what starts daemons."""
-    if "slurm" in getattr(item, "fixturenames", ()):
+    """Mark what starts daemons, and what of it takes long."""
+    is_slurm = "slurm" in getattr(item, "fixturenames", ())
+    if is_slurm:
         item.add_marker(pytest.mark.slurm)
+    if item.path.stem not in (_IN_SHORT if is_slurm else _IN_SHORT | _WITHOUT_DAEMONS):
+        item.add_marker(pytest.mark.full)
 
 
 HAS_FAILED = pytest.StashKey[bool]()
