@@ -56,16 +56,17 @@ full: $(VENV)/.warm  ## Run the tests, and those that take long: grids, and whol
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 # Layers and types are checked as a user gets the package: on an unpacked wheel, where all folders are in their place.
-SOURCES := $(shell find asa backends workflows -name '*.py')
+SOURCES := $(shell find asa backends workflows -name '*.py' -o -name '*.sh')
 build/installed/.made: $(VENV)/.dev $(SOURCES)
 	@rm -rf build/installed build/lib build/bdist.* && mkdir -p build/installed
 	@$(PIP) wheel -q --no-deps -w build/installed .
 	@cd build/installed && ../../$(BIN)/python -m zipfile -e asa_client-*.whl . && rm asa_client-*.whl
 	@touch $@
 
-lint: build/installed/.made  ## Check style and layers.
+lint: build/installed/.made  ## Check style and layers, and what runs inside jobs.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@if command -v shellcheck >/dev/null; then shellcheck asa/job/*.sh; else echo "shellcheck is not installed: asa/job is not checked"; fi
 	cd build/installed && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
 types: build/installed/.made  ## Check types.

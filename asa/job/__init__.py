@@ -1,0 +1,73 @@
+"""What runs inside a job: shell text in the files beside this, for any POSIX shell, and what it is told.
+
+A text for a shell is a head, which is a line ``name=value`` for each thing that it is told, and then the files that it
+needs, each as it stands here but for its comments. Nothing else of it is made, so what shellcheck says of the files
+holds for it. All files are read at once, when the first is asked for: an update of asa beside a client that runs does
+not mix two versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+__all__ = ["head", "quoted", "text", "words"]
+
+_SUFFIX = ".sh"
+_NEEDS_NO_QUOTES = re.compile(r"[\w@%+:,./-]+", re.ASCII)  # and no `=`, with which a word may be another assignment
+
+
+def text(*names: str) -> str:
+    """Give the text of files, one after the other, without what is only for their readers here.
+
+    Examples
+    --------
+    >>> print(text("signal").splitlines()[0])
+    asa_tell_process() { # its number, a signal
+    """
+    files = _files()
+    return "".join(files[name] for name in names)
+
+
+@cache
+def _files() -> dict[str, str]:
+    folder = Path(__file__).parent
+    return {file.stem: _bare(file.read_text("utf-8")) for file in sorted(folder.glob(f"*{_SUFFIX}"))}
+
+
+def _bare(file: str) -> str:
+    """Leave out lines that are comments: a job takes its text along."""
+    return "".join(line for line in file.splitlines(keepends=True) if not line.lstrip().startswith("#"))
+
+
+def head(values: Mapping[str, object]) -> str:
+    r"""Write what a text is told; None and False are empty, and True is 1.
+
+    Examples
+    --------
+    >>> print(head({"token": "a1", "command": "echo it's", "shares": False}), end="")
+    token=a1
+    command='echo it'\''s'
+    shares=
+    """
+    return "".join(f"{name}={_word(value)}\n" for name, value in values.items())
+
+
+def _word(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return "1" if value else ""
+    return quoted(str(value)) if value != "" else ""
+
+
+def quoted(value: str) -> str:
+    """Write a text as one word for a shell."""
+    if _NEEDS_NO_QUOTES.fullmatch(value):
+        return value
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def words(values: Mapping[str, object]) -> str:
+    """Write assignments for one line, as `head` does."""
+    return " ".join(head(values).splitlines())

@@ -1,0 +1,135 @@
+"""The shell text that runs inside jobs: that it is what its files say, that shellcheck has nothing against it."""
+
+import itertools
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from asa.backends.shell.script import ENTRY, Payload, array_of, batch_script, heeds_of, traits, walltime_of
+from asa.backends.slurm.script import batch_script as for_slurm
+
+import asa.job
+from asa.backend import REFUSAL, Step
+from asa.elements import parse_array_of
+from asa.job import head, text
+from asa.outcome import JobOutcome
+
+FOLDER = Path(asa.job.__file__).parent
+FILES = sorted(FOLDER.glob("*.sh"))
+OLD = Path(__file__).parent / "data" / "scripts"  # as asa wrote them before its text was in files
+MARKS, POSTS = Path("/r/marks"), Path("/r/posts")
+TWO = (Step("a", "true", post="r/a"), Step("b c", "true", post="r/b c", beside=True, awaits=("r/x",)))
+SCRIPTS = {
+    "single": batch_script(Payload("fit.a1", "true", "/home/me", MARKS, POSTS, "a1"), "SLURM_JOB_ID"),
+    "steps": for_slurm(Payload("a+b.a2", "", "/home/me", MARKS, POSTS, "a2", steps=TWO, before=[["room 4"], []])),
+    "array": for_slurm(Payload("a", "true", "/home/me", MARKS, POSTS, array=parse_array_of("3-5"), is_renumbered=True)),
+}
+_WORDS = "|".join(JobOutcome)
+
+needs_shellcheck = pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+
+
+def checked(*arguments, **options):
+    return subprocess.run(["shellcheck", *arguments], capture_output=True, text=True, check=False, **options)
+
+
+@needs_shellcheck
+def test_shellcheck_has_nothing_against_the_files():
+    """What is disabled is so in the file that it is about, or in `.shellcheckrc`, with the reason."""
+    found = checked(*(file.name for file in FILES), cwd=FOLDER)
+    assert found.returncode == 0, found.stdout
+    texts = [file.read_text() for file in (*FILES, FOLDER / ".shellcheckrc")]
+    disabled = [
+        (before, line)
+        for lines in map(str.splitlines, texts)
+        for before, line in itertools.pairwise(lines)
+        if "disable=" in line
+    ]
+    bare = [
+        line for before, line in disabled if not before.startswith("# ") and not re.search(r"disable=\S+ # .", line)
+    ]
+    assert not bare
+
+
+@needs_shellcheck
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_what_a_text_uses_is_given_by_its_head_or_one_of_its_files(kind):
+    found = checked("--norc", "--include=SC2154", "--shell=sh", "-", input=SCRIPTS[kind])
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_means_the_same_without_its_comments(file):
+    """As bash takes it apart: what is left out is no part of a word, as a line of awk's would be."""
+    told = [
+        subprocess.run(
+            ["bash", "-c", f"f() {{\n{one}\n}}\ndeclare -f f"], capture_output=True, text=True, check=True
+        ).stdout
+        for one in (file.read_text(), text(file.stem))
+    ]
+    assert told[0] == told[1]
+
+
+def test_outcomes_are_the_words_and_codes_of_python():
+    said = [
+        pair
+        for file in FILES
+        for code, word in re.findall(r"finish (\d+) ([a-z-]+)", file.read_text())
+        for pair in [(word, int(code))]
+    ]
+    said += [
+        (word, int(code)) for file in FILES for word, code in re.findall(r"asa_end ([a-z-]+) (\d+)", file.read_text())
+    ]
+    assert said
+    for word, code in said:
+        assert JobOutcome(word).exit_code == code
+    whole = "".join(file.read_text() for file in FILES)
+    for word in re.findall(rf"(?:word=|= |\*)\b((?:{_WORDS}|[a-z]+-[a-z]+))\b(?=[;\n )])", whole):
+        assert word in set(JobOutcome), word
+    codes = {int(code) for code in re.findall(r"\bexit (8\d|9\d)\b", whole)}
+    assert codes <= {JobOutcome.UNABLE.exit_code, JobOutcome.TWIN.exit_code}
+
+
+def test_names_that_client_and_job_share_are_the_same_in_both():
+    assert f'"$posts/$post{REFUSAL}"' in (FOLDER / "script-run.sh").read_text()
+    assert f'unset "{ENTRY}$entries"' in (FOLDER / "script-claim.sh").read_text()
+
+
+def test_the_files_are_installed():
+    tables = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert tables["package-data"]["asa.job"] == ["*.sh"]
+
+
+def test_a_head_says_any_value_as_a_shell_reads_it(tmp_path):
+    values = ["", "a b", "it's", "$x `y` \\", "two\nlines\n", "a=b", "~", "-n", "ümläut", "*"]
+    names = [f"v{number}" for number in range(len(values))]
+    shown = "\n".join(f'printf "%s\\0" "${name}"' for name in names)
+    written = head(dict(zip(names, values, strict=True)))
+    for shell in ("sh", "bash"):
+        told = subprocess.run([shell, "-euc", f"{written}{shown}"], capture_output=True, text=True, check=True).stdout
+        assert told.split("\0")[:-1] == values
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("single", ((True, ()), 90.5, (("r%2Ffit",), "ignore"), ("", False))),
+        ("steps", ((False, ("a", "b c")), 3600.0, (("r%2Fa", "r%2Fb%20c"), "fail"), ("", False))),
+        ("array", ((False, ()), 60.0, (("r%2Farr", "$whole+/$element"), "fail"), ("1-9:2,100", True))),
+    ],
+)
+def test_scripts_of_the_version_before_are_read(kind, told):
+    """Of jobs that are in the queue. Their payloads have lines that look as those of a head."""
+    script = (OLD / f"{kind}.sh").read_text()
+    assert (traits(script), walltime_of(script), heeds_of(script), array_of(script)) == told
+
+
+def test_what_a_payload_says_is_not_taken_for_what_its_script_says():
+    command = "steps=x\nposted=none\nawaits='x'\n# Its walltime in seconds: 5\n"
+    made = Payload("fit.a1", command, "/home/me", MARKS, POSTS, "a1", posted=("r/fit",), walltime_s=90.5)
+    script = batch_script(made, "SLURM_JOB_ID")
+    assert (traits(script), walltime_of(script)) == ((False, ()), 90.5)
+    assert heeds_of(script) == (("r%2Ffit",), "fail")
