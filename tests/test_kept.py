@@ -1,0 +1,120 @@
+"""What earlier versions wrote is read, and runs that they left are gone on with; see `tools/kept_runs.py`."""
+
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import kept_runs as kept
+import pytest
+from typer.testing import CliRunner
+
+from asa.cli.app import app
+from asa.records import StageEnded
+from asa.runner import RunFolder
+from asa.strategies import Phase
+
+sys.path.insert(0, str(Path(__file__).parent / "golden"))
+from cases import differences
+
+FILES = sorted(kept.KEPT.glob("*.tar.xz"))
+CASES = {case.name: case for case in kept.cases()}
+KINDS = dict.fromkeys(case.kind for case in CASES.values())
+
+
+@pytest.fixture(autouse=True)
+def disk(monkeypatch):
+    """Nothing here has to outlive a crash of the machine."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda file: file.name.partition(".")[0])
+def written(request, tmp_path_factory):
+    """A folder with what was kept, and what was seen of it then."""
+    root = tmp_path_factory.mktemp("kept")
+    return root, kept.unpack(request.param, root)
+
+
+def lost(was, now):
+    """What of it is no longer so; what later versions add is none of that."""
+    now = json.loads(json.dumps(now))
+    return [one for one in differences(was, now) if not one.endswith(": is new")]
+
+
+def test_something_is_kept():
+    assert FILES
+
+
+def test_runs_that_have_ended_are_seen_as_they_were(written):
+    """From their journals, entry by entry: the state of stages, jobs, times, attempts, and what it cost."""
+    root, expected = written
+    assert {*CASES, f"{kept.HERE}-ended", f"{kept.HERE}-left"} <= {*expected["runs"]}
+    for name, was in expected["runs"].items():
+        assert not lost(was, kept.seen(root / "runs" / name)), name
+
+
+def left(root, expected, name, tmp_path):
+    """A run as its client left it, when that was killed."""
+    path = tmp_path / "runs" / name
+    path.mkdir(parents=True)
+    for part in (root / "runs" / name).iterdir():
+        if part.is_file():
+            (path / part.name).write_bytes(part.read_bytes().replace(bytes(root), bytes(tmp_path)))
+    (path / "wishes").mkdir()
+    kept.cut(path, expected["left"][name]["lines"])
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_was_left_is_seen_as_it_was_and_completes(written, kind, tmp_path):
+    """Each stage runs once, on the machine as it was then."""
+    root, expected = written
+    for name, case in ((name, case) for name, case in CASES.items() if case.kind == kind):
+        path = left(root, expected, name, tmp_path)
+        assert not lost(expected["left"][name]["seen"], kept.seen(path)), name
+        folder = RunFolder(path)
+        world = case.world(path)
+        world.as_of(kept.entries_of(path))
+        assert case.run(folder, world) == expected["runs"][name]["state"], name
+        ended = Counter(r.stages[0] for r in folder.state()[1] if isinstance(r, StageEnded))
+        done = [one["stage"] for one in expected["runs"][name]["stages"] if one["state"] == "done"]
+        assert ended == Counter(done), name
+
+
+def test_a_run_of_another_computer_that_was_left_is_gone_on_with(written, tmp_path):
+    """By the marks of its jobs, which ended while nobody looked; what they did is not done again."""
+    root, _ = written
+    folder = RunFolder(root / "runs" / f"{kept.HERE}-left")
+    queue = kept.queue_here(tmp_path)
+    try:
+        assert kept.go_on_here(folder, queue) == "failed"
+    finally:
+        queue.close()
+    assert sorted((root / "runs" / "ran").read_text().split()) == kept.RAN
+    state = folder.state()[0]
+    assert {name for name, view in state.stages.items() if view.phase is not Phase.DONE} == {"broken", "out"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_commands_show_what_was_kept(written, kind, tmp_path):
+    """One run of each kind, each of another strategy."""
+    root, _ = written
+    ours = [case for case in CASES.values() if case.kind == kind]
+    case = ours[list(KINDS).index(kind) % len(ours)]
+    run = str(root / "runs" / case.name)
+    for words in (
+        ["status", run],
+        ["explain", "--run", run],
+        ["explain", "tried", "--run", run],
+        ["report", run, "--out", str(tmp_path / "page.html"), "--csv", str(tmp_path / "jobs.csv")],
+    ):
+        done = CliRunner().invoke(app, words, env={"COLUMNS": "120"}, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    assert "tried" in (tmp_path / "page.html").read_text()
+    assert "tried" in (tmp_path / "jobs.csv").read_text()
+
+
+def test_banks_and_run_times_have_what_they_had(written):
+    root, expected = written
+    assert not lost(expected["banks"], kept.seen_of_banks(root / "banks"))
