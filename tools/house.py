@@ -1,0 +1,251 @@
+"""What keeps the project's rooms apart is counted: reach of mechanisms, circles of imports, names, complexity.
+
+    python tools/house.py              says what is too much: 1 if something is (`make lint`)
+    python tools/house.py --count      says the counts, and in which files a mechanism is mentioned
+    python tools/house.py --lower      writes lower ceilings into tools/house.toml, where the counts have fallen
+
+A mechanism is mentioned in a file where a name in its code has one of the mechanism's words; comments, docstrings and
+texts are none. `tools/house.toml` has the words, the homes, and the ceilings, which may only fall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+TABLE = Path(__file__).with_suffix(".toml")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PLACES = {
+    "backends": "asa.backends",
+    "workflows": "asa.workflows",
+}  # what stands at the top, and where it is installed
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What threads through the project: where it is at home, and by which words its names are known."""
+
+    name: str
+    home: tuple[str, ...]
+    words: frozenset[str]  # of which a name has one, as `put_off` or `PutOff` has `put off`
+    but: frozenset[str] = frozenset()  # whole names that mean something else
+    apart: tuple[str, ...] = ()  # files in which its words do
+
+    def is_in(self, name: str) -> bool:
+        """Whether a name mentions it."""
+        if name in self.but:
+            return False
+        spelt = f" {' '.join(word.lower() for word in _WORD.findall(name.rpartition('.')[2]))} "
+        return any(f" {word} " in spelt for word in self.words)
+
+
+def files(*folders: str) -> dict[str, str]:
+    """Read all modules, by their paths in the project."""
+    found = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in found}
+
+
+@cache
+def names(text: str) -> frozenset[str]:
+    """Give all names in a module's code; those behind a module's name with it, as `np.array`."""
+    found, before = set(), ["", ""]
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            found.add(f"{before[0]}.{token.string}" if before[1] == "." and before[0] in _MODULES else token.string)
+        before = [before[1], token.string]
+    return frozenset(found)
+
+
+_MODULES = {"np", "numpy", "secrets"}
+
+
+def _is_of(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def mentions(mechanism: Mechanism, sources: dict[str, str]) -> list[str]:
+    """Name the files outside its home in which a mechanism is mentioned."""
+    return [
+        file
+        for file, text in sources.items()
+        if not _is_of(file, mechanism.home + mechanism.apart) and any(map(mechanism.is_in, names(text)))
+    ]
+
+
+def module(file: str) -> str:
+    """Name a module as it is installed."""
+    top, _, rest = file.removesuffix(".py").partition("/")
+    name = f"{_PLACES.get(top, top)}/{rest}".replace("/", ".")
+    return name.removesuffix(".__init__")
+
+
+def imports(file: str, tree: ast.AST, known: frozenset[str]) -> Iterator[str]:
+    """Name the modules that one imports, also when a function of it is called, but not for types alone."""
+    own = module(file)
+    package = own if file.endswith("__init__.py") else own.rpartition(".")[0]
+
+    def of(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                above = package.split(".")[: len(package.split(".")) - child.level + 1] if child.level else []
+                base = ".".join([*above, *([child.module] if child.module else [])])
+                for alias in child.names:
+                    inner = f"{base}.{alias.name}"
+                    yield inner if inner in known else base
+            else:
+                yield from of(child)
+
+    return (name for name in of(tree) if name in known and name != own)
+
+
+def circles(sources: dict[str, str]) -> list[list[str]]:
+    """Find the circles of imports: the modules of each, which all lead to each other."""
+    known = frozenset(map(module, sources))
+    after = {module(file): sorted(set(imports(file, ast.parse(text), known))) for file, text in sources.items()}
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(one: str) -> None:
+        number[one] = low[one] = len(number)
+        stack.append(one)
+        for other in after[one]:
+            if other not in number:
+                visit(other)
+                low[one] = min(low[one], low[other])
+            elif other in stack:
+                low[one] = min(low[one], number[other])
+        if low[one] == number[one]:
+            members = stack[stack.index(one) :]
+            del stack[stack.index(one) :]
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for one in after:
+        if one not in number:
+            visit(one)
+    return sorted(found)
+
+
+def classes(sources: dict[str, str]) -> dict[str, list[str]]:
+    """Name the classes of which there are several, with their files."""
+    found = defaultdict(list)
+    for file, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(file)
+    return {name: places for name, places in sorted(found.items()) if len(places) > 1}
+
+
+def too_complex(limit: int) -> list[str]:
+    """Name the functions whose complexity is above a limit, whatever a comment says."""
+    command = [sys.executable, "-m", "ruff", "check", *_FOLDERS, "--select", "C901", "--ignore-noqa"]
+    command += ["--isolated", "--config", f"lint.mccabe.max-complexity={limit}", "--output-format", "concise"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    hits = (re.match(r"([^:]+):\d+:\d+: C901 `(\w+)`", line) for line in done.stdout.splitlines())
+    return sorted(f"{hit[1]}:{hit[2]}" for hit in hits if hit)
+
+
+_FOLDERS = ("asa", "backends", "workflows")
+
+
+def table() -> dict[str, Any]:
+    """Read the table."""
+    return tomllib.loads(TABLE.read_text())
+
+
+def mechanisms(of: dict[str, Any]) -> list[Mechanism]:
+    """Give all mechanisms of the table."""
+    return [
+        Mechanism(
+            name,
+            tuple(one["home"]),
+            frozenset(one["words"]),
+            frozenset(one.get("but", ())),
+            tuple(one.get("apart", ())),
+        )
+        for name, one in of["mechanisms"].items()
+    ]
+
+
+def troubles(of: dict[str, Any], sources: dict[str, str]) -> Iterator[str]:
+    """Say all that is too much."""
+    for one in mechanisms(of):
+        found, ceiling = mentions(one, sources), of["mechanisms"][one.name]["ceiling"]
+        if len(found) > ceiling:
+            yield (
+                f"{one.name}: mentioned in {len(found)} files outside their home, {ceiling} at most. Have what is new "
+                f"done at home. The files: python tools/house.py --count {one.name.replace(' ', '-')}"
+            )
+    known = of["circles"]["known"]
+    yield from (f"a circle of imports: {', '.join(circle)}" for circle in circles(sources) if circle not in known)
+    allowed = of["classes"]["several"]
+    for name, places in classes(sources).items():
+        if len(places) > allowed.get(name, 1):
+            yield f"class {name} is there {len(places)} times: {', '.join(places)}. Say in the name what it is."
+    for where in too_complex(of["complexity"]["limit"]):
+        if not _is_of(where, of["complexity"]["but"]):
+            yield f"{where} has a complexity above {of['complexity']['limit']}: divide it"
+
+
+def lower(of: dict[str, Any], sources: dict[str, str]) -> str:
+    """Write the table anew, with lower ceilings where counts have fallen."""
+    text = TABLE.read_text()
+    for one in mechanisms(of):
+        count, ceiling = len(mentions(one, sources)), of["mechanisms"][one.name]["ceiling"]
+        begin = text.index(f'[mechanisms."{one.name}"]')
+        at = text.index("ceiling = ", begin)
+        end = text.index("\n", at)
+        text = f"{text[:at]}ceiling = {min(count, ceiling)}{text[end:]}"
+    several = classes(sources)
+    for name, count in of["classes"]["several"].items():
+        line = f"{name} = {count}\n"
+        left = min(len(several.get(name, ())), count)
+        text = text.replace(f"\n{line}", f"\n{name} = {left}\n" if left > 1 else "\n")
+    return text
+
+
+def main() -> int:
+    """Count."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", nargs="*", metavar="MECHANISM")
+    parser.add_argument("--lower", action="store_true")
+    given = parser.parse_args()
+    of, sources = table(), files(*_FOLDERS)
+    if given.lower:
+        TABLE.write_text(lower(of, sources))
+        return 0
+    if given.count is not None:
+        for one in mechanisms(of):
+            found = mentions(one, sources)
+            sys.stdout.write(f"{one.name}: {len(found)} files, {of['aim']} are the aim\n")
+            if one.name.replace(" ", "-") in given.count:
+                sys.stdout.writelines(f"    {file}\n" for file in found)
+        sys.stdout.write(f"classes of one name: {len(classes(sources))}\n")
+        return 0
+    found = list(troubles(of, sources))
+    sys.stdout.writelines(f"{one}\n" for one in found)
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
