@@ -177,11 +177,11 @@ class FakeLink:
             needs = []
         job_id = str(self._next_id)
         self._next_id += 1
-        payload = job.script.partition("# The payload.")[2]
+        payload = job.script.partition("\n# Its values.\n")[2].partition("\nasa_owned() {\n")[0]
         fake = FakeJob(job_id, job, float(int(self.now_s)), needs, walltime_s=60 * -(-job.walltime_s // 60))
         fake.run_s = sum(map(float, re.findall(r"sleep ([\d.]+)", payload))) or 1.0
         fake.code = int(found[1]) if (found := re.search(r"exit (\d+)", payload)) else 0
-        if fake.code and len(re.findall(r"^step ", payload, re.MULTILINE)) > 1:
+        if fake.code and len(re.findall(r"^text_", payload, re.MULTILINE)) > 1:
             fake.run_s = 1.0
         fake.awaits, fake.posted = (
             found[1].split() if (found := re.search(rf"\n{name}='?([^'\n]+)'?\n", job.script)) else []
@@ -478,7 +478,7 @@ class FakeLink:
         if not job.array_id or not job.posted:
             return
         whole = job.posted[0].partition("+/")[0]
-        count = int(re.search(r"whole=\$posted count=(\d+)", job.job.script)[1])
+        count = int(re.search(r"\ncount=(\d+)", job.job.script)[1])
         if len(list((self.folder / "posts" / f"{whole}+").iterdir())) >= count:
             (self.folder / "posts" / whole).write_text("")
 
