@@ -211,7 +211,7 @@ class FakeLink:
     def denies(self, job_id):
         self._call("denies")
         known = {*self.controller, *(job.array_id for job in self.controller.values())}
-        return job_id not in known
+        return job_id not in known | {record.job_id for record in self.foreign}
 
     def past_arrays(self, job_ids):
         self._call("past_arrays")

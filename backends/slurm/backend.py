@@ -856,7 +856,12 @@ class SlurmBackend:
     def _inquiry(self, missing: Sequence[TrackedJob]) -> Inquiry:
         """Prepare what is asked before one of these jobs is taken for gone."""
         names = {job.kept.name for job in missing if job.kept.token}
-        return Inquiry(self._link.denies, lambda: self._there(names), lambda: self._home.confirm(self._is_at_home))
+        own = {job.job_id: job for job in missing}
+
+        def denies(number: str) -> bool:  # so does who shows a stranger's job by it
+            return self._link.denies(number) or (number in own and self._is_anothers(own[number]))
+
+        return Inquiry(denies, lambda: self._there(names), lambda: self._home.confirm(self._is_at_home))
 
     def _there(self, names: Collection[str], *, ended: bool = False) -> dict[str, str]:
         """Look for jobs by their names; give the numbers of those that the controller has; `ended`: or that it had."""

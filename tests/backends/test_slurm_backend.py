@@ -648,6 +648,20 @@ def test_a_job_that_nothing_was_kept_of_does_not_run_for_ever(world, knows_wallt
     assert site.clock() - began_s == pytest.approx(HOUR if knows_walltime else DAY, abs=1800)
 
 
+def test_a_job_whose_number_is_a_strangers_is_soon_known_to_be_gone(world):
+    """As where it was sent to another cluster: this one does not deny the number, and shows its user nothing."""
+    site = world()
+    site.client().submit(spec(5000.0, token="first"))
+    job = site.client().submit(spec(100.0, token="a", held=True))
+    site.client().status([job])
+    site.link.forget(job)
+    site.link.foreign.append(foreign_record(int(job), user="eve"))
+    lost_s = site.clock()
+    state, _ = looks_once(site, job, every_s=20.0)
+    assert state is JobState.FAILED
+    assert 60 <= site.clock() - lost_s < 200
+
+
 def test_a_suspension_is_known_to_clients_that_look_once(world):
     """A job that was suspended may end later than its walltime says, though Slurm does not show it then."""
     site = world()
