@@ -889,6 +889,25 @@ def test_a_run_that_is_exchanged_as_its_job_begins_is_gone_on_with(accounts, pro
     assert not (project / "run" / "posts" / "x").exists()
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_run_that_is_away_as_its_job_begins_is_not_made_anew(accounts, project, marks, shell):
+    """Where others could make it as well, or exchange it once it is made; it is waited for, as it may be mounted late."""
+    (project / "run").rename(project / "away")
+    text = script(project, f"touch {project}/ran")
+    done = accounts.victim.run(shell, input=text, cwd=project, env={"JOB": "7", "ASA_PATIENCE_S": "0"})
+    assert done.returncode == JobOutcome.UNABLE.exit_code
+    assert f"{project}/run is not there: nothing is run" in done.stderr
+    assert not (project / "run").exists()
+    assert not (project / "ran").exists()
+    late = accounts.victim.start(
+        shell, "-c", text, cwd=project, env={"JOB": "7", "ASA_PATIENCE_S": "60"}, stderr=subprocess.DEVNULL
+    )
+    time.sleep(0.3)
+    (project / "away").rename(project / "run")
+    assert late.wait(timeout=60) == 0
+    assert (project / "ran").exists()
+
+
 @pytest.mark.parametrize("share", [None, Share(0, "t-0", 1)], ids=["own", "shared"])
 @pytest.mark.parametrize("shell", SHELLS)
 def test_tasks_of_a_run_that_is_exchanged_are_those_that_it_had(accounts, project, marks, exchanged, shell, share):

@@ -2,7 +2,13 @@
 job= whole= count=${count-} # elements, of an array
 eval "job=\${$job_in:?}"
 owner=$job
-asa_hold "$named" 8 || exit 87 # exchanged at this moment
+# It may be mounted late. What is made in the place of one that is not there others could make, too.
+patience=${ASA_PATIENCE_S:-60}
+until asa_hold "$named" 8; do
+  [ "$patience" -gt 0 ] || { printf 'asa: %s is not there: nothing is run\n' "$named" >&2; exit 87; }
+  patience=$((patience - 2))
+  sleep 2
+done
 run=$asa_held
 marks=$run/$marks_in/${token:-job.$job} posts=$run/$posts_in
 gate=$marks

@@ -28,7 +28,6 @@ command -v bash >/dev/null 2>&1 || shell='sh'
 # shellcheck disable=SC2064 # which signal it is is known now
 for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
 
-patience=${ASA_PATIENCE_S:-60}
 patiently enclose "$marks" || give_up "cannot make $marks"
 [ -z "$whole" ] || patiently enclose "$posts/$whole+" || give_up "cannot write into $posts"
 for place in "$run" "$posts" "$gate" "$marks"; do
