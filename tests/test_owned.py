@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -252,7 +253,7 @@ def _trusts(folder):
         gr_name, gr_mem = "ann", []
 
     class User:
-        pw_name = "ann"
+        pw_name, pw_gid = "ann", os.getegid()
 
     _trust(folder, 0o664)
     owned.grp.getgrgid, owned.pwd.getpwuid = lambda gid: Group, lambda uid: User
@@ -339,23 +340,69 @@ def test_what_others_cannot_reach_they_cannot_change(accounts):
     accounts.victim.call(_check, run)
 
 
-def test_a_group_of_ones_own_is_no_other(tmp_path, monkeypatch):
-    (tmp_path / "open").mkdir(mode=0o700)
-    (tmp_path / "open").chmod(0o775)
-    monkeypatch.setattr(owned, "_is_out_of_reach", lambda path: False)
-    assert owned.trouble(tmp_path / "open", (tmp_path / "open").stat()) in {"", "can be changed by group root"}
+@pytest.fixture
+def own_group(tmp_path, monkeypatch):
+    """A user, `ann`, of a group of the name, which is all that the system knows of groups and users."""
 
     class Group:
         gr_name, gr_mem = "ann", ["ann"]
 
     class User:
-        pw_name = "ann"
+        pw_name, pw_gid = "ann", os.getegid()
 
+    monkeypatch.setattr(owned, "_is_out_of_reach", lambda path: False)
     monkeypatch.setattr(owned.grp, "getgrgid", lambda gid: Group)
-    monkeypatch.setattr(owned.pwd, "getpwuid", lambda uid: User)
-    assert owned.trouble(tmp_path / "open", (tmp_path / "open").stat()) == ""
-    Group.gr_mem = ["ann", "bob"]
-    assert owned.trouble(tmp_path / "open", (tmp_path / "open").stat()) == "can be changed by group ann"
+    monkeypatch.setattr(owned.pwd, "getpwuid", {os.geteuid(): User}.__getitem__)
+    monkeypatch.setattr(owned, "_USERS", tmp_path / "users")
+    (tmp_path / "users").write_text(f"ann:x:{os.geteuid()}:{os.getegid()}:Ann:/home/ann:/bin/sh\n+::::::\n")
+    return Group, User
+
+
+def test_a_group_of_ones_own_is_no_other(tmp_path, own_group):
+    group, user = own_group
+    (tmp_path / "open").mkdir(mode=0o700)
+    (tmp_path / "open").chmod(0o775)
+
+    def said():
+        return owned.trouble(tmp_path / "open", (tmp_path / "open").stat())
+
+    assert said() == ""
+    group.gr_mem = ["ann", "bob"]
+    assert said() == "can be changed by group ann"
+    group.gr_mem, user.pw_gid = [], os.getegid() + 1
+    assert said() == "can be changed by group ann"
+    user.pw_gid = os.getegid()
+    with (tmp_path / "users").open("a") as users:
+        users.write(f"bob:x:64202:{os.getegid()}:Bob, who begins with the group of Ann:/home/bob:/bin/sh\n")
+    assert said() == "can be changed by group ann"
+
+
+def _grant(path, uid, rights):
+    """Let another user have rights of something, by an access list of POSIX."""
+    entries = [(1, 7, -1), (2, rights, uid), (4, 0, -1), (16, 7, -1), (32, 0, -1)]
+    data = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(path, "system.posix_acl_access", data)
+    except OSError as error:
+        pytest.skip(f"no access lists here: {error}")
+
+
+def test_whom_an_access_list_lets_write_is_another_user(accounts, own_group):
+    stranger, file = accounts.stranger, accounts.place / "site.toml"
+    file.write_text("x = 1\n")
+    _grant(file, stranger.uid, 5)
+    assert owned.read(file) == b"x = 1\n"  # which lets them read
+    _grant(file, stranger.uid, 7)
+    stranger.sh(f"echo 'y = 2' >>{file}", check=True)
+    with pytest.raises(OwnerError, match=f"can be changed by user {stranger.uid}"):
+        owned.read(file)
+    listed = accounts.place / "listed"
+    listed.mkdir()
+    listed.chmod(0o770)
+    _grant(accounts.place, stranger.uid, 7)  # as the list of the folder that is trusted has it, or not
+    assert "can be changed by user" in owned.way_trouble(listed, listed.stat())
+    _grant(listed, stranger.uid, 7)
+    assert owned.way_trouble(listed, listed.stat()) == ""
 
 
 def test_a_run_is_not_reached_by_a_link_of_another_user(accounts, project):

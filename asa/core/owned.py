@@ -11,11 +11,13 @@ read in that folder is checked in turn.
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
 import shlex
 import stat
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
@@ -23,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, BinaryIO, TextIO
 
-from asa.core.files import open_file, replacing
+from asa.core.files import open_file, read_text, replacing
 from asa.core.reading import DOCUMENT_BYTES, SMALL_BYTES, read_whole
 from asa.errors import OwnerError
 
@@ -32,6 +34,9 @@ _WRITABLE_BY_GROUP, _WRITABLE_BY_ALL = 0o020, 0o002
 _ENTERED_BY_OTHERS = 0o011
 _PRIVATE, _SHARED = 0o700, 0o750
 _MAX_LINKS = 40  # as Linux has it
+_ACCESS_LIST, _VERSION_BYTES, _ENTRIES = "system.posix_acl_access", 4, struct.Struct("<HHI")  # acl_ea_entry of Linux
+_LISTED_USER, _LISTED_GROUP, _MAY_WRITE = 0x02, 0x08, 0x02
+_USERS, _NAME, _GID = Path("/etc/passwd"), 0, 3
 
 others: dict[str, str] = {}
 """Whose they are that were looked at and are somebody else's, by their paths."""
@@ -226,9 +231,7 @@ def _listed() -> tuple[list[str], str]:
             about = os.fstat(opened.fileno())
             if owner := whose(about):
                 return [], f"{file} counts for nothing, as it belongs to {owner}: write one of your own."
-            if about.st_mode & _WRITABLE_BY_ALL or (
-                about.st_mode & _WRITABLE_BY_GROUP and not _is_private(about.st_gid)
-            ):
+            if _writer(file, about, about.st_mode):
                 repair = f"`chmod go-w {shlex.quote(str(file))}`"
                 return [], f"{file} counts for nothing, as others can change it. See that nobody has; then: {repair}."
             if way := way_trouble(file):
@@ -282,20 +285,22 @@ def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
         if stat.S_ISLNK(about.st_mode) and (owner := whose(about)):
             return f"{part} is a link that {owner} has made"
     for folder in dict.fromkeys((*whole.parents, *Path(os.path.realpath(path)).parents)):
-        if said := _not_fixed(folder, folder.stat(), trusted):
+        if said := _not_fixed(folder, folder.stat(), path, trusted):
             return f"{folder} {said}"
     return ""
 
 
-def _not_fixed(folder: Path, about: os.stat_result, trusted: os.stat_result | None) -> str:
+def _not_fixed(folder: Path, about: os.stat_result, path: Path, trusted: os.stat_result | None) -> str:
     may = 0 if about.st_mode & stat.S_ISVTX else about.st_mode
     if trusted is None:
         owner = _of_others(folder, about)
     else:
         owner = "" if about.st_uid == trusted.st_uid else whose(about) and f"belongs to {whose(about)}"
         may &= ~(trusted.st_mode & _WRITABLE_BY_ALL)
-        if about.st_gid == trusted.st_gid:
-            may &= ~(trusted.st_mode & _WRITABLE_BY_GROUP)
+        if may & _WRITABLE_BY_GROUP and about.st_gid == trusted.st_gid and trusted.st_mode & _WRITABLE_BY_GROUP:
+            may &= ~_WRITABLE_BY_GROUP
+            listed = _listed_writers(folder, about) - _listed_writers(path, trusted)
+            owner = owner or (f"can be changed by {min(listed)}" if listed else "")
     return owner or _open_to_others(folder, about, may)
 
 
@@ -318,23 +323,66 @@ def _mine_there(path: Path) -> int:
 
 
 def _open_to_others(path: Path, about: os.stat_result, mode: int | None = None) -> str:
-    mode = about.st_mode if mode is None else mode
+    who = _writer(path, about, about.st_mode if mode is None else mode)
+    return f"can be changed by {who}" if who and not _is_out_of_reach(path) else ""
+
+
+def _writer(path: Path, about: os.stat_result, mode: int) -> str:
+    """Name others than the user, root and the owner who may change something; empty if there are none."""
     if mode & _WRITABLE_BY_ALL:
-        who = "every user"
-    elif mode & _WRITABLE_BY_GROUP and not _is_private(about.st_gid):
-        who = f"group {_group(about.st_gid)}"
-    else:
+        return "every user"
+    if not mode & _WRITABLE_BY_GROUP:  # which is the most that an access list allows, too
         return ""
-    return "" if _is_out_of_reach(path) else f"can be changed by {who}"
+    if not _is_private(about.st_gid):
+        return f"group {_group(about.st_gid)}"
+    return min(_listed_writers(path, about), default="")
+
+
+def _listed_writers(path: Path, about: os.stat_result) -> set[str]:
+    """Name the others that an access list of POSIX lets write, where the mode shows its mask in the group's place."""
+    try:
+        entries = _ENTRIES.iter_unpack(_access_list(path, about)[_VERSION_BYTES:])
+    except (OSError, struct.error):  # another lies there by now
+        return {"others"}
+    may = {(tag, who) for tag, rights, who in entries if rights & _MAY_WRITE}
+    users = {user_name(who) for tag, who in may if tag == _LISTED_USER and who not in {os.geteuid(), _ROOT}}
+    return users | {f"group {_group(who)}" for tag, who in may if tag == _LISTED_GROUP and not _is_private(who)}
+
+
+def _access_list(path: Path, about: os.stat_result) -> bytes:
+    """Read the access list of what was looked at; empty where it, or its file system, has none."""
+    if not hasattr(os, "getxattr"):  # but Linux
+        return b""
+    opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        is_there = os.path.samestat(os.fstat(opened), about)
+        return os.getxattr(f"/proc/self/fd/{opened}", _ACCESS_LIST) if is_there else b"another"
+    except OSError as error:
+        if error.errno in {errno.ENODATA, errno.EOPNOTSUPP}:
+            return b""
+        raise
+    finally:
+        os.close(opened)
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is a user's own, as where each user has one of the same name."""
+    """Whether a group is a user's own, as where each user has one of the same name, and begins with it.
+
+    Who begins with a group is not among its members: this computer's own list of users is asked, and no other.
+    """
     try:
-        group, name = grp.getgrgid(gid), pwd.getpwuid(os.geteuid()).pw_name
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
     except KeyError:
         return False
-    return group.gr_name == name and set(group.gr_mem) <= {name}
+    is_own = gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    return is_own and not _begins_for_others(gid, user.pw_name)
+
+
+def _begins_for_others(gid: int, name: str) -> bool:
+    with suppress(OSError):
+        users = (line.split(":") for line in read_text(_USERS, errors="replace").splitlines())
+        return any(user[_GID : _GID + 1] == [str(gid)] and user[_NAME] != name for user in users)
+    return False
 
 
 def _is_out_of_reach(path: Path) -> bool:

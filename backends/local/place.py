@@ -13,14 +13,17 @@ import os
 import pwd
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _ROOT = 0
 _OTHERS_WRITE, _GROUP_WRITES = 0o002, 0o020
 _OTHERS_ENTER = 0o011
 _MAX_LINKS = 40  # as Linux has it
+_ACCESS_LIST = "system.posix_acl_access"
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
-_USERS, _OVERFLOW, _LINE_BYTES = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid"), 200
+_USERS, _USERS_BYTES = Path("/etc/passwd"), 1 << 20
+_UID_MAP, _OVERFLOW, _LINE_BYTES = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid"), 200
 _ALL_USERS = [b"0", b"0", b"4294967295"]  # as a user namespace says it that knows them all
 
 
@@ -94,18 +97,34 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
 
 
 def _check_mode(place: Path, about: os.stat_result) -> None:
-    is_open = about.st_mode & _OTHERS_WRITE or (about.st_mode & _GROUP_WRITES and not _is_private(about.st_gid))
-    if is_open:
+    is_of_others = about.st_mode & _GROUP_WRITES and (not _is_private(about.st_gid) or _has_access_list(place))
+    if about.st_mode & _OTHERS_WRITE or is_of_others:
         raise _refused(f"others can change what is in it; see that nobody has, then: chmod go-w {place}", place)
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is a user's own, as where each user has one of the same name."""
+    """Whether a group is a user's own, as where each user has one of the same name, and begins with it."""
     try:
-        group, name = grp.getgrgid(gid), pwd.getpwuid(os.geteuid()).pw_name
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
     except KeyError:
         return False
-    return group.gr_name == name and set(group.gr_mem) <= {name}
+    is_own = gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    return is_own and not _begins_for_others(gid, user.pw_name)
+
+
+def _begins_for_others(gid: int, name: str) -> bool:
+    """Whether this computer's own list of users has another who begins with a group, which names no member then."""
+    with suppress(OSError), _USERS.open("rb") as file:
+        users = (line.split(b":") for line in file.read(_USERS_BYTES).splitlines())
+        return any(user[3:4] == [b"%d" % gid] and user[0] != os.fsencode(name) for user in users)
+    return False
+
+
+def _has_access_list(place: Path) -> bool:
+    """Whether the group's rights in the mode are a bound of those that a list gives to others, whoever they are."""
+    with suppress(OSError, AttributeError):  # but Linux has no such call
+        return _ACCESS_LIST in os.listxattr(place)
+    return False
 
 
 def _above_home() -> frozenset[Path]:
@@ -118,7 +137,7 @@ def _above_home() -> frozenset[Path]:
 def _nobody() -> set[int]:
     """Give the account that owns, as seen from a container with few users, whatever is of root outside of it."""
     try:
-        with _USERS.open("rb") as users, _OVERFLOW.open("rb") as overflow:
+        with _UID_MAP.open("rb") as users, _OVERFLOW.open("rb") as overflow:
             return set() if users.read(_LINE_BYTES).split() == _ALL_USERS else {int(overflow.read(_LINE_BYTES))}
     except (OSError, ValueError):
         return set()

@@ -1,9 +1,11 @@
 """The queue of this machine is its user's alone: one that others own, or can change, is not served or heard."""
 
 import os
+import struct
 import time
 
 import pytest
+from asa.backends.local import place
 from asa.backends.local.server import KEPT_S, Server
 from asa.backends.local.spool import Spool
 
@@ -94,6 +96,36 @@ def test_a_queue_may_lie_where_anybody_makes_files_but_changes_nobody_elses(acco
     accounts.stranger.mkdir(place / "theirs", 0o755)
     with pytest.raises(PermissionError, match="belongs to another user"):
         victim.call(_make, place / "theirs")
+
+
+def test_a_group_of_the_users_own_is_no_other_unless_a_list_lets_others_write(tmp_path, monkeypatch):
+    """Before, rights that an access list gave to another user passed for those of the user's own group."""
+
+    class Group:
+        gr_name, gr_mem = "ann", []
+
+    class User:
+        pw_name, pw_gid = "ann", os.getegid()
+
+    monkeypatch.setattr(place.grp, "getgrgid", lambda gid: Group)
+    monkeypatch.setattr(place.pwd, "getpwuid", lambda uid: User)
+    monkeypatch.setattr(place, "_USERS", tmp_path / "users")
+    monkeypatch.setattr(place, "_looked_at", lambda path: (path, path.stat(), True))  # as where all get there
+    folder = tmp_path / "queue"
+    folder.mkdir()
+    folder.chmod(0o770)
+    place.check_folder(folder)
+    entries = [(1, 7, -1), (2, 7, 64202), (4, 7, -1), (16, 7, -1), (32, 0, -1)]
+    try:
+        os.setxattr(folder, "system.posix_acl_access", b"\2\0\0\0" + b"".join(struct.pack("<HHi", *e) for e in entries))
+    except OSError as error:
+        pytest.skip(f"no access lists here: {error}")
+    with pytest.raises(PermissionError, match="others can change"):
+        place.check_folder(folder)
+    os.removexattr(folder, "system.posix_acl_access")
+    (tmp_path / "users").write_text(f"bob:x:64202:{os.getegid()}:Bob:/home/bob:/bin/sh\n")
+    with pytest.raises(PermissionError, match="others can change"):
+        place.check_folder(folder)
 
 
 def test_a_run_says_why_a_queue_is_not_used(accounts):
