@@ -66,7 +66,7 @@ build/installed/.made: $(VENV)/.dev $(SOURCES)
 lint: build/installed/.made  ## Check style and layers, and what runs inside jobs.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@if command -v shellcheck >/dev/null; then shellcheck asa/job/*.sh; else echo "shellcheck is not installed: asa/job is not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -s sh asa/job/*.sh backends/local/first.sh; else echo "shellcheck is not installed: asa/job is not checked"; fi
 	cd build/installed && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
 types: build/installed/.made  ## Check types.

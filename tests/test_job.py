@@ -1,24 +1,35 @@
 """The shell text that runs inside jobs: that it is what its files say, that shellcheck has nothing against it."""
 
 import itertools
+import os
 import re
 import shutil
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asa.backends.local import processes
+from asa.backends.local.processes import NO_OUTPUT, UNBEGUN_EXIT
 from asa.backends.shell.script import ENTRY, Payload, array_of, batch_script, heeds_of, traits, walltime_of
 from asa.backends.slurm.script import batch_script as for_slurm
 
 import asa.job
 from asa.backend import REFUSAL, Step
+from asa.continuation import Continuation
 from asa.elements import parse_array_of
 from asa.job import head, text
+from asa.legs import Turn
 from asa.outcome import JobOutcome
+from asa.payload import Share, payload_text
+from asa.pool.stages import _once
+from asa.preparation import Preparation
+from asa.workflow import Stage
 
 FOLDER = Path(asa.job.__file__).parent
 FILES = sorted(FOLDER.glob("*.sh"))
+FIRST = Path(processes.__file__).with_name("first.sh")
 OLD = Path(__file__).parent / "data" / "scripts"  # as asa wrote them before its text was in files
 MARKS, POSTS = Path("/r/marks"), Path("/r/posts")
 TWO = (Step("a", "true", post="r/a"), Step("b c", "true", post="r/b c", beside=True, awaits=("r/x",)))
@@ -27,6 +38,24 @@ SCRIPTS = {
     "steps": for_slurm(Payload("a+b.a2", "", "/home/me", MARKS, POSTS, "a2", steps=TWO, before=[["room 4"], []])),
     "array": for_slurm(Payload("a", "true", "/home/me", MARKS, POSTS, array=parse_array_of("3-5"), is_renumbered=True)),
 }
+PLACE, SHARE = "/r/tasks/s", Share(0, "x", 2)
+PREPARED = Preparation(modules=("gcc",), conda="e.yml", setup="true", launcher="srun")
+ELEMENTS = Stage("s", cores=1, command="true", array=parse_array_of("1-2"), tasks=("1", "2"), jobs=(1, 1))
+PAYLOADS = {
+    "command": payload_text(Stage("s", cores=1, command="true", inputs=("a",), outputs=("b",)), 1),
+    "script": payload_text(Stage("s", cores=1, script="true\n", preparation=PREPARED, environment=(("A", "b"),)), 1),
+    "element": payload_text(Stage("s", cores=1, command="true", array=parse_array_of("1-2"), outputs=("b%a",)), 1),
+    "container": payload_text(Stage("s", cores=1, command="true", preparation=Preparation(container="a.sif")), 1),
+    "leg": payload_text(
+        Stage("s", cores=1, command="true", continues=Continuation.warned("USR1@3s"), outputs=("b",)),
+        1, turn=Turn(1, "/r/legs", 60.0),
+    ),
+    "tasks": payload_text(Stage("s", cores=1, tasks=("a", "b"), outputs=("b",)), 1, place=PLACE),
+    "bag": payload_text(Stage("s", cores=1, tasks_file="list", outputs=("b",)), 1, place=PLACE, share=SHARE),
+    "elements": payload_text(ELEMENTS, 1, place=PLACE),
+    "elements of a bag": payload_text(replace(ELEMENTS, jobs=(2, 2), cores=2), 2, place=PLACE, share=SHARE),
+    "of a pool": _once("true", 1, 2, Path("/r/done")),
+}  # fmt: skip
 _WORDS = "|".join(JobOutcome)
 
 needs_shellcheck = pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
@@ -39,7 +68,7 @@ def checked(*arguments, **options):
 @needs_shellcheck
 def test_shellcheck_has_nothing_against_the_files():
     """What is disabled is so in the file that it is about, or in `.shellcheckrc`, with the reason."""
-    found = checked(*(file.name for file in FILES), cwd=FOLDER)
+    found = checked("-s", "sh", *(file.name for file in FILES), FIRST, cwd=FOLDER)
     assert found.returncode == 0, found.stdout
     texts = [file.read_text() for file in (*FILES, FOLDER / ".shellcheckrc")]
     disabled = [
@@ -55,10 +84,18 @@ def test_shellcheck_has_nothing_against_the_files():
 
 
 @needs_shellcheck
-@pytest.mark.parametrize("kind", SCRIPTS)
+@pytest.mark.parametrize("kind", [*SCRIPTS, *PAYLOADS])
 def test_what_a_text_uses_is_given_by_its_head_or_one_of_its_files(kind):
-    found = checked("--norc", "--include=SC2154", "--shell=sh", "-", input=SCRIPTS[kind])
-    assert found.returncode == 0, found.stdout
+    """So it is in what its head has for a shell of its own, as that which takes tasks on each node."""
+    written = (SCRIPTS | PAYLOADS)[kind]
+    inner = subprocess.run(
+        ["sh", "-c", f"{written.rpartition('asa_end() {')[0]}\nprintf %s \"${{asa_inner-}}\""],
+        capture_output=True, text=True, check=True, env={"JOB": "7"} | dict(os.environ),
+    ).stdout if kind in PAYLOADS else ""  # fmt: skip
+    assert bool(inner) == ("asa_inner=" in written and kind in PAYLOADS)
+    for one in (written, *([inner] if inner else [])):
+        found = checked("--norc", "--include=SC2154", "--shell=sh", "-", input=one)
+        assert found.returncode == 0, found.stdout
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -89,6 +126,8 @@ def test_outcomes_are_the_words_and_codes_of_python():
     whole = "".join(file.read_text() for file in FILES)
     for word in re.findall(rf"(?:word=|= |\*)\b((?:{_WORDS}|[a-z]+-[a-z]+))\b(?=[;\n )])", whole):
         assert word in set(JobOutcome), word
+    assert NO_OUTPUT in FIRST.read_text()
+    assert f"exit {UNBEGUN_EXIT}\n" in FIRST.read_text()
     codes = {int(code) for code in re.findall(r"\bexit (8\d|9\d)\b", whole)}
     assert codes <= {JobOutcome.UNABLE.exit_code, JobOutcome.TWIN.exit_code}
 
@@ -101,6 +140,7 @@ def test_names_that_client_and_job_share_are_the_same_in_both():
 def test_the_files_are_installed():
     tables = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert tables["package-data"]["asa.job"] == ["*.sh"]
+    assert tables["package-data"]["asa.backends.local"] == [FIRST.name]
 
 
 def test_a_head_says_any_value_as_a_shell_reads_it(tmp_path):

@@ -13,8 +13,9 @@ from asa.backends.shell.script import Payload, batch_script
 
 from asa.backend import Step
 from asa.bags import Bag
+from asa.job import text as of_job
 from asa.outcome import JobOutcome
-from asa.payload import OOM_KILLS, Share, payload_text
+from asa.payload import Share, payload_text
 from asa.workflow import Stage
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
@@ -40,7 +41,7 @@ def test_kills_are_counted_where_the_job_alone_is(tmp_path, shell, groups, file,
     root = tmp_path / "memory" if "oom_control" in file else tmp_path
     (root / counted_in.strip("/")).mkdir(parents=True)
     (root / counted_in.strip("/") / file).write_text("oom 5\nunder_oom 0\noom_kill 3\n")
-    text = OOM_KILLS.replace("/proc/self/cgroup", f"{tmp_path}/groups").replace("/sys/fs/cgroup", str(tmp_path))
+    text = of_job("memory").replace("/proc/self/cgroup", f"{tmp_path}/groups").replace("/sys/fs/cgroup", str(tmp_path))
     told = subprocess.run(
         [shell, "-euc", f"{text}\nasa_kills\necho $asa_killed"],
         capture_output=True, text=True, check=True, env={**os.environ, "SLURM_JOB_ID": "7"},
@@ -59,7 +60,7 @@ def test_what_srun_started_is_counted_too(tmp_path, shell, groups, file):
     for where, kills in {"slurm/job_7": all_below, "slurm/job_7/step_0": 2, own.strip("/"): 0}.items():
         (root / where).mkdir(parents=True, exist_ok=True)
         (root / where / file).write_text(f"oom {kills}\noom_kill {kills}\n")
-    text = OOM_KILLS.replace("/proc/self/cgroup", f"{tmp_path}/groups").replace("/sys/fs/cgroup", str(tmp_path))
+    text = of_job("memory").replace("/proc/self/cgroup", f"{tmp_path}/groups").replace("/sys/fs/cgroup", str(tmp_path))
     told = subprocess.run(
         [shell, "-euc", f"{text}\nasa_kills\necho $asa_killed"],
         capture_output=True, text=True, check=True, env={**os.environ, "SLURM_JOB_ID": "7"},

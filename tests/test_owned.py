@@ -938,7 +938,7 @@ def test_a_run_that_is_exchanged_as_its_job_begins_is_gone_on_with(accounts, pro
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_run_that_is_away_as_its_job_begins_is_not_made_anew(accounts, project, marks, shell):
-    """Where others could make it as well, or exchange it once it is made; it is waited for, as it may be mounted late."""
+    """Where others could make it as well, or exchange it once it is made; it is waited for: it may be mounted late."""
     (project / "run").rename(project / "away")
     text = script(project, f"touch {project}/ran")
     done = accounts.victim.run(shell, input=text, cwd=project, env={"JOB": "7", "ASA_PATIENCE_S": "0"})

@@ -342,7 +342,7 @@ def test_an_element_that_takes_turns_looks_for_files_for_half_of_its_own_time_at
     tasks = tuple(map(str, range(1, 55)))
     one = stage(command="cat in.%a", array=parse_array("1-54"), inputs=("in.%a",), walltime_s=600.0)
     text = payload_text(replace(one, tasks=tasks, jobs=(1, 1), input_patience_s=patience_s), 1)
-    assert "asa_limit_s=10 " in text
+    assert "asa_limit_s=10\n" in text
     assert f"asa_look_s={look_s}" in text
 
 

@@ -13,14 +13,17 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-__all__ = ["head", "quoted", "text", "words"]
+__all__ = ["exported", "head", "text"]
 
 _SUFFIX = ".sh"
 _NEEDS_NO_QUOTES = re.compile(r"[\w@%+:,./-]+", re.ASCII)  # and no `=`, with which a word may be another assignment
+_SPECIAL = '$`"\\'  # within double quotes
+_SHORT = 4096  # a user's text; the longest are asa's own, full of what is special there
+_SPECIAL_ESCAPED = str.maketrans({letter: f"\\{letter}" for letter in _SPECIAL})
 
 
 def text(*names: str) -> str:
-    """Give the text of files, one after the other, without what is only for their readers here.
+    """Give the text of files, one after the other and each once, without what is only for their readers here.
 
     Examples
     --------
@@ -28,7 +31,7 @@ def text(*names: str) -> str:
     asa_tell_process() { # its number, a signal
     """
     files = _files()
-    return "".join(files[name] for name in names)
+    return "".join(files[name] for name in dict.fromkeys(names))
 
 
 @cache
@@ -43,31 +46,41 @@ def _bare(file: str) -> str:
 
 
 def head(values: Mapping[str, object]) -> str:
-    r"""Write what a text is told; None and False are empty, and True is 1.
+    """Write what a text is told; None and False are empty, and True is 1.
 
     Examples
     --------
     >>> print(head({"token": "a1", "command": "echo it's", "shares": False}), end="")
     token=a1
-    command='echo it'\''s'
+    command="echo it's"
     shares=
     """
     return "".join(f"{name}={_word(value)}\n" for name, value in values.items())
 
 
+def exported(values: Mapping[str, object]) -> str:
+    """Write what a text and all that it starts are told: one line, or none.
+
+    Examples
+    --------
+    >>> print(exported({"ASA_STAGE": "fit", "ASA_CORES": 4}), end="")
+    export ASA_STAGE=fit ASA_CORES=4
+    """
+    words = [f"{name}={_word(value)}" for name, value in values.items()]
+    return f"export {' '.join(words)}\n" if words else ""
+
+
 def _word(value: object) -> str:
     if value is None or isinstance(value, bool):
         return "1" if value else ""
-    return quoted(str(value)) if value != "" else ""
+    return _quoted(str(value)) if value != "" else ""
 
 
-def quoted(value: str) -> str:
-    """Write a text as one word for a shell."""
+def _quoted(value: str) -> str:
+    """Write a text as one word for a shell, in the quotes that let more of it stand as it is."""
     if _NEEDS_NO_QUOTES.fullmatch(value):
         return value
-    return "'" + value.replace("'", "'\\''") + "'"
-
-
-def words(values: Mapping[str, object]) -> str:
-    """Write assignments for one line, as `head` does."""
-    return " ".join(head(values).splitlines())
+    if len(value) < _SHORT and sum(map(value.count, _SPECIAL)) < 3 * value.count("'"):
+        return f'"{value.translate(_SPECIAL_ESCAPED)}"'
+    escaped = value.replace("'", "'\\''")
+    return f"'{escaped}'"

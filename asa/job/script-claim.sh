@@ -25,7 +25,6 @@ while eval "entry=\${ASA_ENTRY_$((entries + 1))-}" && [ -n "$entry" ]; do
 done
 command -v bash >/dev/null 2>&1 || shell='sh'
 
-# shellcheck disable=SC2064 # which signal it is is known now
 for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
 
 patiently enclose "$marks" || give_up "cannot make $marks"

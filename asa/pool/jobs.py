@@ -12,20 +12,13 @@ from pathlib import Path
 import dask
 
 from asa.backend import JobSpec
+from asa.job import head, text
 
 from .pages import on_loopback
 from .values import Shape
 
 _DEATH_S = 120.0  # a worker that does not find its scheduler for so long ends
-# Where workers keep what memory has no space for, and look for modules: else in a folder that anybody may have made.
-# It is one for all of a user's pools, in which dask removes what is left of workers that were killed; where that name
-# is taken, one that nobody can have made. Whose it is, and of what kind, is one look: between two it could be swapped.
-_SCRATCH = """if [ -d "$t" ] && [ -w "$t" ]; then :; else t=/tmp; fi
-u=$(id -u); d=$t/asa-pools-$u; mkdir -m 700 "$d" 2>/dev/null
-w=$(ls -ldn "$d" | { read -r mode links owner rest; echo "$mode $owner"; })
-case $w in drwx--[-S]---*" $u") ;; *) d=$(mktemp -d "$t/asa-pools-XXXXXXXX") || exit 1 ;; esac
-"""
-_SCRATCH_OPTION = '--local-directory "$d"'
+_SCRATCH_OPTION = '--local-directory "$scratch"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +72,17 @@ class WorkerJobs:
         suffix = "" if processes > 1 else "-0"
         if shape.nodes <= 1:
             words = shlex.join([*arguments, "--no-dashboard", "--name", one_id + suffix])
-            return f"{_scratch()}exec {words} {_SCRATCH_OPTION}"
+            return _in_scratch(f"{words} {_SCRATCH_OPTION}")
         # a word to the shell on each node, which knows its name
         words = f"{shlex.join([*arguments, '--no-dashboard'])} {_SCRATCH_OPTION}"
-        each = f'{_scratch()}exec {words} --name "{one_id}-$(hostname -s){suffix}"'
+        each = _in_scratch(f'{words} --name "{one_id}-$(hostname -s){suffix}"')
         return f"exec {self.launcher} sh -c {shlex.quote(each)}"
 
 
-def _scratch() -> str:
-    """Write what finds the folder for a worker's files, and sets `d`: where dask is configured to, or else TMPDIR."""
-    if not (configured := dask.config.get("temporary-directory", None)):
-        return f"t=${{TMPDIR:-/tmp}}\n{_SCRATCH}"
-    return f't={shlex.quote(str(configured))}; mkdir -p "$t"\n{_SCRATCH}'
+def _in_scratch(command: str) -> str:
+    """Write what finds a worker's folder for files, where dask is configured to or in TMPDIR, and runs the worker."""
+    base = dask.config.get("temporary-directory", None) or ""
+    return f"{head({'base': base, 'command': command})}{text('pool-scratch')}"
 
 
 def make_scratch() -> str:

@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import secrets
-import shlex
 import signal
 import subprocess
 import tempfile
@@ -51,6 +50,7 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
+from asa.job import exported, head, text
 from asa.outcome import JobOutcome, by_exit_code, from_word
 from asa.payload import payload_text
 from asa.sites import OpenedSite
@@ -65,24 +65,6 @@ if TYPE_CHECKING:
 POOLED = "+pool"
 """What the name of a site ends with whose jobs are tasks of a pool there: such waits are not the site's."""
 
-_GUARD = """\
-group=$1
-read -r _
-for pass in 1 2 3; do
-  for at in /proc/[0-9]*; do
-    read -r fields <"$at/stat" || continue
-    set -- ${fields##*) }
-    [ "$4" = "$group" ] && [ "$1" != Z ] && [ "${at#/proc/}" != $$ ] && kill -KILL "${at#/proc/}"
-  done
-done
-kill -KILL -- "-$group"
-"""  # ends a session once nobody holds the pipe's other end; by /proc first, for `timeout` makes a group of its own
-_GUARDED = """\
-exec 3<&0 </dev/null
-(trap '' HUP INT TERM; sh -c "$1" asa-guard $$ <&3 3<&- >/dev/null 2>&1 &)
-exec 3<&-
-exec sh -c "$2"
-"""  # the guard is nobody's child, so that what is run waits for none that it does not know
 _LOUD = ("distributed", "tornado", "tornado.application")  # the last of a call that comes while the pool closes
 _PAGE = "ASA_POOL_DASHBOARD"  # variable that says where dask's page is shown, if anywhere
 _LOOK_S = 0.25
@@ -432,9 +414,9 @@ class StagesBackend:
         name = stage.name if stage is not None else job.spec.name
         turn = f"{job.job_id}-{job.restarts}"
         parts = []
-        for number, (text, cores) in enumerate(self._texts(job, stage)):
+        for number, (payload, cores) in enumerate(self._texts(job, stage)):
             order = _Order(
-                text, str(self._place), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
+                payload, str(self._place), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
                 self._work, job.spec.walltime_s, asked(job.spec.secrets),
             )  # fmt: skip
             options = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
@@ -639,7 +621,7 @@ def _guarded(order: _Order, told: Path) -> Iterator[subprocess.Popen[bytes]]:
 
     Nor is there when this worker dies, for it runs again elsewhere then: only this process holds the end of the pipe.
     """
-    command = ["sh", "-c", _GUARDED, "sh", _GUARD, order.text]
+    command = ["sh", "-c", text("pool-guarded"), "sh", text("pool-guard"), order.text]
     environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
     watched, held = os.pipe()
     try:
@@ -716,19 +698,9 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
     return needs
 
 
-def _unless_done(text: str, done: Path) -> str:
-    """Write what runs a stage, unless it completed before: who was to tell of that may have died since.
-
-    Space for the note is taken before. What was told to end may have saved its state and left: it has not completed.
-    """
-    mark = shlex.quote(str(done))
-    return (
-        f"[ ! -e {mark} ] || exit 0\n"
-        f"mkdir -p {shlex.quote(str(done.parent))} && : >{mark}.draft || exit 87\n"
-        f"asa_ending= asa_began=$(date +%s)\ntrap asa_ending=1 HUP INT TERM\n(\n{text}\n)\ncode=$?\n"
-        f'[ "$code" -eq 0 ] || exit "$code"\n[ -z "$asa_ending" ] || exit 143\n'
-        f'echo "$asa_began $(date +%s)" 2>/dev/null >{mark}.draft || :\nmv -f {mark}.draft {mark}'
-    )
+def _unless_done(payload: str, done: Path) -> str:
+    """Write what runs a stage, unless it completed before: who was to tell of that may have died since."""
+    return f"{head({'asa_done': done, 'asa_text': payload})}{text('pool-once')}"
 
 
 def _times(mark: Path) -> tuple[float, float] | None:
@@ -742,9 +714,8 @@ def _times(mark: Path) -> tuple[float, float] | None:
 
 def _once(line: str, number: int, count: int, done: Path) -> str:
     """Write a task of a list as `asa.payload` runs it: not again, once it completed."""
-    message = shlex.quote(f"asa: task {number} of {count} failed: {line}")
-    run = f"trap : HUP INT TERM\nexport ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null"
-    return _unless_done(f'{run} && exit\ncode=$?\nprintf "%s\\n" {message} >&2\nexit "$code"', done)
+    task = f"{exported({'ASA_TASK': number})}{head({'asa_count': count, 'asa_task': line})}{text('pool-task')}"
+    return _unless_done(task, done)
 
 
 def _safe(spec: JobSpec) -> str:

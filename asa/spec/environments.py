@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from asa.core.reading import run_command
+from asa.job import head, text
 from asa.preparation import Preparation, preparing
 from asa.workflow import Stage, Workflow
 
 _TIMEOUT_S = 60.0
-_FAILED = 1  # exit code of a shell that cannot have what it was to have
 _AT_ONCE = 8
 _PARTS = ("modules", "conda", "container")
 _ELSEWHERE = "It was tried here: where jobs run it may be there."
@@ -63,8 +63,9 @@ def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[St
 def _trouble(preparation: Preparation, folder: Path) -> str:
     """Say why a shell cannot have it; empty if it can."""
     try:
-        text = preparing(preparation, f"exit {_FAILED}", looks_only=True)  # a text of ours, with the names quoted
-        done = run_command(["/bin/sh", "-c", text], timeout_s=_TIMEOUT_S, cwd=folder)
+        values, files = preparing(preparation, looks_only=True)
+        script = f"{head({'asa_outcome': '', 'asa_threads': '', **values})}{text('ending', *files)}"
+        done = run_command(["/bin/sh", "-c", script], timeout_s=_TIMEOUT_S, cwd=folder)
     except subprocess.TimeoutExpired:
         return f"it is not ready within {_TIMEOUT_S:g} s"
     if done.returncode == 0:

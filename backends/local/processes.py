@@ -19,24 +19,7 @@ UNBEGUN_EXIT = 88
 NO_OUTPUT = "no output"
 """What stands in place of an exit code where a job's output cannot be written."""
 
-# Who begins first, as a file that two cannot make, is the job's process; the other ends. What is trapped here is as
-# usual again in the script, whereas what is ignored would stay so.
-_FIRST_PROCESS = f"""
-trap : HUP INT TERM USR1 USR2
-job=$1
-read -r own </proc/$$/stat
-set -C
-printf '%s %s\\n' "$2" "$own" 2>/dev/null >"$job/process" && [ -s "$job/process" ] || exit {UNBEGUN_EXIT}
-set +C
-if {{ true >>"$3" && true >>"$4"; }} 2>/dev/null; then # `:` would end the shell
-  /bin/sh "$job/script" >>"$3" 2>>"$4"
-  code=$?
-else
-  code='{NO_OUTPUT}'
-fi
-printf '%s\\n' "$code" >"$job/code"
-case $code in [0-9]*) exit "$code" ;; *) exit 1 ;; esac
-"""
+_FIRST_PROCESS = Path(__file__).with_name("first.sh").read_text("utf-8")  # not of `asa.job`: a server is without asa
 
 
 @dataclass(frozen=True, slots=True)

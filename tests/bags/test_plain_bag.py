@@ -9,7 +9,7 @@ import pytest
 from plain_bag import Disk, Eyes, Taker, World, give_back
 
 from asa.bags import Bag
-from asa.bags.taking import READING
+from asa.job import text
 
 
 def finish(steps):
@@ -131,7 +131,7 @@ def write(disk, folder):
 
 
 def shell(folder, what):
-    head = f'asa_dir={folder}/0\nread -r asa_count asa_divisor asa_before <"$asa_dir/list"\n{READING}\n'
+    head = f'asa_dir={folder}/0\nread -r asa_count asa_divisor asa_before <"$asa_dir/list"\n{text("bag-reading")}\n'
     return subprocess.run(["sh", "-c", head + what], check=True, capture_output=True, text=True).stdout
 
 

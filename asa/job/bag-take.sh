@@ -1,139 +1,5 @@
-"""The text by which a job takes tasks from a bag, for any POSIX shell; see `asa.bags` for what the files are."""
-
-from __future__ import annotations
-
-# The rounds' lists and logs, read by awk. A record is whole from its colon to its semicolon: a disk may fill up within
-# one, and the next is written behind what there was space for. Its line's end comes last, for bash writes up to each.
-READING = r"""
-asa_give_up() {
-  asa_told=$*
-  [ -z "${asa_held-}" ] || case $asa_told in
-    *"$asa_held"*) asa_told=${asa_told%%"$asa_held"*}$asa_named${asa_told#*"$asa_held"} ;;
-  esac
-  printf 'asa: %s\n' "$asa_told" >&2
-  asa_end unable 87
-}
-# Of a round: the place in its list, and the exit code, of each task that has ended, but for jobs that are in doubt.
-asa_ended() { # its folder, tokens
-  (
-    cd "$1" || exit
-    asa_doubt=${2-}
-    ls returned logs >/dev/null 2>&1 || : # makes NFS look at the server again
-    set -- logs/*
-    [ -e "$1" ] || exit 0
-    set -- returned/* "$@"
-    [ -e "$1" ] || shift
-    awk -v doubt=" $asa_doubt " '
-      FNR == 1 {
-        who = FILENAME
-        given = sub(/^returned\//, "", who)
-        sub(/^logs\//, "", who)
-        sub(/\.spare$/, "", who)
-        in_doubt = index(doubt, " " substr(who, 1, index(who, ".") - 1) " ")
-      }
-      in_doubt { next }
-      given { for (place = $1; place <= $2; place++) gone[who, place] = 1; next }
-      { sub(/.*:/, "") }
-      /^[0-9]+ [0-9]+ [0-9]+ [0-9]+( [a-z-]+)?; *$/ { if (!((who, $1) in gone)) print $1, $2 }
-    ' "$@"
-  )
-}
-# What a taker had taken and not ended is given back, in pieces.
-asa_give_back() {
-  [ ! -e "$asa_dir/returned/$1" ] || return 0
-  [ -e "$asa_dir/logs/$1" ] && [ -e "$asa_dir/logs/$1.spare" ] || return
-  asa_draft=$asa_dir/.returned.$1.$$
-  ls -l "$asa_dir/claims" | awk -v me="$1" -v dir="$asa_dir" -v count="$asa_count" -v divisor="$asa_divisor" '
-    listing && $(NF - 1) == "->" && $NF == me { taken[$(NF - 2)] = 1; next }
-    !listing { sub(/.*:/, "") }
-    !listing && /^[0-9]+ [0-9]+ [0-9]+ [0-9]+( [a-z-]+)?; *$/ { ended[$1] = 1 }
-    function left(from, to, most,   place, begin) {
-      for (place = from; place <= to; place++) {
-        if (place in ended) continue
-        if (!most) { all++; continue }
-        begin = place
-        while (place < to && place - begin + 1 < most && !((place + 1) in ended)) place++
-        print begin, place
-      }
-    }
-    function each(most,   number, at, size, name, part, line, pieces) {
-      for (at = 1; at <= count; at += size) {
-        size = int((count - at + 1) / divisor)
-        if (size < 1) size = 1
-        if (++number in taken) left(at, at + size - 1, most)
-      }
-      for (name in taken) if (split(name, part, "+") == 2) {
-        for (number = 0; (getline line < (dir "/returned/" part[1])) > 0; )
-          if (++number == part[2]) { split(line, pieces, " "); left(pieces[1], pieces[2], most) }
-        close(dir "/returned/" part[1])
-      }
-    }
-    END { all = 0; each(0); most = int(all / divisor); each(most < 1 ? 1 : most) }
-  ' listing=1 - listing= "$asa_dir/logs/$1" "$asa_dir/logs/$1.spare" | cat >"$asa_draft" &&
-    ln "$asa_draft" "$asa_dir/returned/$1" 2>/dev/null
-  asa_failed=$?
-  rm -f "$asa_draft"
-  [ "$asa_failed" -eq 0 ] || [ -e "$asa_dir/returned/$1" ]
-}
-""".strip()
-
-# Makes the round's folder and list, unless another job did; finds a name for this start of this job, and gives back
-# what was taken by its earlier ones, which a requeue has ended.
-OPENING = r"""
-asa_dir=$asa_bag/$asa_round
-mkdir -p "$asa_dir/claims" "$asa_dir/logs" "$asa_dir/returned" "$asa_dir/takers" || asa_give_up "cannot make $asa_dir"
-asa_unique=$(uname -n).$$.$(date +%s)
-asa_earlier() { # what earlier rounds have done
-  asa_since=$asa_round
-  while [ "$asa_since" -gt 0 ] && [ ! -e "$asa_bag/$((asa_since - 1))/forgotten" ]; do
-    asa_since=$((asa_since - 1))
-  done
-  while [ "$asa_since" -lt "$asa_round" ]; do
-    if [ -s "$asa_bag/$asa_since/list" ]; then
-      echo R
-      asa_ended "$asa_bag/$asa_since" "${asa_in_doubt-}" | sed 's/^/E /'
-      sed -e 1d -e 's/^/L /' <"$asa_bag/$asa_since/list"
-    fi
-    asa_since=$((asa_since + 1))
-  done
-}
-if [ ! -s "$asa_dir/list" ]; then
-  asa_own=$asa_dir/.list.$asa_unique
-  { asa_earlier; asa_tasks | sed 's/^/S /'; } | awk -v divisor="$asa_divisor" -v head="$asa_own.head" '
-    /^R/ { split("", well); place = 0 }
-    /^E/ { if ($3 == 0) well[$2] = 1 }
-    /^L/ { if (++place in well) did[$2] = substr($0, length($2) + 4) }
-    /^S/ {
-      task = substr($0, 3)
-      if ((++number in did) && did[number] == task) before++; else { print number, task; n++ }
-    }
-    END { print n + 0, divisor, before + 0 >head }
-  ' | cat >"$asa_own.tasks" && cat "$asa_own.head" "$asa_own.tasks" >"$asa_own" &&
-    ln "$asa_own" "$asa_dir/list" 2>/dev/null
-  rm -f "$asa_own" "$asa_own.head" "$asa_own.tasks"
-fi
-[ -s "$asa_dir/list" ] || asa_give_up "cannot write into $asa_dir"
-read -r asa_count asa_divisor asa_before <"$asa_dir/list"
-asa_start=0
-while :; do
-  asa_start=$((asa_start + 1))
-  asa_me=$asa_taker.$asa_start
-  ln -s "$asa_unique" "$asa_dir/takers/$asa_me" 2>/dev/null && break
-  case $(readlink "$asa_dir/takers/$asa_me") in
-    "$asa_unique") break ;; # its answer was lost
-    '') asa_give_up "cannot write into $asa_dir" ;;
-  esac
-  for asa_log in "$asa_dir/logs/$asa_me".*[0-9]; do
-    [ ! -e "$asa_log" ] || asa_give_back "${asa_log##*/}" || asa_give_up "cannot write into $asa_dir"
-  done
-done
-""".strip()
-
-OUTCOME_OF_A_TASK = "  asa_word= # there is none for a task: its exit code is all"
-
 # Runs on each node of the job: takes chunks, and has its workers run their tasks. A worker is a number that is free or
 # busy; who becomes free says so in a pipe. A task that is interrupted as this job is ended does not count.
-TAKING = r"""
 asa_me=$asa_me.${asa_cpus:+$SLURM_PROCID}
 [ -n "${asa_me##*.}" ] || asa_me=${asa_me}0
 read -r asa_count asa_divisor asa_before <"$asa_dir/list"
@@ -165,13 +31,13 @@ asa_task() { # a worker's number, the task's place, its number and its text
   asa_began=$asa_time
   asa_kills
   asa_had_killed=$asa_killed
-  asa_run $asa_sh -c -- "$4" </dev/null 3<&- 7<&- 9>&-
+  asa_start "$4" </dev/null 3<&- 7<&- 9>&-
   asa_code=$?
   asa_kills
   [ "$asa_code" -ne 0 ] || [ "$asa_killed" -eq "$asa_had_killed" ] || asa_code=137
   printf '%-15s\n' '' 1<>"$asa_place"
   asa_now
-  asa_word= # there is none for a task: its exit code is all
+  asa_word_of_task "$((asa_time - asa_began))"
   case $asa_word in '' | failed) [ "$asa_killed" -eq "$asa_had_killed" ] || asa_word=out-of-memory ;; esac
   # what ends the whole job may reach a task first: Slurm tells one process after the other
   if [ "$asa_code" -gt 128 ]; then
@@ -181,8 +47,7 @@ asa_task() { # a worker's number, the task's place, its number and its text
     asa_slot=
   fi
   if ! asa_interrupted; then
-    [ "$asa_code" -eq 0 ] ||
-      printf 'asa: task %s of %s failed with exit code %s: %s\n' "$3" "$((asa_count + asa_before))" "$asa_code" "$4" >&2
+    [ "$asa_code" -eq 0 ] || asa_say_failed "$3" "$((asa_count + asa_before))" "$4"
     asa_record ":$2 $asa_code $asa_began $asa_time${asa_word:+ $asa_word};"
   fi
   [ -z "$asa_slot" ] || echo "$asa_slot" >&9
@@ -303,18 +168,3 @@ if [ -n "$asa_ending$asa_full" ]; then
 fi
 [ -z "$asa_ending" ] || exit 143
 [ -z "$asa_full$asa_trouble" ] || asa_end unable 87
-""".strip()
-
-# Whether all tasks have ended, and well. Who took some looks twice: the last line of another may be seen late.
-CLOSING = r"""
-asa_count_ended() {
-  set -- $(asa_ended "$asa_dir" | awk '{ n++; if ($2) failed++ } END { print n + 0, failed + 0 }')
-  asa_n=$1 asa_failed=$2
-}
-asa_took() {
-  for asa_log in "$asa_dir/logs/$asa_me".*[0-9]; do [ ! -s "$asa_log" ] || return 0; done
-  return 1
-}
-asa_count_ended
-if [ "$asa_n" -lt "$asa_count" ] && asa_took; then sleep 1; asa_count_ended; fi
-""".strip()

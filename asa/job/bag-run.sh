@@ -1,0 +1,25 @@
+# Has each node of the job take tasks; then says whether all have ended, and well.
+asa_refuse_none "$((asa_count + asa_before))"
+asa_list=$asa_dir/takers/.$asa_me
+asa_write_element
+# shellcheck disable=SC2086 # words
+asa_run_on_each $asa_sh -c "$asa_inner" asa-tasks "$asa_list" "$asa_dir" "$asa_me" "$asa_workers" "$asa_cpus_per_task"
+asa_code=$?
+case $asa_code in 0) ;; 87) asa_end unable 87 ;; *) exit "$asa_code" ;; esac
+asa_count_ended() {
+  # shellcheck disable=SC2046 # words
+  set -- $(asa_ended "$asa_dir" | awk '{ n++; if ($2) failed++ } END { print n + 0, failed + 0 }')
+  asa_n=$1 asa_failed=$2
+}
+asa_took() {
+  for asa_log in "$asa_dir/logs/$asa_me".*[0-9]; do [ ! -s "$asa_log" ] || return 0; done
+  return 1
+}
+# Who took some looks twice: the last line of another may be seen late.
+asa_count_ended
+if [ "$asa_n" -lt "$asa_count" ] && asa_took; then sleep 1; asa_count_ended; fi
+if [ "$asa_n" -lt "$asa_count" ]; then
+  printf 'asa: none of the %s tasks is left to take, and others run %s\n' "$asa_count" "$((asa_count - asa_n))" >&2
+  asa_end part-done 90
+fi
+[ "$asa_failed" -eq 0 ] || asa_end tasks-failed 83

@@ -1,0 +1,19 @@
+# What an element of an array runs that has its turn, with a time of its own; a task's text is its number.
+asa_limit="timeout -k 10 $asa_limit_s"
+$asa_limit true 2>/dev/null || asa_limit=
+asa_start() {
+  # shellcheck disable=SC2086 # words
+  asa_run env SLURM_ARRAY_TASK_ID="$1" ASA_OUTCOME="$asa_running/outcome.$asa_slot" $asa_limit $asa_sh "$asa_list.element"
+}
+asa_say_failed() { printf 'asa: element %s failed with exit code %s\n' "$3" "$asa_code" >&2; }
+asa_word_of_task() { # how long it took, in hundredths of seconds
+  asa_word=
+  if [ "$asa_code" -ne 0 ]; then
+    asa_word=`readlink "$asa_running/outcome.$asa_slot"` || asa_word=failed
+    rm -f "$asa_running/outcome.$asa_slot"
+  fi
+  # who was ended by `timeout` had all the time that an element has
+  if [ "$asa_code" -eq 124 ] || [ "$asa_code" -eq 137 ]; then
+    [ "$1" -lt "$((asa_limit_s * 100))" ] || asa_word=overtime
+  fi
+}

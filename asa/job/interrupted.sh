@@ -1,0 +1,12 @@
+# Whether a task that has ended may have been interrupted, with its job: it may have saved its state and left. Whoever
+# ends a job lists its processes, then signals one after the other. A pause that begins after the task's end and is
+# ended by a signal was on that list, so that the task was not: it had ended by itself.
+asa_interrupted() {
+  if [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ]; then return 0; fi
+  [ -n "${SLURM_JOB_ID-}" ] || return 1
+  for asa_pause in 0.3 1; do
+    { env sleep "$asa_pause"; } 2>/dev/null
+    case $? in 0) break ;; 129 | 130 | 143) return 1 ;; esac
+  done
+  [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ]
+}

@@ -1,0 +1,12 @@
+# Runs a stage, or a task of a list, unless it completed before: who was to tell of that may have died since. Space for
+# the note is taken before. What was told to end may have saved its state and left: it has not completed.
+[ ! -e "$asa_done" ] || exit 0
+mkdir -p "${asa_done%/*}" && : >"$asa_done.draft" || exit 87
+asa_ending= asa_began=$(date +%s)
+trap asa_ending=1 HUP INT TERM
+(eval "$asa_text")
+asa_code=$?
+[ "$asa_code" -eq 0 ] || exit "$asa_code"
+[ -z "$asa_ending" ] || exit 143
+echo "$asa_began $(date +%s)" 2>/dev/null >"$asa_done.draft" || :
+mv -f "$asa_done.draft" "$asa_done"

@@ -1,0 +1,2 @@
+trap - EXIT
+if [ -n "$asa_threads" ]; then export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$asa_threads}"; fi

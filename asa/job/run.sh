@@ -1,0 +1,28 @@
+# Runs a program. Signals go on to it, which a shell that waits for it in the foreground would not do. What runs in the
+# background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: what may still run is waited for again, and
+# where it had ended in that moment the first answer stands.
+asa_sh='sh' asa_env=
+[ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
+! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
+asa_place= # where the number of the process that is run is noted
+asa_run() {
+  asa_child= asa_heard=0 asa_code= asa_ended_by=
+  for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
+  $asa_env "$@" &
+  asa_child=$!
+  [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
+  [ -z "$asa_place" ] || asa_note "$asa_child"
+  while :; do
+    asa_was=$asa_heard
+    wait "$asa_child" && asa_new=0 || asa_new=$?
+    case $asa_code:$asa_new in [0-9]*:127 | [0-9]*:-*) ;; *) asa_code=$asa_new ;; esac
+    [ "$asa_was" -ne "$asa_heard" ] || break
+  done
+  asa_child=
+  return "$asa_code"
+}
+asa_pass_on() {
+  asa_heard=$((asa_heard + 1))
+  case $1 in HUP | INT | TERM) asa_ended_by=$1 ;; esac
+  [ -z "$asa_child" ] || asa_tell_process "$asa_child" "$1"
+}

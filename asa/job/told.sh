@@ -1,0 +1,2 @@
+asa_outcome=${ASA_OUTCOME-}
+unset ASA_OUTCOME

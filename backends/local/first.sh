@@ -1,0 +1,16 @@
+# The first process of a job of this machine. Who begins first, as a file that two cannot make, is the job's process; the
+# other ends. What is trapped here is as usual again in the script, whereas what is ignored would stay so.
+trap : HUP INT TERM USR1 USR2
+job=$1
+read -r own </proc/$$/stat
+set -C
+printf '%s %s\n' "$2" "$own" 2>/dev/null >"$job/process" && [ -s "$job/process" ] || exit 88
+set +C
+if { true >>"$3" && true >>"$4"; } 2>/dev/null; then # `:` would end the shell
+  /bin/sh "$job/script" >>"$3" 2>>"$4"
+  code=$?
+else
+  code='no output'
+fi
+printf '%s\n' "$code" >"$job/code"
+case $code in [0-9]*) exit "$code" ;; *) exit 1 ;; esac
