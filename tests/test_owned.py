@@ -22,6 +22,7 @@ from asa.backend import Capabilities
 from asa.core import owned
 from asa.core.reading import OTHERS_BYTES
 from asa.errors import InputError, OwnerError, StateError
+from asa.keepers import cron
 from asa.outcome import JobOutcome
 from asa.payload import PRIVATE, Share, payload_text
 from asa.preparation import Preparation
@@ -1090,6 +1091,23 @@ def test_what_cron_calls_does_not_lie_where_others_can_exchange_it(accounts, pro
     assert not isinstance(caught.value, OwnerError)
 
 
+def test_a_run_that_cron_cannot_look_after_is_not_begun(accounts, project, monkeypatch):
+    monkeypatch.setattr(cron, "_runs", lambda: True)
+    for name in ("bin", "work"):
+        accounts.victim.mkdir(accounts.victim.home / name)
+    accounts.victim.write(accounts.victim.home / "bin" / "crontab", "#!/bin/sh\nexit 0\n", mode=0o755)
+    work = accounts.victim.write(accounts.victim.home / "work" / "flow.toml", FLOW).parent
+    env = {"XDG_STATE_HOME": str(project / "state"), "PATH": f"{accounts.victim.home}/bin:{os.environ['PATH']}"}
+    for way, option in (("--detach-by cron", "--detach-by=cron"), ("cron", "--detach")):
+        queue = ("--backend", "local", "--option", f"spool={accounts.victim.home}/queue")
+        done = accounts.victim.asa("run", "flow.toml", *queue, option, cwd=work, env=env)
+        said = " ".join(done.stderr.split())
+        assert done.returncode == 2, said
+        assert f"{way}: " in said
+        assert f"{project} can be changed by group {GROUP}; name a folder of yours alone with XDG_STATE_HOME" in said
+        assert not (work / "asa-runs").exists()
+
+
 def test_a_list_of_trusted_places_that_others_can_exchange_lists_nothing(accounts, project):
     theirs = accounts.stranger.mkdir(project / "theirs", mode=0o777)
     env = {"ASA_TRUSTED": str(project / "trusted")}
@@ -1098,8 +1116,6 @@ def test_a_list_of_trusted_places_that_others_can_exchange_lists_nothing(account
 
 
 def _begin_cron():
-    from asa.keepers import cron
-
     os.environ["PATH"] = "/nowhere"
     try:
         cron.begin(["true"], "0123456789ab")

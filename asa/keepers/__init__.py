@@ -106,7 +106,12 @@ class Kept:
 
 def possible() -> dict[Way, str]:
     """Say of each way that needs no batch system why it cannot be taken here; empty for one that can."""
-    return {Way.TIMER: timer.trouble(), Way.CRON: cron.trouble()}
+    troubles = {Way.TIMER: timer.trouble(), Way.CRON: cron.trouble()}
+    if not all(troubles.values()) and (said := _trouble_of_client()):
+        return {
+            way: trouble or f"asa does not start where it would be called: {said}" for way, trouble in troubles.items()
+        }
+    return troubles
 
 
 def client(verb: str, folder: Path, *options: str) -> list[str]:
@@ -157,9 +162,6 @@ def keep(way: Way, folder: Path, mark: str) -> Kept:
     InputError
         It cannot be.
     """
-    if trouble := _trouble_of_client():
-        hint = "Let Python be found without your shell's start-up files, as in a virtual environment."
-        raise InputError(f"asa does not start where {way} would call it: {trouble}", where=way, hint=hint)
     begin: Callable[[list[str], str], None] = {
         Way.TIMER: timer.begin,
         Way.CRON: cron.begin,

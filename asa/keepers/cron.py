@@ -13,7 +13,7 @@ from asa.core import owned
 from asa.core.files import put, read_text
 from asa.core.locks import FileLock
 from asa.core.reading import run_command
-from asa.errors import InputError
+from asa.errors import InputError, OwnerError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _TIMEOUT_S = 20.0
@@ -28,25 +28,47 @@ def trouble() -> str:
         return "there is no `crontab` command here"
     try:
         _table()
+        if not _runs():
+            return "no cron daemon runs here"
+        _provide_folder()
+    except OwnerError as error:
+        return f"{error.where} {error.message}; name a folder of yours alone with XDG_STATE_HOME"
     except InputError as error:
         return error.message
-    return "" if _runs() else "no cron daemon runs here"
+    return ""
 
 
 def begin(command: list[str], mark: str) -> None:
     """Add a line; what it calls is a file, since lines may not be long."""
     script = _script(mark)
-    line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
-    if _CONTROL.search(line):  # a line's end in XDG_STATE_HOME would begin another entry
-        raise InputError("has characters that no line of a crontab can have", where=str(script), hint=_HINT)
+    _check_text(script)
+    _provide_folder()
     try:
-        owned.provide_folder(script.parent)
-        owned.check(script.parent)  # cron runs what is in it
-        owned.check_way(script.parent)
         put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(script), hint=_HINT) from error
+    line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
     _change(mark, line.replace("%", r"\%"))  # which else is a line's end, to cron
+
+
+def _provide_folder() -> None:
+    """Make the folder of what cron calls, and see that nobody else can change that, or put another in its place.
+
+    Raises `InputError`, `OwnerError`: it cannot be had, or is not fit.
+    """
+    folder = _folder()
+    _check_text(folder)
+    try:
+        owned.provide_folder(folder)
+        owned.check(folder)  # cron runs what is in it
+        owned.check_way(folder)
+    except OSError as error:
+        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint=_HINT) from error
+
+
+def _check_text(path: Path) -> None:
+    if _CONTROL.search(str(path)):  # a line's end in XDG_STATE_HOME would begin another entry
+        raise InputError("has characters that no line of a crontab can have", where=str(path), hint=_HINT)
 
 
 def end(mark: str) -> None:
