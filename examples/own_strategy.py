@@ -1,8 +1,8 @@
 """A strategy of one's own: ASA that always asks half an hour earlier than predicted, beside the installed ones.
 
-A strategy is an object with a `forecast` and a `plan`; here both are borrowed and bent. A package of yours makes it
-known by an entry point, and then `asa compare montage --strategies asa,cautious` and
-`asa run flow.toml --strategy cautious` take it:
+A strategy derives from `asa.strategies.Strategy`; here one is borrowed and bent. A package of yours makes it known by
+an entry point, and then `asa compare montage --strategies asa,cautious` and `asa run flow.toml --strategy cautious`
+take it:
 
     [project.entry-points."asa.strategies"]
     cautious = "own_strategy:Cautious"

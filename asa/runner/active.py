@@ -25,7 +25,7 @@ from asa.runner.journal import Journal
 from asa.runner.sharing import NOTHING_LEFT
 from asa.runner.specs import legs_of, tasks_of
 from asa.runner.state import Observation, RunState
-from asa.strategies.base import Forecast, Strategy
+from asa.strategies.base import Forecast, Strategy, whole
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
 
@@ -88,6 +88,9 @@ class Run:
     fail_fast: bool = False
     is_open: bool = False
     max_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strategy", whole(self.strategy))
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ from asa.runner.submission import (
 )
 from asa.runner.timing import claimed_apart, settled, times_of
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
-from asa.strategies.legs import Follows, ahead, in_turn, successors
+from asa.strategies.legs import ahead, in_turn, successors
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
@@ -210,7 +210,7 @@ def _may_plan(one: Active) -> bool:
     A leg that runs is to be followed by another.
     """
     phases = {Phase.WAITING, Phase.ALLOCATED}
-    if getattr(one.run.strategy, "replaces", False):
+    if one.run.strategy.replaces:
         phases.add(Phase.QUEUED)
     legs = (one.state.stages[name] for name in one.state.workflow.continuing)
     is_followed = any(view.phase is Phase.RUNNING and view.next_job_id is None for view in legs)
@@ -387,9 +387,8 @@ def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:
         return plan
     strategy = one.run.strategy
     usual = in_turn if strategy.forecast is ForecastKind.NONE else ahead
-    price_s = getattr(getattr(strategy, "aim", None), "price_s", None)
-    follows: Follows = getattr(strategy, "follows", usual)
-    found = list(successors(view, one.forecast, follows, partial(saves_s, one), price_s))
+    next_leg = strategy.next_leg or usual
+    found = list(successors(view, one.forecast, next_leg, partial(saves_s, one), strategy.price_s))
     wakes = [time for time in (plan.wake_s, *(look_s for _, look_s in found)) if time is not None]
     return replace(plan, submissions=(*plan.submissions, *(job for job, _ in found)), wake_s=min(wakes, default=None))
 

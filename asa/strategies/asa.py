@@ -27,6 +27,7 @@ from .base import (
     PlannedJob,
     RunView,
     StageView,
+    Strategy,
     wait_in_words,
 )
 
@@ -34,7 +35,7 @@ _LOOKED_AHEAD = 64  # stages to be asked for later that are planned at a time, i
 
 
 @dataclass(frozen=True, slots=True)
-class AheadOfTime:
+class AheadOfTime(Strategy):
     """ASA as in the paper: dependencies keep a job from starting early, so an over-estimate costs no core-hours.
 
     Parameters
@@ -97,7 +98,7 @@ class Asks(AheadOfTime):
 
 
 @dataclass(frozen=True, slots=True)
-class Naive:
+class Naive(Strategy):
     """ASA Naive: no dependencies, so an allocation may begin early (Section 4.5).
 
     As in the paper, a stage is asked for ahead once the stages that it follows run, or at least have their cores: what
@@ -157,7 +158,7 @@ class Naive:
         name = stage.stage.name
         if view.is_ready(name):
             return _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)
-        if stage.resubmissions >= self.max_resubmissions or not view.follows_running(name):
+        if stage.resubmissions >= self.max_resubmissions or not view.run_or_hold_cores(stage.stage.after):
             return None
         hold_s = min(self.max_hold_s, allowance.lasts_s(stage.stage.cores_on(view.capabilities.cores_per_node)))
         if hold_s < min(MIN_HOLD_S, self.max_hold_s):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from asa.backend import Capabilities, DependencyType
 from asa.core import plugins
@@ -22,6 +22,8 @@ from asa.workflow import Stage, Workflow
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from asa.strategies.legs import NextLeg
 
 MIN_HOLD_S = 10.0
 """An allocation that may idle for less is not asked for ahead: the client would hardly notice that it came."""
@@ -241,8 +243,12 @@ class RunView:
         return [name for name in self.left() if self.stages[name].phase is Phase.WAITING and self.is_ready(name)]
 
     def follows_running(self, name: str) -> bool:
-        """Say whether all stages that this one follows run, hold their cores, or are settled."""
-        return self.run_or_hold_cores(self.stages[name].stage.after)
+        """Say whether each stage that this one follows runs, or is settled: when it will end can be foreseen.
+
+        One that merely holds its cores does not run: it waits for stages itself.
+        """
+        phases = (self.stages[before].phase for before in self.stages[name].stage.after)
+        return all(phase.is_settled or phase is Phase.RUNNING for phase in phases)
 
     def run_or_hold_cores(self, names: Iterable[str]) -> bool:
         """Say whether stages run, hold their cores, or are settled, so that nothing can keep those from them."""
@@ -500,8 +506,7 @@ class Plan:
 def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
     """Say in words what a site lacks that a strategy needs; empty if nothing.
 
-    A strategy declares it by its forecast, and by an attribute `needs`, of kinds of dependency; without one it needs
-    none.
+    A strategy declares it by its `forecast`, and by what it `needs`.
 
     Parameters
     ----------
@@ -517,23 +522,118 @@ def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
     """
     if strategy.forecast is ForecastKind.PLANNED and not capabilities.plans:
         return "needs a batch system that plans ahead, which this one does not"
-    needs: Iterable[DependencyType] = getattr(strategy, "needs", ())
-    if missing := sorted(set(needs) - capabilities.dependency_types):
+    if missing := sorted(strategy.needs - capabilities.dependency_types):
         return f"needs dependencies of the kind {missing[0].value!r}, which the site does not have"
     return ""
 
 
 class Strategy(Protocol):
-    """A way of asking for resources; see `lacking` for what it may need of a site."""
+    """A way of asking for resources, and all that is to be known of it.
+
+    A class that derives from this one has to say its `forecast` and to `plan`; of the rest it says what is otherwise
+    than here.
+    """
+
+    __slots__ = ()
 
     @property
     def forecast(self) -> ForecastKind:
         """Whose waits it plans with."""
         ...
 
+    @property
+    def needs(self) -> frozenset[DependencyType]:
+        """Kinds of dependency without which it cannot plan; none unless it says so."""
+        return frozenset()
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it may take back a job that is queued, so that it is asked while all are; not unless it says so."""
+        return False
+
+    @property
+    def max_idle(self) -> float | None:
+        """What its allocations may idle before their stages begin, as a share of the workflow's own core-hours.
+
+        None where it does not bound that; or where none of them idles, since each is asked for when its stage may run.
+        """
+        return None
+
+    @property
+    def price_s(self) -> float | None:
+        """How many seconds sooner a core-hour more is worth; None for the usual price."""
+        return None
+
+    @property
+    def next_leg(self) -> NextLeg | None:
+        """How the next leg of a stage is asked for while one runs, as `asa.strategies.legs.ahead`, `behind`, `in_turn`.
+
+        None for the usual way: ahead of time by the forecast, and in turn without one.
+        """
+        return None
+
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Say what should happen from now on; the same view and forecast give the same plan."""
         ...
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """A class of strategies of which something may be set."""
+
+    def configured(self, settings: Mapping[str, str], /) -> Strategy:
+        """Make one, with what is set of it in words.
+
+        Raises
+        ------
+        InputError
+            There is no such setting, or it means nothing.
+        """
+        ...
+
+
+_SAID_HERE = ("needs", "replaces", "max_idle", "price_s", "next_leg")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain(Strategy):
+    """A strategy whose class has a forecast and a plan, and is otherwise as `Strategy` says."""
+
+    own: Strategy
+
+    @property
+    def forecast(self) -> ForecastKind:
+        """Whose waits it plans with."""
+        return self.own.forecast
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:
+        """Plan as it does."""
+        return self.own.plan(view, forecast)
+
+
+def whole(strategy: Strategy) -> Strategy:
+    """Complete a strategy of which only the forecast and the plan are its own.
+
+    Parameters
+    ----------
+    strategy
+        One that says all that `Strategy` has, as by deriving from it, or nothing of it but these two.
+
+    Raises
+    ------
+    InputError
+        It says some of it: what was left out may have been forgotten.
+    """
+    missing = [name for name in _SAID_HERE if not hasattr(strategy, name)]
+    if not missing:
+        return strategy
+    if len(missing) < len(_SAID_HERE):
+        raise InputError(
+            f"says nothing of {', '.join(missing)}",
+            where=f"strategy {type(strategy).__name__}",
+            hint="Derive it from asa.strategies.Strategy, which says it.",
+        )
+    return _Plain(strategy)
 
 
 def load_strategy(name: str) -> Strategy:
@@ -559,8 +659,8 @@ def load_strategy(name: str) -> Strategy:
     name, *words = re.split(r":(?=[a-z-]+=)", name)
     made = plugins.load("asa.strategies", name)
     if not words:
-        return cast("Strategy", made())
-    if (configured := getattr(made, "configured", None)) is None:
+        return whole(made())
+    if not isinstance(made, Configurable):
         raise InputError("takes no settings", where=f"strategy {name!r}", hint="Leave out what follows the colon.")
     settings = dict(word.partition("=")[::2] for word in words)
-    return cast("Strategy", configured(settings))
+    return whole(made.configured(settings))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
+from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, Strategy
 
 
-class BigJob:
+class BigJob(Strategy):
     """Ask once, for the peak, for the sum of all stages (Section 2.2, equation 1): one wait, and idle cores."""
 
     forecast = ForecastKind.NONE

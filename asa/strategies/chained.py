@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from asa.backend import DependencyType
 
-from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
-from .legs import Follows, behind
+from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, Strategy
+from .legs import NextLeg, behind
 
 
-class Chained:
+class Chained(Strategy):
     """Submit the whole graph at the start, each job depending on those it follows.
 
     What many users do today. Where a dependent job's age accrues, its wait passes while the stages before it run; where
@@ -16,7 +16,7 @@ class Chained:
     """
 
     forecast = ForecastKind.NONE
-    follows: Follows = staticmethod(behind)
+    next_leg: NextLeg = staticmethod(behind)
     needs = frozenset({DependencyType.AFTEROK})
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing

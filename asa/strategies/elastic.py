@@ -26,6 +26,7 @@ from .base import (
     Plan,
     PlannedJob,
     RunView,
+    Strategy,
 )
 from .growth import MAX_SPARE, NOTICE_S, Growth, predicted, walltime_of, width_of
 from .planning import Parts
@@ -34,7 +35,7 @@ from .planning.parts import max_walltimes
 
 
 @dataclass(frozen=True, slots=True)
-class Elastic:
+class Elastic(Strategy):
     """One job that gives cores back and gets more as its stages need them.
 
     Stages that cannot share a job, as they ask for other partitions or are retried alone, get jobs of their own, each

@@ -155,7 +155,7 @@ class Running:
         return self.view.now_s + left_s <= self.ends_s
 
 
-Follows = Callable[[Running], PlannedJob | None]
+NextLeg = Callable[[Running], PlannedJob | None]
 """How the next leg is asked for while one runs; None for not at all."""
 
 
@@ -196,7 +196,7 @@ def in_turn(leg: Running) -> None:
 def successors(
     view: RunView,
     forecast: Forecast,
-    follows: Follows,
+    next_leg: NextLeg,
     saves_s: Callable[[str], float | None],
     price_s: float | None = None,
 ) -> Iterator[tuple[PlannedJob, float]]:
@@ -205,7 +205,7 @@ def successors(
     `saves_s`: how long a stage's legs take to save their state, where that is known.
     `price_s`: seconds that a core-hour is worth; the usual price if not given.
     """
-    for name in view.workflow.continuing if follows is not in_turn else ():
+    for name in view.workflow.continuing if next_leg is not in_turn else ():
         stage = view.stages[name]
         legs = stage.stage.continues
         if legs is None or stage.phase is not Phase.RUNNING or stage.job_id is None or stage.next_job_id is not None:
@@ -215,7 +215,7 @@ def successors(
         cores = stage.stage.cores_on(view.capabilities.cores_per_node)
         price = _FAIR if price_s is None else price_s * cores / 3600
         leg = Running(view, stage, forecast, saves_s(name), price)
-        if not leg.does_the_rest and (found := follows(leg)) is not None:
+        if not leg.does_the_rest and (found := next_leg(leg)) is not None:
             until_s = found.submit_s - view.now_s
             often_s = max(until_s / _LOOKS, stage.stage.walltime_s / _LOOKS_A_LEG)
             yield found, view.now_s + min(until_s, often_s)

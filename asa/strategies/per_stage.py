@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .base import Forecast, ForecastKind, Keep, Plan, PlannedJob, RunView
+from .base import Forecast, ForecastKind, Keep, Plan, PlannedJob, RunView, Strategy
 
 
-class PerStage:
+class PerStage(Strategy):
     """Ask for each stage's own cores when it is its turn (Section 2.2, equation 2): thrifty, and one wait a stage."""
 
     forecast = ForecastKind.NONE

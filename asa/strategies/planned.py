@@ -20,6 +20,7 @@ from .base import (
     PlannedJob,
     RunView,
     StageView,
+    Strategy,
 )
 from .growth import Growth, Watched
 from .planning import Aim, Job, Outlook, look_ahead, read_aim
@@ -32,7 +33,7 @@ _SHORT_HOLD_S, _LONGEST_HOLD_S = 60.0, 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Strategy):
     """The plan with the least expected makespan plus price times core-hours, under the distributions of the waits.
 
     It decides which stages share a job, whether that gives cores back and, if that is wanted, gets more ahead of its
@@ -77,6 +78,11 @@ class Planned:
             One is not known, or means nothing.
         """
         return cls(aim=read_aim(settings))
+
+    @property
+    def price_s(self) -> float | None:
+        """How many seconds sooner a core-hour more is worth, by its aim."""
+        return self.aim.price_s
 
     @property
     def replaces(self) -> bool:

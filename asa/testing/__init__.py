@@ -1,4 +1,4 @@
-"""Contract suites: what every backend and every estimator must keep; for third parties too.
+"""Contract suites: what every backend, estimator and strategy must keep; for third parties too.
 
 Each check raises `AssertionError` that says what was expected. Run them from your own tests:
 
@@ -9,5 +9,6 @@ Each check raises `AssertionError` that says what was expected. Run them from yo
 from .backends import check_backend
 from .estimators import check_estimator
 from .learners import check_learner
+from .strategies import check_strategy
 
-__all__ = ["check_backend", "check_estimator", "check_learner"]
+__all__ = ["check_backend", "check_estimator", "check_learner", "check_strategy"]

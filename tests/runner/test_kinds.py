@@ -66,7 +66,7 @@ class GivesBack:
             return Plan.of((), [Cancellation(one.job_id, "tried")])
         if one.phase is Phase.WAITING and self._phase is Phase.ALLOCATED:
             early = PlannedJob((self._stage,), view.now_s, Keep.AWAIT, "tried", spare_walltime_s=1000.0)
-            if view.follows_running(self._stage):
+            if view.run_or_hold_cores(("first",)):
                 return Plan.of([early])
             alone = tuple(job for job in plan.submissions if job.stages == ("first",))
             first = view.stages["first"].phase

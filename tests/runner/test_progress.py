@@ -118,7 +118,7 @@ def test_every_run_ends_with_each_stage_once_within_what_may_idle(
     if strategy == "big-job":
         [job] = (r for r in result.records if isinstance(r, Submitted))
         assert job.cores == max(stage.cores for stage in flow.stages.values())
-    if (share := getattr(how, "max_idle", None)) is not None:
+    if (share := how.max_idle) is not None:
         jobs = [r for r in result.records if isinstance(r, Submitted)]
         a_second = core_hours(sum(r.cores for r in jobs), 1.0)  # for each job: the machine's clock counts whole ones
         assert idle <= share * flow.stage_core_hours(CORES) + a_second

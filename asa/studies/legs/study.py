@@ -27,7 +27,7 @@ from asa.records import Ended
 from asa.runner import Run, RunResult, run_all
 from asa.strategies import Strategy, load_strategy
 from asa.strategies.base import Forecast, ForecastKind, Keep, Plan, PlannedJob, RunView
-from asa.strategies.legs import Follows, Running, ahead
+from asa.strategies.legs import NextLeg, Running, ahead
 from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.runs import Known, each_knowing
 from asa.workflow import Stage, Workflow
@@ -42,10 +42,10 @@ _WEIGHED_LEVEL = 0.55  # where a second of interruption costs as much as 1.25 of
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class Rival(Strategy):
     """Who asks for the next leg, and how: it is begun as Per-Stage begins it."""
 
-    follows: Follows
+    next_leg: NextLeg
     forecast = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
