@@ -183,6 +183,35 @@ def test_who_only_looks_is_told_whose_it_is(accounts, project):
     assert f"belongs to user {accounts.stranger.uid}" in " ".join(listed.split())
 
 
+def test_who_looks_at_a_shared_run_is_not_told_to_go_on_with_it(accounts, project):
+    run = made(accounts.stranger, project / "asa-runs", share="group")
+    alone, kept = f"{run.name} has no client", f"Only user {accounts.stranger.uid} can see who looks after it"
+    for said in (alone, kept):
+        done = accounts.victim.asa("explain", cwd=project)
+        shown = " ".join(done.stdout.split())
+        assert done.returncode == 0, done.stderr
+        assert said in shown
+        assert "asa resume" not in shown
+        accounts.stranger.write(run / "kept.json", "{}", 0o600)
+    shown = " ".join(accounts.victim.asa("status", run.name, cwd=project, env={"COLUMNS": "200"}).stdout.split())
+    assert f"detached: {kept[0].lower()}{kept[1:]}" in shown
+
+
+def test_of_a_link_the_place_to_trust_is_the_one_to_which_it_leads(accounts, project):
+    site = accounts.stranger.write(project / "lab.toml", 'backend = "local"\n')
+    sites = accounts.victim.home / ".config" / "asa" / "sites"
+    accounts.victim.sh(f"mkdir -p {sites}; ln -s {site} {sites}/lab.toml")
+    file = accounts.victim.write(accounts.victim.home / "flow.toml", FLOW)
+    command = ("run", file, "--site", "lab", "--dry-run", "--quiet")
+    said = " ".join(accounts.victim.asa(*command).stderr.split())
+    assert f"Put a copy of your own in place of the link to it, {sites}/lab.toml" in said
+    place = re.search("To trust what is in ([^ ]+), add that path as a line to", said)
+    assert place, said
+    accounts.victim.call(_trust, place[1])
+    done = accounts.victim.asa(*command)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_place_that_the_user_trusts_is_acted_on(accounts, project):
     run = planted(accounts, project)
     accounts.victim.call(_trust, project)
@@ -305,6 +334,8 @@ def test_a_detached_run_that_others_can_change_says_why_it_stands_still(accounts
     for command in ("status", "runs", "explain"):
         shown = " ".join(accounts.victim.asa(command, cwd=project, env={"COLUMNS": "1000"}).stdout.split())
         assert f"{run.name} can be changed by group" in shown, command
+        assert "cron looks at it" not in shown, command
+        assert "Nothing of it was used" not in shown, command
         assert re.search(f"`chmod -R go-w [^ ]*{run.name}`", shown), command
         listed = accounts.victim.asa(command, "--output", "json", cwd=project).stdout
         assert "can be changed by group" in listed, command

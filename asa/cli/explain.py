@@ -143,20 +143,33 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
         yield f"{run.kept[0].upper()}{run.kept[1:]}{age}." if run.kept else f"{run.name} has no client{age}."
         if run.has_failures:
             yield f"{run.tally}."
-        if not run.kept and not run.refusal:
-            yield "Submitted jobs go on, but nothing more is submitted. Continue with:"
-            yield _Verbatim(command("resume", folder))
     elif run.state == "completed":
         yield f"{run.name} has completed."
     else:
         yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason.rstrip('.')}."
         yield f"{run.tally}."
-        yield "Once the cause is fixed, continue from what completed:"
-        yield _Verbatim(retry_command(folder))
+    yield from _how_it_goes_on(folder, run)
 
     for bad in run.bad_nodes:
         until = clock(bad.until_s, run.now_s)
         yield f"No job of it is sent to node {bad.name} until {until}: {bad.words}."
+
+
+def _how_it_goes_on(folder: RunFolder, run: RunStanding) -> Iterator[str]:
+    """Say how to continue a run that nothing continues; only its user can."""
+    if run.state == "detached" and not run.kept and not run.refusal:
+        yield f"Submitted jobs go on, but nothing more is submitted{_until(run)}"
+        if not run.owner:
+            yield _Verbatim(command("resume", folder))
+    elif run.state in {"failed", "cancelled"} and run.owner:
+        yield f"Only {run.owner} can continue from what completed, once the cause is fixed."
+    elif run.state in {"failed", "cancelled"}:
+        yield "Once the cause is fixed, continue from what completed:"
+        yield _Verbatim(retry_command(folder))
+
+
+def _until(run: RunStanding) -> str:
+    return f" until {run.owner} goes on with it." if run.owner else ". Continue with:"
 
 
 # ---------------------------------------------------------------------- a stage

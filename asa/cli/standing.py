@@ -14,8 +14,9 @@ from asa.cli.element_standing import ElementStanding, element_standing
 from asa.cli.leg_standing import LegStanding, leg_standing
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
+from asa.core import owned
 from asa.errors import InputError, OwnerError
-from asa.keepers import kept
+from asa.keepers import is_kept_in_private, kept
 from asa.metrics import RunMetrics, measure
 from asa.observations import queued_since
 from asa.outcome import JobOutcome
@@ -153,6 +154,7 @@ class RunStanding:
     begun_s: float | None = None  # when the workflow was handed over
     ended_s: float | None = None  # when it ended; None while it has not
     reason: str = ""  # why it ended without its result
+    owner: str = ""  # whose it is, if it is another user's, who alone can go on with it
     driver: Holder | None = None
     kept: str = ""  # who looks at it while nobody drives it; empty for nobody
     left: str = ""  # when the latest client left it, and why, where nobody drives it and that one could say so
@@ -208,7 +210,9 @@ class RunStanding:
         if self.kept:
             return f"detached: {self.kept}"
         if self.plan.strategy == POOL and self.has_jobs:
-            goes_on = ", what ran ended with its pool: `asa resume` starts it again"
+            goes_on = ", what ran ended with its pool"
+            if not self.owner:
+                goes_on = f"{goes_on}: `asa resume` starts it again"
         return f"no client{goes_on}{f' ({self.left})' if self.left else ''}"
 
     @property
@@ -240,6 +244,7 @@ class RunStanding:
             "trouble": self.trouble,
             "remedy": self.remedy,
             **({"refusal": self.refusal} if self.refusal else {}),
+            **({"owner": self.owner} if self.owner else {}),
             "next_s": self.next_s,
             "bad_nodes": [asdict(one) for one in self.bad_nodes],
             "stages": [stage.as_dict() for stage in self.stages],
@@ -318,8 +323,9 @@ def stand(
         begun_s=next((r.time_s for r in all_records if isinstance(r, RunStarted)), None),
         ended_s=next((r.time_s for r in reversed(all_records) if isinstance(r, RunEnded)), None) if is_over else None,
         reason=state.reason,
+        owner="" if owned.is_trusted(folder.path) else folder.owner,
         driver=driver,
-        kept="" if is_over or driver else _kept(folder, now_s),
+        kept="" if is_over or driver or refusal else _kept(folder, now_s),
         left="" if is_over or driver else folder.last_left(),
         heard_s=condition.heard_s if condition else None,
         trouble=condition.trouble if condition and not is_over else "",
@@ -338,7 +344,7 @@ def _refusal(folder: RunFolder) -> tuple[str, str]:
             folder.check_own()
             kept(folder.path)
     except OwnerError as refusal:
-        return f"{refusal.where} {refusal.message}", refusal.hint or ""
+        return f"{refusal.where} {refusal.message}", (refusal.hint or "").removeprefix(owned.UNUSED)
     except InputError:  # it cannot be looked at
         pass
     return "", ""
@@ -348,6 +354,8 @@ def _kept(folder: RunFolder, now_s: float) -> str:
     """Say who looks at a run, and since when nobody does, if it is long."""
     keeper = None
     with suppress(OwnerError):  # which is for who acts on it
+        if folder.owner and is_kept_in_private(folder.path):
+            return f"only {folder.owner} can see who looks after it"
         keeper = kept(folder.path)
     if keeper is None:
         return ""

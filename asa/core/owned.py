@@ -38,6 +38,9 @@ _ACCESS_LIST, _VERSION_BYTES, _ENTRIES = "system.posix_acl_access", 4, struct.St
 _LISTED_USER, _LISTED_GROUP, _MAY_WRITE = 0x02, 0x08, 0x02
 _USERS, _NAME, _GID = Path("/etc/passwd"), 0, 3
 
+UNUSED = "Nothing of it was used. "
+"""Begins what to do about something that was not acted on; who only looks does not say it."""
+
 others: dict[str, str] = {}
 """Whose they are that were looked at and are somebody else's, by their paths."""
 
@@ -86,7 +89,7 @@ def check_links(path: Path) -> None:
         except FileNotFoundError:
             return
         if stat.S_ISLNK(about.st_mode) and (owner := whose(about)) and not is_trusted(part.parent):
-            hint = f"Remove it, or name the folder to which it leads: {part.readlink()}"
+            hint = f"Remove it, or name what it leads to: {part.readlink()}"
             raise OwnerError(f"is a link that {owner} has made", where=str(part), hint=hint)
 
 
@@ -413,16 +416,19 @@ def _group(gid: int) -> str:
 
 
 def _remedy(path: Path, about: os.stat_result) -> str:
-    folder = path if stat.S_ISDIR(about.st_mode) else path.parent
-    trust = f"To trust what is in {os.path.realpath(folder)}, add that path as a line to {_list()}."
+    place = Path(os.path.realpath(path))
+    folder = place if stat.S_ISDIR(about.st_mode) else place.parent
+    trust = f"To trust what is in {folder}, add that path as a line to {_list()}."
+    if whose(about) and path.is_symlink() and folder != place:
+        trust = f"Put a copy of your own in place of the link to it, {path}. {trust}"
     if ignored := _listed()[1]:
         trust = f"{trust} {ignored}"
     if whose(about):
-        return f"Nothing of it was used. {trust}"
+        return f"{UNUSED}{trust}"
     repair = f"`chmod -R go-w {shlex.quote(str(path))}`"
     if about.st_uid != os.geteuid():
-        return f"Nothing of it was used. Ask its owner, {user_name(about.st_uid)}, for {repair}. {trust}"
-    return f"Nothing of it was used. See that nobody has changed it; then: {repair}. {trust}"
+        return f"{UNUSED}Ask its owner, {user_name(about.st_uid)}, for {repair}. {trust}"
+    return f"{UNUSED}See that nobody has changed it; then: {repair}. {trust}"
 
 
 def _list() -> str:

@@ -25,7 +25,7 @@ from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.keepers import cron, timer
 
-__all__ = ["Kept", "Way", "client", "end", "end_here", "keep", "kept", "note", "possible"]
+__all__ = ["Kept", "Way", "client", "end", "end_here", "is_kept_in_private", "keep", "kept", "note", "possible"]
 
 _FILE = "kept.json"
 _TO_BEGIN = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "ASA_TRUSTED")  # with, before the rest is read of the run
@@ -234,6 +234,21 @@ def kept(folder: Path) -> Kept | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def is_kept_in_private(folder: Path) -> bool:
+    """Whether something keeps a run of another user's, who alone can see what.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    """
+    file = folder / _FILE
+    try:
+        return file.exists() and not os.access(file, os.R_OK)
+    except OSError:
+        return False
 
 
 def note(folder: Path, now: Kept) -> None:

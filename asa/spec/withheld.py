@@ -114,7 +114,9 @@ def uses_in_words(stages: Iterable[Stage], folder: str | Path | None) -> Iterato
             by_names.setdefault(tuple(use.name for use in uses), []).append(stage)
     for names, users in by_names.items():
         whose = f"stage {users[0]} uses" if len(users) == 1 else f"stages {', '.join(users)} use"
-        yield f"{whose} {dollars(names)} and will not have {'it' if len(names) == 1 else 'them'}: {remedy(names)}"
+        lacks = "it" if len(names) == 1 else "them"
+        ask = remedy(names, "in it" if len(users) == 1 else "in each")
+        yield f"{whose} {dollars(names)} and will not have {lacks}: {ask}"
 
 
 def dollars(names: Iterable[str]) -> str:
@@ -122,9 +124,13 @@ def dollars(names: Iterable[str]) -> str:
     return ", ".join(f"${name}" for name in names)
 
 
-def remedy(names: Iterable[str]) -> str:
-    """Write what a stage asks for them with."""
-    return "write secrets = [{}] in it".format(", ".join(f'"{name}"' for name in names))
+def remedy(names: Iterable[str], where: str = "in it") -> str:
+    """Write what a stage asks for them with, and where."""
+    return f"write secrets = [{', '.join(map(_quoted, names))}] {where}"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _texts_of(stage: Stage) -> Iterator[tuple[str, str]]:
