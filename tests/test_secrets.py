@@ -77,6 +77,10 @@ SECRETS_BY_VALUE = {
     "GOOGLE": '{"type": "authorized_user", "refresh_token": "abc"}', "NETRC": "machine a login me password abc",
     "SIGNER": "-----BEGIN PGP PRIVATE KEY BLOCK-----", "AGE_IDENTITY": "AGE-SECRET-KEY-1ABC",
     "MY_ID": f"AKIA{'0A' * 8}",
+    "PAY": "sk_live_abcdefgh12345678", "RENT": "rk_live_4eC39HqLyjWDarjtT1", "BOT": f"123456789:AAHdq{'Tc9_-' * 6}",
+    "ANY_THING": "wJ8lrXu9nFE4I/K7MD1NG/bPx2fiC5", "MINE": f"pul-{'0a' * 20}", "MY_PASSWORT": "wort",
+    "CARD_PIN": "4711",
+    "PASSWORD_FILE": "hunter/2", "LOGIN": "me:word", "REGION_KEY": "a1b2c3d4e5f6", "CURL_OPTS": "--password word",
     "LLM": f"sk-proj-{'a1' * 12}", "AN_ID_TOKEN_URL": "https://me:abc@host/token", "SOME_KEY_NAME": f"hf_{'aB' * 17}",
     "DB_PASSWORD": "1234567", "KEY_PIN_PASS": "0", "CLIENT_SECRET": "42", "ROOTPW": "1", "SECRET_KEY": "1234567",
 }  # fmt: skip
@@ -100,6 +104,11 @@ SOUND_SECRET = {
     "VAULT_SECRET_PATH": "secret/data/a", "RESTIC_PASSWORD_COMMAND": "pass show a", "CREDENTIAL_HELPER": "store",
     "SECRET_NAME": "abc", "JWT_ALGORITHM": "RS256", "SLURM_AUTH": "munge", "HDFS_AUTH": "kerberos", "GIT_AUTHOR": "me",
     "XAUTHORITY": "/home/me/.Xauthority", "AUTHORIZATION_URL": "https://host/a", "USE_PASSWORD": "1", "QE_PW": "pw.x",
+    "REGION_KEY": "EU", "CASE_KEY": "base", "RUN_KEY": "r1i1p1", "SITE_KEY": "DE-Tha", "MODEL_KEY": "ECHAM6",
+    "JSON_KEY": "name", "QC_PASS": "PASS", "OPT_PASS": "O3", "PASS2_OPTS": "-slow 2", "PW_EXE": "pw.x",
+    "PW_CUTOFF": "60", "PW_COMMAND": "srun pw.x", "ESPRESSO_PW": "/opt/qe/pw.x", "PWD0": "./data", "I_PIN": "cores",
+    "TEXT_TOKENS": "data/tok.bin", "JOB_LOGIN": "node:22", "CUDA_VISIBLE_DEVICES":
+    "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "CONDA_BUILD": "numpy-1.26.4-py311h64a7726_0", "RUN_ID": "0a" * 20,
     "ECUT_PW": "60", "NPW": "1200", "I_MPI_PIN_DOMAIN": "omp", "SALT": "NaCl", "LICENSE_KEY": "abc",
     "OMPI_MCA_oob_auth": "x", "HYDRA_AUTH": "own",
     "DSN": "postgres://db/a",

@@ -134,10 +134,11 @@ def say_what_is_not_kept(stages: Iterable[Stage], folder: str) -> None:
         whose = f"stage {users[0]} uses" if len(users) == 1 else f"stages {', '.join(users)} use"
         sys.stderr.write(f"Warning: {whose} {dollars([name])}, which is not kept: later jobs will not have it.\n")
     if left:
-        add = shlex.quote(",".join(list(used) or left[:2]))
+        add = shlex.quote(",".join([*used, *(name for name in left if name not in used)]))
         sys.stderr.write(
-            f"Note: not kept for later jobs, as not on the list of variables that are: {', '.join(left)}. Say what a "
-            f"stage needs in its `environment`, or add to the list before you detach, as in: export {KEEPS}={add}\n"
+            f"Note: not kept for later jobs, as neither on the list of what is nor plainly ordinary settings: "
+            f"{', '.join(left)}. Say what a stage needs in its `environment`, or have them kept, before you "
+            f"detach; for all of them: export {KEEPS}={add}\n"
         )
 
 
