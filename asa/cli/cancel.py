@@ -88,7 +88,7 @@ def _tell(folder: RunFolder, stage: str, words: str, output: Output) -> None:
         return
     state, _ = read_state(folder)
     fields = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": words}
-    left = {"state": state.outcome, "jobs_left": state.live_jobs()}
+    left = {"state": state.outcome, "jobs_left": state.jobs.live()}
     print_document({**fields, **left}, indent=None)
 
 
@@ -99,7 +99,7 @@ def _nothing_to_cancel(state: RunState, stage: str) -> str | None:
             return f"stage {stage!r} has ended"
         if state.outcome is None and view.job_id is None:
             return f"stage {stage!r} has no job yet"
-    if state.outcome is not None and not state.unfinished_jobs() and state.open_intent is None:
+    if state.outcome is not None and not state.jobs.unfinished() and state.jobs.open_intent is None:
         return f"it has {state.outcome}" if state.outcome == "completed" else f"it {_was(state.outcome)} before"
     return None
 
@@ -109,7 +109,7 @@ def _was(outcome: str) -> str:
 
 
 def _ask(folder: RunFolder, state: RunState) -> None:
-    jobs = len(state.unfinished_jobs())
+    jobs = len(state.jobs.unfinished())
     words = "its job" if jobs == 1 else f"its {jobs} jobs"
     if not typer.confirm(f"Cancel {folder.path.name}{f' and {words}' if jobs else ''}?"):
         raise typer.Exit(1)
@@ -136,7 +136,7 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
     facility = reopen(folder, changed)
     with opened(lambda: facility.connect(folder.path)) as backend:
         now_s, accepts_late = backend.now(), backend.capabilities.accepts_late
-    if accepts_late and (intent := read_state(folder)[0].open_intent) is not None:
+    if accepts_late and (intent := read_state(folder)[0].jobs.open_intent) is not None:
         stages = ", ".join(intent.planned.stages)
         sys.stderr.write(
             f"A job for {stages} was being submitted when the client ended. This command looks for it for up to six "
@@ -156,7 +156,7 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
 
 def _is_cancelled(folder: RunFolder) -> bool:
     state, _ = read_state(folder)
-    return state.outcome is not None and not state.live_jobs()
+    return state.outcome is not None and not state.jobs.live()
 
 
 def _left(folder: RunFolder) -> str:

@@ -265,5 +265,5 @@ def end_keeper(folder: RunFolder, facility: Facility) -> None:
 
 def has_ended(state: RunState) -> bool:
     """Whether nothing is left to be done of a run."""
-    is_settled = not state.unfinished_jobs() and state.open_intent is None and not state.doubtful
+    is_settled = not state.jobs.unfinished() and state.jobs.open_intent is None and not state.jobs.doubtful
     return state.outcome is not None and is_settled

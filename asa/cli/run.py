@@ -381,7 +381,7 @@ def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
 def _has_loose_ends(folder: RunFolder) -> bool:
     """Whether a run ended of which jobs were left to cancel."""
     state = read_state(folder)[0]
-    return bool(state.unfinished_jobs()) or state.open_intent is not None
+    return bool(state.jobs.unfinished()) or state.jobs.open_intent is not None
 
 
 def _drive(

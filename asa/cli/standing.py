@@ -531,7 +531,7 @@ def _reason_without_job(state: RunState, name: str, words: str) -> str:
 
 def _more_cores(state: RunState, job: Job, name: str) -> str:
     """Say what becomes of the cores that a job is to get for one of its stages; empty if none were asked for."""
-    for one in reversed(state.jobs.values()):
+    for one in reversed(list(state.jobs.values())):
         if one.planned.joins == job.status.job_id and name in one.planned.stages and not one.giving_up:
             more = f"{one.spec.cores} more {'core' if one.spec.cores == 1 else 'cores'}"
             if one.status.state is JobState.PENDING:
@@ -557,7 +557,7 @@ def _words(state: RunState, name: str, job: Job | None) -> str:
 def _words_without_job(state: RunState, name: str) -> str:
     if state.outcome is not None:
         return "not run"
-    if state.open_intent is not None and name in state.open_intent.planned.stages:
+    if state.jobs.open_intent is not None and name in state.jobs.open_intent.planned.stages:
         return "being submitted"
     return "conditional" if state.stages[name].phase is Phase.CONDITIONAL else "waiting"
 

@@ -335,14 +335,14 @@ class HostedRun:
                 ended.append(Ending(name, completed=True, job_id=state.stages[name].job_id or ""))
             elif phase in _FAILED_ONLY:
                 ended.append(self._failed(state, name, state.stages[name].reason))
-            elif name in state.attempts_failed and name in state.unclaimed:  # its host hands it over once more
-                ended.append(replace(self._failed(state, name, state.attempts_failed[name]), may_come_again=True))
+            elif name in state.host.attempts_failed and name in state.host.unclaimed:  # it is handed over once more
+                ended.append(replace(self._failed(state, name, state.host.attempts_failed[name]), may_come_again=True))
             elif state.outcome is not None:
                 ended.append(self._failed(state, name, f"the run was {state.outcome}: {state.reason}"))
         self._tell(ended)
 
     def _failed(self, state: RunState, name: str, reason: str) -> Ending:
-        if not (of_it := state.jobs_of(name)):
+        if not (of_it := state.jobs.of_stage(name)):
             return Ending(name, completed=False, reason=reason)
         last = of_it[-1]
         log = self._outputs.errors_of(last.spec.token) if last.status.start_s is not None else None
@@ -540,12 +540,12 @@ def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
         folder.check_own()
         _refuse_lost_journal(folder)
         state, _ = folder.state()
-        if not state.intents:  # it submitted nothing
+        if not state.jobs.intents:  # it submitted nothing
             with folder.driven():
                 _mark_ended(folder)
             continue
-        if state.outcome is None or state.unfinished_jobs():
-            live = len(state.unfinished_jobs())
+        if state.outcome is None or state.jobs.unfinished():
+            live = len(state.jobs.unfinished())
             what = f"{live} job{'' if live == 1 else 's'}" if live else "what"
             say(f"Ending {what} that an earlier run has left: {folder.path.name}")
         _end(folder, open_facility(folder.plan.backend, None, folder.plan.settings), f"{host} was run again")

@@ -144,7 +144,7 @@ class Active(Submitter):
         if self.run.bank is None:
             return
         try:
-            words_s = {token: i.word_s for token, i in self.state.intents.items() if i.word_s is not None}
+            words_s = {token: i.word_s for token, i in self.state.jobs.intents.items() if i.word_s is not None}
             self.run.bank.keep(self.waits, words_s)
         except StateError as error:
             self.trouble = str(error)
@@ -167,19 +167,19 @@ class Active(Submitter):
     def is_over(self) -> bool:
         """It has ended, nothing is left to be sent to the batch system, and nothing of it is left there."""
         state = self.state
-        if state.outcome is None or state.open_intent is not None or self.to_cancel() or not self.swept:
+        if state.outcome is None or state.jobs.open_intent is not None or self.to_cancel() or not self.swept:
             return False
-        return state.outcome == "completed" or not (state.live_jobs() or self.strays())
+        return state.outcome == "completed" or not (state.jobs.live() or self.strays())
 
     def strays(self) -> list[str]:
         """Tokens without a job, of which one may yet turn up; if the run has ended, nobody wants it any more."""
-        return [t for t in self.state.doubtful if not self.state.has_sent(t) and self.may_turn_up(t)]
+        return [t for t in self.state.jobs.doubtful if not self.state.jobs.has_sent(t) and self.may_turn_up(t)]
 
     def to_cancel(self) -> list[str]:
         """Jobs whose cancellation was decided, and of which it is not known that they have ended of it."""
         return [
             job_id
-            for job_id in self.state.condemned
+            for job_id in self.state.jobs.condemned
             if (job := self.state.jobs[job_id]).giving_up
             and not job.given_up
             and job.status.state is not JobState.COMPLETED
@@ -199,19 +199,19 @@ class Active(Submitter):
 
     def job_of(self, token: str) -> str | None:
         """Name the job of a token; None if it has none, or that was given up."""
-        job = self.state.job_of(token)
+        job = self.state.jobs.of_token(token)
         return None if job is None else job.status.job_id
 
     def is_to_be_sent(self, token: str) -> bool:
         """Whether a token has had no job yet, and is about to have one."""
         state = self.state
-        if state.outcome is not None or state.has_sent(token):
+        if state.outcome is not None or state.jobs.has_sent(token):
             return False
-        return state.refused.keys().isdisjoint(state.intents[token].planned.stages)
+        return state.refused.keys().isdisjoint(state.jobs.intents[token].planned.stages)
 
     def accepted(self, token: str, status: JobStatus) -> None:
         """Note that the batch system has the job of a token, which takes the place of one that it had before."""
-        is_new = self.state.open_intent is not None and self.state.open_intent.token == token
+        is_new = self.state.jobs.open_intent is not None and self.state.jobs.open_intent.token == token
         former = self.state.jobs.get(status.job_id)
         if former is not None and former.spec.token != token and not former.status.state.is_final:
             end_s = max(status.submit_s, former.status.start_s or former.status.submit_s)
@@ -336,7 +336,7 @@ def _learn(one: Active, news: Observation) -> None:
     if job.known_as is not None:
         token = job.spec.token if one.run.journal is not None else ""
         try:
-            intent = one.state.intents.get(job.spec.token)
+            intent = one.state.jobs.intents.get(job.spec.token)
             word_s = intent.word_s if intent is not None else None
             one.run.bank.observe(job.known_as, news.observation, token=token, word_s=word_s)
         except StateError as error:  # it is kept in the end, if that can be

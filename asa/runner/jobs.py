@@ -1,13 +1,15 @@
-"""A job of a run, and what may be read off it by itself."""
+"""The jobs of a run: what may be read off one by itself, and which of them there are."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from asa.backend import JobSpec, JobState, JobStatus
 from asa.exactly_once import TWIN
+from asa.runner.entries import Intended
 from asa.strategies.base import PlannedJob
 
 if TYPE_CHECKING:
@@ -54,3 +56,109 @@ class Job:
         has_completed = status.state is JobState.COMPLETED and status.reason != PAYLOAD_COMPLETED
         has_failed = status.state.is_final and not has_completed
         return bool(self.giving_up) or (has_failed and status.reason != TWIN)
+
+
+@dataclass(slots=True)
+class JobsOfRun(Mapping[str, Job]):
+    """Every job of a run that was accepted, by its id; and what of them may yet be."""
+
+    intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission that was intended of each token
+    open_intent: Intended | None = None  # a submission of which it is not known what became of it
+    sought_s: float | None = None  # when its job was first looked for, and not found
+    # tokens of which a second job may yet turn up
+    doubtful: dict[str, float] = field(default_factory=dict)  # and since when
+    condemned: dict[str, None] = field(default_factory=dict)  # jobs that were to be cancelled
+    twins: list[Job] = field(default_factory=list)  # that ended at once for another of their token
+    _by_id: dict[str, Job] = field(default_factory=dict)
+    _by_token: dict[str, Job] = field(default_factory=dict)  # the latest
+    _by_stage: dict[str, list[Job]] = field(default_factory=dict)
+    _unfinished: dict[str, Job] = field(default_factory=dict)
+
+    def __getitem__(self, job_id: str) -> Job:
+        return self._by_id[job_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._by_id
+
+    def live(self) -> list[str]:
+        """Jobs that have not ended and that the client has not given up."""
+        return [i for i, job in self._unfinished.items() if not job.giving_up]
+
+    def unfinished(self) -> list[str]:
+        """Jobs that have not ended, given up or not."""
+        return list(self._unfinished)
+
+    def has_sent(self, token: str) -> bool:
+        """Whether the batch system has ever had a job of a token."""
+        job = self._by_token.get(token)
+        return job is not None and self._is_current(job)
+
+    def of_token(self, token: str) -> Job | None:
+        """Give the job of a token; None if it has none, or that was given up."""
+        job = self._by_token.get(token)
+        return job if job is not None and not job.given_up and self._is_current(job) else None
+
+    def of_stage(self, stage: str) -> list[Job]:
+        """Give the jobs that were to run a stage, in the order in which they were accepted."""
+        return [job for job in self._by_stage.get(stage, ()) if self._is_current(job)]
+
+    def needed(self, job: Job) -> list[Job]:
+        """Give the jobs that one depends on."""
+        return [self._by_id[one.job_id] for one in job.spec.dependencies if one.job_id in self._by_id]
+
+    def _is_current(self, job: Job) -> bool:
+        """Whether a job's number was not given out again."""
+        return self._by_id[job.status.job_id] is job
+
+    # ------------------------------------------------------------------ what happens to them
+
+    def intended(self, intent: Intended) -> None:
+        """Note that a job is about to be submitted."""
+        self.open_intent = self.intents[intent.token] = intent
+        self.sought_s = None
+
+    def settled(self) -> Intended | None:
+        """Note that it is known what became of the submission that was open; give that."""
+        intent, self.open_intent = self.open_intent, None
+        return intent
+
+    def accepted(self, token: str, status: JobStatus) -> tuple[Job, Job | None]:
+        """Note that the batch system has a job of a token; give the job, and the one that the token had before."""
+        intent, former = self.open_intent, self._by_token.get(token)
+        if former is not None and (intent is None or intent.token != token):  # what is open stays so
+            former.giving_up, former.given_up = "another job of its token runs the payload", True
+            planned, spec, observed = former.planned, former.spec, former.observed
+            former.observed = True  # a token's wait is learned once
+        else:
+            assert intent is not None
+            planned, spec, observed, self.open_intent = intent.planned, intent.spec, False, None
+        # however far it has come: that is for the next entry to tell
+        pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
+        job = self._by_id[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
+            planned, spec, pending, observed=observed
+        )
+        for name in planned.stages:
+            self._by_stage.setdefault(name, []).append(job)
+        return job, former
+
+    def ended(self, job: Job) -> None:
+        """Note that a job has ended."""
+        del self._unfinished[job.status.job_id]
+        if job.status.reason == TWIN:
+            self.twins.append(job)
+
+    def revived(self, job: Job, status: JobStatus) -> None:
+        """Note that a job which had ended was started once more, by hand: it is nobody's any more."""
+        job.status, job.giving_up, job.given_up = status, "", False
+        self._unfinished[status.job_id] = job
+
+    def condemn(self, job_id: str, reason: str, at_s: float) -> None:
+        """Note that a job is about to be cancelled."""
+        self._by_id[job_id].giving_up, self._by_id[job_id].giving_up_s = reason, at_s
+        self.condemned[job_id] = None

@@ -188,10 +188,10 @@ def _deliver(active: Sequence[Active], changed: Sequence[JobStatus]) -> None:
 def _settle(backend: Backend, active: Sequence[Active]) -> None:
     """Hear how the last jobs ended that were cancelled; batch systems take a moment for that."""
     until = backend.now() + _SETTLE_S
-    while left := [one for one in active if one.state.unfinished_jobs()]:
+    while left := [one for one in active if one.state.jobs.unfinished()]:
         for one in left:
-            one.ask(one.state.unfinished_jobs())
-        if not any(one.state.unfinished_jobs() for one in active) or backend.now() >= until:
+            one.ask(one.state.jobs.unfinished())
+        if not any(one.state.jobs.unfinished() for one in active) or backend.now() >= until:
             return
         _deliver(active, backend.wait(until))
 
@@ -227,7 +227,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         run.run_s,
         run.place,
     )
-    state.max_jobs = run.max_jobs
+    state.host.max_jobs = run.max_jobs
     forecast: Forecast = NoForecast()
 
     def spec_for(stages: tuple[str, ...]) -> JobSpec:
@@ -274,7 +274,7 @@ def _come_back(one: Active, entries: Iterable[Entry]) -> None:
     """Bring a run to where an earlier client left it."""
     one.replay(entries)
     one.is_behind = True
-    intent, sought_s = one.state.open_intent, one.state.sought_s
+    intent, sought_s = one.state.jobs.open_intent, one.state.jobs.sought_s
     if intent is not None and sought_s is not None:  # that one looked for its job already
         attempt = one.attempts.at(intent.planned)
         attempt.again_s, attempt.looks = sought_s + LATE_S[0], 1
@@ -287,7 +287,7 @@ def _wind_up(one: Active) -> None:
     while True:
         clean_up(one)
         wakes = [clear_up(one), tell_cancellations(one)]
-        if not one.state.unfinished_jobs() and one.state.open_intent is None and not one.to_cancel():
+        if not one.state.jobs.unfinished() and one.state.jobs.open_intent is None and not one.to_cancel():
             return
         if one.backend.now() >= until:
             raise UnavailableError(
@@ -321,13 +321,13 @@ def _act(one: Active) -> float | None:
     if not catch_up(one):
         return now + AGAIN_S[0]
     wakes = [give_back(one), open_gates(one), look_for_twins(one), give_up_orphans(one)]
-    if one.state.open_intent is None and one.state.outcome is None:
+    if one.state.jobs.open_intent is None and one.state.outcome is None:
         wakes.append(_follow_plan(one))
     if one.state.outcome is not None and one.state.outcome != "completed":
         clean_up(one)
     asked_again = one.state.asked_again
     wakes += [clear_up(one), tell_cancellations(one), sweep(one)]
-    if one.state.is_open and one.state.outcome is None:  # a stage that was handed over is not to wait for a look
+    if one.state.host.is_open and one.state.outcome is None:  # a stage that was handed over is not to wait for a look
         wakes.append(now if asked_again != one.state.asked_again else now + _HOST_S)
     return min((time for time in wakes if time is not None), default=None)
 
@@ -335,7 +335,7 @@ def _act(one: Active) -> float | None:
 def _follow_plan(one: Active) -> float | None:
     """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
     now = one.backend.now()
-    while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
+    while one.state.outcome is None and one.state.jobs.open_intent is None and not one.to_cancel():
         mate = one.attempts.fresh(missing_mates(one), now)
         if mate is not None and can_submit(one, now):
             submit(one, mate)
@@ -409,7 +409,7 @@ def _carry_out(active: Sequence[Active], request: Request) -> None:
         if one.state.name != request.run or one.state.outcome is not None:
             continue
         if not isinstance(request, CancelRequest):
-            if one.state.is_open:
+            if one.state.host.is_open:
                 _carry_out_for_host(one, request)
         elif not request.stage:
             one.commit(Stopped("cancelled", request.reason or "you asked for it", one.backend.now()))
@@ -426,10 +426,10 @@ def _carry_out_for_host(one: Active, request: ExtendRequest | ClaimRequest | Dro
         case ExtendRequest(stages=stages, impossible=impossible):
             one.commit(Extended(stages, now, impossible))
         case ClaimRequest(stage=name, asked=asked, may_come_again=may_come_again, impossible=impossible_why):
-            if name in state.unclaimed and not state.stages[name].phase.is_settled:
+            if name in state.host.unclaimed and not state.stages[name].phase.is_settled:
                 one.commit(Claimed(name, now, asked, may_come_again, impossible_why))
         case DropRequest(stages=names, reason=reason):
-            if dropped := tuple(name for name in names if name in state.unclaimed):
+            if dropped := tuple(name for name in names if name in state.host.unclaimed):
                 one.commit(Dropped(dropped, reason, now))
         case CloseRequest():
             one.commit(Closed(now))

@@ -60,11 +60,11 @@ def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
     if name in state.choices or stage.moldable is not None or view.resubmissions:
         return None  # one that failed is tried again by itself
     after = () if job.keep is Keep.NOTHING else tuple(sorted(stage.after))
-    return job.keep, after, name in state.unclaimed, stage.partition, *likeness(stage, site)
+    return job.keep, after, name in state.host.unclaimed, stage.partition, *likeness(stage, site)
 
 
 def _packs(state: RunState, jobs: Sequence[PlannedJob]) -> list[list[PlannedJob]]:
-    most = len(jobs) if state.max_jobs is None else max(state.max_jobs, 1)
+    most = len(jobs) if state.host.max_jobs is None else max(state.host.max_jobs, 1)
     packs: list[list[PlannedJob]] = []
     for job in sorted(jobs, key=lambda job: -state.stages[job.stages[0]].stage.expected_s):
         if packs and len(packs[-1]) < most:

@@ -77,16 +77,16 @@ class PutOff:
     def heard(self, entry: Entry, state: RunState) -> None:
         """Take in what happened, before the run's state does."""
         match entry:
-            case Accepted(token=token) if (intent := state.intents.get(token)) is not None:
+            case Accepted(token=token) if (intent := state.jobs.intents.get(token)) is not None:
                 self._settled(intent)
                 self._refused_in_row.pop(target_of(state, intent.planned), None)
-            case Refused(token=token) if (intent := state.intents.get(token)) is not None:
+            case Refused(token=token) if (intent := state.jobs.intents.get(token)) is not None:
                 self._settled(intent)
                 for tokens in self._refused_in_row.values():
                     tokens.pop(token, None)
             case Unexplained():
                 self._answers.heard(entry)
-            case Unsent(token=token) if (intent := state.intents.get(token)) is not None:
+            case Unsent(token=token) if (intent := state.jobs.intents.get(token)) is not None:
                 self._unsent(entry, intent.planned, state)
             case Retried():
                 self._answers.clear()

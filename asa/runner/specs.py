@@ -15,6 +15,7 @@ from asa.errors import InputError
 from asa.legs import Legs, Turn
 from asa.payload import Notes, Share, payload_text
 from asa.runner.accounts import NOTICE_S
+from asa.runner.host import gate_of
 from asa.runner.jobs import round_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
@@ -240,17 +241,21 @@ def _max_await_s(
 
 def gates_of(state: RunState, planned: PlannedJob) -> dict[str, str]:
     """Name what a job waits for until its stages are handed over, by those that are not yet."""
-    if not state.unclaimed:
+    if not state.host.unclaimed:
         return {}
     token = token_of(state, planned)
-    return {name: state.gate_of(token, name) for name in planned.stages if name in state.unclaimed}
+    return {name: gate_of(token, name, state.stages) for name in planned.stages if name in state.host.unclaimed}
 
 
 def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
     """Name the jobs that were to run some stages before, also those that may yet turn up."""
-    former = {token: (state.intents[token].planned, state.intents[token].spec) for token in state.doubtful}
+    former = {
+        token: (state.jobs.intents[token].planned, state.jobs.intents[token].spec) for token in state.jobs.doubtful
+    }
     if any(state.stages[name].resubmissions for name in planned.stages):
-        former |= {job.spec.token: (job.planned, job.spec) for name in planned.stages for job in state.jobs_of(name)}
+        former |= {
+            job.spec.token: (job.planned, job.spec) for name in planned.stages for job in state.jobs.of_stage(name)
+        }
     stages, token = set(planned.stages), token_of(state, planned)
     own = token_of(state, replace(planned, mate=0))  # which all have that share the stage with it
     own = round_of_legs(state, planned.stages[0]) if leg_of(state, planned) else own
@@ -321,7 +326,7 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     legs, leg = legs_of(state, stage.name), leg_of(state, planned)
     turn = Turn(leg, str(legs.folder), walltime_s, view.earlier_legs) if leg and legs is not None else None
-    in_doubt = tuple(job.spec.token for job in state.jobs_of(stage.name) if job.status.in_doubt)
+    in_doubt = tuple(job.spec.token for job in state.jobs.of_stage(stage.name) if job.status.in_doubt)
     notes = Notes(token_of(state, planned), in_doubt)
     return payload_text(stage, cores, place=tasks_of(state, stage.name), share=share, turn=turn, notes=notes)
 

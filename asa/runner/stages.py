@@ -38,6 +38,7 @@ class Stages(Mapping[str, StageView]):
         self._left, self._first = len(self._views), 0
         self._left_out: set[str] = set()
         self._paused: set[str] = set()
+        self._pauses_s: dict[str, float] | None = None  # as they were found; None since something changed
         self._ahead: set[str] = set()
         self._gated: set[str] = set()
         for name in self._ready:
@@ -93,6 +94,7 @@ class Stages(Mapping[str, StageView]):
 
     def extend(self, workflow: Workflow) -> None:
         """Take in what was added to the workflow, behind all that was there before."""
+        self._pauses_s = None
         for name in workflow.order[len(self._order) :]:
             stage = workflow.stages[name]
             self._before[name] = before = tuple(dict.fromkeys(stage.after))
@@ -114,6 +116,10 @@ class Stages(Mapping[str, StageView]):
     def place(self, name: str) -> int:
         """Say the how-manieth of the workflow's order a stage is, from 1 on."""
         return self._places[name]
+
+    def at(self, place: int) -> str:
+        """Name the stage of a place in the workflow's order."""
+        return self._order[place - 1]
 
     def gate(self, name: str) -> None:
         """Keep a stage's turn from it until `ungate`, however those end that it follows."""
@@ -157,7 +163,7 @@ class Stages(Mapping[str, StageView]):
 
     def _put(self, name: str, view: StageView) -> bool:
         """Change one stage, and what is counted of it; say whether its phase changed."""
-        was, self._views[name] = self._views[name], view
+        was, self._views[name], self._pauses_s = self._views[name], view, None
         if view.not_before_s > -math.inf:
             self._paused.add(name)
         if _is_open(was) != _is_open(view):
@@ -214,8 +220,13 @@ class Stages(Mapping[str, StageView]):
 
     # ------------------------------------------------------------------ times
 
-    def pauses_s(self) -> dict[str, float]:
+    def pauses_s(self) -> Mapping[str, float]:
         """Say until when stages without a job pause, or those that they follow do; O(stages + edges) if any does."""
+        if self._pauses_s is None:
+            self._pauses_s = self._find_pauses_s()
+        return self._pauses_s
+
+    def _find_pauses_s(self) -> dict[str, float]:
         self._paused = {name for name in self._paused if self._views[name].not_before_s > -math.inf}
         if not any(self._views[name].phase is Phase.WAITING for name in self._paused):
             return {}

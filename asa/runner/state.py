@@ -51,7 +51,9 @@ from asa.runner.entries import (
     Surplus,
     Unsent,
 )
-from asa.runner.jobs import Job, round_of
+from asa.runner.host import Host
+from asa.runner.jobs import Job, JobsOfRun, round_of
+from asa.runner.lost import HOPELESS, is_void_for, why_lost
 from asa.runner.nodes import Nodes, moved
 from asa.runner.put_off import PutOff
 from asa.runner.retries import (
@@ -71,8 +73,6 @@ from asa.waits import WaitObservation
 from asa.waves import Waves, slots_of, walltime_of, waves_of
 from asa.workflow import Slot, Stage, Workflow
 
-_HOPELESS = "DependencyNeverSatisfied"
-_OUT_FOR_GOOD = frozenset({Phase.BLOCKED, Phase.NOT_WANTED})
 _HARMLESS = (
     Begun,
     Shaped,
@@ -114,12 +114,8 @@ class RunState:
     run_s: Mapping[str, float] | None = None
     place: str = ""  # folder in which stages keep what they remember when they are run again; empty for none
     stages: Stages = field(init=False)  # what is true of each stage
-    jobs: dict[str, Job] = field(default_factory=dict)  # every job that was accepted, by its id
-    open_intent: Intended | None = None  # a submission of which it is not known what became of it
-    sought_s: float | None = None  # when its job was first looked for, and not found
-    intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission that was intended of each token
-    # tokens of which a second job may yet turn up
-    doubtful: dict[str, float] = field(default_factory=dict)  # and since when
+    jobs: JobsOfRun = field(default_factory=JobsOfRun)
+    host: Host = field(default_factory=Host)
     choices: dict[str, Choice] = field(default_factory=dict)  # by stage, the shape that was chosen for it
     refused: dict[str, str] = field(default_factory=dict)  # stages whose job was refused for good, and why
     # how often a stage that had completed was asked for again, with all that follow it
@@ -128,26 +124,10 @@ class RunState:
     reason: str = ""
     # what the strategy meant to submit when it was last asked; for show, and in no journal
     planned: tuple[PlannedJob, ...] = ()
-    condemned: dict[str, None] = field(default_factory=dict, init=False)  # jobs that were to be cancelled
-    twins: list[Job] = field(default_factory=list, init=False)  # that ended at once for another of their token
     # whether the run ends as soon as a stage has failed, rather than when no other can run any more
     fail_fast: bool = True  # as runs were that began before there was a choice
-    # whether a program hosts it that adds stages, and hands over what each of them runs
-    is_open: bool = False
-    max_jobs: int | None = None  # that its host hands over at a time; None for any number
-    # stages of an open run of which what they run was not handed over yet
-    unclaimed: dict[str, None] = field(default_factory=dict, init=False)
-    repeatable: set[str] = field(default_factory=set, init=False)  # that their host hands over again if they fail
-    attempts_failed: dict[str, str] = field(default_factory=dict, init=False)  # those that did, and how the last ended
-    unopened: dict[str, None] = field(default_factory=dict, init=False)  # whose jobs may wait to be told what to run
-    # by stage, what jobs of it wait for until it is handed over, each with the job's token
-    gates: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False)
     _reasons: list[str] = field(default_factory=list, init=False)  # of the failures so far
-    _pauses_s: dict[str, float] | None = field(default=None, init=False)
     _may_have_lost: bool = field(default=True, init=False)
-    _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
-    _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
-    _by_stage: dict[str, list[Job]] = field(default_factory=dict, init=False)
     sharing: Sharing = field(default_factory=Sharing, init=False)  # jobs that run a stage together
     arrays: Arrays = field(default_factory=Arrays, init=False)  # elements of stages that are arrays
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
@@ -192,50 +172,42 @@ class RunState:
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912, PLR0915 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
-        self._pauses_s = None
         self._may_have_lost |= not isinstance(entry, _HARMLESS)
         self.put_off.heard(entry, self)
         match entry:
             case Begun(at_s=at_s, fail_fast=fail_fast, is_open=is_open):
-                self.fail_fast, self.is_open = fail_fast, is_open
-                for name in self.workflow.order if is_open else ():
-                    self._gate(name)
+                self.fail_fast, self.host.is_open = fail_fast, is_open
+                self.host.gate(self.workflow.order if is_open else (), self.stages)
                 yield RunStarted(time_s=at_s, run=self.name)
             case Shaped(stage=name, choice=choice):
                 self.choices[name] = choice
                 view = self.stages[name]
                 self.stages.put(name, replace(view, stage=view.stage.shaped(choice.shape)))
-            case Intended(token=token, spec=spec):
-                self.open_intent = self.intents[token] = entry
-                for gate in (*spec.awaits, *(one for step in spec.steps for one in step.awaits)):
-                    if name := self.stage_of_gate(token, gate):
-                        self.gates.setdefault(name, []).append((gate, token))
-                self.sought_s = None
+            case Intended():
+                self.jobs.intended(entry)
+                self.host.awaited(entry, self.stages)
             case Again(token=token):
-                self.open_intent = self.intents[token]
-                self.sought_s = None
+                self.jobs.intended(self.jobs.intents[token])
             case Narrowed(stage=name, size=size, is_compact=is_compact):
                 self.arrays.narrowed(name, size, is_compact=is_compact)
                 self.asked_again += 1
             case Sought(at_s=at_s):
-                self.sought_s = at_s
+                self.jobs.sought_s = at_s
             case Accepted(token=token, status=status):
                 yield self._accepted(token, status)
             case Unsent(token=token, at_s=at_s, reason=reason, doubtful=doubtful):
-                intent, self.open_intent = self.open_intent, None
                 if doubtful:
-                    self.doubtful[token] = at_s
-                if intent is not None:
+                    self.jobs.doubtful[token] = at_s
+                if (intent := self.jobs.settled()) is not None:
                     yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
             case Surplus(token=token, job_id=job_id, at_s=at_s):
                 ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
                 reason = f"a duplicate of job {ours}" if ours else "it turned up when it was not needed any more"
-                yield self._cancelled_record(self.intents[token].planned, job_id, reason, at_s)
+                yield self._cancelled_record(self.jobs.intents[token].planned, job_id, reason, at_s)
             case Reported(status=status):
                 yield from self._update(status)
             case GivingUp(job_id=job_id, reason=reason, at_s=at_s):
-                self.jobs[job_id].giving_up, self.jobs[job_id].giving_up_s = reason, at_s
-                self.condemned[job_id] = None
+                self.jobs.condemn(job_id, reason, at_s)
             case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
                 job = self.jobs[job_id]
                 job.giving_up, job.given_up = reason, True
@@ -246,29 +218,31 @@ class RunState:
                 else:
                     self._ask_again(job)
                 yield from self._end_if_settled(at_s)
-            case Refused(token=token, at_s=at_s, reason=reason) if self.intents[token].planned.leg:
-                self.open_intent = None
-                name = self.intents[token].planned.stages[0]
+            case Refused(token=token, at_s=at_s, reason=reason) if self.jobs.intents[token].planned.leg:
+                self.jobs.settled()
+                name = self.jobs.intents[token].planned.stages[0]
                 self.stages.put(name, replace(self.stages[name], is_unyielding=True))
                 yield Deferred(time_s=at_s, run=self.name, stages=(name,), reason=reason)
             case Refused(token=token, at_s=at_s, reason=reason) if (
-                self.intents[token].planned.mate and self.intents[token].spec.array is None
+                self.jobs.intents[token].planned.mate and self.jobs.intents[token].spec.array is None
             ):
-                self.open_intent = None
-                self.sharing.refused(round_of(self.intents[token].planned, self.intents[token].spec))
-                yield Deferred(time_s=at_s, run=self.name, stages=self.intents[token].planned.stages, reason=reason)
+                self.jobs.settled()
+                self.sharing.refused(round_of(self.jobs.intents[token].planned, self.jobs.intents[token].spec))
+                yield Deferred(
+                    time_s=at_s, run=self.name, stages=self.jobs.intents[token].planned.stages, reason=reason
+                )
             case Refused(token=token, at_s=at_s, reason=reason):
-                self.open_intent = None
-                back = [name for name in self.intents[token].planned.stages if self._may_be_handed_over(name)]
-                failed = [name for name in self.intents[token].planned.stages if name not in back]
+                self.jobs.settled()
+                back = [name for name in self.jobs.intents[token].planned.stages if self.host.may_hand_over(name)]
+                failed = [name for name in self.jobs.intents[token].planned.stages if name not in back]
                 for name in back:
                     yield from self._hand_back(name, reason, at_s)
                 self.refused |= dict.fromkeys(failed, reason)
                 if failed:
                     yield from self._fail(failed, reason, at_s)
             case Stopped(outcome=outcome, reason=reason, at_s=at_s, refused=refused):
-                if refused and (intent := self.open_intent) is not None and intent.token == refused:
-                    self.open_intent = None
+                if refused and (intent := self.jobs.open_intent) is not None and intent.token == refused:
+                    self.jobs.settled()
                     self.refused |= dict.fromkeys(intent.planned.stages, reason)
                 if self.outcome is None:
                     yield self._end(outcome, reason, at_s)
@@ -287,66 +261,30 @@ class RunState:
             case Extended(stages=stages, impossible=impossible):
                 self.workflow = self.workflow.with_more(stages)
                 self.stages.extend(self.workflow)
-                for stage in stages:
-                    self._gate(stage.name)
-                self.attempts_failed |= impossible
+                self.host.gate([stage.name for stage in stages], self.stages)
+                self.host.attempts_failed |= impossible
             case Claimed() if entry.impossible:
                 yield from self._claimed_in_vain(entry)
-            case Claimed(stage=name, asked=asked, may_come_again=may_come_again):
-                del self.unclaimed[name]
-                self.unopened[name] = None
-                self.attempts_failed.pop(name, None)
-                (self.repeatable.add if may_come_again else self.repeatable.discard)(name)
-                if asked is not None:
-                    self.stages.put(name, replace(self.stages[name], stage=asked))
-                self.stages.ungate(name)
-            case Dropped(stages=names, reason=reason, at_s=at_s):
-                for name in names:
-                    view = self.stages[name]
-                    self.unclaimed.pop(name, None)
-                    self.unopened[name] = None
-                    self.stages.ungate(name)
-                    if not view.phase.is_settled:
-                        self.stages.put(name, replace(view, phase=Phase.NOT_WANTED, hold_until_s=None, reason=reason))
+            case Claimed():
+                self.host.claimed(entry, self.stages)
+            case Dropped(at_s=at_s):
+                self.host.dropped(entry, self.stages)
                 yield from self._end_if_settled(at_s)
             case Closed(at_s=at_s):
-                self.is_open = False
+                self.host.is_open = False
                 yield from self._end_if_settled(at_s)
 
     def _claimed_in_vain(self, entry: Claimed) -> Iterator[News]:
         """Take in that a stage was handed over of which a job could never start."""
         name = entry.stage
-        self.unopened[name] = None
+        self.host.unopened[name] = None
         if entry.may_come_again:
             yield from self._hand_back(name, entry.impossible, entry.at_s)
             return
-        del self.unclaimed[name]
+        del self.host.unclaimed[name]
         self.refused[name] = entry.impossible
         self.stages.ungate(name)
         yield from self._fail([name], entry.impossible, entry.at_s)
-
-    def gate_of(self, token: str, stage: str) -> str:
-        """Name what a job of a token is posted once a stage of it is handed over."""
-        return f"{token}~{self.stages.place(stage)}"
-
-    def stage_of_gate(self, token: str, gate: str) -> str:
-        """Name the stage until whose handing over a job of a token waits; empty if that is for something else."""
-        own, _, place = gate.rpartition("~")
-        return self.workflow.order[int(place) - 1] if own == token else ""
-
-    def _may_be_handed_over(self, name: str) -> bool:
-        """Whether a stage of an open run is to be handed over, now or once more should it fail."""
-        return name in self.unclaimed or name in self.repeatable
-
-    def _gate(self, name: str) -> None:
-        self.unclaimed[name] = None
-        self.stages.gate(name)
-
-    def pauses_s(self) -> Mapping[str, float]:
-        """Say until when stages pause that failed, and all that depend on them."""
-        if self._pauses_s is None:
-            self._pauses_s = self.stages.pauses_s()
-        return self._pauses_s
 
     def at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:
         """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
@@ -382,46 +320,10 @@ class RunState:
         run_s = next(shape.run_s for shape in self.workflow.stages[name].shapes if shape.width == width)
         return really_s * run_s / expected_s
 
-    def live_jobs(self) -> list[str]:
-        """Jobs that have not ended and that the client has not given up."""
-        return [i for i, job in self._unfinished.items() if not job.giving_up]
-
-    def unfinished_jobs(self) -> list[str]:
-        """Jobs that have not ended, given up or not."""
-        return list(self._unfinished)
-
-    def has_sent(self, token: str) -> bool:
-        """Whether the batch system has ever had a job of a token."""
-        job = self._by_token.get(token)
-        return job is not None and self.jobs[job.status.job_id] is job  # else its number was given out again
-
-    def job_of(self, token: str) -> Job | None:
-        """Give the job of a token; None if it has none, or that was given up."""
-        job = self._by_token.get(token)
-        return job if job is not None and not job.given_up and self.jobs[job.status.job_id] is job else None
-
-    def jobs_of(self, stage: str) -> list[Job]:
-        """Give the jobs that were to run a stage, in the order in which they were accepted."""
-        return [job for job in self._by_stage.get(stage, ()) if self.jobs[job.status.job_id] is job]
-
     def _accepted(self, token: str, status: JobStatus) -> Record:
-        intent = self.open_intent
-        former = self._by_token.get(token)
-        if former is not None and (intent is None or intent.token != token):  # what is open stays so
-            former.giving_up, former.given_up = "another job of its token runs the payload", True
-            planned, spec, observed = former.planned, former.spec, former.observed
-            former.observed = True  # a token's wait is learned once
-        else:
-            assert intent is not None
-            planned, spec, observed, self.open_intent = intent.planned, intent.spec, False, None
-        # however far it has come: that is for the next entry to tell
-        pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
+        job, former = self.jobs.accepted(token, status)
+        planned, spec = job.planned, job.spec
         self._may_have_lost |= former is not None or any(self.stages[name].phase.is_settled for name in planned.stages)
-        job = self.jobs[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
-            planned, spec, pending, observed=observed
-        )
-        for name in planned.stages:
-            self._by_stage.setdefault(name, []).append(job)
         self.accounts.accepted(job, is_first=former is None)
         self.sharing.accepted(job)
         self.arrays.accepted(job, planned.stages[0])
@@ -475,7 +377,8 @@ class RunState:
 
     def _retry(self, at_s: float, stages: Sequence[str]) -> Record:
         """Let every stage that has not completed wait for another job, and those that are to be run once more."""
-        self.outcome, self.reason, self.open_intent = None, "", None
+        self.outcome, self.reason = None, ""
+        self.jobs.settled()
         self.refused.clear()
         self._reasons.clear()
         self.nodes.anew()
@@ -485,8 +388,7 @@ class RunState:
         self.stages = self.taken_up(stages)
         for name in self.workflow.arrays:
             self.arrays.anew(self.post(name))
-        for name in self.unclaimed:
-            self.stages.gate(name)
+        self.host.gate(self.host.unclaimed, self.stages)
         for name in [name for name in self.choices if self.stages[name].phase is not Phase.DONE]:
             del self.choices[name]
         anew = tuple(name for name in self.workflow.order if name in once_more)
@@ -560,65 +462,23 @@ class RunState:
     def _revive(self, job: Job, status: JobStatus) -> None:
         """Note that a job which had ended was started once more, by hand: it is nobody's any more."""
         if not status.state.is_final and not job.planned.joins:
-            job.status, job.giving_up, job.given_up = status, "", False
-            self._unfinished[status.job_id] = job
+            self.jobs.revived(job, status)
             self.nodes.follow(job)
             self._may_have_lost = True
 
     def _note_end(self, job: Job) -> None:
         """Keep count of jobs that have ended, or that others can no longer depend on."""
-        self._may_have_lost |= job.is_void or job.status.reason == _HOPELESS
+        self._may_have_lost |= job.is_void or job.status.reason == HOPELESS
         if job.status.state.is_final:
-            del self._unfinished[job.status.job_id]
+            self.jobs.ended(job)
             self.accounts.ended(job)
-            if job.status.reason == TWIN:
-                self.twins.append(job)
 
     def lost_jobs(self) -> list[tuple[str, str]]:
         """Name live jobs that are of no use any more, and say why; looked for only after something went wrong."""
-        lost = [(one, why) for one in self.live_jobs() if (why := self._lost(one))] if self._may_have_lost else []
+        live = self.jobs.live() if self._may_have_lost else []
+        lost = [(one, why) for one in live if (why := why_lost(self, self.jobs[one]))]
         self._may_have_lost = bool(lost)
         return lost
-
-    def _lost(self, job_id: str) -> str:
-        """Say why a job that has not begun its payload is of no use any more; empty if it is."""
-        job = self.jobs[job_id]
-        if job.planned.joins or job.giving_up or job.status.payload_start_s is not None:
-            return ""
-        own = [view for name in job.planned.stages if (view := self.stages[name]).job_id == job_id]
-        is_shared = bool(job.spec.bag)
-        if job.spec.leg and self._is_of_its_round(job) and job.spec.leg < self.stages[job.planned.stages[0]].leg:
-            why = "a later leg goes on"
-        elif is_shared and (self.sharing.is_useless(job) or not self._is_of_its_round(job)):
-            why = "nothing is left to do" if job.spec.leg else "no tasks are left"
-        elif not own and job.status.reason != TWIN and not is_shared:
-            why = "its stages have another job"
-        else:
-            why = next((view.reason for view in own if view.phase in _OUT_FOR_GOOD), "")
-        if why:
-            return why
-        if (void := next((one for one in self._needed(job) if self._is_void_for(job, one)), None)) is not None:
-            return f"job {void.status.job_id}, which it depends on, is gone"
-        needed = (one.status for one in self._needed(job))
-        if job.status.reason == _HOPELESS and all(one.state.is_final and one.reason != TWIN for one in needed):
-            return "the batch system says that it can never start"
-        return ""
-
-    def _is_void_for(self, job: Job, needed: Job) -> bool:
-        """Whether one job can do no more for another: of several that share a stage, if none that is left can."""
-        if not needed.spec.bag:
-            return needed.is_void and not self._has_done_its_part(needed, job)
-        if self.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
-            return False
-        mates = (one for one in self._needed(job) if one.round == needed.round)
-        return all(one.status.state.is_final or one.giving_up for one in mates)
-
-    def _has_done_its_part(self, needed: Job, job: Job) -> bool:
-        """Whether of a job that failed those stages completed, of several side by side, that another's follow."""
-        if not needed.spec.has_waves:
-            return False
-        followed = {before for name in job.planned.stages for before in self.stages[name].stage.after}
-        return all(self.stages[name].phase is Phase.DONE for name in followed.intersection(needed.planned.stages))
 
     def _left_of(self, job: Job) -> list[str]:
         """Name the stages of a job that are its own still, and not settled."""
@@ -650,9 +510,6 @@ class RunState:
                     submit_s=view.submit_s if has_ended else job.status.submit_s,
                 )
                 self.stages.put(name, queued)
-
-    def _needed(self, job: Job) -> list[Job]:
-        return [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
 
     def _observed(self, job: Job, observation: WaitObservation) -> Observed:
         status = job.status
@@ -754,7 +611,7 @@ class RunState:
         elif self.outcome is not None:
             return
         elif status.start_s is None and (
-            status.reason == NUMBER_LOST or any(self._is_void_for(job, one) for one in self._needed(job))
+            status.reason == NUMBER_LOST or any(is_void_for(self, job, one) for one in self.jobs.needed(job))
         ):
             self._ask_again(job)  # the batch system lost it, or cancelled what could never start
         elif len(culprits := self._ended_in(job, left)) > 1 or culprits != left[:1]:
@@ -776,8 +633,8 @@ class RunState:
             yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=reason)
         else:
             # who cancels a job wants none of what is left in it
-            failed_now = left if status.state is JobState.CANCELLED and not self.is_open else left[:1]
-            if left[0] in self.repeatable:
+            failed_now = left if status.state is JobState.CANCELLED and not self.host.is_open else left[:1]
+            if left[0] in self.host.repeatable:
                 self._ask_again(job)
                 yield from self._hand_back(left[0], why(status), end, status.job_id)
                 return
@@ -807,10 +664,10 @@ class RunState:
         judged = culprits if status.state is not JobState.CANCELLED else ()
         fault = {name: node for name in judged if (node := self._at_fault(job, name, ends[name]))}
         own = [name for name in culprits if name not in fault]
-        again = [name for name in own if name in self.repeatable]
+        again = [name for name in own if name in self.host.repeatable]
         tried = [n for n in own if n not in again and may_retry(replace(job, status=ends[n]), self.stages[n])]
         failed = [name for name in own if name not in again and name not in tried]
-        if status.state is JobState.CANCELLED and not self.is_open:
+        if status.state is JobState.CANCELLED and not self.host.is_open:
             failed = [name for name in left if name not in again]
         self._ask_again(job, but=failed)
         for name, node in fault.items():
@@ -832,7 +689,7 @@ class RunState:
 
     # ------------------------------------------------------------------ jobs that share a stage
 
-    def _is_of_its_round(self, job: Job) -> bool:
+    def is_of_its_round(self, job: Job) -> bool:
         """Whether a job's stage has not ended, nor was asked for anew since."""
         view = self.stages[job.planned.stages[0]]
         current = self.jobs.get(view.job_id or "")
@@ -845,7 +702,7 @@ class RunState:
 
     def _lead_if_first(self, job: Job) -> None:
         """Let a job stand for its stage that is further than the one that does."""
-        if not job.spec.bag or job.status.state.is_final or not self._is_of_its_round(job):
+        if not job.spec.bag or job.status.state.is_final or not self.is_of_its_round(job):
             return
         view = self.stages[job.planned.stages[0]]
         has_begun, has_started = job.status.payload_start_s is not None, job.status.start_s is not None
@@ -856,7 +713,7 @@ class RunState:
 
     def _hand_over(self, job: Job) -> bool:
         """Let another that shares its stage stand for it in place of a job; say whether there is one."""
-        if not job.spec.bag or not self._is_of_its_round(job):
+        if not job.spec.bag or not self.is_of_its_round(job):
             return False
         others = self.sharing.others(job)
         leads = self.stages[job.planned.stages[0]].job_id == job.status.job_id
@@ -868,7 +725,7 @@ class RunState:
 
     def _left_bag(self, job: Job, end: float) -> Iterator[Record]:
         """Decide what becomes of a stage when one of the jobs that share it has ended."""
-        if not self._is_of_its_round(job):
+        if not self.is_of_its_round(job):
             yield from self._end_if_settled(end)
             return
         status = job.status
@@ -977,9 +834,7 @@ class RunState:
 
         So did a job ahead of one that was not handed over yet: it is asked for no more before that.
         """
-        self._gate(name)
-        self.repeatable.discard(name)
-        self.attempts_failed[name] = reason
+        self.host.handed_back(name, reason, self.stages)
         yield Retrying(time_s=at_s, run=self.name, stages=(name,), job_id=job_id, reason=reason)
 
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
@@ -994,7 +849,7 @@ class RunState:
 
     def _end_if_settled(self, at_s: float) -> Iterator[Record]:
         """End the run once nothing is left to do."""
-        if self.outcome is not None or self.is_open or not self.stages.are_settled:
+        if self.outcome is not None or self.host.is_open or not self.stages.are_settled:
             return
         if not self._reasons:
             last_s = max((view.ended_s or 0.0 for view in self.stages.values()), default=at_s)

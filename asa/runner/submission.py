@@ -84,10 +84,10 @@ def tell_cancellations(one: Active) -> float | None:
 
 def sweep(one: Active) -> float | None:
     """Once a run has ended, cancel whatever of it turns up that it does not know; return when to look again."""
-    if one.swept or one.state.outcome is None or one.state.open_intent is not None:
+    if one.swept or one.state.outcome is None or one.state.jobs.open_intent is not None:
         return None
     if one.run.journal is not None:
-        left = one.cancel_unknown(list(one.state.intents))
+        left = one.cancel_unknown(list(one.state.jobs.intents))
         if left:
             return one.backend.now() + AGAIN_S[0]
         if left is None and one.state.outcome != "completed":
@@ -98,7 +98,7 @@ def sweep(one: Active) -> float | None:
 
 def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> None:
     """Write down in which shapes a job's stages are asked for; of what may yet turn up it stays as it was."""
-    if planned.joins or token_of(one.state, planned) in one.state.doubtful:
+    if planned.joins or token_of(one.state, planned) in one.state.jobs.doubtful:
         return
     for name in planned.stages:
         if name in choices:
@@ -116,7 +116,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
         return
     if _is_refused_by_now(one, planned, spec.token):
         return
-    before = one.state.intents.get(spec.token)
+    before = one.state.jobs.intents.get(spec.token)
     is_again, now = before is not None and before.spec == spec, one.backend.now()
     if is_again:
         one.commit(Again(spec.token, now))
@@ -127,7 +127,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
     if refusal is None:
         if spec.array is not None and _may_ask_for_fewer(one, planned, spec, spec.array):
             attempt.again_s = one.backend.now()
-        elif one.state.open_intent is None:
+        elif one.state.jobs.open_intent is None:
             _is_refused_by_now(one, planned, spec.token)
         return
     if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
@@ -148,7 +148,7 @@ def _is_refused_by_now(one: Active, planned: PlannedJob, token: str) -> bool:
 def can_submit(one: Active, now_s: float) -> bool:
     """Whether anything may be submitted now."""
     state = one.state
-    if state.outcome is not None or state.open_intent is not None or one.to_cancel():
+    if state.outcome is not None or state.jobs.open_intent is not None or one.to_cancel():
         return False
     return one.attempts.away.is_due(now_s)
 
@@ -243,8 +243,8 @@ def open_gates(one: Active) -> float | None:
     what cannot be written now.
     """
     state, again = one.state, None
-    for name in list(state.unopened):
-        for gate, token in state.gates.get(name, ()):
+    for name in list(state.host.unopened):
+        for gate, token in state.host.gates.get(name, ()):
             why = _unfit(one, name, token)
             if not _post(one, f"{gate}{REFUSAL}" if why else gate):
                 again = one.backend.now() + AGAIN_S[0]
@@ -252,18 +252,18 @@ def open_gates(one: Active) -> float | None:
             if why and (job_id := one.job_of(token)) is not None and one.is_to_begin(job_id):
                 cancel(one, {job_id: why})
         else:
-            del state.unopened[name]
-            state.gates.pop(name, None)
+            del state.host.unopened[name]
+            state.host.gates.pop(name, None)
     return again
 
 
 def _unfit(one: Active, name: str, token: str) -> str:
     """Say why a stage cannot run in the job of a token; empty if it can."""
-    view, spec = one.state.stages[name], one.state.intents[token].spec
+    view, spec = one.state.stages[name], one.state.jobs.intents[token].spec
     if view.phase in {Phase.NOT_WANTED, Phase.FAILED}:
         return view.reason
-    if name in one.state.unclaimed:  # what it asked for could never start
-        return one.state.attempts_failed.get(name, "")
+    if name in one.state.host.unclaimed:  # what it asked for could never start
+        return one.state.host.attempts_failed.get(name, "")
     asked, stage = demand_of(one.state, (name,)), view.stage
     fits = (
         asked.cores <= spec.cores
@@ -347,7 +347,7 @@ def _may_ask_for_fewer(one: Active, planned: PlannedJob, spec: JobSpec, array: A
 
     Not while others of the array are there, for these may be what is too many: they are waited for.
     """
-    if one.state.has_sent(spec.token) or one.state.open_intent is not None:
+    if one.state.jobs.has_sent(spec.token) or one.state.jobs.open_intent is not None:
         return False
     size = one.state.arrays.sizes.get(planned.stages[0], len(array.elements))
     is_first = not one.state.arrays.live(round_of(planned, spec))
@@ -371,15 +371,15 @@ def _stages(planned: PlannedJob) -> str:
 
 def clear_up(one: Active) -> float | None:
     """Find out whether the job of an open intent was accepted; return when to go on."""
-    if (intent := one.state.open_intent) is None:
+    if (intent := one.state.jobs.open_intent) is None:
         return None
     return one.clear_up(intent.token, one.attempts.at(intent.planned))
 
 
 def look_for_twins(one: Active) -> float | None:
     """Cancel second jobs of tokens that were sent again, and follow those that run the payload; say when to go on."""
-    wakes = [one.look_for_twins(one.state.doubtful)]
-    for job in [job for job in one.state.twins if not job.given_up]:
+    wakes = [one.look_for_twins(one.state.jobs.doubtful)]
+    for job in [job for job in one.state.jobs.twins if not job.given_up]:
         if one.state.outcome is not None:
             break
         job_id, now = job.status.job_id, one.backend.now()
@@ -398,7 +398,7 @@ def give_up_orphans(one: Active) -> float | None:
     if one.state.outcome not in (None, "completed"):
         return None  # all are cancelled
     now = one.backend.now()
-    again = {i: at_s for i in one.state.live_jobs() if (at_s := one.state.nodes.tried_again_s(one.state.jobs[i]))}
+    again = {i: at_s for i in one.state.jobs.live() if (at_s := one.state.nodes.tried_again_s(one.state.jobs[i]))}
     while orphans := dict(one.state.lost_jobs()) | {i: _STRANDED for i, at_s in again.items() if at_s <= now}:
         again = {i: at_s for i, at_s in again.items() if at_s > now}
         if not cancel(one, orphans):
@@ -411,11 +411,11 @@ def give_up_orphans(one: Active) -> float | None:
 def clean_up(one: Active) -> None:
     """Cancel what is left of a run that ended without its result."""
     why = f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}"
-    cancel(one, dict.fromkeys(one.state.live_jobs(), why))
+    cancel(one, dict.fromkeys(one.state.jobs.live(), why))
 
 
 def catch_up(one: Active) -> bool:
     """Hear what became of the jobs of a run that was left; until that was heard nothing may be done for it."""
     if one.is_behind:
-        one.is_behind = not one.ask(one.state.unfinished_jobs())
+        one.is_behind = not one.ask(one.state.jobs.unfinished())
     return not one.is_behind

@@ -20,7 +20,7 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
 
     What comes before such stages in a planned job is asked for first.
     """
-    if planned.joins or planned.leg or not state.doubtful:
+    if planned.joins or planned.leg or not state.jobs.doubtful:
         return planned
     group_of = {name: group for group in _in_doubt(state) for name in group.stages}
     if not (shared := [name for name in planned.stages if name in group_of]):
@@ -33,11 +33,11 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
 
 def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
     """Ask by itself for what its host has handed over, where stages share its job that are to be handed over first."""
-    ready_but_gated = state.stages.ready_but_gated if state.max_jobs is not None else frozenset[str]()
+    ready_but_gated = state.stages.ready_but_gated if state.host.max_jobs is not None else frozenset[str]()
     for planned in plan:
-        shared = planned.stages if state.unclaimed and not (planned.joins or planned.leg) else ()
+        shared = planned.stages if state.host.unclaimed and not (planned.joins or planned.leg) else ()
         later: dict[str, None] = {}
-        next_ones = frozenset[str]() if state.unclaimed.keys() >= set(shared) else ready_but_gated
+        next_ones = frozenset[str]() if state.host.unclaimed.keys() >= set(shared) else ready_but_gated
         for name in shared if len(shared) > 1 else ():
             is_later = name in next_ones or _is_to_be_claimed_first(state, name)
             if is_later or not later.keys().isdisjoint(state.stages[name].stage.after):
@@ -53,8 +53,8 @@ def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[Plann
 def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
     """Give what was sent, is not known to have arrived, has not been sent again, and may be: all of it waits."""
     sent = {job.spec.token for job in state.jobs.values()}
-    for token in state.doubtful.keys() - sent:
-        planned = state.intents[token].planned
+    for token in state.jobs.doubtful.keys() - sent:
+        planned = state.jobs.intents[token].planned
         if planned.joins or not state.stages.keys() >= set(planned.stages) or token_of(state, planned) != token:
             continue
         if not any(state.stages[name].phase.is_settled for name in planned.stages):
@@ -69,7 +69,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     undecided = _undecided(state, free)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
-        if state.is_open and not job.joins and not state.unclaimed.keys().isdisjoint(job.stages):
+        if state.host.is_open and not job.joins and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
             if free <= 0 or any(later):
                 put_off.update(job.stages)
@@ -93,24 +93,24 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
 
 def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
     """Count the jobs that may be asked for before the host of an open run hands their stages over."""
-    if not state.is_open:
+    if not state.host.is_open:
         return 0
-    if state.max_jobs is None:
+    if state.host.max_jobs is None:
         return math.inf
-    handed_over = sum(not job.joins and state.unclaimed.keys().isdisjoint(job.stages) for job in plan)
-    return state.max_jobs - len(state.live_jobs()) - handed_over
+    handed_over = sum(not job.joins and state.host.unclaimed.keys().isdisjoint(job.stages) for job in plan)
+    return state.host.max_jobs - len(state.jobs.live()) - handed_over
 
 
 def _undecided(state: RunState, free: float) -> frozenset[str]:
     """Name stages that may begin, where they are more than their host hands over: which are first is for it to say."""
-    ready = state.stages.ready_but_gated if state.is_open and free < math.inf else frozenset()
+    ready = state.stages.ready_but_gated if state.host.is_open and free < math.inf else frozenset()
     return ready if len(ready) > free else frozenset()
 
 
 def _is_to_be_claimed_first(state: RunState, name: str) -> bool:
     """Whether a stage is no more asked for before it is handed over: an allocation for it came to nothing."""
     view = state.stages[name]
-    return name in state.unclaimed and (view.resubmissions > 0 or name in state.attempts_failed)
+    return name in state.host.unclaimed and (view.resubmissions > 0 or name in state.host.attempts_failed)
 
 
 def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:
@@ -157,5 +157,5 @@ def earliest_s(state: RunState, planned: PlannedJob) -> float:
         if before not in planned.stages
     ):
         return math.inf
-    pauses_s = state.pauses_s()
+    pauses_s = state.stages.pauses_s()
     return max(pauses_s.get(name, -math.inf) for name in planned.stages)

@@ -82,7 +82,7 @@ def test_what_could_not_begin_is_asked_for_elsewhere_at_once_and_costs_no_retry(
     told.end("a", "n2", **how)
     assert told.bad() == ["n2"]
     assert (told.phase("a"), told.state.stages["a"].attempts) == (Phase.WAITING, 0)
-    assert told.state.pauses_s() == {}
+    assert told.state.stages.pauses_s() == {}
     assert told.reasons[0].endswith("which counts as no retry; now on another node than n2")
     assert told.submit("a", 20.0)[1].avoid == ("n2",)
     assert told.submit("b", 20.0)[1].avoid == ("n2",), "so are others kept off it"

@@ -146,7 +146,7 @@ def test_what_is_dropped_is_given_back_and_never_runs(host):
     assert {name: view.phase.value for name, view in state.stages.items()} == {
         "a": "done", "b": "dropped", "c": "dropped", "other": "dropped",
     }  # fmt: skip
-    assert not state.unfinished_jobs()
+    assert not state.jobs.unfinished()
     assert run.ran() == ["a"]
 
 
@@ -164,7 +164,7 @@ def test_a_failure_is_told_with_its_reason_and_others_go_on(host):
     state = run.end()
     assert state.outcome == "failed"
     assert state.stages["after"].phase.value == "blocked"
-    assert not state.unfinished_jobs()
+    assert not state.jobs.unfinished()
 
 
 def test_a_stage_may_be_handed_over_again_with_other_demands(host):
@@ -241,7 +241,7 @@ def test_no_more_are_held_ahead_than_the_host_hands_over(host):
     def held():
         state = run.state()
         live = [job for job in state.jobs.values() if not job.status.state.is_final]
-        return sum(job.planned.stages[0] in state.unclaimed for job in live)
+        return sum(job.planned.stages[0] in state.host.unclaimed for job in live)
 
     until(held, what="an allocation ahead")
     (run.root / "go").touch()
@@ -264,8 +264,8 @@ def test_of_more_ready_stages_than_the_host_hands_over_none_is_asked_for_ahead(h
         run.hear(first, second)
     state = run.end()
     assert state.outcome == "completed"
-    assert len(state.intents) == 6
-    assert all(not one.spec.awaits for one in list(state.intents.values())[:4])
+    assert len(state.jobs.intents) == 6
+    assert all(not one.spec.awaits for one in list(state.jobs.intents.values())[:4])
 
 
 @pytest.mark.parametrize("whole_nodes", ["no", "yes"])
@@ -286,14 +286,14 @@ def test_of_very_many_ready_stages_those_that_are_handed_over_run(host, whole_no
 def test_a_job_of_stages_side_by_side_begins_those_that_were_handed_over(host):
     """And does not wait for the first of them."""
     run = host(("a",), ("b",), ("c",), strategy="chained", whole_nodes="yes")
-    until(lambda: any(len(i.planned.stages) == 3 for i in run.state().intents.values()), what="a job of three")
+    until(lambda: any(len(i.planned.stages) == 3 for i in run.state().jobs.intents.values()), what="a job of three")
     run.claim("c")
     run.claim("b")
     assert all(one.completed for one in run.hear("b", "c"))
     run.claim("a")
     assert all(one.completed for one in run.hear("a"))
     assert run.end().outcome == "completed"
-    assert len(run.state().intents) == 1
+    assert len(run.state().jobs.intents) == 1
 
 
 def test_what_can_never_start_is_refused_before_the_run_begins(host):
@@ -364,12 +364,12 @@ def test_a_stage_whose_job_is_refused_is_handed_back(tmp_path, may_come_again):
     apply(Begun(0.0, fail_fast=False, is_open=True))
     refused(1.0)
     assert not state.stages["a"].phase.is_settled
-    assert state.attempts_failed == {"a": "no such account"}
+    assert state.host.attempts_failed == {"a": "no such account"}
     apply(Claimed("a", 2.0, None, may_come_again))
-    assert not state.attempts_failed
+    assert not state.host.attempts_failed
     refused(3.0)
     assert state.stages["a"].phase.value == ("waiting" if may_come_again else "failed")
-    assert ("a" in state.unclaimed) is may_come_again
+    assert ("a" in state.host.unclaimed) is may_come_again
 
 
 def test_the_next_host_ends_what_one_has_left(tmp_path, host):

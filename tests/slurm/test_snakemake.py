@@ -150,7 +150,7 @@ def test_results_are_those_of_the_local_executor(slurm, project, link, strategy)
     assert ours.results()["checked.txt"].split() == [b"12"]
     until(lambda: not slurm.run_as_root("squeue", "-h", "-a").strip(), what="an empty queue")
     assert ours.state.outcome == "completed"
-    ahead = [one.spec.token for one in ours.state.intents.values() if one.spec.awaits]
+    ahead = [one.spec.token for one in ours.state.jobs.intents.values() if one.spec.awaits]
     assert ahead or strategy == "asa-plan", "which asks for nothing ahead while the queue is empty"
 
 

@@ -91,7 +91,7 @@ def to_the_last(run):
     for count in itertools.count(1):
         one = glancing(run)
         one.join(60.0)
-        if not run.folder.state()[0].unfinished_jobs():
+        if not run.folder.state()[0].jobs.unfinished():
             return count
         time.sleep(1.0)
         assert count < 20

@@ -53,7 +53,7 @@ def test_they_run_at_the_same_time_in_one_job(slurm, link, strategy):
     state, _ = run.folder.state()
     assert state.outcome == "completed", state.reason
     assert dict(run.ran) == dict.fromkeys("abcde", 1)
-    assert ("b", "c", "d") in [intent.planned.stages for intent in state.intents.values()]
+    assert ("b", "c", "d") in [intent.planned.stages for intent in state.jobs.intents.values()]
     assert (run.place / "tasks").read_text().split() == ["1"] * 3, "each sees its own share of the job"
 
 

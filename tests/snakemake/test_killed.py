@@ -20,7 +20,7 @@ def test_killed_and_run_again_no_job_runs_twice(project):
     first = ours.begin()
     until((ours.folder / "began").exists, what=lambda: f"a job:\n{first.said}")
     first.kill()
-    assert ours.state.unfinished_jobs()
+    assert ours.state.jobs.unfinished()
     second = ours.begin("--unlock")
     second.ends()
     (ours.folder / "began").unlink()
@@ -28,7 +28,7 @@ def test_killed_and_run_again_no_job_runs_twice(project):
     third.says("that an earlier run has left")
     until((ours.folder / "began").exists, what=lambda: f"a job:\n{third.said}")
     former = ours.runs[0].state()[0]
-    assert not former.unfinished_jobs()
+    assert not former.jobs.unfinished()
     assert former.outcome == "cancelled"
     assert all(job.status.state is not JobState.COMPLETED for job in former.jobs.values())
     (ours.folder / "go").touch()
@@ -51,7 +51,7 @@ def test_an_interrupt_cancels_all_jobs(project, times):
         ours.run("--unlock")
         (ours.folder / "go").touch()
         ours.run("--rerun-incomplete")
-    assert not any(run.state()[0].unfinished_jobs() for run in ours.runs)
+    assert not any(run.state()[0].jobs.unfinished() for run in ours.runs)
     assert ours.runs[0].state()[0].outcome == "cancelled"
 
 

@@ -94,7 +94,7 @@ def test_results_are_those_of_the_local_executor(project):
     assert "strategy asa-plan" in said.lower()
     state = ours.state
     assert state.outcome == "completed"
-    assert not state.unfinished_jobs()
+    assert not state.jobs.unfinished()
     # what followed the checkpoint was asked for ahead, and otherwise once the graph had changed
     assert "dropped" in ours.phases().values()
 
@@ -104,15 +104,15 @@ def test_allocations_are_asked_for_ahead_and_jobs_share_them(project):
     ours = project(CHAIN.format(then="sleep 1"))
     ours.run()
     state = ours.state
-    ahead = [entry for entry in state.intents.values() if entry.planned.keep.value != "nothing"]
-    shared = [entry for entry in state.intents.values() if len(entry.planned.stages) > 1]
+    ahead = [entry for entry in state.jobs.intents.values() if entry.planned.keep.value != "nothing"]
+    shared = [entry for entry in state.jobs.intents.values() if len(entry.planned.stages) > 1]
     assert ahead or shared
     as_others = project(CHAIN.format(then="sleep 1"), "--asa-strategy", "per-stage", name="others")
     as_others.run()
-    assert [(i.planned.keep.value, len(i.planned.stages)) for i in as_others.state.intents.values()] == [
+    assert [(i.planned.keep.value, len(i.planned.stages)) for i in as_others.state.jobs.intents.values()] == [
         ("nothing", 1)
     ] * 3
-    assert all(not i.spec.awaits for i in as_others.state.intents.values())
+    assert all(not i.spec.awaits for i in as_others.state.jobs.intents.values())
 
 
 MODULES = next(

@@ -32,7 +32,7 @@ def fan(then="true"):
 
 
 def shared(state, *names):
-    return [i for i in state.intents.values() if set(names) <= set(i.planned.stages)]
+    return [i for i in state.jobs.intents.values() if set(names) <= set(i.planned.stages)]
 
 
 @pytest.mark.parametrize("strategy", ["per-stage", "asa-plan"])
@@ -51,7 +51,7 @@ def test_one_that_fails_leaves_the_others_be_and_alone_is_tried_again(project):
     said = ours.run(code=None)
     assert "Trying to restart job" in said
     assert (ours.folder / "all.txt").read_text().split() == ["0", "1", "2", "3"], said
-    again = [i.planned.stages for i in ours.state.intents.values() if len(i.planned.stages) == 1]
+    again = [i.planned.stages for i in ours.state.jobs.intents.values() if len(i.planned.stages) == 1]
     assert sum(name.startswith("part.") for [name] in again) == 1, again
 
 
@@ -62,4 +62,4 @@ def test_one_that_fails_for_good_fails_alone(project):
     phases = ours.phases()
     parts = {name: phase for name, phase in phases.items() if name.startswith("part.")}
     assert sorted(parts.values()) == ["done", "done", "done", "failed"]
-    assert not ours.state.unfinished_jobs()
+    assert not ours.state.jobs.unfinished()

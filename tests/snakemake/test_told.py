@@ -20,7 +20,7 @@ def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
     assert (ours.folder / "3.txt").exists()
     assert "100%s of this is bad" in said
     assert "asa: job" in said
-    assert not ours.state.unfinished_jobs()
+    assert not ours.state.jobs.unfinished()
     again = ours.run("3.txt")
     assert "Nothing to be done" in again
 
@@ -44,7 +44,7 @@ rule b:
     said = ours.run(code=None)
     assert "Trying to restart job" in said
     assert (ours.folder / "b.txt").read_text() == "ok\n"
-    memory = [i.spec.memory_bytes >> 20 for i in ours.state.intents.values() if "a.1" in i.planned.stages]
+    memory = [i.spec.memory_bytes >> 20 for i in ours.state.jobs.intents.values() if "a.1" in i.planned.stages]
     assert 50 in memory
     assert 100 in memory
 
@@ -121,7 +121,7 @@ def test_a_retry_that_outgrows_the_site_fails_alone(project):
     state = ours.state
     assert [name for name in state.stages if name.startswith("big.")] == ["big.1"]
     assert state.outcome == "failed"
-    assert not state.unfinished_jobs()
+    assert not state.jobs.unfinished()
     assert state.stages[next(name for name in state.stages if name.startswith("after_big."))].phase.value == "blocked"
     runs = ours.folder / ".snakemake" / "asa"
     assert "big.1" in asa("status", "--runs", runs).stdout
@@ -157,4 +157,4 @@ rule gathered:
     assert (ours.folder / "done/1.txt").exists()
     assert "99 cores" in said
     assert "Error in rule part" in said
-    assert not ours.state.unfinished_jobs()
+    assert not ours.state.jobs.unfinished()
