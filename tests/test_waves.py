@@ -85,15 +85,14 @@ def test_a_site_that_takes_single_cores_back_has_no_waves():
     assert len(waves_of(stages, WHOLE)) == 1
 
 
-def fan(count, *, cores=1, site=WHOLE, **changes):
+def fan(count, *, cores=1, site=WHOLE, max_jobs=None):
     parts = [
         Stage(f"p{n}", cores=cores, cpus_per_task=cores, command="true", walltime_s=600.0 + n, after=("split",))
         for n in range(count)
     ]
     stages = [Stage("split", cores=1, command="true"), *parts, Stage("join", cores=1, after=("p0",), command="true")]
     state = RunState("run", Workflow("fan", stages), site, "abcd12345678")
-    for name, value in changes.items():
-        setattr(state, name, value)
+    state.host.max_jobs = max_jobs
     return state
 
 

@@ -235,15 +235,15 @@ class _Host:
 
     def requests(self) -> Iterator[Any]:
         state = self._state
-        if state is None or state.outcome is not None or not state.is_open:
+        if state is None or state.outcome is not None or not state.host.is_open:
             return
         if missing := [stage for stage in self._stages if stage.name not in state.stages]:
             yield ExtendRequest(self._run, tuple(missing))
             return
-        for stage in (state.stages[name].stage for name in state.unclaimed):
+        for stage in (state.stages[name].stage for name in state.host.unclaimed):
             if all(state.stages[before].phase.is_settled for before in stage.after):
                 yield ClaimRequest(self._run, stage.name)
-        if not state.unclaimed:
+        if not state.host.unclaimed:
             yield CloseRequest(self._run)
 
 
