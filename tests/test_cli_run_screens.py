@@ -22,6 +22,7 @@ from asa.cli.standing import metrics_of, stand
 from asa.core.locks import Holder
 from asa.records import Predicted
 from asa.runner import Run, RunFolder, RunPlan, run_all
+from asa.runner.course import RunEnding
 from asa.runner.entries import Accepted, Begun, Claimed, Dropped, GivingUp, Intended, Reported, Stopped
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
@@ -286,7 +287,7 @@ def test_stages_of_one_job_are_told_apart(folder):
     )
     last = Stage("mourn", cores=1, walltime_s=7200, after=("project",), when="failed", command="true")
     flow = Workflow("mosaic", [*sided, last])
-    state = RunState("mosaic", flow, folder.plan.capabilities, folder.plan.id, fail_fast=False)
+    state = RunState("mosaic", flow, folder.plan.capabilities, folder.plan.id, ending=RunEnding(fail_fast=False))
     tell(state, Begun(NOW_S, fail_fast=False))
     assert words(folder, state)["mourn"] == "conditional"
     assert "runs if a stage that it depends on fails" in shown(folder, state, 160)

@@ -235,7 +235,7 @@ class _Host:
 
     def requests(self) -> Iterator[Any]:
         state = self._state
-        if state is None or state.outcome is not None or not state.host.is_open:
+        if state is None or state.outcome is not None or not state.host.may_add:
             return
         if missing := [stage for stage in self._stages if stage.name not in state.stages]:
             yield ExtendRequest(self._run, tuple(missing))

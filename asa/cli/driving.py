@@ -449,7 +449,7 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     if failed:
         lines += _last_words(folder, state, failed[0])
     lines += [f"{run.tally}.", "What now:"]
-    if about := [*failed, *state.refused]:
+    if about := [*failed, *state.ending.refused]:
         named = f"explain {about[0]} --run" if len(about) == 1 else "explain --run"
         lines.append(f"  why it failed:      {command(named, folder)}")
     lines += [f"  its whole output:   {command(f'logs {stage} --run', folder)}" for stage in failed[:_MAX_LISTED]]

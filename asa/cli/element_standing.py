@@ -65,7 +65,7 @@ def element_standing(state: RunState, name: str) -> ElementStanding | None:
 def _held(state: RunState, name: str) -> tuple[str, int, str]:
     """Give the elements that are on hold, how many these are, and why."""
     lead = state.jobs.get(state.stages[name].job_id or "")
-    parts = state.arrays.parts(lead.round) if lead is not None and lead.spec.array is not None else ()
+    parts = state.units.elements.parts(lead.round) if lead is not None and lead.spec.array is not None else ()
     told = [one.status.elements for one in parts if one.status.elements is not None and not one.status.state.is_final]
     held = Elements.of(number for one in told for number in one.held)
     return str(held), len(held), next((one.held_reason for one in told if one.held), "")
@@ -87,17 +87,16 @@ def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[Elemen
     """Tell of elements by what the batch system said of them."""
     bag, running, asked = state.post(name), NONE, NONE
     lead = state.jobs.get(state.stages[name].job_id or "")
-    for job in state.arrays.parts(lead.round) if lead is not None else ():
+    for job in state.units.elements.parts(lead.round) if lead is not None else ():
         if job.spec.array is not None and not job.status.state.is_final:
             asked |= job.spec.array.elements
             if job.status.elements is not None:
                 running |= job.status.elements.running
                 asked -= job.status.elements.failed
-    completed = state.arrays.completed.get(bag, NONE)
-    again = asked  # what is asked for once more has failed no longer
-    ends = [
-        replace(end, elements=left) for end in state.arrays.failed(bag) if (left := end.elements - again - completed)
-    ]
+    completed = state.units.elements.completed_of(bag)
+    asked |= completed  # what is asked for once more has failed no longer
+    failed = state.units.elements.failed(bag)
+    ends = [replace(end, elements=left) for end in failed if (left := end.elements - asked)]
     return completed, running - completed, ends
 
 

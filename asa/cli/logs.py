@@ -179,7 +179,7 @@ def _element_files(
                 place = int(match[1])
                 number = known.get(place, place)
                 found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
-    failed = {number for end in state.arrays.failed(job.spec.bag) for number in end.elements}
+    failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
     wanted = {element} if element is not None else failed & found.keys() or found.keys()
     return [found[number] for number in sorted(wanted) if number in found]
 

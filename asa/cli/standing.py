@@ -67,7 +67,7 @@ class BagStanding:
         """Look how far it has come."""
         from asa.runner.specs import tasks_of
 
-        running, pending = state.sharing.count(lead)
+        running, pending = state.units.tasks.count(lead)
         jobs = (running, pending, lead.spec.sharing)
         known = Bag(Path(tasks_of(state, name))).progress(
             one.spec.token for one in state.jobs.values() if one.status.state.is_final
@@ -313,7 +313,7 @@ def stand(
                         _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name)), state
                     ),
                     retried=""
-                    if state.stages[name].phase is Phase.DONE or name in state.refused
+                    if state.stages[name].phase is Phase.DONE or name in state.ending.refused
                     else retried.get(name, ""),
                     elements=element_standing(state, name),
                 )
@@ -492,7 +492,7 @@ def _stage(
 
 def _job_of(state: RunState, name: str) -> Job | None:
     """Give the job by which a stage stands where it does; None if it has none, or had one that tells nothing of it."""
-    if name in state.refused:
+    if name in state.ending.refused:
         return None  # what it has is none of the job that was refused
     if state.stages[name].phase is Phase.NOT_WANTED:
         return None  # what was asked for it is for others now, or given back
@@ -516,8 +516,8 @@ def _reason_with_job(view: StageView, status: JobStatus, words: str) -> str:
 def _reason_without_job(state: RunState, name: str, words: str) -> str:
     """Say why a stage has no job."""
     view = state.stages[name]
-    if name in state.refused:
-        return state.refused[name].removeprefix(f"stage {name!r} was refused: ")
+    if name in state.ending.refused:
+        return state.ending.refused[name].removeprefix(f"stage {name!r} was refused: ")
     if words == "conditional":
         return _CONDITIONS[view.stage.when]
     if words not in {"waiting", "not run"}:
@@ -545,7 +545,7 @@ def _words(state: RunState, name: str, job: Job | None) -> str:
     view = state.stages[name]
     if view.phase is Phase.DONE or view.ended_s is not None:
         return "done"  # also as one of several of a job that runs, or is to run what is left
-    if name in state.refused:
+    if name in state.ending.refused:
         return "refused"
     if view.phase in _DOES_NOT_RUN:
         return _DOES_NOT_RUN[view.phase]

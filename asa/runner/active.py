@@ -22,9 +22,9 @@ from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
-from asa.runner.sharing import NOTHING_LEFT
 from asa.runner.specs import legs_of, tasks_of
 from asa.runner.state import Observation, RunState
+from asa.runner.units.rounds import NOTHING_LEFT
 from asa.strategies.base import Forecast, Strategy, whole
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
@@ -207,7 +207,7 @@ class Active(Submitter):
         state = self.state
         if state.outcome is not None or state.jobs.has_sent(token):
             return False
-        return state.refused.keys().isdisjoint(state.jobs.intents[token].planned.stages)
+        return state.ending.refused.keys().isdisjoint(state.jobs.intents[token].planned.stages)
 
     def accepted(self, token: str, status: JobStatus) -> None:
         """Note that the batch system has the job of a token, which takes the place of one that it had before."""

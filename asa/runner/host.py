@@ -14,7 +14,7 @@ from asa.strategies.base import Phase
 class Host:
     """The host of a run; of a run that is not open, one that wants nothing."""
 
-    is_open: bool = False  # whether it may still add stages
+    may_add: bool = False  # stages, or hand some over: the run is open
     max_jobs: int | None = None  # that it hands over at a time; None for any number
     # stages of which what they run was not handed over yet
     unclaimed: dict[str, None] = field(default_factory=dict)
@@ -33,6 +33,10 @@ class Host:
     def may_hand_over(self, name: str) -> bool:
         """Whether a stage is to be handed over, now or once more should it fail."""
         return name in self.unclaimed or name in self.repeatable
+
+    def takes_back(self, name: str) -> bool:
+        """Whether a stage is handed over once more should it fail."""
+        return name in self.repeatable
 
     def handed_back(self, name: str, reason: str, stages: Stages) -> None:
         """Note that a stage failed which is handed over once more."""

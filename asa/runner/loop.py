@@ -327,7 +327,7 @@ def _act(one: Active) -> float | None:
         clean_up(one)
     asked_again = one.state.asked_again
     wakes += [clear_up(one), tell_cancellations(one), sweep(one)]
-    if one.state.host.is_open and one.state.outcome is None:  # a stage that was handed over is not to wait for a look
+    if one.state.host.may_add and one.state.outcome is None:  # a stage that was handed over is not to wait for a look
         wakes.append(now if asked_again != one.state.asked_again else now + _HOST_S)
     return min((time for time in wakes if time is not None), default=None)
 
@@ -409,7 +409,7 @@ def _carry_out(active: Sequence[Active], request: Request) -> None:
         if one.state.name != request.run or one.state.outcome is not None:
             continue
         if not isinstance(request, CancelRequest):
-            if one.state.host.is_open:
+            if one.state.host.may_add:
                 _carry_out_for_host(one, request)
         elif not request.stage:
             one.commit(Stopped("cancelled", request.reason or "you asked for it", one.backend.now()))

@@ -52,7 +52,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     waited_for = _with_mates(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
     array = _part(state, planned) if len(stages) == 1 else None
     if array is not None:
-        waited_for += state.arrays.before(_first_token(state, planned), array)
+        waited_for += state.units.elements.before(_first_token(state, planned), array)
     legs, leg = stages[0].continues if len(stages) == 1 else None, leg_of(state, planned)
     if leg and planned.leg and planned.keep is Keep.DEPENDENCY:
         waited_for = [_job_of(state, planned.stages[0])]
@@ -153,7 +153,7 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
     place = state.stages.place(first)
     token = f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}"
     if number := leg_of(state, planned):
-        spent = state.sharing.spent(token, number)
+        spent = state.units.legs.spent(token, number)
         return f"{token}l{number}{f'r{spent}' if spent else ''}"
     return f"{token}{mate}"
 
@@ -186,7 +186,7 @@ def _part(state: RunState, planned: PlannedJob) -> Array | None:
     stage = state.stages[name].stage
     if stage.array is None or stage.takes_turns:
         return None
-    return state.arrays.next_part(name, _first_token(state, planned), stage.array, state.capabilities)
+    return state.units.elements.next_part(name, _first_token(state, planned), stage.array, state.capabilities)
 
 
 def _first_token(state: RunState, planned: PlannedJob) -> str:
@@ -357,7 +357,8 @@ def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
 
 def _with_mates(state: RunState, jobs: Iterable[str]) -> list[str]:
     """Add those that share a stage with any of some jobs, and live."""
-    return sorted({one.status.job_id for i in jobs for one in (state.jobs[i], *state.sharing.others(state.jobs[i]))})
+    found = [state.jobs[job_id] for job_id in jobs]
+    return sorted({job.status.job_id for one in found for job in (one, *state.units.of(one).others(one))})
 
 
 def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:

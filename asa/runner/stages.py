@@ -254,6 +254,15 @@ class Stages(Mapping[str, StageView]):
         )  # unless it was before this was tried again
         return min([at_s, *(began_s for began_s in later if asked_s is None or began_s >= asked_s)])
 
+    def note_times(self, name: str, start_s: float, end_s: float | None) -> tuple[float, float]:
+        """Note when a stage began and ended, in the workflow's order; give what was noted."""
+        start_s = self.in_order(name, start_s)
+        known_end_s = None if end_s is None else max(start_s, self.in_order(name, end_s))
+        view = self._views[name]
+        asked_s = view.submit_s if view.submit_s is None else min(view.submit_s, start_s)  # before a requeue, perhaps
+        self.put(name, replace(view, started_s=start_s, ended_s=known_end_s, submit_s=asked_s))
+        return start_s, start_s if known_end_s is None else known_end_s
+
     def _nearest(self, name: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[tuple[float, float | None]]:
         """Say when the nearest stages in one direction that have begun did, and ended; beyond, times are in order.
 

@@ -169,7 +169,7 @@ def missing_mates(one: Active) -> Iterator[PlannedJob]:
         is_ready = name in one.state.stages.ready
         if lead.spec.array is not None:
             view = one.state.stages[name]
-            if part := one.state.arrays.missing(lead, view, is_ready=is_ready, now_s=now_s):
+            if part := one.state.units.elements.missing(lead, view, is_ready=is_ready, now_s=now_s):
                 yield part
             continue
         number, place = one.state.stages[name].resubmissions, tasks_of(one.state, name)
@@ -177,7 +177,7 @@ def missing_mates(one: Active) -> Iterator[PlannedJob]:
         def did(job: Job, number: int = number, place: str = place) -> bool:
             return not place or Bag(Path(place)).did(number, job.spec.token)
 
-        yield from islice(one.state.sharing.missing(lead, number, is_ready=is_ready, now_s=now_s, did=did), 1)
+        yield from islice(one.state.units.tasks.missing(lead, number, is_ready=is_ready, now_s=now_s, did=did), 1)
 
 
 def saves_s(one: Active, name: str) -> float | None:
@@ -194,7 +194,7 @@ def _close_legs(one: Active) -> float | None:
         if (legs := legs_of(one.state, name)) is None:
             continue
         number = round_of_legs(one.state, name)
-        for leg in one.state.sharing.legs_over(number):
+        for leg in one.state.units.legs.over(number):
             key = f"{number}l{leg}"
             if key in one.given_back or leg >= one.state.stages[name].leg:
                 continue
@@ -213,7 +213,7 @@ def give_back(one: Active) -> float | None:
         if lead.spec.array is not None or not (place := tasks_of(one.state, name)):
             continue
         number = one.state.stages[name].resubmissions
-        for token in {job.spec.token for job in one.state.sharing.gone(lead)} - one.given_back:
+        for token in {job.spec.token for job in one.state.units.tasks.gone(lead)} - one.given_back:
             if Bag(Path(place)).give_back(number, token):
                 one.given_back.add(token)
             else:
@@ -343,15 +343,10 @@ def _send_array(one: Active, stage: str, spec: JobSpec, array: Array) -> str:
 
 
 def _may_ask_for_fewer(one: Active, planned: PlannedJob, spec: JobSpec, array: Array) -> bool:
-    """Whether fewer elements are asked for at once, as so many were not accepted.
-
-    Not while others of the array are there, for these may be what is too many: they are waited for.
-    """
+    """Whether fewer elements are asked for at once, as so many were not accepted."""
     if one.state.jobs.has_sent(spec.token) or one.state.jobs.open_intent is not None:
         return False
-    size = one.state.arrays.sizes.get(planned.stages[0], len(array.elements))
-    is_first = not one.state.arrays.live(round_of(planned, spec))
-    return size < len(array.elements) and (is_first or (not array.is_compact and one.state.arrays.is_compact(planned)))
+    return one.state.units.elements.are_too_many(planned.stages[0], round_of(planned, spec), array)
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:

@@ -69,7 +69,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     undecided = _undecided(state, free)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
-        if state.host.is_open and not job.joins and not state.host.unclaimed.keys().isdisjoint(job.stages):
+        if state.host.may_add and not job.joins and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
             if free <= 0 or any(later):
                 put_off.update(job.stages)
@@ -93,7 +93,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
 
 def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
     """Count the jobs that may be asked for before the host of an open run hands their stages over."""
-    if not state.host.is_open:
+    if not state.host.may_add:
         return 0
     if state.host.max_jobs is None:
         return math.inf
@@ -103,7 +103,7 @@ def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
 
 def _undecided(state: RunState, free: float) -> frozenset[str]:
     """Name stages that may begin, where they are more than their host hands over: which are first is for it to say."""
-    ready = state.stages.ready_but_gated if state.host.is_open and free < math.inf else frozenset()
+    ready = state.stages.ready_but_gated if state.host.may_add and free < math.inf else frozenset()
     return ready if len(ready) > free else frozenset()
 
 

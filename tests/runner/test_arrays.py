@@ -63,7 +63,7 @@ class World:
 
     def completed(self, result, elements="1-9"):
         assert result.outcome == "completed", result.reason
-        assert self.folder.state()[0].arrays.completed["abcd12345678/b"] == parse_array(elements).elements
+        assert self.folder.state()[0].units.elements.completed_of("abcd12345678/b") == parse_array(elements).elements
         measure(self.folder.plan.make_workflow(), result.records)
 
 
@@ -103,7 +103,7 @@ def test_elements_that_ended_alike_are_explained_together(tmp_path):
     world = World(tmp_path, codes={2: [1], 3: [4], 7: [1], 8: [1], 9: [127]})
     assert world.drive().outcome == "failed"
     state, _ = world.folder.state()
-    failures = state.arrays.failures["abcd12345678/b"]
+    failures = state.units.elements.failures["abcd12345678/b"]
     failures[7] = replace(failures[7], reason="")
     words = "2,7-8 failed (exit code 1); 3 failed (exit code 4); 9 failed (its command was not found)"
     assert element_standing(state, "b").told == words

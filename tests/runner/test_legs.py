@@ -18,10 +18,11 @@ from asa.estimators import WaitBank
 from asa.outcome import JobOutcome
 from asa.records import Ended, StageEnded, StageStarted
 from asa.runner import Run, run_all
+from asa.runner.course import RunEnding
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, Reported, Shaped
-from asa.runner.sharing import NOTHING_LEFT
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
+from asa.runner.units.rounds import NOTHING_LEFT
 from asa.runtimes import run_times_of
 from asa.shapes import Moldable, RunAt
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
@@ -130,7 +131,8 @@ class Told:
     """A run's state, told of jobs one by one."""
 
     def __init__(self, stage=TRAIN):
-        self.state = RunState("w", Workflow("w", (stage, AFTER)), SITE, "abcd1234", fail_fast=False, place="/runs/w")
+        flow, ending = Workflow("w", (stage, AFTER)), RunEnding(fail_fast=False)
+        self.state = RunState("w", flow, SITE, "abcd1234", ending=ending, place="/runs/w")
 
     def submit(self, job_id, leg=0, **how):
         planned = PlannedJob(("a",), 0.0, how.pop("keep", Keep.NOTHING), "", leg=leg, **how)
@@ -311,6 +313,6 @@ def test_a_leg_is_closed_only_when_none_of_its_jobs_could_run_it():
     told.tell("3", JobState.PENDING, 202.0, restarts=1)
     assert told.view.leg == 3
     number = told.state.jobs["4"].round
-    assert told.state.sharing.legs_over(number) == [1]
+    assert told.state.units.legs.over(number) == [1]
     told.tell("3", JobState.CANCELLED, 210.0)
-    assert told.state.sharing.legs_over(number) == [1, 2]
+    assert told.state.units.legs.over(number) == [1, 2]

@@ -11,6 +11,7 @@ from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState, JobS
 from asa.elements import Elements, parse_array
 from asa.outcome import JobOutcome
 from asa.records import Retrying
+from asa.runner.course import RunEnding
 from asa.runner.entries import Accepted, Begun, Intended, Reported
 from asa.runner.nodes import TRIED_AGAIN_S
 from asa.runner.specs import spec_of
@@ -32,7 +33,7 @@ class Told:
         self.apply(Begun(0.0, fail_fast=False))
 
     def fresh(self):
-        return RunState("w", Workflow("w", self.stages), self.site, "abcd1234", fail_fast=False)
+        return RunState("w", Workflow("w", self.stages), self.site, "abcd1234", ending=RunEnding(fail_fast=False))
 
     def apply(self, entry):
         self.entries.append(entry)
@@ -319,7 +320,7 @@ def test_of_jobs_that_share_tasks_another_takes_the_place_of_one_that_could_not_
     assert told.bad() == ["n2"]
     lead = told.state.jobs[told.state.stages["a"].job_id]
     assert lead.status.job_id == second
-    [asked] = told.state.sharing.missing(lead, 0, is_ready=True, now_s=3.0, did=lambda _: True)
+    [asked] = told.state.units.tasks.missing(lead, 0, is_ready=True, now_s=3.0, did=lambda _: True)
     assert (asked.mate, spec_of(told.state, asked).avoid) == (2, ("n2",))
 
 

@@ -16,10 +16,11 @@ from asa.metrics import measure
 from asa.outcome import JobOutcome
 from asa.records import Ended, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
+from asa.runner.course import RunEnding
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, Reported
-from asa.runner.sharing import MAX_ROUNDS, NOTHING_LEFT
 from asa.runner.specs import spec_of, token_of
 from asa.runner.state import RunState
+from asa.runner.units.rounds import MAX_ROUNDS, NOTHING_LEFT
 from asa.runtimes import RunTime, run_times_of
 from asa.runtimes.widths import as_seen, with_widths
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
@@ -168,7 +169,7 @@ def test_of_two_jobs_of_one_token_one_takes_part(mate):
     told.begin("7", 6.0)
     told.tell(str(mate), JobState.CANCELLED, 7.0)
     assert told.view.phase is Phase.RUNNING
-    assert {job.status.job_id for job in told.state.sharing.others(told.state.jobs[str(other)])} == {"7"}
+    assert {job.status.job_id for job in told.state.units.tasks.others(told.state.jobs[str(other)])} == {"7"}
     told.tell(str(other), JobState.FAILED, 8.0, 5.0, exit_code=137)
     assert (told.view.phase, told.view.job_id) == (Phase.RUNNING, "7")
     told.tell("7", JobState.COMPLETED, 9.0, 6.0, exit_code=0)
@@ -190,7 +191,7 @@ class Told:
     """A run's state, told of jobs one by one."""
 
     def __init__(self, stage=BAG, jobs=3):
-        self.state = RunState("w", Workflow("w", (stage, AFTER)), SITE, "abcd1234", fail_fast=False)
+        self.state = RunState("w", Workflow("w", (stage, AFTER)), SITE, "abcd1234", ending=RunEnding(fail_fast=False))
         self.specs = [submit(self.state, mate) for mate in range(jobs)]
 
     def tell(self, job_id, state, at_s, began_s=None, **what):
@@ -324,7 +325,7 @@ def test_a_further_job_that_is_refused_is_done_without():
     list(told.state.apply(Refused(spec.token, 0.0, "too many jobs")))
     assert told.view.phase is Phase.QUEUED
     lead = told.state.jobs["0"]
-    assert not list(told.state.sharing.missing(lead, 0, is_ready=True, now_s=0.0, did=lambda _: True))
+    assert not list(told.state.units.tasks.missing(lead, 0, is_ready=True, now_s=0.0, did=lambda _: True))
 
 
 class FewJobs(SimulatedBackend):

@@ -89,7 +89,7 @@ def test_that_other_jobs_are_accepted_meanwhile_tells_for_a_refusal(tmp_path):
     state, records = folder.state()
     assert (state.stages["a"].phase, state.stages["s19"].phase) == ("failed", "done")
     assert len(link.submitted) == 20
-    assert "the moon is in its quarter" in state.refused["a"]
+    assert "the moon is in its quarter" in state.ending.refused["a"]
     refused_s = [r.time_s for r in records if isinstance(r, Deferred)][-1] - BEGIN_S
     assert UNEXPLAINED_S <= refused_s < UNEXPLAINED_S + 120
 

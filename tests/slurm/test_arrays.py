@@ -45,7 +45,7 @@ def check(run, array):
     assert state.outcome == "completed", state.reason
     assert did(run, "e") == once(array)
     assert [record.stages for record in records if isinstance(record, StageEnded)] == [("a",), ("b",), ("c",)]
-    assert str(state.arrays.completed[f"{run.plan.id}/b"]) == str(parse_array(array).elements)
+    assert str(state.units.elements.completed_of(f"{run.plan.id}/b")) == str(parse_array(array).elements)
     measure(run.plan.make_workflow(), records)
     until(lambda: not run.left(), what="that no job is left")
     return records

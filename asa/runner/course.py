@@ -1,0 +1,247 @@
+"""The course of a run: what is true of its stages, its jobs and its host, and what is done to a stage.
+
+A stage is attempted again and again until it is done: an attempt is *asked for again* when its job came to nothing, is
+*tried again* when it failed and may, is *handed back* to the host of an open run, or *fails* for good. Who decides that
+is the unit that its job runs; see `asa.runner.units`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from asa.backend import Capabilities, JobState
+from asa.records import Outcome, Record, Retrying, RunEnded, StageEnded, StageStarted
+from asa.runner.host import Host
+from asa.runner.jobs import Job, JobsOfRun
+from asa.runner.nodes import End, Nodes
+from asa.runner.retries import has_run_out_of_memory, learned, tried_again, with_more_memory
+from asa.runner.stages import Stages
+from asa.strategies.base import Choice, Phase, PlannedJob, StageView
+from asa.waves import Waves, slots_of, walltime_of, waves_of
+from asa.workflow import Slot, Workflow
+
+
+@dataclass(slots=True)
+class RunEnding:
+    """How a run ended, and what of it failed for good."""
+
+    outcome: Outcome | None = None  # how it ended; None until then
+    reason: str = ""
+    # whether the run ends as soon as a stage has failed, rather than when no other can run any more
+    fail_fast: bool = True  # as runs were that began before there was a choice
+    failures: list[str] = field(default_factory=list)  # why stages failed, one after the other
+    refused: dict[str, str] = field(default_factory=dict)  # stages whose job was refused for good, and why
+
+
+@dataclass(slots=True)
+class RunCourse:
+    """What is true of one workflow's run."""
+
+    name: str  # unique among the runs of a client
+    workflow: Workflow
+    capabilities: Capabilities
+    # distinguishes this run's tokens from those of every other, which a site may remember: letters and digits
+    unique: str
+    # how long each stage really runs; simulators only, the expected times if not given
+    run_s: Mapping[str, float] | None = None
+    place: str = ""  # folder in which stages keep what they remember when they are run again; empty for none
+    stages: Stages = field(init=False)
+    jobs: JobsOfRun = field(default_factory=JobsOfRun)
+    host: Host = field(default_factory=Host)
+    nodes: Nodes = field(init=False)  # on which jobs fail
+    ending: RunEnding = field(default_factory=RunEnding)
+    choices: dict[str, Choice] = field(default_factory=dict)  # by stage, the shape that was chosen for it
+    # how often a stage that had completed was asked for again, with all that follow it
+    generations: dict[str, int] = field(default_factory=dict)
+    asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
+    may_have_lost: bool = field(default=True, init=False)  # whether jobs may be of no use any more
+
+    def __post_init__(self) -> None:
+        self.stages = Stages(self.workflow)
+        self.nodes = Nodes(self.capabilities)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended; None until then."""
+        return self.ending.outcome
+
+    @property
+    def reason(self) -> str:
+        """Why it ended so; empty if it completed, or has not."""
+        return self.ending.reason
+
+    def mark(self, stage: str) -> str:
+        """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
+        generation = self.generations.get(stage, 0)
+        return f"{stage}@{generation}" if generation else stage
+
+    def post(self, stage: str) -> str:
+        """Name what a stage posts when it has completed."""
+        return f"{self.unique}/{self.mark(stage)}"
+
+    # ------------------------------------------------------------------ how stages lie in their jobs
+
+    def at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:
+        """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
+        limits = self.capabilities.partitions.get(partition or self.capabilities.partition)
+        max_s = limits.max_walltime_s if limits is not None else None
+        own = [self.workflow.stages[name] for name in self.workflow.in_order(stages)]
+        if any(one.name in self.choices for one in own):
+            lasts_s = (self.choices[s.name].shape.walltime_s if s.name in self.choices else s.walltime_s for s in own)
+            asked_s = sum(lasts_s)
+        else:
+            asked_s = walltime_of(waves_of(own, self.capabilities))
+        return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
+
+    def waves(self, names: Sequence[str], widths: Sequence[int] = ()) -> Waves:
+        """Say which stages of a job run at the same time; one after the other in chosen shapes, or if it grows."""
+        stages = [self.stages[name].stage for name in self.workflow.in_order(names)]
+        if widths or not self.choices.keys().isdisjoint(names):
+            return tuple((stage,) for stage in stages)
+        return waves_of(stages, self.capabilities)
+
+    def layout(self, planned: PlannedJob) -> tuple[Slot, ...]:
+        """Place the stages of a job inside it: in waves, and in the shapes that were chosen for them."""
+        lasts_s = {name: self._lasts_s(name) for name in planned.stages}
+        return slots_of(self.waves(planned.stages, planned.widths), lasts_s)
+
+    def _lasts_s(self, name: str) -> float:
+        """Say how long a stage runs: what is expected, or in a simulation how long it really does."""
+        expected_s = self.workflow.stages[name].expected_s
+        really_s = expected_s if self.run_s is None else self.run_s[name]
+        if name not in self.choices:
+            return really_s
+        width = self.choices[name].shape.width
+        run_s = next(shape.run_s for shape in self.workflow.stages[name].shapes if shape.width == width)
+        return really_s * run_s / expected_s
+
+    # ------------------------------------------------------------------ while a job runs
+
+    def left_of(self, job: Job) -> list[str]:
+        """Name the stages of a job that are its own still, and not settled."""
+        views = (self.stages[name] for name in job.planned.stages)
+        return [v.stage.name for v in views if v.job_id == job.status.job_id and not v.phase.is_settled]
+
+    def allocated(self, job: Job, start_s: float) -> None:
+        """Note that a job has its cores, and until when it may idle."""
+        if not job.given_up:
+            limit_s = start_s + job.spec.walltime_s
+            needed_s = walltime_of(self.waves(job.planned.stages, job.planned.widths))
+            hold_until = start_s + min(job.planned.spare_walltime_s, max(job.spec.walltime_s - needed_s, 0.0))
+            for name in self.left_of(job):
+                view = self.stages[name]
+                self.stages.put(name, replace(view, phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s))
+
+    def began(self, job: Job, at_s: float) -> Iterator[Record]:
+        """Note that a job began the first of its stages."""
+        first = job.planned.stages[0]
+        if self.stages[first].ended_s is not None:
+            return  # it completed before the job was put back into the queue
+        is_alone = len(job.planned.stages) == 1
+        if is_alone and job.status.steps:  # so did this one
+            at_s = job.status.steps[0].start_s
+        began_s = self.stages.in_order(first, at_s)
+        self.stages.put(first, replace(self.stages[first], started_s=began_s))
+        if is_alone:  # of several, when each began is reported in the end
+            yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
+
+    def stage_done(self, job: Job, name: str, start_s: float, end_s: float) -> Iterator[Record]:
+        """Note that a stage completed, as one of several of its job."""
+        stages, job_id, view = (name,), job.status.job_id, self.stages[name]
+        if view.started_s is not None and view.ended_s is not None:  # before a requeue, perhaps
+            start_s, end_s = view.started_s, view.ended_s
+        start_s, end_s = self.stages.note_times(name, start_s, end_s)
+        self.stages.put(name, replace(self.stages[name], phase=Phase.DONE, hold_until_s=None))
+        yield StageStarted(time_s=start_s, run=self.name, stages=stages, job_id=job_id)
+        yield StageEnded(time_s=end_s, run=self.name, stages=stages, job_id=job_id)
+
+    def stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
+        """Note that all stages of a job completed."""
+        slots = self.layout(job.planned)
+        steps = {step.name: step for step in job.status.steps}
+        for slot in slots:
+            if self.stages[slot.stage].phase is Phase.DONE:
+                continue
+            if len(slots) > 1:
+                start, end = began_s + slot.start_s, min(began_s + slot.end_s, end_s)
+                if (step := steps.get(slot.stage)) is not None:
+                    start, end = step.start_s, end_s if step.end_s is None else step.end_s
+                yield from self.stage_done(job, slot.stage, start, end)
+                continue
+            known = self.stages[slot.stage].started_s
+            ended_s = job.status.steps[0].end_s if job.status.steps else None
+            _, end = self.stages.note_times(
+                slot.stage, began_s if known is None else known, end_s if ended_s is None else ended_s
+            )
+            self.stages.put(slot.stage, replace(self.stages[slot.stage], phase=Phase.DONE))
+            yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job.status.job_id)
+        yield from self.end_if_settled(end_s)
+
+    # ------------------------------------------------------------------ what becomes of an attempt
+
+    def ask_again(self, job: Job, but: Sequence[str] = ()) -> None:
+        """Let what is left of a job be asked for again."""
+        self.asked_again += 1
+        for name in [name for name in self.left_of(job) if name not in but]:
+            view = self.stages[name]
+            again = StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts)
+            self.stages.put(name, with_past(again, view))
+
+    def retrying(self, names: Sequence[str], reason: str, at_s: float, job_id: str = "") -> Record:
+        """Tell that stages are asked for again which did not complete, and why."""
+        return Retrying(time_s=at_s, run=self.name, stages=tuple(names), job_id=job_id, reason=reason)
+
+    def try_again(self, name: str, ended: Sequence[End], end_s: float) -> str:
+        """Note that a stage failed, to be tried again after a pause, with more of what it ran out of; say of what."""
+        view = self.stages[name]
+        stage = view.stage
+        if any(map(has_run_out_of_memory, ended)) and stage.memory_bytes:
+            stage = with_more_memory(stage, self.capabilities)
+        if any(one.state is JobState.TIMEOUT for one in ended):
+            longer = self.at_most(stage.walltime_s * stage.retry_walltime_factor, [name], stage.partition)
+            stage = replace(stage, walltime_s=longer, expected_run_s=min(stage.walltime_s, longer))
+        self.stages.put(name, tried_again(replace(view, stage=stage), end_s))
+        return learned(view.stage, stage)
+
+    def hand_back(self, name: str, reason: str, at_s: float, job_id: str = "") -> Iterator[Record]:
+        """Note that a stage failed which its host hands over once more, with what it asks for then.
+
+        So did a job ahead of one that was not handed over yet: it is asked for no more before that.
+        """
+        self.host.handed_back(name, reason, self.stages)
+        yield self.retrying([name], reason, at_s, job_id)
+
+    def fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
+        """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""
+        self.ending.failures.append(reason)
+        for name in stages:
+            self.stages.put(name, replace(self.stages[name], phase=Phase.FAILED, hold_until_s=None, reason=reason))
+        if self.ending.fail_fast and self.outcome is None:
+            yield self.end("failed", reason, at_s)
+        else:
+            yield from self.end_if_settled(at_s)
+
+    def end(self, outcome: Outcome, reason: str, at_s: float) -> Record:
+        """End the run."""
+        self.ending.outcome, self.ending.reason = outcome, reason
+        return RunEnded(time_s=at_s, run=self.name, outcome=outcome, reason=reason)
+
+    def end_if_settled(self, at_s: float) -> Iterator[Record]:
+        """End the run once nothing is left to do."""
+        if self.outcome is not None or self.host.may_add or not self.stages.are_settled:
+            return
+        if not self.ending.failures:
+            last_s = max((view.ended_s or 0.0 for view in self.stages.values()), default=at_s)
+            yield self.end("completed", "", last_s)
+            return
+        first, *others = self.ending.failures
+        yield self.end("failed", f"{first}; so did {len(others)} more" if others else first, at_s)
+
+
+def with_past(view: StageView, before: StageView) -> StageView:
+    """Let a stage that is asked for again know of the legs that it had."""
+    if view.stage.continues is None:
+        return view
+    earlier = before.earlier_legs + before.leg - 1
+    return replace(view, ran_s=before.ran_s, earlier_legs=earlier, is_unyielding=before.is_unyielding)

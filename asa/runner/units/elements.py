@@ -1,0 +1,204 @@
+"""Elements of arrays: which of them are asked for together, and what became of each.
+
+A stage's elements are asked for in rounds, from one time that the stage is asked for to the next, and in each round in
+as many jobs, its *parts*, as the batch system's limits make of them. No element is in two parts of a round, and only
+those are asked for again that did not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from asa.backend import Capabilities, ElementEnd, JobState
+from asa.elements import NONE, Array, Elements
+from asa.exactly_once import NUMBER_LOST, TWIN
+from asa.outcome import JobOutcome, outcome_of, would_end_so_again
+from asa.records import Record
+from asa.runner.arrays import how_they_ended, short
+from asa.runner.course import RunCourse
+from asa.runner.jobs import Job
+from asa.runner.nodes import moved
+from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits
+from asa.strategies.base import Keep, PlannedJob, StageView
+
+_UNCOUNTED = frozenset({TWIN, NUMBER_LOST})  # reasons of elements that ran nothing
+
+
+@dataclass(slots=True)
+class ElementUnits(RoundUnits):
+    """Elements of a run's arrays, and what became of them; each array is named by what it posts."""
+
+    done: dict[str, Elements] = field(default_factory=dict)  # that completed
+    failures: dict[str, dict[int, ElementEnd]] = field(default_factory=dict)  # how elements ended last that did not
+    sizes: dict[str, int] = field(default_factory=dict)  # elements that the batch system takes at a time, by stage
+    compact: set[str] = field(default_factory=set)  # stages whose elements are to be numbered from 0 on
+
+    def accepted(self, run: RunCourse, job: Job) -> None:
+        """Note a part; the next one may be larger."""
+        RoundUnits.accepted(self, run, job)
+        if (stage := job.planned.stages[0]) in self.sizes and job.spec.array is not None:
+            self.sizes[stage] = 2 * len(job.spec.array.elements)
+
+    def narrowed(self, stage: str, size: int, *, is_compact: bool) -> None:
+        """Note how many elements to ask for at a time, as more were refused, or ones of such numbers."""
+        self.sizes[stage] = size
+        if is_compact:
+            self.compact.add(stage)
+
+    def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
+        """Take in what a part's elements did."""
+        if (told := job.status.elements) is not None:
+            bag = job.spec.bag
+            done = self.completed_of(bag) | told.completed
+            self.done[bag], failures = done, self.failures.setdefault(bag, {})
+            for end in told.ended:
+                if not job.giving_up and not _ran_nothing(end):
+                    failures |= dict.fromkeys(end.elements, end)
+            for number in [number for number in failures if number in done]:
+                del failures[number]
+        RoundUnits.heard(self, run, job, is_anew=is_anew)
+
+    def anew(self, bag: str) -> None:
+        """Forget how elements failed, as they are all to be tried again."""
+        self.failures.pop(bag, None)
+
+    def completed_of(self, bag: str) -> Elements:
+        """Give the elements of an array that have completed."""
+        return self.done.get(bag, NONE)
+
+    def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
+        """Have the next part asked for; after the last one, those elements again that did not complete."""
+        name = job.planned.stages[0]
+        view, bag = run.stages[name], job.spec.bag
+        run.may_have_lost = True
+        if (array := view.stage.array) is None or self.hand_over(run, job):
+            return
+        if self.unasked(job.round, array) and not job.giving_up and run.outcome is None:
+            return  # the next part is to be asked for
+        parts = [one.status for one in self.parts(job.round)]
+        end_s = max((one.end_s for one in parts if one.end_s is not None), default=job.status.submit_s)
+        view = replace(view, job_id=job.status.job_id)
+        run.stages.put(name, view)
+        if not self.open(bag, array):
+            yield from run.stages_done(job, end_s if view.started_s is None else view.started_s, end_s)
+            return
+        if run.outcome is not None:
+            return
+        may_retry = view.attempts < view.stage.retries
+        faults = {one: node for one in self.failed(bag) if (node := run.nodes.moves(view.stage, one, job))}
+        again, failed = self.again(bag, array, may_retry=may_retry, excused=faults)
+        if again and (failed or view.resubmissions < MAX_ROUNDS):
+            run.ask_again(job)
+            learned = run.try_again(name, failed, end_s) if failed else ""
+            stage = replace(run.stages[name].stage, array=array.only(again))
+            run.stages.put(name, replace(run.stages[name], stage=stage))
+            yield run.retrying([name], _why_again(again, failed, faults) + learned, end_s, job.status.job_id)
+        else:
+            yield from run.fail([name], f"stage {name!r}: {self.why(bag, array)}", end_s)
+
+    # ------------------------------------------------------------------ parts
+
+    def parts(self, number: str) -> list[Job]:
+        """Give the parts of a round that were accepted."""
+        return self.jobs.get(number, [])
+
+    def unasked(self, number: str, array: Array) -> Elements:
+        """Give the elements of a round that are in no part yet."""
+        asked = {n for job in self.parts(number) if job.spec.array is not None for n in job.spec.array.elements}
+        return Elements.of(n for n in array.elements if n not in asked) if asked else array.elements
+
+    def next_part(self, stage: str, number: str, array: Array, site: Capabilities) -> Array:
+        """Give what the next part of a round asks for."""
+        left = self.unasked(number, array)
+        limits = [self.sizes.get(stage), site.max_array_size, site.max_queued]
+        part = array.only(left.take(max(min((size for size in limits if size is not None), default=len(left)), 1)))
+        is_beyond = site.max_array_size is not None and part.elements.last >= site.max_array_size
+        return replace(part, is_compact=True) if is_beyond or stage in self.compact else part
+
+    def before(self, number: str, array: Array) -> list[str]:
+        """Name the parts of a round that are to have ended before the next one begins, where few may run at once."""
+        return [one.status.job_id for one in self.live(number)] if array.at_once else []
+
+    def are_too_many(self, stage: str, number: str, array: Array) -> bool:
+        """Whether fewer elements are asked for at once than a part has which was not accepted.
+
+        Not while others of the round are there, for these may be what is too many: they are waited for.
+        """
+        is_first, is_to_be_compact = not self.live(number), stage in self.compact and not array.is_compact
+        return self.sizes.get(stage, len(array.elements)) < len(array.elements) and (is_first or is_to_be_compact)
+
+    def missing(self, lead: Job, view: StageView, *, is_ready: bool, now_s: float) -> PlannedJob | None:
+        """Plan the next part of a round; None if all its elements are asked for."""
+        array = view.stage.array
+        if array is None or lead.giving_up or not self.unasked(lead.round, array):
+            return None
+        parts = self.parts(lead.round)
+        return replace(
+            lead.planned,
+            submit_s=now_s,
+            keep=Keep.NOTHING if is_ready else lead.planned.keep,
+            reason="more elements of its array",
+            mate=1 + max((one.planned.mate for one in parts), default=0),
+        )
+
+    # ------------------------------------------------------------------ what is to be done about those that failed
+
+    def open(self, bag: str, array: Array) -> Elements:
+        """Give all elements of a stage that have not completed."""
+        return array.all - self.completed_of(bag)
+
+    def again(
+        self, bag: str, array: Array, *, may_retry: bool, excused: Collection[ElementEnd] = ()
+    ) -> tuple[Elements, list[ElementEnd]]:
+        """Say which elements of a round are asked for again, and how those of them ended that failed.
+
+        `excused`: ends that do not count as failures.
+        """
+        let_off = {number for end in excused for number in end.elements}
+        failures = {number: end for number, end in self.failures.get(bag, {}).items() if number not in let_off}
+        left = array.elements - self.completed_of(bag)
+        retried = {n: end for n in left if may_retry and (end := failures.get(n)) is not None and _may_retry(end)}
+        unrun = [n for n in left if n not in failures]
+        return Elements.of((*unrun, *retried)), _grouped(retried)
+
+    def failed(self, bag: str) -> list[ElementEnd]:
+        """Give how elements ended last that have not completed, put together by how."""
+        return _grouped(self.failures.get(bag, {}))
+
+    def why(self, bag: str, array: Array) -> str:
+        """Say how those ended that have not completed."""
+        left = self.open(bag, array)
+        known = {n: end for n, end in self.failures.get(bag, {}).items() if n in left}
+        how = how_they_ended(_grouped(known)) or short(left)
+        return f"{len(left)} of {len(array.all)} elements did not complete: {how}"
+
+
+def _why_again(again: Elements, failed: Collection[ElementEnd], faults: Mapping[ElementEnd, str]) -> str:
+    """Say why elements are asked for again: those that failed, or were moved, or the rest."""
+    if failed:
+        count = sum(len(one.elements) for one in failed)
+        return f"{'element' if count == 1 else 'elements'} {how_they_ended(failed)}"
+    if faults:
+        return moved(f"elements {how_they_ended(faults)}", *faults.values())
+    return f"{len(again)} {'element was' if len(again) == 1 else 'elements were'} not run"
+
+
+def _ran_nothing(end: ElementEnd) -> bool:
+    """Whether elements ended in which nothing of theirs ran: they are asked for again, and that is no failure."""
+    return end.reason in _UNCOUNTED or (end.state is JobState.FAILED and outcome_of(end) is JobOutcome.GAVE_BACK)
+
+
+def _may_retry(end: ElementEnd) -> bool:
+    """Whether elements that ended so may be tried again: not if somebody cancelled them, or they would end so again."""
+    if end.state is JobState.CANCELLED:
+        return False
+    return not (end.state is JobState.FAILED and would_end_so_again(end))
+
+
+def _grouped(ends: Mapping[int, ElementEnd]) -> list[ElementEnd]:
+    """Put elements together that ended alike."""
+    found: dict[ElementEnd, list[int]] = {}
+    for number, end in ends.items():
+        found.setdefault(replace(end, elements=NONE), []).append(number)
+    return [replace(end, elements=Elements.of(numbers)) for end, numbers in found.items()]

@@ -1,0 +1,96 @@
+"""Legs of a stage that continues: one walltime after the other, each by a job of its own, the next asked for ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from asa.backend import JobState
+from asa.exactly_once import TWIN
+from asa.outcome import JobOutcome, outcome_of
+from asa.records import Record
+from asa.runner.course import RunCourse, with_past
+from asa.runner.entries import Intended
+from asa.runner.jobs import Job
+from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits, has_completed, is_of_its_round, ran_out
+from asa.runner.units.whole import cut_short
+from asa.strategies.base import StageView
+
+
+@dataclass(slots=True)
+class LegUnits(RoundUnits):
+    """Legs, of which one runs at a time."""
+
+    def accepted(self, run: RunCourse, job: Job) -> None:
+        """Note a leg; one that was asked for ahead is the next one."""
+        RoundUnits.accepted(self, run, job)
+        view = run.stages[job.planned.stages[0]]
+        if job.planned.leg and view.job_id is not None:
+            run.stages.put(view.stage.name, replace(view, next_job_id=job.status.job_id))
+
+    def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:
+        """Whether it was a leg asked for ahead that was refused for good: the next one is asked for in its turn."""
+        if not intent.planned.leg:
+            return False
+        name = intent.planned.stages[0]
+        run.stages.put(name, replace(run.stages[name], is_unyielding=True))
+        return True
+
+    def began(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
+        """Note that a leg began."""
+        view = run.stages[job.planned.stages[0]]
+        if view.job_id == job.status.job_id:
+            run.stages.put(view.stage.name, replace(view, leg_start_s=at_s))
+        yield from RoundUnits.began(self, run, job, at_s)
+
+    def why_useless(self, run: RunCourse, job: Job) -> str:
+        """Say that a later leg goes on, or that nothing is left to do."""
+        if not is_of_its_round(run, job):
+            return "nothing is left to do"
+        return "a later leg goes on" if job.spec.leg < run.stages[job.planned.stages[0]].leg else ""
+
+    def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
+        """Have the next leg go on, or ask for it."""
+        name, status = job.planned.stages[0], job.status
+        if has_completed(job):
+            yield from self.completed(run, job, end_s)
+            return
+        view = run.stages[name]
+        if view.job_id != status.job_id:  # it was asked for ahead, and its turn did not come
+            if view.next_job_id == status.job_id:
+                run.stages.put(name, replace(view, next_job_id=None, is_unyielding=True))
+            return
+        if job.given_up:
+            run.ask_again(job)
+            return
+        if outcome_of(status) is JobOutcome.UNYIELDING and self.spent(job.round, view.leg) <= MAX_ROUNDS:
+            _ask_for(run, replace(view, is_unyielding=True), view.leg)  # the one before has ended since
+            return
+        if not (status.state is JobState.COMPLETED or ran_out(status)):
+            yield from cut_short(run, job, [name], end_s)
+            return
+        began_s, run.may_have_lost = status.payload_start_s or end_s, True
+        view = replace(view, ran_s=view.ran_s + max(end_s - began_s, 0.0), attempts=0)
+        run.stages.put(name, view)
+        legs = view.stage.continues
+        if legs is not None and view.earlier_legs + view.leg >= legs.max_legs:
+            yield from run.fail([name], f"stage {name!r} has not completed after its {legs.max_legs} legs", end_s)
+        elif not self.hand_over(run, job):
+            _ask_for(run, view, view.leg + 1)
+
+    def over(self, number: str) -> list[int]:
+        """Name the legs of a round of which no job is left that could run it."""
+        live = {job.spec.leg for job in self.live(number)}
+        return sorted({job.spec.leg for job in self.jobs.get(number, ())} - live)
+
+    def spent(self, number: str, leg: int) -> int:
+        """Count the jobs of one leg of a round that have ended: each had its token for life."""
+        jobs = (job for job in self.jobs.get(number, ()) if job.spec.leg == leg and job.status.reason != TWIN)
+        return sum(job.status.state.is_final or job.given_up for job in jobs)
+
+
+def _ask_for(run: RunCourse, view: StageView, leg: int) -> None:
+    """Let a leg be asked for whose turn it is."""
+    run.asked_again += 1
+    waiting = with_past(StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts), view)
+    run.stages.put(view.stage.name, replace(waiting, leg=leg, earlier_legs=view.earlier_legs))

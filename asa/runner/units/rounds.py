@@ -1,0 +1,167 @@
+"""Units that several jobs run of one stage: which of these jobs stands for the stage, and which are left.
+
+One job stands for the stage in its view: the first that is submitted, then the first to begin; where it ends before the
+stage does, another that is there takes its place. A strategy knows of it alone: the others are asked for as it was, as
+soon as it is accepted. All of one *round*, from one time that the stage is asked for to the next, share what they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from asa.backend import JobState, JobStatus
+from asa.records import Record
+from asa.runner.course import RunCourse
+from asa.runner.jobs import Job
+from asa.runner.units.base import Units, set_running
+from asa.strategies.base import Phase, StageView
+
+NOTHING_LEFT = "NothingLeft"
+"""Reason of a completed job that found nothing more to do while others still ran units of its stage."""
+
+MAX_ROUNDS = 20
+"""How often a stage is asked for again since all its jobs have ended, with units left that nobody began or finished.
+
+So often the jobs of a round may follow each other, too.
+"""
+
+
+@dataclass(slots=True)
+class RoundUnits(Units):
+    """The jobs of one run that share their stages, by their rounds."""
+
+    jobs: dict[str, list[Job]] = field(default_factory=dict)  # by round, in order of submission
+    begun_s: dict[str, float] = field(default_factory=dict)  # by round, when the first of its jobs began
+
+    def accepted(self, run: RunCourse, job: Job) -> None:  # noqa: ARG002
+        """Note a job of a round."""
+        self.jobs.setdefault(job.round, []).append(job)
+
+    def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
+        """Whether a job stands for its stage: not where another of its round does already."""
+        leads = run.stages[job.planned.stages[0]].job_id
+        return leads is None or (former is not None and former.status.job_id == leads)
+
+    def others(self, job: Job) -> list[Job]:
+        """Give the other jobs of its round that may yet do something, those first that are furthest."""
+        live = [one for one in self.live(job.round) if one is not job]
+        return sorted(live, key=_place)
+
+    def live(self, number: str) -> list[Job]:
+        """Give the jobs of a round that have not ended."""
+        return [one for one in self.jobs.get(number, ()) if not (one.status.state.is_final or one.given_up)]
+
+    def count(self, lead: Job) -> tuple[int, int]:
+        """Count the jobs of a round that run, and those that are pending."""
+        live = [lead.status, *(one.status for one in self.others(lead))]
+        running = sum(one.state is JobState.RUNNING for one in live)
+        return running, sum(one.state is JobState.PENDING for one in live)
+
+    def why_useless(self, run: RunCourse, job: Job) -> str:
+        """Say that nothing is left to do, if so."""
+        return "" if is_of_its_round(run, job) else "no tasks are left"
+
+    # ------------------------------------------------------------------ who stands for the stage
+
+    def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
+        """Let who is furthest stand for the stage."""
+        if is_anew:
+            self.hand_over(run, job)
+        if job.status.state.is_final or not is_of_its_round(run, job):
+            return
+        view = run.stages[job.planned.stages[0]]
+        has_begun, start_s = job.status.payload_start_s is not None, job.status.start_s
+        is_further = view.phase is Phase.QUEUED or (view.phase is Phase.ALLOCATED and has_begun)
+        if start_s is not None and is_further and view.job_id != job.status.job_id:
+            run.stages.put(view.stage.name, replace(handed_to(job, view), phase=Phase.QUEUED))
+            run.allocated(job, start_s)
+
+    def hand_over(self, run: RunCourse, job: Job) -> bool:
+        """Let another of its round stand for the stage in place of a job; say whether there is one."""
+        if not is_of_its_round(run, job):
+            return False
+        others, view = self.others(job), run.stages[job.planned.stages[0]]
+        leads = view.job_id == job.status.job_id
+        if others and leads and (job.status.state.is_final or others[0].status.payload_start_s is not None):
+            run.stages.put(view.stage.name, handed_to(others[0], view))
+            if (start_s := others[0].status.start_s) is not None and others[0].status.payload_start_s is None:
+                run.allocated(others[0], start_s)
+        return bool(others)
+
+    def began(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
+        """Note that a job of a round began, with which the stage began if it is the first."""
+        set_running(run, job)
+        view = run.stages[job.planned.stages[0]]
+        began_s = self.begun_s.setdefault(job.round, at_s)
+        if began_s >= at_s and view.started_s is None:
+            yield from run.began(job, at_s)
+        elif view.job_id == job.status.job_id and view.started_s is None:  # another job began the stage
+            run.stages.put(view.stage.name, replace(view, started_s=began_s))
+
+    # ------------------------------------------------------------------ when one of them has ended
+
+    def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
+        """Decide what becomes of a stage when one of the jobs of its round has ended."""
+        if is_of_its_round(run, job):
+            yield from self.left(run, job, end_s)
+        else:
+            yield from run.end_if_settled(end_s)
+
+    def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
+        """Decide what becomes of a stage when one of its jobs was cancelled: as of any that has ended."""
+        yield from self.ended(run, job, at_s)
+
+    def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
+        """Decide what becomes of a stage when one of its jobs has ended, and the stage has not."""
+        raise NotImplementedError
+
+    def completed(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
+        """Note that a stage completed in one of its jobs."""
+        name, began_s = job.planned.stages[0], job.status.payload_start_s
+        run.stages.put(name, replace(run.stages[name], job_id=job.status.job_id))
+        run.may_have_lost = True
+        yield from run.stages_done(job, end_s if began_s is None else began_s, end_s)
+
+
+def has_completed(job: Job) -> bool:
+    """Whether a job ended as the last of its round, with nothing left to do."""
+    status = job.status
+    is_done = status.state is JobState.COMPLETED and status.reason != NOTHING_LEFT
+    return is_done and status.payload_start_s is not None
+
+
+def is_of_its_round(run: RunCourse, job: Job) -> bool:
+    """Whether a job's stage has not ended, nor was asked for anew since."""
+    view = run.stages[job.planned.stages[0]]
+    current = run.jobs.get(view.job_id or "")
+    return not view.phase.is_settled and current is not None and current.round == job.round
+
+
+def ran_out(status: JobStatus) -> bool:
+    """Whether a job's walltime was over while its payload ran."""
+    return status.state is JobState.TIMEOUT and status.payload_start_s is not None
+
+
+def handed_to(job: Job, view: StageView) -> StageView:
+    """Let a job stand for a stage."""
+    status, planned = job.status, job.planned
+    as_running = status.payload_start_s is not None
+    handed = replace(view, job_id=status.job_id, keep=planned.keep, hold_until_s=None, limit_s=None)
+    if job.spec.leg:
+        handed = replace(handed, leg=job.spec.leg, next_job_id=None, leg_start_s=status.payload_start_s)
+    if status.start_s is not None:
+        handed = replace(handed, limit_s=status.start_s + job.spec.walltime_s)
+    if as_running and view.phase is Phase.RUNNING:
+        return handed
+    return replace(
+        handed,
+        phase=Phase.RUNNING if as_running else Phase.QUEUED,
+        submit_s=status.submit_s,
+        started_s=view.started_s if as_running else None,
+        predicted_wait_s=planned.prediction.wait_s if planned.prediction else None,
+    )
+
+
+def _place(job: Job) -> tuple[bool, bool, bool]:
+    return bool(job.giving_up), job.status.payload_start_s is None, job.status.start_s is None
