@@ -106,9 +106,9 @@ def payload_text(
     made.exported |= dict(stage.environment)
     made.files.insert(0, "ending")
     if array := dict(stage.environment).get(ARRAY):
-        made.add("array", asa_array=_number_of_array(array, place))
+        made.add("here", "array", asa_array=_number_of_array(array, place))
     if legs is not None and turn is not None:
-        made.add("leg-turn", "leg-progress", **turn_values(legs, turn, " ".join(map(_pattern, legs.progress))))
+        made.add("here", "leg-turn", "leg-progress", **turn_values(legs, turn, " ".join(map(_pattern, legs.progress))))
     _add_what_it_needs(made, stage, place, share)
     if _has_tasks(stage):
         _add_tasks(made, stage, cores, place=place, share=share, notes=notes or Notes())
@@ -175,7 +175,7 @@ def _add_command(made: _Text, stage: Stage, cores: int, place: str, legs: Contin
     script = stage.script or stage.command
     first, _, _ = script.partition("\n")
     interpreter = first[2:].split() if first.startswith("#!") else ["sh"]
-    made.add("script", asa_beside=beside, asa_interpreter=shlex.join(interpreter))
+    made.add("temporary", "script", asa_beside=beside, asa_interpreter=shlex.join(interpreter))
     made.values["asa_command"] = script.removesuffix("\n")
 
 
@@ -201,7 +201,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: N
     patience_s = min(_patience_s(stage), limit_s / 2)
     element = payload_text(replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s), of_one, place=place)
     made = _Text({"ASA_STAGE": stage.name})
-    made.add("ending", "array", asa_array=_number_of_array(stage.name, place))
+    made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, place))
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
     _add_tasks(made, one, cores, place=place, share=share, notes=notes, turns=_Turns(element, limit_s))
     return PRIVATE * bool(stage.environment) + made.whole()
@@ -272,10 +272,10 @@ def _add_tasks(
         divisor = len(stage.tasks) if turns else min(_CHUNKS_A_WORKER * workers * share.jobs, _MAX_DIVISOR)
         made.add("bag-reading", "bag-open", "bag-run", asa_bag=place, asa_round=share.round, asa_taker=share.taker)
         made.values["asa_divisor"] = divisor
-        inner.add("bag-reading", "bag-arguments", "tasks-workers", "bag-take")
+        inner.add("bag-reading", "bag-arguments", "temporary", "tasks-workers", "bag-take")
     else:
-        made.add("tasks", asa_done=place)
-        inner.add("tasks-arguments", "tasks-workers", "tasks-pool", asa_token=notes.token)
+        made.add("temporary", "tasks", asa_done=place)
+        inner.add("tasks-arguments", "temporary", "tasks-workers", "tasks-pool", asa_token=notes.token)
     made.values["asa_inner"] = inner.whole()
 
 

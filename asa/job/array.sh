@@ -1,10 +1,14 @@
 # Gives all stages that hold elements of one array the number of the job that began first of them. That one links its
 # number's file to where all look; who comes later finds it there, also after a retry.
 SLURM_ARRAY_JOB_ID=${SLURM_JOB_ID:-$$}
+asa_here "$asa_array"
+asa_array=$asa_at
 if [ -n "$asa_array" ] && mkdir -p "${asa_array%/*}"; then
   asa_own=$asa_array.$SLURM_ARRAY_JOB_ID.$$
   printf '%s\n' "$SLURM_ARRAY_JOB_ID" >"$asa_own" && ln "$asa_own" "$asa_array" 2>/dev/null
   rm -f "$asa_own"
-  [ ! -s "$asa_array" ] || read -r SLURM_ARRAY_JOB_ID <"$asa_array"
+  asa_own=
+  [ ! -s "$asa_array" ] || read -r asa_own <"$asa_array"
+  case $asa_own in '' | *[!0-9]*) ;; *) SLURM_ARRAY_JOB_ID=$asa_own ;; esac
 fi
 export SLURM_ARRAY_JOB_ID

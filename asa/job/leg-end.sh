@@ -4,7 +4,7 @@ asa_code=$?
 asa_is_over=
 if [ "$asa_code" -eq "$asa_unfinished" ]; then
   asa_is_over=1
-elif [ -e "$ASA_LEG_END" ] || [ -e "$asa_legs/.told.$asa_leg" ]; then
+elif [ -e "$asa_wanted" ] || [ -e "$asa_legs/.told.$asa_leg" ]; then
   case $asa_code in "$asa_killed" | 143) asa_is_over=1 ;; esac
 fi
 if [ "$asa_code" -eq 143 ] && [ "`date +%s`" -ge "$((asa_end_s - 5))" ]; then # ended by its walltime

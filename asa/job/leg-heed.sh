@@ -38,7 +38,11 @@ asa_warn() {
 asa_pass_on() {
   asa_heard=$((asa_heard + 1))
   case $1 in HUP | INT | TERM) [ "$1" = "$asa_warning" ] || asa_ended_by=$1 ;; esac
-  if [ -n "$asa_child" ]; then
-    if [ "$1" = "$asa_warning" ]; then asa_warn; else asa_tell_process "$asa_child" "$1"; fi
+  if [ -z "$asa_child" ]; then
+    asa_early="$asa_early $1"
+  elif [ "$1" = "$asa_warning" ]; then
+    asa_warn
+  else
+    asa_tell_process "$asa_child" "$1"
   fi
 }

@@ -1,12 +1,15 @@
 # A leg's turn comes once the one before is over, which is asked to end if it runs. Its own turn may be over before: its
 # job was put back into the queue, or the client took it for dead.
 asa_say() { printf 'asa: %s\n' "$*" >&2; }
-asa_unwritable() { asa_say "cannot write into $asa_legs"; asa_end unable 87; }
+asa_unwritable() { asa_say "cannot write into $asa_legs_named"; asa_end unable 87; }
+asa_legs_named=$asa_legs
+asa_here "$asa_legs"
+asa_legs=$asa_at
 asa_start=`date +%s`
 asa_look() { ls "$asa_legs" >/dev/null 2>&1 || :; } # makes NFS look at the server again
 asa_how() { readlink "$asa_legs/over.$1"; }
 asa_over() { ln -s "$1" "$asa_legs/over.$asa_leg" 2>/dev/null || [ -h "$asa_legs/over.$asa_leg" ]; }
-mkdir -p "$asa_legs" || { asa_say "cannot make $asa_legs"; asa_end unable 87; }
+mkdir -p "$asa_legs" || { asa_say "cannot make $asa_legs_named"; asa_end unable 87; }
 asa_look
 if [ -h "$asa_legs/over.$asa_leg" ]; then
   asa_say "leg $asa_leg is over, and the next one goes on: nothing more is run here"

@@ -1,6 +1,7 @@
 # The watch looks every five seconds whether the next leg wants to begin, or the walltime is nearly over, and has this
 # shell pass on the signal, once. It writes nothing to the job's output, whose end it must not hold up.
-ASA_LEG_END=$asa_legs/wanted.$asa_leg
+ASA_LEG_END=$asa_legs_named/wanted.$asa_leg
+asa_wanted=$asa_legs/wanted.$asa_leg
 export ASA_LEG ASA_LEG_END
 asa_end_s=$((asa_start + asa_walltime))
 case ${SLURM_JOB_END_TIME-} in '' | *[!0-9]*) ;; *) asa_end_s=$SLURM_JOB_END_TIME ;; esac
@@ -11,11 +12,11 @@ if [ -n "$asa_warning" ]; then
     trap - CONT HUP INT TERM USR1 USR2
     while sleep "${ASA_LEG_LOOK_S:-5}" && kill -0 "$asa_shell"; do
       asa_look
-      if [ ! -e "$ASA_LEG_END" ] && [ "`date +%s`" -ge "$((asa_end_s - asa_warn_s))" ]; then
-        : >"$ASA_LEG_END"
+      if [ ! -e "$asa_wanted" ] && [ "`date +%s`" -ge "$((asa_end_s - asa_warn_s))" ]; then
+        : >"$asa_wanted"
       fi
       # what has just begun may not be able yet to save anything
-      if [ -e "$ASA_LEG_END" ] && [ "`date +%s`" -ge "$((asa_ready + asa_settles))" ]; then
+      if [ -e "$asa_wanted" ] && [ "`date +%s`" -ge "$((asa_ready + asa_settles))" ]; then
         date +%s >"$asa_legs/.told.$asa_leg"
         kill -s "$asa_warning" "$asa_shell"
         exit

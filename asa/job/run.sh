@@ -6,11 +6,11 @@ asa_sh='sh' asa_env=
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
 asa_place= # where the number of the process that is run is noted
 asa_run() {
-  asa_child= asa_heard=0 asa_code= asa_ended_by=
+  asa_child= asa_heard=0 asa_code= asa_ended_by= asa_early=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
   $asa_env "$@" &
   asa_child=$!
-  [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
+  for asa_signal in $asa_early; do asa_tell_process "$asa_child" "$asa_signal"; done
   [ -z "$asa_place" ] || asa_note "$asa_child"
   while :; do
     asa_was=$asa_heard
@@ -24,5 +24,5 @@ asa_run() {
 asa_pass_on() {
   asa_heard=$((asa_heard + 1))
   case $1 in HUP | INT | TERM) asa_ended_by=$1 ;; esac
-  [ -z "$asa_child" ] || asa_tell_process "$asa_child" "$1"
+  if [ -n "$asa_child" ]; then asa_tell_process "$asa_child" "$1"; else asa_early="$asa_early $1"; fi
 }

@@ -1,7 +1,7 @@
 # Whether a job's script may run what it is for, and when: then the mark of its beginning is made.
 signals=0 # to end
 heard=0 # of any kind
-child= code=0
+child= code=0 early=
 kept= # cores, once others were given back
 seen= # in place of what the environment says
 wary= # of what the payload says of its end

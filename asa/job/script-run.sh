@@ -9,7 +9,7 @@ pass_on() {
     if [ -n "$over" ]; then ending=1; else signals=$((signals + 1)); fi
   fi
   for lane in $lanes; do pass_to_lane "$lane" "$1"; done
-  [ -z "$child" ] || asa_tell_process "$child" "$1"
+  if [ -n "$child" ]; then asa_tell_process "$child" "$1"; else early="$early $1"; fi
 }
 
 # A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
@@ -43,13 +43,14 @@ run() { # a text, and what it reads, if that is the payload
     number=$((number + 1))
     eval "set -- \"\$@\" \"\$entry_$number\""
   done
+  early= # signals that come before the number of what begins is known
   [ "$signals" -eq 0 ] || { code=143; return; } # told to end while this was prepared: nothing is begun
   asa_kills
   killed=$asa_killed
   # shellcheck disable=SC2086 # words for `env`, and a shell with an option
   env "$@" $seen $shell -c -- "$command" 8<&- &
   child=$!
-  [ "$signals" -eq 0 ] || asa_tell_process "$child" TERM
+  for signal in $early; do asa_tell_process "$child" "$signal"; done
   await_child
   [ "$code" -eq 0 ] || ! word=`readlink "$outcome" 2>/dev/null` || rm -f "$outcome"
   [ -z "$heeds" ] || heed_memory

@@ -14,7 +14,7 @@ asa_run_on_each() {
           ;;
         HUP | INT | TERM) asa_ended_by=$1 ;;
       esac
-      [ -z "$asa_child" ] || asa_tell_process "$asa_child" "$1"
+      if [ -n "$asa_child" ]; then asa_tell_process "$asa_child" "$1"; else asa_early="$asa_early $1"; fi
     }
     set -- srun $asa_on_each --kill-on-bad-exit=0 "$@" "${SLURM_JOB_CPUS_PER_NODE:-?}"
   else

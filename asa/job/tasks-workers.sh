@@ -14,6 +14,6 @@ if [ -n "$asa_cpus" ]; then # of each node
   asa_first=$2 asa_workers=$3 asa_all=$4
   echo $$ >"$asa_list.$SLURM_PROCID"
 fi
-asa_running=$(mktemp -d "${TMPDIR:-/tmp}/asa-XXXXXXXX") || asa_end unable 87
+asa_running=$(mktemp -d "$asa_temporary/asa-XXXXXXXX") || asa_end unable 87
 trap 'rm -rf "$asa_running"' EXIT
 mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || asa_end unable 87

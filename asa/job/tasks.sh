@@ -4,7 +4,7 @@ if [ -n "$asa_done" ]; then
   asa_hold_own "$asa_done"
   [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || asa_done=$asa_held
 fi
-asa_list=$(mktemp "${asa_done:-${TMPDIR:-/tmp}}/.tasks-XXXXXXXX") || asa_end unable 87 # for all nodes to see
+asa_list=$(mktemp "${asa_done:-$asa_temporary}/.tasks-XXXXXXXX") || asa_end unable 87 # for all nodes to see
 trap 'rm -f "$asa_list" "$asa_list".*' EXIT
 asa_check_tasks
 asa_tasks | cat >"$asa_list" || asa_end unable 87
