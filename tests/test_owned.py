@@ -17,12 +17,18 @@ from pathlib import Path
 import pytest
 from accounts import GROUP
 from asa.backends.shell.script import Payload, batch_script
+from slurm_testbed import until
 
 from asa.backend import Capabilities
+from asa.continuation import Continuation
 from asa.core import owned
 from asa.core.reading import OTHERS_BYTES
+from asa.elements import parse_array_of
 from asa.errors import InputError, OwnerError, StateError
+from asa.hosted.run import command_of
+from asa.job import text as job_text
 from asa.keepers import cron
+from asa.legs.running import Turn
 from asa.outcome import JobOutcome
 from asa.payload import PRIVATE, Share, payload_text
 from asa.preparation import Preparation
@@ -966,6 +972,73 @@ def test_a_run_that_is_exchanged_as_its_job_begins_is_gone_on_with(accounts, pro
     assert (project / "stolen" / "marks" / "a1" / "ended").exists()
     assert (project / "stolen" / "posts" / "x").exists()
     assert not (project / "run" / "posts" / "x").exists()
+
+
+@pytest.fixture
+def swapped(accounts, project, marks):
+    """Run a text as the victim, whose job has another's folder in the place of its run's before the text begins."""
+
+    def run(shell, text, plant):
+        payload = Payload(
+            "a", text, str(project), project / "run" / "marks", project / "run" / "posts", "a1", awaits=("go",)
+        )
+        env = {"JOB": "7", "SLURM_JOB_ID": "7", "ASA_PATIENCE_S": "0", "ASA_LEG_LOOK_S": "0.1"}
+        script = batch_script(payload, "JOB", pauses_s=(0.1,))
+        job = accounts.victim.start(shell, "-c", script, cwd=project, env=env, stderr=subprocess.PIPE)
+        until((marks / "claim").is_symlink)
+        accounts.stranger.sh(f"umask 0; cd {project} && mv run stolen && mkdir -p run/tasks && {plant}", check=True)
+        accounts.victim.write(project / "stolen" / "posts" / "go", "")
+        errors = job.communicate(timeout=30)[1]
+        assert not (project / "acted").exists(), errors
+        return job.returncode, errors
+
+    return run
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_host_hands_over_is_run_of_its_runs_own_folder(accounts, project, swapped, shell):
+    accounts.victim.write(accounts.victim.mkdir(project / "run" / "handed") / "s", "echo its own >ran")
+    code, errors = swapped(shell, command_of(project / "run", "s"), "mkdir run/handed; echo touch acted >run/handed/s")
+    assert code == 0, errors
+    assert (project / "ran").read_text() == "its own\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_number_of_an_array_is_one(accounts, project, swapped, shell):
+    """It is read of the run's own folder, and nothing else than a number is taken for one."""
+    stage = Stage(
+        "a", cores=1, walltime_s=60, command="echo $SLURM_ARRAY_JOB_ID $OF_HIM >>ran", array=parse_array_of("1-2")
+    )
+    text = payload_text(stage.in_turn(1, 1), 1, place=f"{project}/run/tasks/a")
+    code, errors = swapped(shell, text, "echo 5 OF_HIM=1 >run/tasks/.array-a")
+    assert code == 0, errors
+    assert (project / "ran").read_text() == "7\n7\n"
+    here = f"ASA_RUN_HELD= asa_array={project}/number\n{job_text('here', 'array')}\necho $SLURM_ARRAY_JOB_ID"
+    accounts.victim.write(project / "number", "5 OF_HIM=1\n")
+    assert accounts.victim.run(shell, "-c", here, env={"SLURM_JOB_ID": "8"}).stdout == "8\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_leg_writes_into_its_runs_own_folder(accounts, project, swapped, shell):
+    file = accounts.victim.write(accounts.victim.home / "mine", MINE)
+    stage = Stage("a", cores=1, walltime_s=60, command="sleep 2", continues=Continuation(warn="USR1", warn_s=1.0))
+    text = payload_text(stage, 1, turn=Turn(1, f"{project}/run/tasks/a", 2.0))
+    code, errors = swapped(
+        shell, text, f"mkdir run/tasks/a; cd run/tasks/a; ln -s {file} .told.1; ln -s {file} wanted.1"
+    )
+    assert (project / "stolen" / "tasks" / "a" / ".told.1").exists(), (code, errors)
+    assert file.read_text() == MINE
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_used"), [(0o700, True), (0o755, True), (0o1777, True), (0o2775, False), (0o777, False)]
+)
+def test_a_jobs_files_lie_where_nobody_else_can_exchange_them(accounts, project, mode, is_used):
+    folder = accounts.victim.mkdir(project / "tmp", mode=mode)
+    stage = Stage("a", cores=1, walltime_s=60, script="#!/bin/sh\necho $0")
+    text = payload_text(stage, 1, place=f"{project}/tasks")
+    said = accounts.victim.run("sh", input=text, cwd=project, env={"TMPDIR": str(folder)}).stdout
+    assert said.startswith(f"{folder}/" if is_used else "/tmp/asa-"), said
 
 
 @pytest.mark.parametrize("shell", SHELLS)
