@@ -534,11 +534,18 @@ def test_no_run_begins_where_others_can_exchange_it(accounts, project):
     accounts.stranger.mkdir(project / "theirs", mode=0o1777)
     with pytest.raises(OwnerError, match=r"belongs to .* put another run in the place of yours") as caught:
         accounts.victim.call(_create, project / "theirs", planned())
-    assert "Name another folder with --runs" in caught.value.hint
+    assert "Name a folder of your own with --runs" in caught.value.hint
+    assert "chmod" not in caught.value.hint
+    of_roots = accounts.group_folder("of-roots")
+    with pytest.raises(OwnerError, match="can be changed by group") as caught:
+        accounts.victim.call(_create, of_roots, planned())
+    assert f"said by root, `chmod +t {of_roots}`" in caught.value.hint
+    [place] = re.findall("export ASA_RUNS=([^ ]+)/[$]USER[.]", caught.value.hint)
+    accounts.victim.call(_create, Path(place) / "victim", planned())
     mine = accounts.victim.mkdir(project / "mine", mode=0o2775)
     with pytest.raises(OwnerError, match="can be changed by group") as caught:
         accounts.victim.call(_create, mine, planned())
-    [repair] = re.findall("chmod [+]t [^ ]+", caught.value.hint)
+    [repair] = re.findall("`(chmod [+]t [^`]+)`", caught.value.hint)
     accounts.victim.sh(repair)
     run = accounts.victim.call(_create, mine, planned())
     with pytest.raises(PermissionError):
@@ -571,6 +578,50 @@ def test_each_member_of_a_group_has_a_folder_of_runs_in_its_project(accounts, pr
     assert own.name in second.asa("runs", cwd=project).stdout, "also when the others have left"
     assert begin(second).returncode == 0
     assert len(list((project / f"asa-runs-{second.uid}").iterdir())) == 2
+
+
+def test_a_member_whose_first_run_begins_as_another_s_has_a_folder_of_their_own(accounts, project):
+    accounts.stranger.call(_create, project / "asa-runs", planned())  # since the victim's client has looked
+    run = accounts.victim.call(_create_usual, project / "asa-runs")
+    assert run.parent == project / f"asa-runs-{accounts.victim.uid}"
+    with pytest.raises(OwnerError, match="belongs to"):  # as it was named
+        accounts.victim.call(_create_usual, project / "asa-runs", env={"ASA_RUNS": str(project / "asa-runs")})
+
+
+def _create_usual(runs):
+    return RunFolder.create(runs, planned(), is_usual=True).path
+
+
+def test_ones_older_runs_in_the_folder_of_another_are_counted(accounts, project):
+    made(accounts.victim, project / "asa-runs")
+    os.chown(project / "asa-runs", accounts.stranger.uid, GROUP)
+    accounts.victim.call(_create_usual, project / "asa-runs")
+    listed = accounts.victim.asa("runs", cwd=project).stdout
+    theirs = f"Runs of user {accounts.stranger.uid} are in asa-runs, and 1 of yours: asa runs --runs asa-runs"
+    assert theirs in listed
+
+
+@pytest.mark.parametrize("why", ["", "its group", "cannot get into"])
+def test_a_run_that_nobody_can_look_at_though_it_is_shared_is_named(accounts, project, why, monkeypatch):
+    site = accounts.victim.write(project / "site.toml", 'backend = "local"\nshare = "group"\n')
+    file = accounts.victim.write(project / "flow.toml", FLOW)
+    command = ("run", file, "--site", site, "--bank", "none")
+    place = project
+    if why == "its group":
+        monkeypatch.setattr(owned, "_is_private", lambda gid: gid == accounts.victim.uid)
+        place = accounts.victim.mkdir(project / "own")
+        os.chown(place, accounts.victim.uid, accounts.victim.uid)
+        place.chmod(0o755)
+    elif why:
+        place = accounts.victim.mkdir(project / "own", mode=0o2700)
+    said = " ".join(accounts.victim.asa(*command, cwd=place, umask=0o077).stderr.split())
+    [run] = (place / "asa-runs").glob("flow-*")
+    assert ("nobody can look at this run" in said) == bool(why), said
+    assert why in said
+    repair = re.search("`(ch[^`]+)`", said)
+    if why:
+        accounts.victim.sh(repair[1], check=True)
+    assert accounts.stranger.asa("status", run, cwd=project).returncode == 0
 
 
 def test_a_folder_of_runs_that_another_user_has_named_for_one_is_not_used(accounts, project):

@@ -194,7 +194,7 @@ def run(
             return
         way = chosen_way(detach_by, plan) if detach or detach_by is not None else None
         keeper_s = checked_walltime_s(keeper_walltime)
-    folder = _create(place_of_runs, plan, says_where=runs is None and not quiet)
+    folder = _create(place_of_runs, plan, is_usual=runs is None, quiet=quiet)
     try:
         if way is not None:
             leave(folder, facility, way, keeper_s)
@@ -205,15 +205,19 @@ def run(
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
-def _create(runs: Path, plan: RunPlan, *, says_where: bool) -> RunFolder:
+def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFolder:
     """Make a run's folder; where the usual place is another user's, it is said where."""
     from asa.runner import RunFolder
     from asa.runner.folder import beside_own
 
-    theirs, owner = beside_own(runs)
-    if owner and says_where:
-        sys.stderr.write(f"Note: {theirs} belongs to {owner}; yours are kept in {runs}.\n")
-    return RunFolder.create(runs.absolute(), plan)
+    folder = RunFolder.create(runs.absolute(), plan, is_usual=is_usual)
+    own = runs.with_name(folder.path.parent.name)
+    theirs, owner = beside_own(own)
+    if owner and is_usual and not quiet:
+        sys.stderr.write(f"Note: {theirs} belongs to {owner}; yours are kept in {own}.\n")
+    if not quiet and (words := folder.not_shared()):
+        sys.stderr.write(f"Warning: {words}\n")
+    return folder
 
 
 def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str | None) -> None:

@@ -126,7 +126,7 @@ def runs(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.runner import run_paths
-    from asa.runner.folder import beside_own
+    from asa.runner.folder import beside_own, own_among
 
     place = runs_folder(runs)
     paths = run_paths(place)
@@ -145,7 +145,8 @@ def runs(
             sys.stdout.write(f"The latest {len(shown)} of {len(paths)}; --all shows the others.\n")
     theirs, owner = beside_own(place)
     if owner and output is not Output.JSON:
-        sys.stdout.write(f"Runs of {owner} are in {theirs}: asa runs --runs {shlex.quote(str(theirs))}\n")
+        mine = f", and {n_own} of yours" if (n_own := own_among(theirs)) else ""
+        sys.stdout.write(f"Runs of {owner} are in {theirs}{mine}: asa runs --runs {shlex.quote(str(theirs))}\n")
 
 
 def _row(path: Path) -> _Row:

@@ -32,7 +32,7 @@ from asa.errors import OwnerError
 _ROOT = 0
 _WRITABLE_BY_GROUP, _WRITABLE_BY_ALL = 0o020, 0o002
 _ENTERED_BY_OTHERS = 0o011
-_PRIVATE, _SHARED = 0o700, 0o750
+_PRIVATE, _SHARED, _SEEN = 0o700, 0o750, 0o755
 _MAX_LINKS = 40  # as Linux has it
 _ACCESS_LIST, _VERSION_BYTES, _ENTRIES = "system.posix_acl_access", 4, struct.Struct("<HHI")  # acl_ea_entry of Linux
 _LISTED_USER, _LISTED_GROUP, _MAY_WRITE = 0x02, 0x08, 0x02
@@ -117,12 +117,18 @@ def make_folder(path: Path, *, is_shared: bool = False) -> None:
         path.chmod(_SHARED | path.stat().st_mode & stat.S_ISGID)
 
 
-def provide_above(path: Path) -> None:
-    """Make the folders above something that are missing, as the umask says, but so that nobody else can change them."""
+def provide_above(path: Path, *, is_shared: bool = False) -> None:
+    """Make the folders above something that are missing, as the umask says, but so that nobody else can change them.
+
+    `is_shared`: whatever the umask says, all may look into them.
+    """
     for folder in reversed(path.parents):
         with suppress(FileExistsError):
             if not folder.exists():
-                folder.mkdir(0o777 if is_trusted(folder.parent) else 0o755)
+                folder.mkdir(0o777 if is_trusted(folder.parent) else _SEEN)
+                if is_shared:
+                    about = folder.stat()
+                    folder.chmod(stat.S_IMODE(about.st_mode) | _SEEN)
 
 
 def provide_folder(path: Path, *, is_shared: bool = False) -> None:
@@ -407,6 +413,32 @@ def account(uid: int) -> str:
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
+
+
+def not_shared(path: Path) -> tuple[str, str]:
+    """Say why nobody of its group can look into a folder that is shared with it, and what to do; empty if they can.
+
+    Raises `OSError`: it cannot be looked at.
+    """
+    about, above = path.stat(), path.parent
+    if _is_private(about.st_gid):
+        above_it = (part.stat().st_gid for part in above.parents)
+        theirs = next((_group(gid) for gid in above_it if _is_mine(gid) and not _is_private(gid)), "GROUP")
+        place = shlex.quote(str(above))
+        repair = f"`chgrp -R {theirs} {place}; chmod g+s,go-w {place}` shares this and later ones with {theirs}."
+        return f"its group, {_group(about.st_gid)}, is yours alone", repair
+    for folder in Path(os.path.realpath(path)).parents:
+        seen = folder.stat()
+        is_of_group = seen.st_gid == about.st_gid
+        if not seen.st_mode & (stat.S_IXGRP if is_of_group else stat.S_IXOTH):
+            why = f"group {_group(about.st_gid)} cannot get into {folder}"
+            repair = f"`chmod {'g' if is_of_group else 'o'}+x {shlex.quote(str(folder))}` lets it through"
+            return why, f"{repair}." if folder == above else f"{repair}. Or keep runs elsewhere: ASA_RUNS."
+    return "", ""
+
+
+def _is_mine(gid: int) -> bool:
+    return gid in {os.getegid(), *os.getgroups()}
 
 
 def _group(gid: int) -> str:

@@ -190,7 +190,7 @@ def default_runs_folder(*, begins: bool = False) -> Path:
     """
     if named := os.environ.get("ASA_RUNS"):
         return Path(named)
-    own = Path(f"{_RUNS}-{owned.account(os.geteuid())}")
+    own = Path(_own_runs())
     try:
         has_own = own.lstat().st_uid == os.geteuid()
     except OSError:
@@ -198,10 +198,21 @@ def default_runs_folder(*, begins: bool = False) -> Path:
     return own if has_own or (begins and _of_another(Path(_RUNS))) else Path(_RUNS)
 
 
+def _own_runs() -> str:
+    return f"{_RUNS}-{owned.account(os.geteuid())}"
+
+
 def beside_own(runs: Path) -> tuple[Path, str]:
     """Give the folder of another user's runs beside that of one's own, and whose it is; empty if there is none."""
     theirs = runs.with_name(_RUNS)
     return theirs, _of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
+
+
+def own_among(runs: Path) -> int:
+    """Count one's own runs in a folder of another user's, as of before one had a folder of one's own."""
+    with suppress(InputError):
+        return sum(not _is_of_others(path) for path in run_paths(runs))
+    return 0
 
 
 def _of_another(runs: Path) -> str:
@@ -280,8 +291,17 @@ class RunFolder:
             raise InputError("is of a later version of asa", where=str(file), hint="Use that version.")
 
     @classmethod
-    def create(cls, runs: Path, plan: RunPlan) -> RunFolder:
+    def create(cls, runs: Path, plan: RunPlan, *, is_usual: bool = False) -> RunFolder:
         """Begin a run's folder in a folder of runs.
+
+        Parameters
+        ----------
+        runs
+            The folder.
+        plan
+            Of the run.
+        is_usual
+            Whether nobody has named that folder: if another user has made it meanwhile, it is one's own beside it.
 
         Raises
         ------
@@ -291,9 +311,10 @@ class RunFolder:
         path = cls.path_of(runs, plan)
         is_shared = plan.share == GROUP
         try:
-            owned.provide_above(path)
-            owned.check_links(runs)
-            _check_runs(runs)
+            owned.provide_above(path, is_shared=is_shared)
+            if is_usual and runs.name == _RUNS and not os.environ.get("ASA_RUNS") and _of_another(runs):
+                return cls.create(runs.with_name(_own_runs()), plan)
+            check_runs(runs)
             owned.make_folder(path, is_shared=is_shared)
             owned.make_folder(path / _REQUESTS)
             if is_shared:
@@ -310,6 +331,14 @@ class RunFolder:
         """Say where `create` begins a run's folder."""
         moment = datetime.fromtimestamp(plan.created_s).strftime("%Y%m%d-%H%M%S")  # noqa: DTZ006 - for people here
         return runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
+
+    def not_shared(self) -> str:
+        """Say why nobody can look at a run that is shared with its group, and what to do; empty if it is not so."""
+        why, repair = "", ""
+        if self._is_shared:
+            with suppress(OSError):
+                why, repair = owned.not_shared(self.path)
+        return why and f'nobody can look at this run, in spite of `share = "group"`, as {why}. {repair}'
 
     # ------------------------------------------------------------------ for the client that drives it
 
@@ -795,19 +824,33 @@ def _one_of(found: list[_Known], named: str) -> _Known:
     )
 
 
-def _check_runs(runs: Path) -> None:
+def check_runs(runs: Path) -> None:
     """Refuse a folder of runs in which others can put one run in the place of another.
 
-    Raises `OwnerError`. Raises `OSError`: it cannot be looked at.
+    Parameters
+    ----------
+    runs
+        The folder.
+
+    Raises
+    ------
+    OwnerError
+        It is so.
+    OSError
+        It cannot be looked at.
     """
+    owned.check_links(runs)
     about = runs.stat()
     if about.st_mode & stat.S_ISVTX and not owned.whose(about):
         return  # all can make runs there, and exchange none
     if said := owned.trouble(runs, about):
-        chmod = f"chmod +t {shlex.quote(str(runs))} lets each keep runs there, and touch no others. Or name"
-        hint = (
-            f"{'Name' if owned.whose(about) else chmod} another folder with --runs or ASA_RUNS; nothing was submitted."
-        )
+        hint = "Name a folder of your own with --runs or ASA_RUNS; nothing was submitted."
+        if not owned.whose(about):
+            place = shlex.quote(str(runs.absolute()))
+            who = "" if about.st_uid == os.geteuid() else "said by root, "
+            hint = (
+                f"{hint} As in: export ASA_RUNS={place}/$USER. Or, {who}`chmod +t {place}` lets each keep runs there."
+            )
         raise OwnerError(f"{said}, who can put another run in the place of yours", where=str(runs), hint=hint)
 
 

@@ -192,6 +192,8 @@ class Executor(RemoteExecutor):
             return self._stages(news, folder)
 
         folder = begin(self._runs, self._name, _HOST, self._opened, settings=self._settings, make=make)
+        if words := folder.not_shared():
+            self.logger.warning(printable(f"asa: {words}"))
         assert self._news is not None
         hosted = HostedRun(folder, self._opened, self._news.set)
         hosted.start()
