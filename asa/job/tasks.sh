@@ -22,7 +22,7 @@ asa_refuse_none "$asa_count"
 # shellcheck disable=SC2086 # words
 asa_run_on_each $asa_sh -c "$asa_inner" asa-tasks "$asa_list" "$asa_done" "$asa_workers" "$asa_cpus_per_task"
 asa_code=$?
-[ "$asa_code" -ne 143 ] || exit 143
+case $asa_code in 143) exit 143 ;; 87) asa_end unable 87 ;; esac # which is of the text on a node, and of no task
 # srun may say that all went well when Slurm took its step away: only what each task has left behind tells
 asa_number=0
 while [ "$asa_code" -eq 0 ] && [ -n "$asa_done" ] && [ "$asa_number" -lt "$asa_count" ]; do
