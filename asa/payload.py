@@ -96,7 +96,7 @@ def payload_text(
         return ""
     if stage.takes_turns:
         return _in_turn(stage, cores, place, share, notes or Notes())
-    made = _Text({"ASA_STAGE": stage.name, "ASA_CORES": cores})
+    made = _ShellText({"ASA_STAGE": stage.name, "ASA_CORES": cores})
     if stage.array is not None:
         made.exported |= dict(stage.array.variables)
         made.files.append("numbers")
@@ -122,7 +122,7 @@ def payload_text(
 
 
 @dataclass(slots=True)
-class _Text:
+class _ShellText:
     """A text for a shell, as it is put together."""
 
     exported: dict[str, object] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class _Text:
         return f"{text('told')}{exported(self.exported)}{head(self.values)}{text(*self.files)}"
 
 
-def _add_what_it_needs(made: _Text, stage: Stage, place: str, share: Share | None) -> None:
+def _add_what_it_needs(made: _ShellText, stage: Stage, place: str, share: Share | None) -> None:
     """Add what must be there before it runs: its inputs, and its environment."""
     needed = [*stage.inputs, *([stage.tasks_file] if stage.tasks_file else [])]
     if needed or stage.outputs:
@@ -158,7 +158,7 @@ def _patience_s(stage: Stage) -> float:
     return INPUT_PATIENCE_S if stage.input_patience_s is None else stage.input_patience_s
 
 
-def _add_command(made: _Text, stage: Stage, cores: int, place: str, legs: Continuation | None) -> None:
+def _add_command(made: _ShellText, stage: Stage, cores: int, place: str, legs: Continuation | None) -> None:
     """Add how a command runs, or a script."""
     made.add("signal", "run")
     if legs is not None:
@@ -200,7 +200,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: N
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     patience_s = min(_patience_s(stage), limit_s / 2)
     element = payload_text(replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s), of_one, place=place)
-    made = _Text({"ASA_STAGE": stage.name})
+    made = _ShellText({"ASA_STAGE": stage.name})
     made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, place))
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
     _add_tasks(made, one, cores, place=place, share=share, notes=notes, turns=_Turns(element, limit_s))
@@ -251,7 +251,7 @@ def _is_long(stage: Stage) -> bool:
 
 
 def _add_tasks(
-    made: _Text, stage: Stage, cores: int, *, place: str, share: Share | None, notes: Notes, turns: _Turns | None = None
+    made: _ShellText, stage: Stage, cores: int, *, place: str, share: Share | None, notes: Notes, turns: _Turns | None = None
 ) -> None:
     """Add how a job runs a list of tasks: alone, or taking from a bag that others take from, too; see `asa.bags`."""
     workers = max(1, cores // stage.cpus_per_task)
@@ -279,9 +279,9 @@ def _add_tasks(
     made.values["asa_inner"] = inner.whole()
 
 
-def _inner(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> _Text:
+def _inner(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> _ShellText:
     """Begin what runs tasks on each node of a job: the text of another shell."""
-    made = _Text()
+    made = _ShellText()
     made.add(
         "ending", "signal", "memory" if stage.out_of_memory == "fail" else "memory-ignored", "run", "interrupted",
         "owned", "hold", "holding",
