@@ -251,7 +251,14 @@ def _is_long(stage: Stage) -> bool:
 
 
 def _add_tasks(
-    made: _ShellText, stage: Stage, cores: int, *, place: str, share: Share | None, notes: Notes, turns: _Turns | None = None
+    made: _ShellText,
+    stage: Stage,
+    cores: int,
+    *,
+    place: str,
+    share: Share | None,
+    notes: Notes,
+    turns: _Turns | None = None,
 ) -> None:
     """Add how a job runs a list of tasks: alone, or taking from a bag that others take from, too; see `asa.bags`."""
     workers = max(1, cores // stage.cpus_per_task)
