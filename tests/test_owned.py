@@ -653,6 +653,42 @@ def _read_bank(folder):
     return WaitStore(folder, create=False).read()
 
 
+def test_the_doctor_names_all_that_others_can_change_with_one_command(accounts):
+    victim, home = accounts.victim, accounts.victim.home
+    run = made(victim, home / "asa-runs")
+    victim.sh(
+        "umask 002; chmod 755 .; mkdir -p .config/asa/sites .local/share/asa/bank .local/state/asa;"
+        "touch .config/asa/sites/here.toml .local/share/asa/bank/waits.jsonl; chmod -R g+w asa-runs",
+        check=True,
+    )
+    examine = ("doctor", "--backend", "local", "--option", f"spool={home}/queue", "--output", "json")
+    [found] = [one for one in json.loads(victim.asa(*examine).stdout)["findings"] if one["topic"] == "access"]
+    for path in (run.parent, ".config/asa/sites/here.toml", ".local/share/asa/bank", ".local/state", ".config"):
+        assert f" {home / path}" in found["told"], path
+    repair = found["consequence"].partition("then: ")[2]
+    assert "asa-runs/" not in repair
+    victim.sh(repair, check=True)
+    assert not [one for one in json.loads(victim.asa(*examine).stdout)["findings"] if one["topic"] == "access"]
+
+
+def test_a_run_begins_without_a_bank_that_others_can_change(accounts, project):
+    file = accounts.victim.write(project / "flow.toml", FLOW)
+    bank = accounts.victim.mkdir(project / "bank", mode=0o2775)
+    queue = ("--backend", "local", "--option", f"spool={accounts.victim.home}/queue")
+    for dry in (["--dry-run"], []):
+        done = accounts.victim.asa("run", file, *queue, *dry, cwd=project, env={"ASA_BANK": str(bank)})
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count(f"the bank {bank} can be changed by group") == 1, done.stderr
+        assert f"chmod -R go-w {bank}" in done.stderr
+        assert not list(bank.iterdir())
+    named = accounts.victim.asa("run", file, *queue, "--bank", bank, cwd=project)
+    assert named.returncode == 2
+    accounts.victim.mkdir(project / "runs", mode=0o2775)
+    dry = accounts.victim.asa("run", file, *queue, "--dry-run", "--runs", "runs", "--bank", "none", cwd=project)
+    assert dry.returncode == 2
+    assert "put another run in the place of yours" in dry.stderr
+
+
 def test_a_bank_is_its_users_alone(accounts, project):
     assert stat.S_IMODE(accounts.victim.call(_bank, project / "bank", umask=0o000)) & 0o777 == 0o700
 

@@ -14,7 +14,7 @@ import typer
 
 from asa.cli.completing import complete_estimators
 from asa.cli.given import Given, is_file, parameters_meant
-from asa.errors import InputError, UnavailableError
+from asa.errors import InputError, OwnerError, UnavailableError
 from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from asa.workflow import Stage, Workflow
 
 _LATER = re.compile(r"\blater\b")
+_SAID = "Nothing was submitted"
 _HERE = "local"
 _ANY_CORES = 64
 _OR_HERE = f", or run it on this computer: --backend {_HERE}"
@@ -210,11 +211,28 @@ def read_asked(
     check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
     if opened.why and not quiet:
         sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
-    bank = bank_folder(forecasting.bank)
+    bank = _fit(bank_folder(forecasting.bank), is_named=forecasting.bank is not None)
     if not only_look:
         check_bank(bank)
     source = str(Path(workflow).absolute()) if is_file(workflow) else ""
     return Asked(flow, source, parameters, opened, bank, forecasting, width, only_look, quiet)
+
+
+def _fit(bank: Path | None, *, is_named: bool) -> Path | None:
+    """Go on without the usual bank where others can change it, as a run does that is resumed, and say so."""
+    from asa.core import owned
+
+    if bank is None or is_named:
+        return bank
+    try:
+        owned.check(bank)
+    except OwnerError as error:
+        repair = (error.hint or "").removeprefix(owned.UNUSED)
+        sys.stderr.write(f"Note: the bank {bank} {error.message}: it is not used, and nothing learned. {repair}\n")
+        return None
+    except OSError:  # it is made yet, or whoever uses it says what is wrong
+        pass
+    return bank
 
 
 def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:
@@ -246,8 +264,10 @@ def _nothing_submitted(else_do: str = "") -> Iterator[None]:
     try:
         yield
     except UnavailableError as error:
+        if error.hint is not None and _SAID in error.hint:
+            raise
         prefix = "" if error.hint is None or _LATER.search(error.hint) else f"{error.hint} "
-        hint = f"{prefix}Nothing was submitted: try again later{else_do}."
+        hint = f"{prefix}{_SAID}: try again later{else_do}."
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 

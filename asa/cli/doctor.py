@@ -6,8 +6,9 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -17,7 +18,7 @@ from asa.cli.given import OptionsOption, given_settings
 from asa.cli.progress import working
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
-from asa.errors import InputError
+from asa.errors import AsaError, InputError, OwnerError
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def doctor(
         )
     with working("examining the site"), _ends_orderly():
         examination = opened.facility.examine(probe=probe)
-        examination = replace(examination, findings=(*examination.findings, *_of_this_computer(opened.backend)))
+        here = (*_of_owners(), *_of_this_computer(opened.backend))
+        examination = replace(examination, findings=(*examination.findings, *here))
     if output is Output.JSON:
         _print_json(opened, examination)
     else:
@@ -95,6 +97,47 @@ def doctor(
         sys.stderr.write("Save this with --save NAME; then use --site NAME.\n")
     if not examination.is_usable:
         raise typer.Exit(1)
+
+
+def _of_owners() -> Iterator[Finding]:
+    """Name all of the user's own that asa does not act on, as others can change it, with one command that mends it."""
+    from asa.backend import Finding
+    from asa.core import owned
+    from asa.estimators.store import default_folder
+    from asa.keepers import cron
+    from asa.runner import default_runs_folder
+    from asa.runner.folder import check_runs, is_run_open, run_paths
+    from asa.sites import sites_folder
+
+    try:
+        bank, runs, called = default_folder().absolute(), default_runs_folder().absolute(), cron.scripts_folder()
+    except (AsaError, RuntimeError):  # nobody's home is known here
+        return
+    lone = [file for file in (*sorted(sites_folder().glob("*.toml")), owned.trusted_file(), called) if _is_open(file)]
+    wholes = [bank] if any(map(_is_open, (bank, *bank.glob("*")))) else []
+    with suppress(InputError):
+        wholes += [runs] if any(map(is_run_open, run_paths(runs))) else []
+    with suppress(OSError):
+        try:
+            check_runs(runs)
+        except OwnerError:
+            lone += [runs] if _is_open(runs) and runs not in wholes else []
+    for path in (called, owned.trusted_file()):
+        with suppress(OSError):
+            lone += owned.open_above(path)
+    if lone or wholes:
+        repairs = {"chmod go-w": dict.fromkeys(map(str, lone)), "chmod -R go-w": dict.fromkeys(map(str, wholes))}
+        repair = "; ".join(shlex.join([*how.split(), *paths]) for how, paths in repairs.items() if paths)
+        told = f"others can change {', '.join(path for paths in repairs.values() for path in paths)}"
+        yield Finding("access", told, "note", f"It is not used. See that nobody has changed it; then: {repair}")
+
+
+def _is_open(path: Path) -> bool:
+    from asa.core import owned
+
+    with suppress(OSError):
+        return owned.is_open(path)
+    return False
 
 
 def _of_this_computer(backend: str) -> Iterator[Finding]:

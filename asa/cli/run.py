@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -155,7 +156,6 @@ def run(
     from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan
     from asa.cli.pooled import facility_for
-    from asa.runner.begin import check_text
     from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
     from asa.runner.preflight import check_accepted
 
@@ -167,8 +167,7 @@ def run(
     forecast = Forecasting(estimator, bank, history, seed)
     given = Given(parameters, options, either)
     asked = read_asked(workflow, backend, site, given, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
-    place_of_runs = runs_folder(runs, begins=True)
-    check_text(str(place_of_runs.absolute()))
+    place_of_runs = _place_of(runs)
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
@@ -203,6 +202,18 @@ def run(
     except UnavailableError as error:
         hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
         raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
+def _place_of(runs: Path | None) -> Path:
+    """Choose the folder in which a run is to begin, and refuse one that others can change."""
+    from asa.runner.begin import check_text
+    from asa.runner.folder import check_runs
+
+    place = runs_folder(runs, begins=True)
+    check_text(str(place.absolute()))
+    with suppress(OSError):  # it is made yet, or whoever begins a run there says what is wrong
+        check_runs(place)
+    return place
 
 
 def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFolder:

@@ -189,9 +189,14 @@ def _print_table(rows: list[_Row]) -> None:
         )
     for cells in lines:
         table.add_row(*(cells[heading] for heading in headings))
-    if not console.is_terminal:  # for programs, and whoever reads it later: a line a run, however long
-        console.width = sum(max(cells[heading].cell_len for cells in lines) + _GAP + 8 for heading in headings)
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    # for programs, and whoever reads it later: a line a run, however long, and none as long as the longest
+    console.width = sum(max(cells[heading].cell_len for cells in lines) + _GAP + 8 for heading in headings)
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def _cells(row: _Row, now_s: float) -> dict[str, Text]:

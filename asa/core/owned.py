@@ -282,6 +282,25 @@ def check_way(path: Path) -> None:
         raise OwnerError(f"lies where others can put another in its place: {said}", where=str(path), hint=hint)
 
 
+def is_open(path: Path) -> bool:
+    """Whether something is the user's own, and others can change it, so that it is not acted on.
+
+    Raises `OSError`: it is not there, or cannot be looked at.
+    """
+    about = path.stat()
+    return not whose(about) and about.st_uid == os.geteuid() and bool(trouble(path, about))
+
+
+def open_above(path: Path) -> list[Path]:
+    """Name the user's own folders above something in which others can put another in its place.
+
+    Raises `OSError`: a folder above it cannot be looked at.
+    """
+    parents = dict.fromkeys((*path.absolute().parents, *Path(os.path.realpath(path)).parents))
+    folders = {folder: folder.stat() for folder in parents if not is_trusted(folder)}
+    return [f for f, about in folders.items() if about.st_uid == os.geteuid() and _not_fixed(f, about, path, None)]
+
+
 def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
     """Name what leads to something where others can put another in its place, and say who; empty if there is none.
 

@@ -56,7 +56,7 @@ def _provide_folder() -> None:
 
     Raises `InputError`, `OwnerError`: it cannot be had, or is not fit.
     """
-    folder = _folder()
+    folder = scripts_folder()
     _check_text(folder)
     try:
         owned.provide_folder(folder)
@@ -78,10 +78,11 @@ def end(mark: str) -> None:
 
 
 def _script(mark: str) -> Path:
-    return _folder() / f"look-{mark}.sh"
+    return scripts_folder() / f"look-{mark}.sh"
 
 
-def _folder() -> Path:
+def scripts_folder() -> Path:
+    """Folder of what cron calls: ``asa`` in ``XDG_STATE_HOME``, else in ``~/.local/state``."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "asa"
 
 
@@ -94,7 +95,7 @@ def _change(mark: str, line: str) -> bool:
 
     Returns: whether it was another before.
     """
-    folder = _folder()
+    folder = scripts_folder()
     owned.provide_folder(folder)
     with FileLock(folder / "crontab.lock", _LOCK_S):
         before = _table()

@@ -643,6 +643,19 @@ def _beating(lease: FileLock) -> Iterator[None]:
         beats.join()
 
 
+def is_run_open(path: Path) -> bool:
+    """Whether a run of the user's own can be changed by others, as one that an earlier version began; reads nothing.
+
+    Parameters
+    ----------
+    path
+        The run's folder.
+    """
+    with suppress(OSError):
+        return any(owned.is_open(part) for part in (path, path / _PLAN, path / _JOURNAL) if part.exists())
+    return False
+
+
 def open_listed(path: Path) -> RunFolder:
     """Open one run of many, of which others may have put there any number: of theirs a small part is read at most.
 

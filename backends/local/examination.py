@@ -155,7 +155,7 @@ def _memory() -> Finding:
 
 def _spool(machine: LocalMachine) -> Iterator[Finding]:
     spool = Spool(machine.settings.spool / host())
-    elsewhere = "name a folder elsewhere with --option spool=DIR, as in /var/tmp"
+    elsewhere = "name a folder elsewhere with --option spool=DIR, as in spool=/var/tmp/$USER"
     try:
         spool.make()
         with tempfile.TemporaryFile(dir=spool.root) as file:

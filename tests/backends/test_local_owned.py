@@ -139,3 +139,7 @@ def test_a_run_says_why_a_queue_is_not_used(accounts):
     said = " ".join(done.stderr.split())
     assert "others can change what is in it" in said
     assert "--option spool=DIR names another folder" in said
+    assert said.count("Nothing was submitted") == 1
+    assert "later" not in said
+    examined = victim.asa("doctor", "--backend", "local", "--option", spool, env={"COLUMNS": "200"})
+    assert "as in spool=/var/tmp/$USER" in " ".join(examined.stdout.split())
