@@ -1,11 +1,16 @@
 """What all tests share."""
 
+import atexit
 import gc
 import importlib
 import os
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import types
+from contextlib import contextmanager
 from pathlib import Path
 
 import accounts as accounts_of_two
@@ -14,6 +19,23 @@ from hypothesis import HealthCheck, settings
 from slurm_testbed import RELEASES
 
 TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+
+# What asa keeps of its user lies in the home folder, which is another for each process of the tests, and for all that
+# it starts: nothing is to be left there. Trees of other releases of Slurm, and settings of pip, are the user's.
+os.environ.setdefault("ASA_SLURM_TREES", str(Path.home() / ".cache" / "asa"))
+os.environ.setdefault("PIP_CONFIG_FILE", str(Path.home() / ".config" / "pip" / "pip.conf"))
+os.environ.setdefault("MPLCONFIGDIR", str(ROOT / "build" / "matplotlib"))  # a list of fonts, made once
+for _name in (
+    "ASA_BANK",
+    "ASA_RUNS",
+    "ASA_SITES",
+    *(f"XDG_{kind}_HOME" for kind in ("CACHE", "CONFIG", "DATA", "STATE")),
+):
+    os.environ.pop(_name, None)
+HOME = Path(tempfile.mkdtemp(prefix="asa-home-"))
+os.environ["HOME"] = str(HOME)
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 # Derandomised: the same examples on every machine, so that a failure is never luck.
 settings.register_profile(
@@ -57,6 +79,12 @@ QUICK = (
     "backends/test_slurm_rest_dialects", "backends/test_slurm_sbatch_variables", "runner/test_ends",
     "runner/test_again", "runner/test_order", "runner/test_run", "runner/test_stages",
 )  # fmt: skip
+
+
+_BEFORE = pytest.StashKey[set]()
+# what pytest, other tools and `make` make there, as .gitignore has it
+_MADE = {"build", "dist", "out", "asa_client.egg-info", ".hypothesis", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
+_MADE |= {".import_linter_cache", "__pycache__"}
 
 
 def scope_of(nodeid):
@@ -127,6 +155,71 @@ def pytest_xdist_make_scheduler(config, log):
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
+
+
+def _ours():
+    """Name what lies in the work tree and is neither the project's nor ignored; nothing without git."""
+    command = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=all"]
+    if shutil.which("git") is None:
+        return set()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {line for line in done.stdout.splitlines() if line.startswith("??")}
+
+
+def _at_root():
+    return {path.name for path in ROOT.iterdir()}
+
+
+def pytest_sessionstart(session):
+    """Note what there is before."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[_BEFORE] = _ours()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Fail where tests left anything in the work tree."""
+    if (before := session.config.stash.get(_BEFORE, None)) is not None and (left := sorted(_ours() - before)):
+        sys.stderr.write("\nTests have written to the work tree: " + "; ".join(left) + "\n")
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    """Fail a test that leaves anything in the home folder, or in the root of the project, from which tests are run."""
+    before = _at_root()
+    yield
+    left = list(HOME.iterdir())
+    files = [str(path.relative_to(HOME)) for one in left for path in (one, *one.rglob("*")) if not path.is_dir()][:5]
+    for one in left:
+        shutil.rmtree(one, ignore_errors=True)
+        one.unlink(missing_ok=True)
+    assert not left, f"the home folder has {files or left}: use own_home, or name other folders"
+    beside = _at_root() - before - _MADE
+    assert not beside, f"the root of the project has {sorted(beside)}: work in tmp_path"
+
+
+@contextmanager
+def home_in(tmp_path_factory):
+    """Have a home folder for a while that may be written to."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        home.chmod(0o700)
+        patch.setenv("HOME", str(home))
+        yield home
+
+
+@pytest.fixture(scope="module")
+def own_home(tmp_path_factory):
+    """Give the tests of a file a home folder that they may write to, as where they run commands as a user does."""
+    with home_in(tmp_path_factory) as home:
+        yield home
+
+
+@pytest.fixture(scope="session")
+def make_home():
+    """Give what makes one, for the tests of a folder."""
+    return home_in
 
 
 @pytest.fixture(scope="session")

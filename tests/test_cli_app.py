@@ -15,6 +15,8 @@ from typer.main import get_command
 
 from asa.core import plugins
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 HEADINGS = ["Workflow", "Run", "Queue", "Simulate", "Research"]
 LINE = re.compile(r"^│ ([a-z-]+) ", re.MULTILINE)
 

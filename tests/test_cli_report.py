@@ -12,6 +12,8 @@ from asa.errors import InputError
 from asa.studies.compare.kept import KeptComparison
 from asa.studies.harness import sealed, unsealed
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 FLOW = """
 name = "small"
 [[stage]]

@@ -27,6 +27,8 @@ from asa.spec.model import StageSpec
 from asa.waits import QueuedJob, exactly
 from asa.workflow import Stage
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 SHOWN = printable(HOSTILE)
 STAGE = 'name = "a"\ncommand = "true"\ncores = 1\nwalltime = "1m"\n'
 

@@ -19,6 +19,8 @@ from asa.runner import RunFolder, RunPlan, drive
 from asa.spec.model import StageSpec
 from asa.workflow import Stage
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 FLOW, RUN, DATA = "FLOW", "RUN", "DATA"
 LOOK = {
     "check": [["check", FLOW], ["check", FLOW, "--site"], ["check", FLOW, "--output", "json"]],

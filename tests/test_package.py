@@ -15,6 +15,8 @@ import pytest
 import asa
 from asa.core import plugins
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 ROOT = Path(__file__).parents[1]
 ASA = Path(sys.executable).with_name("asa")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -36,3 +36,10 @@ def settings(tmp_path_factory):
 @pytest.fixture(scope="session")
 def statistics(pipeline):
     return pipeline("statistics")
+
+
+@pytest.fixture(scope="package", autouse=True)
+def own_home_of_all(make_home, tmp_path_factory):
+    """Real programs and daemons run here, as a user runs them: at home."""
+    with make_home(tmp_path_factory) as home:
+        yield home

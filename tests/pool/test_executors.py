@@ -23,6 +23,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASA_SITES", str(tmp_path / "sites"))
     monkeypatch.setenv("ASA_POOLS", str(tmp_path / "pools"))
+    monkeypatch.setenv("ASA_BANK", str(tmp_path / "bank"))
     yield tmp_path
     queue.close()
 

@@ -8,7 +8,10 @@ from asa.report.folder import write_folder
 from asa.report.page import Column, Figure, Folded, Page, Section, Table, Text, render
 from asa.report.page.drawing import gantt
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium")
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium"),
+    pytest.mark.usefixtures("own_home"),
+]
 
 ROWS = [
     (f"row {i}", "even" if i % 2 == 0 else "odd", None if i == 3 else float((7 * i) % 13), "x" * i) for i in range(12)

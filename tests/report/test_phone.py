@@ -8,7 +8,10 @@ from report.test_page import RUN
 from asa.report.page import Figure, Page, Section, render
 from asa.report.page.drawing import Bar, bars, gantt
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium")
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium"),
+    pytest.mark.usefixtures("own_home"),
+]
 
 LOG = "; MaxProcs: 64\n" + "".join(
     f"{i} {i * 300} {1 + 61 * i % 900} {200 + 997 * i % 3000} {1 + 31 * i % 40} -1 -1 {1 + 31 * i % 40} 3600"

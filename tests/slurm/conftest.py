@@ -85,3 +85,10 @@ def gpus(request):
         yield testbed.start()
     finally:
         testbed.stop()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def own_home_of_all(make_home, tmp_path_factory):
+    """Real programs and daemons run here, as a user runs them: at home."""
+    with make_home(tmp_path_factory) as home:
+        yield home

@@ -24,3 +24,10 @@ def project(tmp_path, queue):
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def own_home_of_all(make_home, tmp_path_factory):
+    """Real programs and daemons run here, as a user runs them: at home."""
+    with make_home(tmp_path_factory) as home:
+        yield home
