@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from asa.continuation import Continuation
@@ -25,6 +26,10 @@ ARRAY = "ASA_ARRAY"
 PRIVATE = "# Not for the list of processes: it has values of variables.\n"
 """How a payload begins that nobody else may read, as everybody may what is in a command line."""
 
+SHOWN = "#     "
+"""What lines of a payload begin with that only show, at its beginning, what its user wants run."""
+
+_MAX_SHOWN, _MAX_SHOWN_LETTERS = 20, 400
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
 _CHUNKS_A_WORKER = 2  # that the tasks which are left are cut into, for one of them to be taken next
@@ -95,7 +100,42 @@ def payload_text(
     if stage.is_idle:
         return ""
     if stage.takes_turns:
-        return _in_turn(stage, cores, place, share, notes or Notes())
+        return _beginning(stage) + _in_turn(stage, cores, place, share, notes or Notes())
+    return _of_stage(stage, cores, place=place, share=share, turn=turn, notes=notes or Notes())
+
+
+def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
+    """Show lines of a user's in comments, the first of many.
+
+    Examples
+    --------
+    >>> shown(["sort a", "uniq"])
+    ['#     sort a', '#     uniq']
+    """
+    first, rest = list(islice(each := iter(lines), most)), sum(1 for _ in each)
+    # what ends a line for Python, or is long, is no end of a comment
+    first = [part[:_MAX_SHOWN_LETTERS] for line in first for part in line.splitlines() or [""]]
+    return [SHOWN + line for line in [*first[:most], *([f"... and {rest} more lines"] if rest else [])]]
+
+
+def _beginning(stage: Stage) -> str:
+    """Write whether others may read a payload, and show what its user wants run."""
+    if stage.tasks_file:
+        lines = [f"each line of {stage.tasks_file}"]
+    elif stage.takes_turns:
+        lines = [
+            f"elements {stage.array} of an array, one after the other:",
+            *(stage.script or stage.command).split("\n"),
+        ]
+    elif stage.tasks:
+        lines = [f"{len(stage.tasks)} tasks, of which each is a line:", *stage.tasks]
+    else:
+        lines = (stage.script or stage.command).removesuffix("\n").split("\n")
+    return PRIVATE * bool(stage.environment) + "".join(f"{line}\n" for line in shown(lines))
+
+
+def _of_stage(stage: Stage, cores: int, *, place: str, share: Share | None, turn: Turn | None, notes: Notes) -> str:
+    """Write what a job runs of a stage that is no array whose elements take turns."""
     made = _ShellText({"ASA_STAGE": stage.name, "ASA_CORES": cores})
     if stage.array is not None:
         made.exported |= dict(stage.array.variables)
@@ -111,14 +151,14 @@ def payload_text(
         made.add("here", "leg-turn", "leg-progress", **turn_values(legs, turn, " ".join(map(_pattern, legs.progress))))
     _add_what_it_needs(made, stage, place, share)
     if _has_tasks(stage):
-        _add_tasks(made, stage, cores, place=place, share=share, notes=notes or Notes())
+        _add_tasks(made, stage, cores, place=place, share=share, notes=notes)
     else:
         _add_command(made, stage, cores, place, legs)
     made.files += ["leg-end"] * (legs is not None)
     if stage.outputs:
         made.add("outputs", asa_outputs=_patterns(stage.outputs, stage))
     made.files += ["leg-done"] * (legs is not None)
-    return PRIVATE * bool(stage.environment) + made.whole()
+    return _beginning(stage) + made.whole()
 
 
 @dataclass(slots=True)
@@ -204,7 +244,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: N
     made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, place))
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
     _add_tasks(made, one, cores, place=place, share=share, notes=notes, turns=_Turns(element, limit_s))
-    return PRIVATE * bool(stage.environment) + made.whole()
+    return made.whole()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from asa.backends.local import processes
 from asa.backends.local.processes import NO_OUTPUT, UNBEGUN_EXIT
-from asa.backends.shell.script import ENTRY, Payload, array_of, batch_script, heeds_of, traits, walltime_of
+from asa.backends.shell.script import ENTRY, Payload, array_of, batch_script, heeds_of, requested, traits, walltime_of
 from asa.backends.slurm.script import batch_script as for_slurm
 
 import asa.job
-from asa.backend import REFUSAL, Step
+from asa.backend import REFUSAL, JobSpec, Step
 from asa.continuation import Continuation
 from asa.elements import parse_array_of
 from asa.job import head, text
@@ -165,6 +165,42 @@ def test_scripts_of_the_version_before_are_read(kind, told):
     """Of jobs that are in the queue. Their payloads have lines that look as those of a head."""
     script = (OLD / f"{kind}.sh").read_text()
     assert (traits(script), walltime_of(script), heeds_of(script), array_of(script)) == told
+
+
+def test_a_scripts_first_screen_says_what_was_asked_for_and_what_runs():
+    stage = Stage("fit", cores=4, command="fit 'my data'\nplot", inputs=("in",))
+    spec = JobSpec("fit", 4, 5400.0, payload_text(stage, 4), memory_bytes=8 << 30, options=("--nice=5",))
+    made = Payload("fit.a1", spec.command, "/home/me", MARKS, POSTS, "a1", asks=requested(spec))
+    assert batch_script(made, "SLURM_JOB_ID").splitlines()[:7] == [
+        "#!/bin/sh",
+        "# Written by asa for the job fit.a1.",
+        "# It asks for 4 cores, walltime 1h30m, memory 8192M, options --nice=5.",
+        "# It runs, in /home/me:",
+        "#     fit 'my data'",
+        "#     plot",
+        "# The rest are values, and a text that reads them, which is the same for every job: files of asa/job.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "what", [{"command": "a\n" * 1000}, {"tasks": ("a",) * 1000}, {"script": "#!/bin/sh\n" + "a\n" * 1000}]
+)
+def test_of_long_commands_the_first_screen_shows_the_beginning(what):
+    made = Payload("fit.a1", payload_text(Stage("fit", cores=1, **what), 1), "/home/me", MARKS, POSTS, "a1")
+    lines = batch_script(made, "SLURM_JOB_ID").splitlines()
+    assert sum(line.startswith("#     ") for line in lines[:40]) == 21
+    assert re.fullmatch(r"#     \.\.\. and 9\d\d more lines", lines[2 + 21])
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x85", "\u2028"])
+def test_what_is_shown_cannot_be_taken_for_what_a_script_says(end):
+    """Nor run: what ends a line for Python alone begins no line of a head."""
+    command = f"true {end}awaits='x'{end}# Its walltime in seconds: 5{end}#SBATCH -n 9"
+    for text_of in (command, payload_text(Stage("s", cores=1, command=command, inputs=("a",)), 1)):
+        script = batch_script(Payload("s", text_of, "/home/me", MARKS, POSTS, walltime_s=90.0), "SLURM_JOB_ID")
+        assert (traits(script), walltime_of(script)) == ((False, ()), 90.0)
+        head_lines = script.partition("\nawaits=")[0].split("\n")
+        assert all(line.startswith("#") and not line.startswith("#SBATCH") for line in head_lines)
 
 
 def test_what_a_payload_says_is_not_taken_for_what_its_script_says():

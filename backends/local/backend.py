@@ -17,7 +17,7 @@ from typing import Any
 
 from asa.backends.shell.environment import carried
 from asa.backends.shell.marks import Kept, Mark, RunFolder, StepMarks
-from asa.backends.shell.script import Payload, batch_script, file_name, is_utf8, job_name
+from asa.backends.shell.script import Payload, batch_script, file_name, is_utf8, job_name, requested
 
 from asa.backend import (
     Advice,
@@ -244,6 +244,7 @@ class LocalBackend:
             steps=spec.steps,
             shares=bool(spec.bag),
             out_of_memory=spec.out_of_memory,
+            asks=requested(spec),
         )
         return batch_script(payload, JOB_VARIABLE, _PAUSES_S)
 

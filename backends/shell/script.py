@@ -21,17 +21,19 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from asa.backend import Step
+from asa.backend import JobSpec, Step
 from asa.core.owned import is_trusted
+from asa.demands import demands_of, resources
 from asa.elements import Array, Elements
 from asa.job import head, text
-from asa.payload import PRIVATE
+from asa.payload import PRIVATE, SHOWN, shown
+from asa.units import format_duration
 
 WITHDRAWN = "withdrawn"
 """What a client writes in the place of a job's id where that would note that it begins its payload."""
@@ -47,6 +49,7 @@ _RENUMBERED = ", which Slurm counts from 0 on"
 _WALLTIME = "# Its walltime in seconds: "
 _POSTED = "posted="
 _HEEDS = "# Where Slurm says that its memory ran out: "
+_SCREEN = 21  # lines that show what is run
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
 _END_OF_FACTS = "# Its values."
@@ -119,6 +122,7 @@ class Payload:
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
     walltime_s: float = math.inf  # that the job asks for, which is written down for who finds the script
     heeds: str = "fail"  # see `Kept.out_of_memory`; written down likewise
+    asks: str = ""  # what the job asks for, in words for its owner
 
 
 def batch_script(
@@ -172,6 +176,7 @@ def _facts(payload: Payload) -> str:
     lines = [
         "#!/bin/sh",
         f"# Written by asa for the job {payload.name}.",
+        *_for_its_owner(payload),
         *([f"{_WALLTIME}{payload.walltime_s:g}"] if math.isfinite(payload.walltime_s) else []),
         *([f"{_HEEDS}{payload.heeds}"] if payload.heeds != "fail" else []),
         *([f"{_ELEMENTS}{array.elements}{_RENUMBERED if payload.is_renumbered else ''}"] if array is not None else []),
@@ -181,6 +186,60 @@ def _facts(payload: Payload) -> str:
         f"{_END_OF_FACTS}\n",
     ]
     return "\n".join(lines)
+
+
+def _for_its_owner(payload: Payload) -> Iterator[str]:
+    """Say what a job asks for and runs, on one screen, and where the rest is."""
+    if payload.asks:
+        yield f"# It asks for {payload.asks}."
+    yield f"# It runs, in {_on_one_line(payload.folder)}:"
+    steps = payload.steps
+    for number, step in enumerate(steps, start=1):
+        after = ", beside the step before" if step.beside and number > 1 else ""
+        yield f"# Step {number}, {_on_one_line(step.name)}{after}:"
+        yield from _shown(step.command, max(_SCREEN // len(steps), 2))
+    if not steps:
+        yield from _shown(payload.command, _SCREEN)
+    yield "# The rest are values, and a text that reads them, which is the same for every job: files of asa/job."
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _shown(command: str, most: int) -> list[str]:
+    """Show what a command itself shows at its beginning, or else the command."""
+    lines = command.removeprefix(PRIVATE).splitlines()
+    own = list(takewhile(lambda line: line.startswith(SHOWN), lines))
+    return [*own[:most], *([f"{SHOWN}..."] if len(own) > most else [])] if own else shown(lines, most - 1)
+
+
+def requested(spec: JobSpec) -> str:
+    """Say in words what a job asks for.
+
+    Examples
+    --------
+    >>> requested(JobSpec("fit", 4, 5400.0, memory_bytes=8 << 30, partition="short", options=("--nice=5",)))
+    '4 cores, walltime 1h30m, memory 8192M, partition short, options --nice=5'
+    """
+    amounts = demands_of(spec)
+    said = [
+        ("", f"{spec.cores} {'core' if spec.cores == 1 else 'cores'}"),
+        ("nodes", spec.nodes),
+        ("walltime", format_duration(spec.walltime_s)),
+        *(
+            (
+                one.key,
+                f"{amounts[one.field] >> 20}M" if amounts[one.field] and one.kind == "bytes" else amounts[one.field],
+            )
+            for one in resources()
+        ),
+        ("partition", spec.partition),
+        ("account", spec.account),
+        ("options", shlex.join(spec.options)),
+    ]
+    words = [key if value is True else f"{key} {value}".strip() for key, value in said if value]
+    return _on_one_line(", ".join(words))
 
 
 def _steps(payload: Payload) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.marks import Kept, RunFolder
-from asa.backends.shell.script import Payload, file_name, is_utf8, job_name
+from asa.backends.shell.script import Payload, file_name, is_utf8, job_name, requested
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.demands import demands_of
@@ -266,6 +266,7 @@ class SlurmBackend:
             heeds=_heeds(spec),
             array=spec.array,
             is_renumbered=self._is_renumbered(spec),
+            asks=requested(spec),
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
         )
         script = batch_script(payload)

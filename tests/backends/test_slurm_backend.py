@@ -122,7 +122,7 @@ def test_what_slurm_is_told_of_a_job(world):
     backend.submit(spec(name="fit model/2", token="run1-7"))
     assert job.stdout.startswith(f"{site.folder}/logs/fit_model_2.run1-7-")
     assert site.link.submitted[-1].stdout != job.stdout, "twins write elsewhere"
-    assert (site.folder / "scripts" / "fit_model_2.run1-7.sh").read_text() == job.script
+    assert (site.folder / "scripts" / "fit_model_2.run1-7.sh").read_text() == site.link.submitted[-1].script
 
 
 @pytest.mark.parametrize(
