@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from asa.core import owned
 from asa.errors import WorkflowError
 
 LAUNCHERS = ("srun", "mpirun", "mpiexec")
@@ -175,6 +177,8 @@ def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[di
     if preparation.conda:
         is_place = bool(_FILE.search(preparation.conda)) or "/" in preparation.conda
         values |= {"asa_conda": preparation.conda, "asa_looks_only": is_place and looks_only}
+        own, trusted = f".asa-{owned.account(os.geteuid())}", "\n".join(owned.trusted_places())
+        values |= {"asa_own": own, "asa_trusted": trusted} if _FILE.search(preparation.conda) else {}
         files += ["owned", "prepare-conda"]
     if preparation.setup.strip():
         values["asa_setup"] = f"{preparation.setup.rstrip()}\n"

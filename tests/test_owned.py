@@ -1202,7 +1202,7 @@ def environment(user, project):
 
 
 def run_with(user, project, conda):
-    text = payload_text(Stage("a", cores=1, command="tool", preparation=Preparation(conda=conda)), 1)
+    text = user.call(_payload, conda, env={"ASA_TRUSTED": "/nowhere"})
     return [user.run(shell, "-c", text, cwd=project, umask=0o002) for shell in SHELLS]
 
 
@@ -1225,6 +1225,31 @@ def test_an_environment_of_another_user_is_not_activated(accounts, project, part
     if part == "prefix":  # the remedy that the message names
         trusted = re.search("conda = '(.*)'", done.stderr)[1]
         assert [done.returncode for done in run_with(accounts.victim, project, trusted)] == [0] * len(SHELLS)
+
+
+def test_each_member_of_a_group_has_environments_in_its_project(accounts, project):
+    prefix = environment(accounts.stranger, project)
+    own = project / f".asa-{accounts.victim.uid}" / "conda" / prefix.name
+    for done in run_with(accounts.victim, project, "e.yml"):
+        assert f"conda env create -f 'e.yml' -p '{own}'" in done.stderr
+    accounts.victim.call(_trust, project / ".asa")
+    trusting = accounts.victim.call(_payload, "e.yml")
+    done = accounts.victim.run("sh", "-c", trusting, cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (project / "activated").exists()
+    (project / "activated").unlink()
+    accounts.victim.sh(f"mkdir -p {own}/bin; echo 'touch own' >{own}/bin/tool; chmod +x {own}/bin/tool", check=True)
+    for done in run_with(accounts.victim, project, "e.yml"):
+        assert (done.returncode, done.stderr) == (0, "")
+    assert (project / "own").exists()
+    assert not (project / "activated").exists()
+    os.chown(own, accounts.stranger.uid, GROUP)
+    for done in run_with(accounts.victim, project, "e.yml"):
+        assert f"{own} belongs to another user: nothing in it is run" in done.stderr
+
+
+def _payload(conda):
+    return payload_text(Stage("a", cores=1, command="tool", preparation=Preparation(conda=conda)), 1)
 
 
 def test_ones_own_environment_in_a_groups_project_is_activated(accounts, project):

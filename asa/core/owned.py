@@ -230,7 +230,12 @@ def trusted_file() -> Path:
 def is_trusted(path: Path) -> bool:
     """Whether the user has listed a place, or one in which it lies; a list that others can change lists nothing."""
     place = Path(os.path.realpath(path))
-    return any(place.is_relative_to(os.path.realpath(line)) for line in _listed()[0])
+    return any(map(place.is_relative_to, trusted_places()))
+
+
+def trusted_places() -> list[str]:
+    """Give the folders that the user has listed, by their paths without links."""
+    return [os.path.realpath(line) for line in _listed()[0]]
 
 
 def _listed() -> tuple[list[str], str]:

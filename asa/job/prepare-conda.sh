@@ -31,14 +31,33 @@ asa_is_own() { # nor has another user made a link to it
     *) return 1 ;;
   esac
 }
+asa_is_listed() { # among what the user trusted as this was written
+  asa_real=$(cd -P -- "$1" 2>/dev/null && pwd -P) || return 1
+  while IFS= read -r asa_text; do
+    [ -n "$asa_text" ] || continue
+    case $asa_real/ in "$asa_text"/*) return 0 ;; esac
+  done <<END
+$asa_trusted
+END
+  return 1
+}
+asa_refuse() { # what is another user's
+  asa_unready "$1 belongs to another user: nothing in it is run. $2; or, if you trust whoever made it, list its folder" \
+    "in ~/.config/asa/trusted, or name it: conda = '.${asa_prefix#"$asa_folder"}'"
+}
 asa_made_of() { # a file, whose content names the folder
   [ -s "$1" ] || asa_unready "there is no file $1 of a conda environment"
-  asa_prefix=$asa_folder/.asa/conda/$(cksum <"$1" | awk '{ print $1 "-" $2 }')
-  for asa_place in "$asa_folder/.asa" "$asa_folder/.asa/conda" "$asa_prefix"; do
-    asa_is_own "$asa_place" ||
-      asa_unready "$asa_place belongs to another user: nothing in it is run. Move it away, and make the environment" \
-        "anew; or, if you trust whoever made it, name its folder: conda = '.${asa_prefix#"$asa_folder"}'"
-  done
+  asa_name=conda/$(cksum <"$1" | awk '{ print $1 "-" $2 }')
+  asa_prefix=$asa_folder/.asa/$asa_name
+  if ! asa_is_listed "$asa_prefix"; then
+    if ! asa_is_own "$asa_folder/.asa" && [ ! -d "$asa_folder/$asa_own/$asa_name/bin" ]; then
+      asa_refuse "$asa_folder/.asa" "Make your own: conda env create -f '$1' -p '$asa_folder/$asa_own/$asa_name'"
+    fi
+    asa_is_own "$asa_folder/.asa" || asa_prefix=$asa_folder/$asa_own/$asa_name
+    for asa_place in "${asa_prefix%"/$asa_name"}" "${asa_prefix%/*}" "$asa_prefix"; do
+      asa_is_own "$asa_place" || asa_refuse "$asa_place" "Move it away, and make the environment anew"
+    done
+  fi
   [ -d "$asa_prefix/bin" ] ||
     asa_unready "of $1 no environment was made yet. Where there is a network: conda env create -f '$1' -p '$asa_prefix'"
   asa_activate "$asa_prefix"
