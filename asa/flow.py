@@ -52,6 +52,7 @@ from asa.spec.moldable import (
     several,
 )
 from asa.spec.problems import meant
+from asa.spec.withheld import stays_in_words
 from asa.units import parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
@@ -476,6 +477,8 @@ class Flow:
                     seed=seed,
                     fail_fast=fail_fast,
                 )
+                for line in stays_in_words(plan.stages, plan.folder):
+                    sys.stderr.write(f"{line}\n")
                 if preflight:
                     check_accepted(plan, how, world)
             run = RunFolder.create(runs_folder, plan, is_usual=not runs)

@@ -279,8 +279,9 @@ def test_who_looks_after_a_run_has_the_secrets_that_its_stages_ask_for(monkeypat
     plan = RunPlan("abcd1234", "x", "x", stages, "per-stage", "slurm-cli", SITE, created_s=1.7e9)
     monkeypatch.setattr("asa.keepers.possible", lambda: {Way.TIMER: "", Way.CRON: ""})
     assert chosen_way(None, plan) is Way.JOB
-    with pytest.raises(InputError, match="secrets are not kept, and stage 'a' asks for HF_TOKEN"):
+    with pytest.raises(InputError, match="secrets are not kept, and stage 'a' asks for HF_TOKEN") as caught:
         chosen_way(Way.CRON, plan)
+    assert "what is no secret in its `environment`" in caught.value.hint
 
     class Queue:
         @staticmethod

@@ -1,12 +1,14 @@
 """A stage that uses a secret without asking for it is named: before it runs, and after it failed."""
 
 import os
+import sys
 
 import pytest
 from asa.backends.dmr.manager import LocalManager
 from forked import asa
 from local_queue import Queue
 
+from asa import Flow
 from asa.cli.detaching import say_what_is_not_kept
 from asa.importers import as_toml, import_scripts
 from asa.spec import write_workflow
@@ -48,7 +50,10 @@ def _token(monkeypatch, tmp_path):
         ("Rscript -e 'Sys.getenv(\"HF_TOKEN\")'", True), ("perl -e 'print $ENV{HF_TOKEN}'", True),
         ("#SBATCH --export=ALL,HF_TOKEN\n./a", True),
         ("HF_TOKEN=$(cat token)\necho $HF_TOKEN", False), ("echo $HF_TOKENS $MY_DATA", False), ("# $HF_TOKEN", False),
-        ("srun --export=ALL,HF_TOKEN=x ./a", False),
+        ("srun --export=ALL,HF_TOKEN=x ./a", False), ("echo a # of $HF_TOKEN", False), ("echo '#' $HF_TOKEN", True),
+        ("read -r HF_TOKEN <token\necho $HF_TOKEN", False), ("echo ${HF_TOKEN:=none}; echo $HF_TOKEN", False),
+        ("source not-there\necho $HF_TOKEN", False), ("echo $HF_TOKEN\nsource not-there", True),
+        ('. "$(dirname $0)/x.sh" && echo $HF_TOKEN', False), ("echo $HF_TOKEN; read HF_TOKEN", True),
     ],
 )  # fmt: skip
 def test_what_uses_a_secret(text, is_use):
@@ -73,6 +78,45 @@ def test_the_files_of_a_stage_are_looked_into(tmp_path):
     assert uses_of(Stage("a", cores=1, command="sh pipe; ./core; sh .; sh gone"), tmp_path) == []
 
 
+def test_a_file_that_is_sourced_is_looked_into(tmp_path):
+    """What it does not set is used all the same."""
+    (tmp_path / "sets.sh").write_text("export HF_TOKEN=$(cat token)\n")
+    (tmp_path / "other.sh").write_text("module load gcc\n")
+    command = ". ./{}\necho $HF_TOKEN"
+    assert uses_of(Stage("a", cores=1, command=command.format("sets.sh")), tmp_path) == []
+    assert uses_of(Stage("a", cores=1, command=command.format("other.sh")), tmp_path) != []
+
+
+def test_functions_modules_and_makefiles_are_looked_into(tmp_path):
+    """Which run a text that no interpreter is given by name."""
+    (tmp_path / "pkg").mkdir()
+    for name in ("pkg/mod.py", "pkg/__main__.py", "tools.py"):
+        (tmp_path / name).write_text('import os\n\nkey = os.environ["HF_TOKEN"]\n')
+    (tmp_path / "Makefile").write_text("all:\n\tcurl -H $(HF_TOKEN) x\n")
+    function = f"{sys.executable} -P -m asa.call tools '{tmp_path}/tools.py' fit '[[], {{}}]'"
+    for command, file in (
+        ("python3 -m pkg.mod a", "pkg/mod.py"), ("python -u -m pkg", "pkg/__main__.py"), ("make -j2 all", "Makefile"),
+        (function, "tools.py"),
+    ):  # fmt: skip
+        [use] = uses_of(Stage("a", cores=1, command=command), tmp_path)
+        assert (use.name, use.file) == ("HF_TOKEN", str(tmp_path / file)), command
+
+
+def test_a_run_in_python_says_what_stays_and_who_uses_it(tmp_path, capsys):
+    """As the command does."""
+    queue = Queue(tmp_path, cores=2)
+    try:
+        flow = Flow("flow")
+        flow.stage("fetch", 'test -z "$HF_TOKEN"', cores=1, walltime="1min")
+        settings = {"cores": 2, "spool": str(queue.root / "spool")}
+        flow.run(backend="local", settings=settings, strategy="per-stage", runs=tmp_path / "runs", bank=None)
+    finally:
+        queue.close()
+    said = capsys.readouterr().err
+    assert "Not passed on to jobs, since they hold secrets: " in said
+    assert f"Warning: stage fetch uses $HF_TOKEN and will not have it: {WRITE}, or" in said
+
+
 def test_check_warns_of_a_secret_that_a_stage_does_not_ask_for(tmp_path):
     (tmp_path / "flow.toml").write_text(FLOW)
     (tmp_path / "train.py").write_text('import os\nkey = os.environ["HF_TOKEN"]\n')
@@ -93,13 +137,15 @@ def test_run_dry_run_and_detach_name_what_stays_and_who_uses_it(tmp_path):
         done = asa(*begin, "--dry-run", cwd=tmp_path, env=environment)
         assert "Not passed on to jobs, since they" in done.stderr
         assert "AN_API_KEY" in done.stderr
-        assert f"Warning: stage fetch uses $HF_TOKEN and will not have it: {WRITE}." in done.stderr
+        assert f"Warning: stage fetch uses $HF_TOKEN and will not have it: {WRITE}, or" in done.stderr
         assert done.stderr.count("$HF_TOKEN") == 1, "it is said once"
         assert "stage asks" not in done.stderr
         done = asa(*begin, "--dry-run", "--quiet", cwd=tmp_path, env=environment)
         assert "HF_TOKEN" not in done.stderr
         done = asa(*begin, cwd=tmp_path, env=environment, code=1)
         assert "stage fetch uses $HF_TOKEN" in done.stderr
+        told = asa("explain", "fetch", cwd=tmp_path, env=environment).stdout
+        assert "Of this shell it also lacked AN_API_KEY, as it holds a secret" in " ".join(told.split())
         del environment["HF_TOKEN"]
         told = asa("explain", "fetch", cwd=tmp_path, env=environment).stdout
         assert "It uses $HF_TOKEN, which it has not asked for" in " ".join(told.split())

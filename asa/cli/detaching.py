@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _LOCAL = "local"
 _BUSY_S = 10.0
+_ELSE = " A stage gets what is no secret in its `environment`, which goes with every way."
 
 
 DetachOption = Annotated[
@@ -73,11 +74,13 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
     if wanted is not None and not troubles[wanted]:
         return wanted
     if wanted is not None:
-        raise InputError(troubles[wanted], where=f"--detach-by {wanted.value}", hint="Use another one.")
+        hint = f"Use another one.{_ELSE if kept else ''}"
+        raise InputError(troubles[wanted], where=f"--detach-by {wanted.value}", hint=hint)
     able = next((way for way in Way if not troubles[way]), None)
     if able is None:
         why = "; ".join(f"{way}: {trouble}" for way, trouble in troubles.items())
         hint = "Leave --detach out, and keep the client alive: see docs/how-to/unattended.md."
+        hint += _ELSE if kept else ""
         raise InputError(f"nothing here can continue the run ({why})", where="--detach", hint=hint)
     return able
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -405,8 +406,9 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
 
 
 def _withheld(folder: RunFolder, stage: Stage) -> Iterator[str]:
-    """Say what its job did not have, if the stage uses variables that go on to no job by themselves."""
+    """Say what its job did not have: variables that go on to no job by themselves, those first that the stage uses."""
     from asa.core.owned import trouble
+    from asa.core.variables import secrets_of
     from asa.spec.withheld import dollars, remedy, sounds_secret, uses_of
 
     is_own = not trouble(folder.path, folder.path.stat())  # else no files are read that others may have named
@@ -414,6 +416,14 @@ def _withheld(folder: RunFolder, stage: Stage) -> Iterator[str]:
         yield (
             f"It uses {dollars(names)}, which it has not asked for: variables that hold secrets go on to stages that "
             f"ask for them only. If it needs {'it' if len(names) == 1 else 'them'}, {remedy(names)}."
+        )
+    given = {*names, *stage.secrets, *(name for name, _ in stage.environment)}
+    others = [name for name in secrets_of(os.environ) if name not in given] if is_own else []
+    if others:
+        hold = "it holds a secret" if len(others) == 1 else "they hold secrets"
+        yield (
+            f"Of this shell it {'also lacked' if names else 'lacked'} {', '.join(others)}, as {hold}: a library may "
+            f"look for such where no text of the stage does. If it needs one, {remedy(others[:1])}."
         )
 
 

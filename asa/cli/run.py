@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
@@ -445,14 +444,10 @@ def _say_what_stays(stages: Collection[Stage], folder: str, *, is_detached: bool
 
     `is_detached`: and those that later jobs do not get since they are not kept.
     """
-    from asa.core.variables import secrets_of
-    from asa.spec.withheld import left_in_words, uses_in_words
+    from asa.spec.withheld import stays_in_words
 
-    wanted = {name for stage in stages for name in stage.secrets}
-    if left := [name for name in secrets_of(os.environ) if name not in wanted]:
-        sys.stderr.write(f'{left_in_words(left)} A stage that needs one asks for it: secrets = ["{left[0]}"].\n')
-    for words in uses_in_words(stages, folder):
-        sys.stderr.write(f"Warning: {words}.\n")
+    for line in stays_in_words(stages, folder):
+        sys.stderr.write(f"{line}\n")
     if is_detached:
         say_what_is_not_kept(stages, folder)
 

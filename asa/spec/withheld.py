@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from asa.core.documents import read_text
-from asa.core.variables import is_secret
+from asa.core.variables import is_secret, secrets_of
 from asa.errors import AsaError
 from asa.spec.shell import read_shell
 from asa.workflow import Stage
@@ -22,7 +23,16 @@ _USED = re.compile(
 )
 _EXPORTED = re.compile(r"--export[= ](?P<names>[\w,=./:+-]+)")
 _SET = re.compile(r"(?<![\w$.-])(?P<name>[A-Za-z_]\w*)=(?![\"']?\$\{?(?P=name)\b|=)")
+_SET_IF_NOT = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*):?=")  # and used at once
+_READ = re.compile(r"(?<![\w$.-])(?:read|readarray|mapfile)(?=\s)(?P<words>[^;|&<>#\n]*)")
+_NAME = re.compile(r"(?<![\w$-])[A-Za-z_]\w*")
+_SOURCED = re.compile(r"(?:^|[;&|({]|\bthen|\bdo|\belse)\s*(?:source|\.)\s+(?P<file>[^\s;&|<>()]+)", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_OF_A_MODULE = re.compile(r"\bpython[\w.]*(?:\s+-[A-Za-z]+)*?\s+-m\s+(?P<module>[A-Za-z_][\w.]*)(?P<rest>.*)")
+_OF_MAKE = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _MAX_FILES, _MAX_TASKS = 100, 100  # that are looked into: tasks of a list are much alike
+_CALL = "asa.call"  # what a stage runs that is a function of Python
 _MAX_FILE_BYTES = 1 << 20
 
 
@@ -78,12 +88,12 @@ def uses_of(
     found: dict[str, Use] = {}
     texts = list(_texts_of(stage))
     setup = stage.preparation.setup if stage.preparation is not None else ""
-    set_before = _first_places(_SET.finditer(setup))
+    set_before = set(_sets(setup, folder))
     for key, text in texts:
-        for name, line in _used(text, {} if key == "setup" else set_before):
+        for name, line in _used(text, set() if key == "setup" else set_before, folder):
             found.setdefault(name, Use(name, key, line=line))
     for file, key, text in _files_of(texts, folder):
-        for name, line in _used(text, set_before):
+        for name, line in _used(text, set_before, folder):
             found.setdefault(name, Use(name, key, str(file), line))
     return [use for name, use in found.items() if name not in given and is_withheld(name)]
 
@@ -103,6 +113,23 @@ def names_exported(options: str) -> list[str]:
 def left_in_words(names: Iterable[str]) -> str:
     """Say which variables do not go on."""
     return f"Not passed on to jobs, since they hold secrets: {', '.join(names)}."
+
+
+def stays_in_words(stages: Collection[Stage], folder: str | Path | None) -> Iterator[str]:
+    """Say, a line each, which variables of this process do not go on as they hold secrets, and which stages use one.
+
+    Parameters
+    ----------
+    stages
+        Of the run.
+    folder
+        In which their commands run.
+    """
+    wanted = {name for stage in stages for name in stage.secrets}
+    if left := [name for name in secrets_of(os.environ) if name not in wanted]:
+        yield f'{left_in_words(left)} A stage that needs one asks for it: secrets = ["{left[0]}"].'
+    for words in uses_in_words(stages, folder):
+        yield f"Warning: {words}."
 
 
 def uses_in_words(stages: Iterable[Stage], folder: str | Path | None) -> Iterator[str]:
@@ -125,8 +152,9 @@ def dollars(names: Iterable[str]) -> str:
 
 
 def remedy(names: Iterable[str], where: str = "in it") -> str:
-    """Write what a stage asks for them with, and where."""
-    return f"write secrets = [{', '.join(map(_quoted, names))}] {where}"
+    """Write what a stage asks for them with, and where; and how it gets what is no secret."""
+    asked = f"write secrets = [{', '.join(map(_quoted, names))}] {where}"
+    return f"{asked}, or its value in `environment` if it is no secret"
 
 
 def _quoted(name: str) -> str:
@@ -145,32 +173,55 @@ def _texts_of(stage: Stage) -> Iterator[tuple[str, str]]:
         yield "options", option
 
 
-def _used(text: str, set_before: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+def _used(text: str, set_before: Collection[str], folder: str | Path | None) -> Iterator[tuple[str, int]]:
     """Give the variables that a text uses before it sets them, each with its first line."""
     if not any(mark in text for mark in ("$", "env", "ENV", "--export")):
         return
-    sets = _first_places(_SET.finditer(text))
+    sets = _sets(text, folder)
+    anything = sets.get(_ANYTHING, len(text))
     place, is_over, line = 0, len(text), 1
     seen: set[str] = set()
     for row in text.split("\n"):
         is_comment = row.lstrip().startswith("#")
-        names = (
-            [(match.start(), match[match.lastgroup or 0]) for match in _USED.finditer(row)] if not is_comment else []
-        )
+        said = "" if is_comment else _without_comment(row)
+        names = [(match.start(), match[match.lastgroup or 0]) for match in _USED.finditer(said)]
         if not is_comment or row.startswith("#SBATCH"):
             names += [(0, name) for name in names_exported(row)]
         for at, name in names:
-            if name not in seen and name not in set_before and sets.get(name, is_over) >= place + at:
+            is_set = name in set_before or min(sets.get(name, is_over), anything) < place + at
+            if name not in seen and not is_set:
                 seen.add(name)
                 yield name, line
         place, line = place + len(row) + 1, line + 1
 
 
-def _first_places(matches: Iterable[re.Match[str]]) -> dict[str, int]:
-    places: dict[str, int] = {}
-    for match in matches:
-        places.setdefault(match["name"], match.start())
-    return places
+_ANYTHING = "."
+
+
+def _sets(text: str, folder: str | Path | None) -> dict[str, int]:
+    """Give the names that a text sets, each with its first place; any of a sourced file that is not found."""
+    places = [(match["name"], match.start()) for match in _SET.finditer(text)]
+    places += [(match["name"], match.start() - 1) for match in _SET_IF_NOT.finditer(text)]
+    for match in _READ.finditer(text):
+        places += [(name, match.start()) for name in _NAME.findall(match["words"])]
+    for match in _SOURCED.finditer(text):
+        name = match["file"].strip("\"'")
+        sourced = _text_of(Path(folder, os.path.expandvars(name))) if folder is not None else ""
+        set_there = [one["name"] for one in _SET.finditer(sourced)] if sourced else [_ANYTHING]
+        places += [(name, match.start()) for name in set_there]
+    first: dict[str, int] = {}
+    for name, place in places:
+        first[name] = min(place, first.get(name, place))
+    return first
+
+
+def _without_comment(row: str) -> str:
+    """Leave out what follows a number sign that stands in no quotes."""
+    for match in _COMMENT.finditer(row) if "#" in row else ():
+        before = row[: match.start()]
+        if before.count("'") % 2 == before.count('"') % 2 == 0:
+            return before
+    return row
 
 
 def _files_of(texts: Iterable[tuple[str, str]], folder: str | Path | None) -> Iterator[tuple[Path, str, str]]:
@@ -181,14 +232,29 @@ def _files_of(texts: Iterable[tuple[str, str]], folder: str | Path | None) -> It
     known: set[Path] = set()
     while left and len(known) < _MAX_FILES:
         key, text = left.pop(0)
-        for program in read_shell(text).programs:
-            for name in (program.file, program.name if "/" in program.name else ""):
-                path = Path(folder) / name
-                if name and path not in known and (content := _text_of(path)):
-                    known.add(path)
-                    yield path, key, content
-                    if not path.suffix or path.suffix in {".sh", ".bash"}:
-                        left.append((key, content))
+        for name in _files_in(text):
+            path = Path(folder) / name
+            if path not in known and (content := _text_of(path)):
+                known.add(path)
+                if path.name in _MAKEFILES:
+                    content = _OF_MAKE.sub(r"${\g<name>}", content)
+                yield path, key, content
+                if not path.suffix or path.suffix in {".sh", ".bash"}:
+                    left.append((key, content))
+
+
+def _files_in(text: str) -> Iterator[str]:
+    """Give the paths of files that a text runs: programs, scripts, modules of Python and their functions, makefiles."""
+    for program in read_shell(text).programs:
+        yield from (name for name in (program.file, program.name if "/" in program.name else "") if name)
+        if program.name == "make":
+            yield from _MAKEFILES
+    for match in _OF_A_MODULE.finditer(text):
+        inside = match["module"].replace(".", "/")
+        yield from (f"{inside}.py", f"{inside}/__main__.py")
+        if match["module"] == _CALL:
+            with suppress(ValueError):
+                yield from shlex.split(match["rest"])[1:2]
 
 
 def _text_of(path: Path) -> str:

@@ -574,6 +574,8 @@ class Server:
     def _put_away(self, number: int, standing: Standing) -> None:
         """Keep an ended job where it costs nobody time."""
         self._over[number] = standing
+        with suppress(OSError, ValueError):
+            self.spool.forget_environment(number)
         with suppress(OSError):  # it is tried again at the next look
             (self.spool.jobs / str(number)).rename(self.spool.ended / str(number))
         self._announce(number)

@@ -11,7 +11,7 @@
     trouble      what keeps the server from working; as long as it will ever be, so that a full disk has space for it
     server.log   what the server could not tell otherwise
     jobs/17/     a job until its end, and then ended/17/
-        order.json    what was asked for: with it the job counts
+        order.json    what was asked for: with it the job counts; no environment any more once it has ended
         script        what it runs
         hold cancel walltime   what its user wants of it
         status.json   how it stands, by the server
@@ -31,7 +31,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -163,6 +163,12 @@ class Spool:
             (folder / "hold").touch()
         put(folder / "script", script)
         put(folder / "order.json", json.dumps(asdict(order)).encode())
+
+    def forget_environment(self, number: int) -> None:
+        """Write down no more what an ended job was given: secrets that it asked for, among others."""
+        order = self.order(number)
+        if order is not None and order.environment:
+            put(self.jobs / str(number) / "order.json", json.dumps(asdict(replace(order, environment={}))).encode())
 
     def ring(self, number: int | None = None) -> bool:
         """Tell the server that there is news of a job, or ask only whether there is a server."""

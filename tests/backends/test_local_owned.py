@@ -8,6 +8,10 @@ import pytest
 from asa.backends.local import place
 from asa.backends.local.server import KEPT_S, Server
 from asa.backends.local.spool import Spool
+from local_queue import Queue
+from slurm_testbed import until
+
+from asa.backend import JobSpec
 
 
 def _make(root):
@@ -55,6 +59,39 @@ def test_nothing_in_a_queue_is_reached_by_a_link(accounts):
         victim.call(_plant, root / name, root / "aside")
         with pytest.raises(OSError, match=r"in the way of|symbolic links"):
             victim.call(_make, root)
+
+
+def test_nothing_that_an_ended_job_was_given_is_kept(tmp_path, monkeypatch):
+    """Neither of one that ran nor of those that were cancelled."""
+    monkeypatch.setenv("HF_TOKEN", "kept-to-itself")
+    queue = Queue(tmp_path, cores=1)
+    try:
+        backend = queue.connect()
+
+        def submit(token, command):
+            spec = JobSpec(token, 1, 60.0, command=command, token=token, secrets=("HF_TOKEN",))
+            return backend.submit(spec).partition("@")[0]
+
+        def ended():
+            return {str(number) for number in queue.spool.ended_numbers()}
+
+        ran = submit("a", 'test -n "$HF_TOKEN"')
+        until(lambda: ran in ended(), what="its end")
+        assert queue.spool.standing(int(ran)).exit_code == 0
+        others = {submit("b", "sleep 60"), submit("c", "true")}
+        assert _holding(queue, "kept-to-itself") == others, "they have not ended"
+        for number in others:
+            (queue.spool.jobs / number / "cancel").touch()
+            queue.spool.ring(int(number))
+        until(lambda: others <= ended(), what="the end of all")
+        assert _holding(queue, "kept-to-itself") == set()
+    finally:
+        queue.close()
+
+
+def _holding(queue, text):
+    files = [path for path in queue.spool.root.rglob("*") if path.is_file()]
+    return {path.parent.name for path in files if text.encode() in path.read_bytes()}
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o022])
