@@ -35,7 +35,7 @@ from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
-from asa.runner.begin import choose_estimator, plan_run
+from asa.runner.begin import choose_estimator, notes_before, plan_run
 from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runner.preflight import check_accepted
@@ -52,7 +52,6 @@ from asa.spec.moldable import (
     several,
 )
 from asa.spec.problems import meant
-from asa.spec.withheld import stays_in_words
 from asa.units import parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
@@ -477,7 +476,7 @@ class Flow:
                     seed=seed,
                     fail_fast=fail_fast,
                 )
-                for line in stays_in_words(plan.stages, plan.folder):
+                for line in notes_before(plan.stages, plan.folder):
                     sys.stderr.write(f"{line}\n")
                 if preflight:
                     check_accepted(plan, how, world)

@@ -444,9 +444,9 @@ def _say_what_stays(stages: Collection[Stage], folder: str, *, is_detached: bool
 
     `is_detached`: and those that later jobs do not get since they are not kept.
     """
-    from asa.spec.withheld import stays_in_words
+    from asa.runner.begin import notes_before
 
-    for line in stays_in_words(stages, folder):
+    for line in notes_before(stages, folder):
         sys.stderr.write(f"{line}\n")
     if is_detached:
         say_what_is_not_kept(stages, folder)

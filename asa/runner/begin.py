@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -21,6 +21,7 @@ from asa.estimators.choice import AUTO, BLIND, choose
 from asa.runner.folder import RunPlan
 from asa.runner.outlook import check_possible, check_strategy
 from asa.sites import OpenedSite
+from asa.spec.withheld import stays_in_words
 from asa.strategies.base import ForecastKind, lacking
 from asa.waits import QueueEvent
 from asa.workflow import Stage, Workflow
@@ -121,6 +122,17 @@ def plan_run(
         raise InputError(lack, where=f"strategy {strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
     check_possible(plan, how)
     return plan
+
+
+def notes_before(stages: Collection[Stage], folder: str) -> Iterator[str]:
+    """Give what its user is to read before a run begins, a line each: what of this process its jobs will not have.
+
+    Parameters
+    ----------
+    stages, folder
+        Of the run, and where their commands run.
+    """
+    return stays_in_words(stages, folder)
 
 
 def check_secrets(stages: Iterable[Stage]) -> None:
