@@ -26,6 +26,7 @@ from asa.core.reading import OTHERS_BYTES
 from asa.elements import parse_array_of
 from asa.errors import InputError, OwnerError, StateError
 from asa.hosted.run import command_of
+from asa.hosted.settings import USUAL_RUNS, runs_folder
 from asa.job import text as job_text
 from asa.keepers import cron
 from asa.legs.running import Turn
@@ -186,6 +187,7 @@ def test_who_only_looks_is_told_whose_it_is(accounts, project):
     assert done.returncode == 0
     assert f"Note: {run} belongs to user {accounts.stranger.uid}." in done.stderr
     listed = accounts.victim.asa("runs", cwd=project).stdout
+    assert not re.search(" $", listed, re.MULTILINE), "no line is as long as the longest"
     assert f"belongs to user {accounts.stranger.uid}" in " ".join(listed.split())
 
 
@@ -590,6 +592,22 @@ def test_a_member_whose_first_run_begins_as_another_s_has_a_folder_of_their_own(
 
 def _create_usual(runs):
     return RunFolder.create(runs, planned(), is_usual=True).path
+
+
+def test_each_member_of_a_group_has_snakemakes_runs_in_its_project(accounts, project):
+    usual = project / USUAL_RUNS
+    accounts.stranger.mkdir(usual.parent, mode=0o2775)
+    theirs = accounts.stranger.call(_create_hosted, cwd=project)
+    for _ in range(2):
+        own = accounts.victim.call(_create_hosted, cwd=project)
+        assert own.parent == usual.with_name(f"{usual.name}-{accounts.victim.uid}")
+    assert theirs.parent == accounts.stranger.call(_create_hosted, cwd=project).parent == usual
+    named = accounts.victim.call(runs_folder, Path("named"))
+    assert named == Path("named")
+
+
+def _create_hosted():
+    return RunFolder.create(runs_folder(USUAL_RUNS).absolute(), planned()).path
 
 
 def test_ones_older_runs_in_the_folder_of_another_are_counted(accounts, project):

@@ -8,7 +8,11 @@ from pathlib import Path
 
 from asa.errors import InputError
 from asa.estimators.store import default_folder
+from asa.runner.folder import own_beside
 from asa.sites import OpenedSite, open_facility
+
+USUAL_RUNS = Path(".snakemake/asa")
+"""Folder of what is kept of a run of Snakemake."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -51,3 +55,14 @@ def run_name(file: Path) -> str:
     folder = file.absolute().parent
     folder = folder.parent if folder.name == "workflow" else folder
     return _UNSAFE.sub("_", folder.name)[:40].strip("._-") or "snakemake"
+
+
+def runs_folder(given: Path) -> Path:
+    """Folder of what is kept of the run: the one that the user names, or one's own beside another user's usual one.
+
+    Parameters
+    ----------
+    given
+        What the user says.
+    """
+    return own_beside(given) if given == USUAL_RUNS else given

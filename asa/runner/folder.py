@@ -190,16 +190,29 @@ def default_runs_folder(*, begins: bool = False) -> Path:
     """
     if named := os.environ.get("ASA_RUNS"):
         return Path(named)
-    own = Path(_own_runs())
+    return own_beside(Path(_RUNS), begins=begins)
+
+
+def own_beside(runs: Path, *, begins: bool = True) -> Path:
+    """Give a usual folder of runs, or one's own beside it where it is another user's, as in a project of a group.
+
+    Parameters
+    ----------
+    runs
+        The usual one.
+    begins
+        Whether a run is to begin there; else one's own counts once it is there.
+    """
+    own = _own_runs(runs)
     try:
         has_own = own.lstat().st_uid == os.geteuid()
     except OSError:
         has_own = False
-    return own if has_own or (begins and _of_another(Path(_RUNS))) else Path(_RUNS)
+    return own if has_own or (begins and _of_another(runs)) else runs
 
 
-def _own_runs() -> str:
-    return f"{_RUNS}-{owned.account(os.geteuid())}"
+def _own_runs(runs: Path) -> Path:
+    return runs.with_name(f"{runs.name}-{owned.account(os.geteuid())}")
 
 
 def beside_own(runs: Path) -> tuple[Path, str]:
@@ -313,7 +326,7 @@ class RunFolder:
         try:
             owned.provide_above(path, is_shared=is_shared)
             if is_usual and runs.name == _RUNS and not os.environ.get("ASA_RUNS") and _of_another(runs):
-                return cls.create(runs.with_name(_own_runs()), plan)
+                return cls.create(_own_runs(runs), plan)
             check_runs(runs)
             owned.make_folder(path, is_shared=is_shared)
             owned.make_folder(path / _REQUESTS)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
 
+from asa.hosted.settings import USUAL_RUNS
+
 from .executor import Executor
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
@@ -78,7 +80,7 @@ class ExecutorSettings(ExecutorSettingsBase):
         },
     )
     runs: Path = field(
-        default=Path(".snakemake/asa"),
+        default=USUAL_RUNS,
         metadata={"help": "Folder of what asa keeps of the run; all nodes must see it.", "metavar": "DIR"},
     )
 

@@ -20,7 +20,7 @@ from asa.errors import AsaError
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import Graph, Node
 from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, never_start, wind_up
-from asa.hosted.settings import bank_folder, open_batch_system, run_name
+from asa.hosted.settings import bank_folder, open_batch_system, run_name, runs_folder
 from asa.printable import printable
 from asa.units import parse_duration
 from asa.workflow import Stage
@@ -48,7 +48,7 @@ class Executor(RemoteExecutor):
         self._endings: dict[str, Ending] = {}
         self._n_checkpoints = -1
         self._cores_of_job = 0
-        self._runs = Path(settings.runs)
+        self._runs = runs_folder(Path(settings.runs))
         self._name = run_name(Path(str(self.workflow.main_snakefile)))
         with _told():
             self._default_s = parse_duration(str(settings.walltime))
