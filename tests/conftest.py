@@ -90,7 +90,7 @@ _MADE |= {".import_linter_cache", "__pycache__"}
 def scope_of(nodeid):
     """Name what one process runs: the tests of a file, of a version of Slurm if there are more."""
     file, _, test = nodeid.partition("::")
-    if file.endswith("test_golden.py"):  # whole commands, which share nothing
+    if file.endswith("test_golden.py") or "/pairs/" in file:  # whole commands and rows, which share nothing
         return False, nodeid
     return any(release in test for release in RELEASES[1:]), file
 

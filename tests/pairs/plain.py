@@ -1,0 +1,72 @@
+"""The plain model: how a row is to end, whatever runs it."""
+
+from dataclasses import dataclass, field
+
+from pairs.kinds import KINDS
+
+
+@dataclass
+class Ending:
+    """How each stage ends, and the exit codes of each payload, one time after the other."""
+
+    states: dict = field(default_factory=dict)
+    runs: dict = field(default_factory=dict)
+
+    @property
+    def completes(self):
+        return "failed" not in self.states.values()
+
+
+def ending_of(stages, *, pays=True):
+    """Go through the stages, which are in an order of the graph; without payloads (`pays`) nothing fails."""
+    ending = Ending()
+    for stage in stages:
+        before = [ending.states[name] for name in stage.after]
+        has_failed = "failed" in before or "blocked" in before
+        completed = set(before) <= {"done"}
+        if not {"success": completed, "failed": has_failed, "always": True}[stage.kind.when]:
+            ending.states[stage.name] = "blocked" if has_failed else "skipped"
+            continue
+        ending.states[stage.name] = "done" if stage.kind.completes or not pays else "failed"
+        ending.runs |= {f"{stage.name}{unit}": codes for unit, codes in stage.kind.runs.items()}
+    return ending
+
+
+def refusal_of(row, *, arrays):
+    """Give words of why a row is refused before anything runs, where the batch system has `arrays` or not.
+
+    A job that all stages share has no legs, and no elements that are jobs; nor has a pool's task, which shares a node.
+    """
+    in_one_job = {"continues": "continues in legs"} | ({"array": "is a job array"} if arrays else {})
+    in_a_pool = {"array": "is a job array", "continues": "continues in legs", "exclusive": "asks for nodes of its own"}
+    refused = {"big-job": in_one_job, "pool": in_a_pool}.get(row.strategy, {})
+    return next((words for key, words in refused.items() if any(KINDS[kind].has(key) for kind in row.kinds)), "")
+
+
+def wrong_in(stages, ending, lines):
+    """Say what payloads' lines, in the order in which they were written, tell that cannot be; empty if nothing."""
+    wrong, open_, ended = [], set(), {}
+    of = {stage.name: [unit for unit in ending.runs if unit.partition(".")[0] == stage.name] for stage in stages}
+    after = {unit: [other for name in stage.after for other in of[name]] for stage in stages for unit in of[stage.name]}
+    for line in lines:
+        what, unit, *code = line.split()
+        if unit not in ending.runs:
+            return [f"{unit} ran, which is not to"]
+        if what == "begins":
+            wrong += [f"{unit} began a second time meanwhile"] if unit in open_ else []
+            wrong += [
+                f"{unit} began before {other} had ended"
+                for other in after[unit]
+                if other in open_ or len(ended.get(other, ())) < len(ending.runs[other])
+            ]
+            open_.add(unit)
+        else:
+            open_.discard(unit)
+            ended[unit] = (*ended.get(unit, ()), int(code[0]))
+    wrong += [f"{unit} did not end" for unit in open_]
+    wrong += [
+        f"{unit} ended with {ended.get(unit)}, and is to with {codes}"
+        for unit, codes in ending.runs.items()
+        if ended.get(unit) != codes
+    ]
+    return wrong

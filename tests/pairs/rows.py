@@ -1,0 +1,110 @@
+"""The table: kinds of stages, strategies, and what is behind or beside them."""
+
+from dataclasses import dataclass
+from itertools import chain, cycle, product
+from random import Random
+
+from asa.core.plugins import names
+from pairs.kinds import KINDS, Kind, one
+
+STRATEGIES = tuple(sorted(set(names("asa.strategies")) - {"oracle", "asa-asks", "asa-naive-asks"}))
+"""Those of `asa run`; the others need a simulator, which knows the future, or a batch system that plans."""
+BEHIND = {
+    "nothing": (),
+    "one": (("x", "T"),),
+    "two in a row": (("x", "T"), ("y", "x")),
+    "two side by side": (("x", "T"), ("y", "T"), ("z", "x y")),
+}
+"""What follows: names, each with those that it follows, where T are the last stages that are tried."""
+GIVEN_BACK = {
+    "its job queues": "queued",
+    "its job is behind another": "behind",
+    "its job came early": "allocated",
+    "its next leg queues": "next",
+}
+"""When the job of the last stage that is tried is given back, once; and what that is in `pairs.gives_back`."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a row's workflow."""
+
+    name: str
+    kind: Kind
+    after: tuple[str, ...] = ()
+
+    @property
+    def text(self):
+        says = self.kind.says.replace("{name}", self.name)
+        keys = {line.partition(" =")[0] for line in says.splitlines()}
+        lines = [f'name = "{self.name}"', f"after = {list(self.after)}".replace("'", '"')]
+        lines += ['walltime = "10min"'] if "walltime" not in keys else []
+        lines += ['expected = "200s"'] if keys.isdisjoint({"expected", "total"}) else []
+        lines += [f'when = "{self.kind.when}"'] if self.kind.when != "success" else []
+        return "\n".join(["[[stage]]", *lines, says, ""])
+
+
+@dataclass(frozen=True)
+class Row:
+    """Kinds that follow each other (``then``) or are side by side (``and``), after one stage of a core, or two."""
+
+    strategy: str
+    kinds: tuple[str, ...]
+    how: str = "then"
+    behind: str = "one"
+    gives_back: str = ""  # of `GIVEN_BACK`
+
+    def __str__(self):
+        back = f", given back as {self.gives_back}" if self.gives_back else ""
+        return f"{self.strategy}: {f' {self.how} '.join(self.kinds)}{back}; behind it {self.behind}"
+
+    @property
+    def tried(self):
+        return [f"t{number}" for number in range(len(self.kinds))]
+
+    @property
+    def stages(self):
+        before = ("a", "b") if self.behind == "two side by side" else ("a",)
+        stages = [Stage(name, one("cores = 1")) for name in before]
+        for name, kind in zip(self.tried, self.kinds, strict=True):
+            stages.append(Stage(name, KINDS[kind], before))
+            before = (name,) if self.how == "then" else before
+        last = self.tried[-1:] if self.how == "then" else self.tried
+        for name, after in BEHIND[self.behind]:
+            befores = chain.from_iterable(last if other == "T" else (other,) for other in after.split())
+            stages.append(Stage(name, one("cores = 2"), tuple(befores)))
+        return stages
+
+    @property
+    def text(self):
+        return "\n".join(['name = "row"', *(stage.text for stage in self.stages)])
+
+
+def alone(kind, strategies=STRATEGIES):
+    """Make the rows of a kind by itself: under each strategy with all that may follow."""
+    return [Row(how, (kind,), behind=after) for how, after in product(strategies, BEHIND)]
+
+
+def given_back(kind, strategies=STRATEGIES, whens=tuple(GIVEN_BACK)):
+    """Make the rows in which its job is given back."""
+    return [Row(how, (kind,), behind="two in a row", gives_back=when) for how, when in product(strategies, whens)]
+
+
+def paired(kind, others, strategies=STRATEGIES):
+    """Make the rows of a kind with each of other kinds, behind it and beside it, under three strategies in turn."""
+    turn, behind = cycle(Random(f"strategies {kind}").sample(strategies, len(strategies))), cycle(BEHIND)
+    several = product(others, ("then", "and"), range(3))
+    return [Row(next(turn), (kind, other), how, next(behind)) for other, how, _ in several]
+
+
+def covering(kind, strategies=STRATEGIES):
+    """Make a row of a kind under each strategy, each with another kind, behind or beside it, and something behind both.
+
+    What never completes comes last, as what follows it does not run.
+    """
+    chance = Random(f"others {kind}")
+    rows = []
+    for how, behind in zip(chance.sample(strategies, len(strategies)), cycle(BEHIND), strict=False):
+        pair = sorted((kind, chance.choice(list(KINDS))), key=lambda one: not KINDS[one].completes)
+        rows.append(Row(how, tuple(pair), chance.choice(("then", "and")), behind))
+    return rows

@@ -1,0 +1,72 @@
+"""Rows of the table by the commands that a user types: on this machine's queue, and on a simulated centre."""
+
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+from local_queue import Queue
+
+from pairs.kinds import KINDS
+from pairs.places import Place
+from pairs.rows import STRATEGIES, Row, alone, covering, given_back
+
+FULL = pytest.mark.full
+AT_ONCE = 4
+BACK = ("its job is behind another", "its job came early", "its next leg queues")  # of none that may begin meanwhile
+QUICK = tuple(name for name in STRATEGIES if name != "pool")  # which needs seconds to begin
+
+
+@pytest.fixture
+def here(tmp_path):
+    """Run rows on a queue of 64 cores, some at a time; raises AssertionError with all that are wrong."""
+    queue = Queue(tmp_path, cores=64)
+    options = ("--backend", "local", "--option", "cores=64", "--option", f"spool={tmp_path / 'spool'}")
+    yield lambda rows: check(rows, lambda number: Place(tmp_path / f"row{number}", *options))
+    queue.close()
+
+
+@pytest.fixture
+def simulated(tmp_path):
+    options = ("--backend", "simulated", "--option", "system=hpc2n")
+    return lambda rows: check(rows, lambda number: Place(tmp_path / f"row{number}", *options, pays=False))
+
+
+def check(rows, place_of):
+    def wrong_in(number, row):
+        try:
+            place_of(number).check(row)
+        except AssertionError as error:
+            return [f"{row}: {error}"]
+        return []
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        assert [why for wrong in threads.map(wrong_in, *zip(*enumerate(rows), strict=True)) for why in wrong] == []
+
+
+@FULL
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_runs_here_under_each_strategy(kind, here):
+    here(covering(kind, QUICK))
+
+
+@FULL
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_runs_here_where_it_is_given_back_and_in_a_pool(kind, here):
+    """What is to come late is given back under a strategy that asks ahead: another gives nothing back."""
+    back = given_back(kind, [Random(kind).choice(("asa", "asa-plan", "chained"))], BACK)
+    here([*back, *alone(kind, ["pool"])[1:2]])
+
+
+@FULL
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_simulated_and_compared(kind, simulated, tmp_path):
+    chance = Random(f"simulated {kind}")
+    simulated([Row(how, (kind,), behind="two in a row") for how in chance.sample(QUICK, 2)])
+    place = Place(tmp_path / "compared")
+    place.write(Row("", (kind,), behind="two in a row"))
+    place.asa("compare", "row.toml", "--seeds", "1", "--jobs", "1", "--strategies", ",".join((*QUICK, "oracle")))
+
+
+def test_some_of_these_rows(here):
+    rows = [row for kind in KINDS for row in (*covering(kind, QUICK), *given_back(kind, ["asa", "chained"], BACK))]
+    here(Random(46).sample(rows, 8))
