@@ -159,13 +159,14 @@ class Asked:
     def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
         """Write down what is to run."""
         from asa.cli.advise import learned
+        from asa.cli.pooled import workflow_for
         from asa.runner.begin import plan_run
 
         flow = learned(self.workflow, self.bank, world.capabilities, quiet=self.quiet)
         if self.width is not None:
             flow = in_one_width(flow, self.width, quiet=self.quiet)
         return plan_run(
-            flow,
+            workflow_for(strategy, flow),
             self.opened,
             world.capabilities,
             strategy=strategy,

@@ -36,6 +36,15 @@ class OnPool(Chained):
         return super().plan(view, forecast)
 
 
+def workflow_for(strategy: str, workflow: Workflow) -> Workflow:
+    """Give a workflow as a strategy runs it: its own stages, or those that a pool's tasks are made of."""
+    if strategy != POOL:
+        return workflow
+    from asa.pool.stages import as_tasks
+
+    return as_tasks(workflow)
+
+
 def facility_for(strategy: str, opened: OpenedSite, workflow: Workflow) -> Facility:
     """Give what a run's stages are handed to: the site, or a pool of its allocations."""
     if strategy != POOL:

@@ -73,13 +73,14 @@ def revise(
     Raises `InputError`: the file is of another workflow, or a job of it could never run.
     """
     from asa.cli.advise import learned
+    from asa.cli.pooled import workflow_for
     from asa.runner.begin import check_commands
     from asa.runner.outlook import check_possible, check_strategy
     from asa.spec import load_workflow, parameters_of
 
     kept_parameters = {k: v for k, v in folder.plan.parameters.items() if k in parameters_of(file)}
     given = {**kept_parameters, **(parameters or {})}
-    flow = load_workflow(file, given)
+    flow = workflow_for(folder.plan.strategy, load_workflow(file, given))
     width = folder.plan.width
     once_more = state.workflow.with_followers(again)
     done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
@@ -90,7 +91,7 @@ def revise(
         whose = "stage" if len(kept) == 1 else "stages"
         sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.\n")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
-    revised = learned(revised, bank, folder.plan.capabilities)
+    revised = workflow_for(folder.plan.strategy, learned(revised, bank, folder.plan.capabilities))
     if width is not None:
         revised = revised.fixed(width)
     check_commands(str(file), [revised.stages[name] for name in revised.order if name not in done])

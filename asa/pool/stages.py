@@ -77,6 +77,20 @@ _STOPPED, _TIMED_OUT, _NEVER = -1, -2, -3  # what a task ends with that has no e
 _STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobState.COMPLETED}
 
 
+def as_tasks(workflow: Workflow) -> Workflow:
+    """Ask for each stage as a pool runs it: in its first shape, and its list of tasks as one.
+
+    The pool shares tasks out among its jobs, however many jobs a stage asks for.
+    """
+    stages = [
+        stage
+        if stage.jobs == (1, 1)
+        else replace(stage, jobs=(1, 1), expected_run_s=min(stage.expected_s, stage.walltime_s))
+        for stage in workflow.fixed().stages.values()
+    ]
+    return Workflow(workflow.name, stages, walltime_s=workflow.walltime_s if workflow.says_walltime else None)
+
+
 class PoolOfStages:
     """A site on which a workflow's stages run as tasks of one pool.
 
@@ -84,7 +98,7 @@ class PoolOfStages:
     """
 
     def __init__(self, opened: OpenedSite, workflow: Workflow, **options: Any) -> None:
-        self._opened, self._workflow, self._options = opened, workflow, options
+        self._opened, self._workflow, self._options = opened, as_tasks(workflow), options
 
     @property
     def notes(self) -> Sequence[str]:
@@ -163,6 +177,12 @@ def _check_shared(stages: Iterable[Stage]) -> None:
                 "is a job array; the jobs of a pool are the pool's own",
                 where=f"stage {stage.name!r}",
                 hint="Write its elements as tasks, or take another strategy.",
+            )
+        if not stage.is_one_job:
+            raise InputError(
+                "goes on from one job of its own to the next; the jobs of a pool are the pool's own",
+                where=f"stage {stage.name!r}",
+                hint="Take another strategy, whose jobs are the stages themselves.",
             )
         if stage.exclusive or stage.burst_buffer_bytes:
             what = "nodes of its own" if stage.exclusive else "a burst buffer"
