@@ -14,7 +14,6 @@ import json
 import shlex
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, chdir, closing, nullcontext, suppress
 from dataclasses import dataclass
@@ -482,7 +481,7 @@ class Flow:
                     check_accepted(plan, how, world)
             run = RunFolder.create(runs_folder, plan, is_usual=not runs)
             if words := run.not_shared():
-                warnings.warn(words, stacklevel=2)
+                sys.stderr.write(f"Warning: {words}\n")
             result = _drive_and_close(run, with_local_stages(plan.backend, plan.stages, opened.facility), on_record)
         if check and result.outcome != "completed":
             where, hint = str(run.path), f"See what it wrote: asa explain --run {run.path.name}"

@@ -675,13 +675,20 @@ def test_the_doctor_names_all_that_others_can_change_with_one_command(accounts):
     victim, home = accounts.victim, accounts.victim.home
     run = made(victim, home / "asa-runs")
     victim.sh(
-        "umask 002; chmod 755 .; mkdir -p .config/asa/sites .local/share/asa/bank .local/state/asa;"
+        "umask 002; chmod 755 .; mkdir -p .config/asa/sites .local/share/asa/bank .local/state/asa/local/host;"
         "touch .config/asa/sites/here.toml .local/share/asa/bank/waits.jsonl; chmod -R g+w asa-runs",
         check=True,
     )
     examine = ("doctor", "--backend", "local", "--option", f"spool={home}/queue", "--output", "json")
     [found] = [one for one in json.loads(victim.asa(*examine).stdout)["findings"] if one["topic"] == "access"]
-    for path in (run.parent, ".config/asa/sites/here.toml", ".local/share/asa/bank", ".local/state", ".config"):
+    for path in (
+        run.parent,
+        ".config/asa/sites/here.toml",
+        ".local/share/asa/bank",
+        ".local/state",
+        ".config",
+        ".local/state/asa/local",
+    ):
         assert f" {home / path}" in found["told"], path
     repair = found["consequence"].partition("then: ")[2]
     assert "asa-runs/" not in repair

@@ -13,7 +13,7 @@ from asa.cli.detaching import say_what_is_not_kept
 from asa.importers import as_toml, import_scripts
 from asa.spec import write_workflow
 from asa.spec.checks import check_here
-from asa.spec.withheld import uses_of
+from asa.spec.withheld import uses_in_words, uses_of
 from asa.workflow import Preparation, Stage
 
 HEAD = 'name = "flow"\n[defaults]\ncores = 1\nwalltime = "1min"\n'
@@ -115,6 +115,13 @@ def test_a_run_in_python_says_what_stays_and_who_uses_it(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "Not passed on to jobs, since they hold secrets: " in said
     assert f"Warning: stage fetch uses $HF_TOKEN and will not have it: {WRITE}, or" in said
+
+
+def test_of_several_stages_each_is_to_ask():
+    stages = [Stage(name, cores=1, command="curl -H $HF_TOKEN") for name in ("r", "jl")]
+    [said] = uses_in_words(stages, None)
+    assert "stages r, jl use $HF_TOKEN and will not have it" in said
+    assert 'write secrets = ["HF_TOKEN"] in each' in said
 
 
 def test_check_warns_of_a_secret_that_a_stage_does_not_ask_for(tmp_path):

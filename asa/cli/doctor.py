@@ -111,10 +111,11 @@ def _of_owners() -> Iterator[Finding]:
 
     try:
         bank, runs, called = default_folder().absolute(), default_runs_folder().absolute(), cron.scripts_folder()
+        sites, trusted = sorted(sites_folder().glob("*.toml")), owned.trusted_file()
     except (AsaError, RuntimeError):  # nobody's home is known here
         return
-    lone = [file for file in (*sorted(sites_folder().glob("*.toml")), owned.trusted_file(), called) if _is_open(file)]
-    wholes = [bank] if any(map(_is_open, (bank, *bank.glob("*")))) else []
+    lone = [path for path in (*sites, trusted, called) if _is_open(path)]
+    wholes = [place for place in (bank, called / "local") if any(map(_is_open, (place, *place.glob("*"))))]
     with suppress(InputError):
         wholes += [runs] if any(map(is_run_open, run_paths(runs))) else []
     with suppress(OSError):
@@ -122,7 +123,7 @@ def _of_owners() -> Iterator[Finding]:
             check_runs(runs)
         except OwnerError:
             lone += [runs] if _is_open(runs) and runs not in wholes else []
-    for path in (called, owned.trusted_file()):
+    for path in (called, trusted):
         with suppress(OSError):
             lone += owned.open_above(path)
     if lone or wholes:
