@@ -103,9 +103,8 @@ def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[Elemen
 def _in_turn(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
     """Tell of elements by what the stage's jobs wrote down."""
     from asa.runner.arrays import in_turn
-    from asa.runner.specs import tasks_of
 
-    known = in_turn(Bag(Path(tasks_of(state, name))).ends() if tasks_of(state, name) else {})
+    known = in_turn(Bag(Path(state.tasks_of(name))).ends() if state.tasks_of(name) else {})
     return known.completed, NONE, list(known.ended)
 
 

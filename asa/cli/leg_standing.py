@@ -44,8 +44,6 @@ def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | No
 
     `plan`: what was last planned for it.
     """
-    from asa.runner.specs import legs_of
-
     view = state.stages[name]
     legs = view.stage.continues
     if legs is None or (view.job_id is None and view.leg + view.earlier_legs == 1):
@@ -55,7 +53,7 @@ def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | No
         worked_s += max(now_s - view.leg_start_s, 0.0)
     elif view.phase.is_settled and view.leg_start_s is not None and view.ended_s is not None:
         worked_s += max(view.ended_s - view.leg_start_s, 0.0)
-    folder = legs_of(state, name)
+    folder = state.units.legs.folder(state, name)
     known = folder.standing() if folder is not None else None
     following = state.jobs.get(view.next_job_id or "")
     planned = plan if plan is not None and plan.leg and following is None else None

@@ -141,7 +141,6 @@ def _page(folder: RunFolder) -> Page:
     from asa.cli.standing import standing_of
     from asa.report.run import run_page
     from asa.report.tasks import tasks_section
-    from asa.runner.specs import tasks_of
 
     state, records = read_state(folder)
     plan, run = folder.plan, standing_of(folder, time.time())
@@ -155,7 +154,7 @@ def _page(folder: RunFolder) -> Page:
         "asa": __version__,
     }
     jobs = {job.spec.token: (job.status.job_id, job.spec.cores) for job in state.jobs.values()}
-    shared = (tasks_section(name, Bag(Path(tasks_of(state, name))).deeds(), jobs) for name in state.workflow.shared)
+    shared = (tasks_section(name, Bag(Path(state.tasks_of(name))).deeds(), jobs) for name in state.workflow.shared)
     return run_page(
         plan.name,
         records,

@@ -65,11 +65,9 @@ class BagStanding:
     @classmethod
     def of(cls, state: RunState, name: str, lead: Job) -> BagStanding:
         """Look how far it has come."""
-        from asa.runner.specs import tasks_of
-
         running, pending = state.units.tasks.count(lead)
         jobs = (running, pending, lead.spec.sharing)
-        known = Bag(Path(tasks_of(state, name))).progress(
+        known = Bag(Path(state.tasks_of(name))).progress(
             one.spec.token for one in state.jobs.values() if one.status.state.is_final
         )
         if known is None:

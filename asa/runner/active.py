@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from urllib.parse import quote
 
-from asa.backend import ElementsStatus, JobState, JobStatus
-from asa.bags import Bag
+from asa.backend import JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.exactly_once import NUMBER_LOST, Cause, Submitter
 from asa.observations import queued, queued_since
-from asa.outcome import JobOutcome
 from asa.records import Ended, Predicted, Record
-from asa.runner.arrays import in_turn
 from asa.runner.attempts import Attempts
 from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unexplained, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
-from asa.runner.specs import legs_of, tasks_of
 from asa.runner.state import Observation, RunState
-from asa.runner.units.rounds import NOTHING_LEFT
 from asa.strategies.base import Forecast, Strategy, whole
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
@@ -258,51 +250,11 @@ class Active(Submitter):
     def _news_of(self, status: JobStatus) -> JobStatus | None:
         """Say what is to be noted of what was heard of a job; None if it is not new."""
         job = self.state.jobs[status.job_id]
-        is_shared = bool(job.spec.bag) and job.spec.array is None
-        if is_shared and status.in_doubt:
-            status = self._doubted(job, status)
-        if is_shared and status.state is JobState.COMPLETED and self._left_some(job):
-            status = replace(status, reason=NOTHING_LEFT)
-        elif is_shared and status.state.is_final and status.elements is None:
-            status = replace(status, elements=job.status.elements or self._elements_in_turn(job))
+        status = self.state.units.of(job).as_seen(self.state, job, status)
         if status != replace(job.status, expected_start_s=status.expected_start_s):
             return status
         job.status = status  # what is expected moves all the time, and nothing hangs on it
         return None
-
-    def _doubted(self, job: Job, status: JobStatus) -> JobStatus:
-        """Say how a job ended that ran out of memory: if it saw which of its tasks that was, each tells by itself."""
-        if job.status.state.is_final:
-            return replace(status, outcome=job.status.outcome, in_doubt=job.status.in_doubt)  # as it was heard
-        place, number = tasks_of(self.state, job.planned.stages[0]), int(job.round.rpartition("-")[2])
-        if place and Bag(Path(place)).saw_kills(number, job.spec.token):
-            return replace(status, in_doubt=False)
-        return replace(status, outcome=JobOutcome.OUT_OF_MEMORY)
-
-    def _left_some(self, job: Job) -> bool:
-        """Whether a completed job that shares its stage left tasks to others: its script says when all have ended."""
-        if job.status.state.is_final:
-            return job.status.reason == NOTHING_LEFT  # as it was heard
-        if job.spec.leg and (how := self._how_leg_ended(job)):
-            return how != "done"
-        posts = Path(self.run.place) / "posts"
-        if not self.run.place or not posts.is_dir():
-            return False
-        there = os.listdir(posts)  # noqa: PTH208 - which makes NFS look at the server again
-        return not all(quote(post, safe="") in there for post in job.spec.posts)
-
-    def _elements_in_turn(self, job: Job) -> ElementsStatus | None:
-        """Say how the elements of an array ended that take turns in jobs; None of other jobs."""
-        name = job.planned.stages[0]
-        place = tasks_of(self.state, name)
-        if not (self.state.stages[name].stage.takes_turns and place):
-            return None
-        return in_turn(Bag(Path(place)).ends())
-
-    def _how_leg_ended(self, job: Job) -> str:
-        """Say how a leg ended, as it noted itself; empty where it did not."""
-        legs = legs_of(self.state, job.planned.stages[0], int(job.round.rpartition("-")[2]))
-        return legs.how(job.spec.leg) if legs is not None else ""
 
 
 def _queued_of(one: Active, job: Job) -> QueuedJob:

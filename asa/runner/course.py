@@ -80,6 +80,16 @@ class RunCourse:
         """Name what a stage posts when it has completed."""
         return f"{self.unique}/{self.mark(stage)}"
 
+    def tasks_of(self, stage: str) -> str:
+        """Name the folder in which a stage remembers its tasks; empty for none."""
+        return f"{self.place}/tasks/{self.mark(stage)}" if self.place else ""
+
+    def token_of(self, stages: Sequence[str]) -> str:
+        """Name the n-th job of some stages; or the round, where several jobs run one."""
+        group = f"x{len(stages)}" if len(stages) > 1 else ""
+        place, number = self.stages.place(stages[0]), self.stages[stages[0]].resubmissions
+        return f"{self.unique[:12]}-{place}{group}-{number}"
+
     # ------------------------------------------------------------------ how stages lie in their jobs
 
     def at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:

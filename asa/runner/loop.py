@@ -40,7 +40,6 @@ from asa.runner.submission import (
     look_for_twins,
     missing_mates,
     open_gates,
-    saves_s,
     shape,
     submit,
     sweep,
@@ -388,7 +387,8 @@ def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:
     strategy = one.run.strategy
     usual = in_turn if strategy.forecast is ForecastKind.NONE else ahead
     next_leg = strategy.next_leg or usual
-    found = list(successors(view, one.forecast, next_leg, partial(saves_s, one), strategy.price_s))
+    saves_s = partial(one.state.units.legs.saves_s, one.state)
+    found = list(successors(view, one.forecast, next_leg, saves_s, strategy.price_s))
     wakes = [time for time in (plan.wake_s, *(look_s for _, look_s in found)) if time is not None]
     return replace(plan, submissions=(*plan.submissions, *(job for job, _ in found)), wake_s=min(wakes, default=None))
 

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
-from pathlib import Path
+from typing import Any
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.demands import Demands, shared_by
-from asa.elements import Array
 from asa.errors import InputError
-from asa.legs import Legs, Turn
 from asa.payload import Notes, Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import gate_of
@@ -44,18 +42,15 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         return _growth_spec(state, planned)
     stages = _asked(state, planned.stages)
     demand = demand_of(state, planned.stages, planned.widths)
-    sharing = state.stages[planned.stages[0]].stage.job_count if len(planned.stages) == 1 else 1
+    units = state.units.planned(planned, state.stages)
+    own = units.asks(state, planned)
+    sharing = own.get("sharing", 1)
     waves = state.waves(planned.stages, planned.widths)
     slots = state.layout(planned)
     inside = set(planned.stages)
     before = [name for stage in stages for name in stage.after if name not in inside]
     waited_for = _with_mates(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
-    array = _part(state, planned) if len(stages) == 1 else None
-    if array is not None:
-        waited_for += state.units.elements.before(_first_token(state, planned), array)
-    legs, leg = stages[0].continues if len(stages) == 1 else None, leg_of(state, planned)
-    if leg and planned.leg and planned.keep is Keep.DEPENDENCY:
-        waited_for = [_job_of(state, planned.stages[0])]
+    waited_for = units.waits_for(state, planned, waited_for)
     walltime = demand.walltime_s + planned.spare_walltime_s
     if planned.keep is not Keep.NOTHING:
         walltime += local_before(state, before)
@@ -63,7 +58,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     handover_s = HANDOVER_S if gates else 0.0
     walltime += handover_s
     return JobSpec(
-        name=f"{state.name}/{_called(state, planned, leg)}",
+        name=f"{state.name}/{_called(state, planned, own)}",
         token=token_of(state, planned),
         cores=demand.cores,
         walltime_s=state.at_most(walltime, planned.stages, demand.partition),
@@ -84,19 +79,15 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
             *(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()),
             *(_own(gates, slots[0].stage) if len(waves[0]) == 1 else ()),  # else each of the wave waits by itself
         ),
-        posts=tuple(_token(state, name) for name in planned.stages),
+        posts=tuple(state.post(name) for name in planned.stages),
         supersedes=_superseded(state, planned),
         max_await_s=_max_await_s(state, planned, before, demand.walltime_s, handover_s),
-        bag=_token(state, planned.stages[0]) if sharing > 1 or leg or _is_array(state, planned) else "",
-        sharing=sharing,
-        leg=leg,
         avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand), planned.stages),
-        saves_s=legs.warn_s if legs is not None and legs.hands_over else None,
-        array=array,
         # of several Slurm does not say whose memory ran out: the script's own counts do
         out_of_memory="fail" if all(stage.out_of_memory == "fail" for stage in stages) else "ignore",
         secrets=tuple(dict.fromkeys(name for stage in stages for name in stage.secrets)),
         run_s=max(slot.end_s for slot in slots),
+        **own,
     )
 
 
@@ -148,50 +139,12 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
     if planned.joins:
         place, count = state.stages.place(first), len(state.accounts.former_growths(planned))
         return f"{state.jobs[planned.joins].spec.token}-g{place}-{count}"
-    group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
-    mate = f"m{planned.mate}" if planned.mate else ""
-    place = state.stages.place(first)
-    token = f"{state.unique[:12]}-{place}{group}-{state.stages[first].resubmissions}"
-    if number := leg_of(state, planned):
-        spent = state.units.legs.spent(token, number)
-        return f"{token}l{number}{f'r{spent}' if spent else ''}"
-    return f"{token}{mate}"
+    return state.units.planned(planned, state.stages).token(state, planned)
 
 
-def round_of_legs(state: RunState, stage: str) -> str:
-    """Name the legs of a stage since it was asked for last, as `Job.round` does."""
-    place = state.stages.place(stage)
-    return f"{state.unique[:12]}-{place}-{state.stages[stage].resubmissions}"
-
-
-def leg_of(state: RunState, planned: PlannedJob) -> int:
-    """Say which leg of its stage a job is that a plan asks for; 0 for what does not continue."""
-    view = state.stages[planned.stages[0]]
-    return (planned.leg or view.leg) if len(planned.stages) == 1 and view.stage.continues is not None else 0
-
-
-def _called(state: RunState, planned: PlannedJob, leg: int) -> str:
+def _called(state: RunState, planned: PlannedJob, own: Mapping[str, Any]) -> str:
     stages = "+".join(planned.stages) if len(planned.stages) < 4 else state.workflow.name
-    return f"{stages}.{leg}" if leg else stages
-
-
-def _is_array(state: RunState, planned: PlannedJob) -> bool:
-    """Whether a job is one of an array's, native or not."""
-    return len(planned.stages) == 1 and state.stages[planned.stages[0]].stage.array is not None
-
-
-def _part(state: RunState, planned: PlannedJob) -> Array | None:
-    """Give the elements that a job asks for; None where it is no array, or its elements take turns."""
-    name = planned.stages[0]
-    stage = state.stages[name].stage
-    if stage.array is None or stage.takes_turns:
-        return None
-    return state.units.elements.next_part(name, _first_token(state, planned), stage.array, state.capabilities)
-
-
-def _first_token(state: RunState, planned: PlannedJob) -> str:
-    """Name the round of a job that shares its stage with others, as `Job.round` does."""
-    return token_of(state, replace(planned, mate=0))
+    return f"{stages}.{own['leg']}" if "leg" in own else stages
 
 
 def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
@@ -220,7 +173,7 @@ def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
 
 def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
     """Name what stages are to post; those that completed in a job that did not have posted nothing."""
-    return tuple(dict.fromkeys(_token(state, name) for name in before if not state.stages[name].phase.is_settled))
+    return tuple(dict.fromkeys(state.post(name) for name in before if not state.stages[name].phase.is_settled))
 
 
 def _max_await_s(
@@ -257,8 +210,7 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
             job.spec.token: (job.planned, job.spec) for name in planned.stages for job in state.jobs.of_stage(name)
         }
     stages, token = set(planned.stages), token_of(state, planned)
-    own = token_of(state, replace(planned, mate=0))  # which all have that share the stage with it
-    own = round_of_legs(state, planned.stages[0]) if leg_of(state, planned) else own
+    own = state.token_of(planned.stages)  # the round of all that share the stage with it
     return tuple(
         t
         for t, (one, spec) in former.items()
@@ -304,7 +256,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
         tasks=cores // stage.cpus_per_task,
         cpus_per_task=stage.cpus_per_task,
         nodes=stage.nodes or 0,
-        post=_token(state, stage.name),
+        post=state.post(stage.name),
         awaits=_own(gates_of(state, planned), stage.name),
         out_of_memory=stage.out_of_memory,
     )
@@ -324,16 +276,10 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
     if view.stage.jobs[1] > 1 or view.stage.takes_turns:
         share = Share(view.resubmissions, token_of(state, planned), sharing)
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
-    legs, leg = legs_of(state, stage.name), leg_of(state, planned)
-    turn = Turn(leg, str(legs.folder), walltime_s, view.earlier_legs) if leg and legs is not None else None
+    turn = state.units.planned(planned, state.stages).turn(state, planned, walltime_s)
     in_doubt = tuple(job.spec.token for job in state.jobs.of_stage(stage.name) if job.status.in_doubt)
     notes = Notes(token_of(state, planned), in_doubt)
-    return payload_text(stage, cores, place=tasks_of(state, stage.name), share=share, turn=turn, notes=notes)
-
-
-def tasks_of(state: RunState, stage: str) -> str:
-    """Name the folder in which a stage remembers its tasks; empty for none."""
-    return f"{state.place}/tasks/{state.mark(stage)}" if state.place else ""
+    return payload_text(stage, cores, place=state.tasks_of(stage.name), share=share, turn=turn, notes=notes)
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
@@ -365,16 +311,7 @@ def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency
     """Have a job wait for another's end; a leg that takes over, for a time after the start of the one before."""
     if planned.leg and planned.delay_s:
         return Dependency(job_id, DependencyType.AFTER, planned.delay_s)
-    return Dependency(job_id, _awaited_end(state, job_id))
-
-
-def _awaited_end(state: RunState, job_id: str) -> DependencyType:
-    """Say for which end of a job others wait: any of one that shares a stage, or has several side by side.
-
-    Their payloads wait for more: for the stages that they follow.
-    """
-    spec = state.jobs[job_id].spec
-    return DependencyType.AFTERANY if spec.bag or spec.has_waves else DependencyType.AFTEROK
+    return Dependency(job_id, state.units.of(state.jobs[job_id]).awaited_end(state.jobs[job_id]))
 
 
 def _job_of(state: RunState, stage: str) -> str:
@@ -411,19 +348,6 @@ def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
             found.add(name)
             to_see.extend(view.stage.after)
     return state.workflow.in_order(found)
-
-
-def _token(state: RunState, stage: str) -> str:
-    return state.post(stage)
-
-
-def legs_of(state: RunState, stage: str, number: int | None = None) -> Legs | None:
-    """Give the folder in which a stage's legs tell of each other; None where nothing is kept.
-
-    `number`: of the round; that in which it was asked for last, if not given.
-    """
-    place, latest = tasks_of(state, stage), state.stages[stage].resubmissions
-    return Legs(Path(place) / str(latest if number is None else number)) if place else None
 
 
 def _nodes_of(state: RunState, demand: Demand) -> int:

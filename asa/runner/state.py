@@ -53,7 +53,7 @@ from asa.runner.units import UnitsOfRun
 from asa.runner.units.lost import HOPELESS
 from asa.strategies.base import Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
-from asa.workflow import Stage, Workflow
+from asa.workflow import Workflow
 
 _HARMLESS = (
     Begun,
@@ -247,7 +247,6 @@ class RunState(RunCourse):
             self.stages.put(name, queued)
         first = self.stages[planned.stages[0]]
         again = len(self.accounts.former_growths(planned)) if planned.joins else first.resubmissions
-        is_in_turn = bool(spec.leg) and not planned.leg and spec.leg + first.earlier_legs > 1
         return Submitted(
             time_s=status.submit_s,
             run=self.name,
@@ -258,7 +257,7 @@ class RunState(RunCourse):
             keep=planned.keep,
             predicted_wait_s=predicted,
             resubmission=again,
-            reason=f"leg {spec.leg + first.earlier_legs}, in its turn" if is_in_turn else planned.reason,
+            reason=units.reason(self, job),
             joins=planned.joins,
             shares=bool(spec.bag),
             array=str(spec.array) if spec.array is not None else "",
@@ -280,8 +279,8 @@ class RunState(RunCourse):
         for name in once_more:  # what it posted and noted the last time does not count any more
             self.generations[name] = self.generations.get(name, 0) + 1
         self.stages = self.taken_up(stages)
-        for name in self.workflow.arrays:
-            self.units.elements.anew(self.post(name))
+        for units in self.units.kinds:
+            units.anew(self)
         self.host.gate(self.host.unclaimed, self.stages)
         for name in [name for name in self.choices if self.stages[name].phase is not Phase.DONE]:
             del self.choices[name]
@@ -294,19 +293,14 @@ class RunState(RunCourse):
         for name, view in self.stages.items():
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
-                fresh = StageView(self._left_to_run(name, anew=name in once_more), resubmissions=again)
-                view = fresh if name in once_more else with_past(fresh, view)  # noqa: PLW2901
+                stage = self.workflow.stages[name]
+                fresh = StageView(stage, resubmissions=again)
+                if name not in once_more:
+                    fresh = with_past(replace(fresh, stage=self.units.of_stage(stage).left_to_run(self, stage)), view)
+                view = fresh  # noqa: PLW2901
             taken_up.put(name, view)
         taken_up.settle_anew()
         return taken_up
-
-    def _left_to_run(self, name: str, *, anew: bool) -> Stage:
-        """Ask of an array for those elements alone that have not completed."""
-        stage = self.workflow.stages[name]
-        if stage.array is None or stage.takes_turns or anew:
-            return stage
-        left = self.units.elements.open(self.post(name), stage.array)
-        return replace(stage, array=stage.array.only(left)) if left else stage
 
     # ------------------------------------------------------------------ what the batch system tells
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
 from asa.backend import REFUSAL, Growing, JobSpec, JobState, site_word_s
-from asa.bags import Bag
 from asa.core import owned
-from asa.core.files import put
 from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
@@ -21,9 +17,8 @@ from asa.runner.active import Active
 from asa.runner.arrays import is_no_array
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.jobs import Job, round_of
 from asa.runner.put_off import target_of
-from asa.runner.specs import demand_of, legs_of, round_of_legs, spec_of, tasks_of, token_of
+from asa.runner.specs import demand_of, spec_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -125,9 +120,11 @@ def submit(one: Active, planned: PlannedJob) -> None:
         one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
     refusal = one.send(spec.token, attempt, partial(_send, one, planned, spec))
     if refusal is None:
-        if spec.array is not None and _may_ask_for_fewer(one, planned, spec, spec.array):
+        if one.state.jobs.open_intent is not None:
+            return
+        if not one.state.jobs.has_sent(spec.token) and one.state.units.asked(planned, spec).wants_fewer(planned, spec):
             attempt.again_s = one.backend.now()
-        elif one.state.jobs.open_intent is None:
+        else:
             _is_refused_by_now(one, planned, spec.token)
         return
     if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
@@ -153,87 +150,19 @@ def can_submit(one: Active, now_s: float) -> bool:
     return one.attempts.away.is_due(now_s)
 
 
-def _shared(one: Active) -> Iterator[tuple[str, Job]]:
-    """Give the stages that several jobs run now, and which of them stands for each."""
-    for name in one.state.workflow.shared:
-        view = one.state.stages[name]
-        lead = one.state.jobs.get(view.job_id or "")
-        if lead is not None and lead.spec.bag and view.phase in _ASKED_FOR:
-            yield name, lead
-
-
 def missing_mates(one: Active) -> Iterator[PlannedJob]:
     """Plan one more of the jobs that share a stage of which one was accepted; for each such stage that lacks some."""
-    now_s = one.backend.now()
-    for name, lead in _shared(one):
-        is_ready = name in one.state.stages.ready
-        if lead.spec.array is not None:
-            view = one.state.stages[name]
-            if part := one.state.units.elements.missing(lead, view, is_ready=is_ready, now_s=now_s):
-                yield part
-            continue
-        number, place = one.state.stages[name].resubmissions, tasks_of(one.state, name)
-
-        def did(job: Job, number: int = number, place: str = place) -> bool:
-            return not place or Bag(Path(place)).did(number, job.spec.token)
-
-        yield from islice(one.state.units.tasks.missing(lead, number, is_ready=is_ready, now_s=now_s, did=did), 1)
-
-
-def saves_s(one: Active, name: str) -> float | None:
-    """Say how long a stage's legs take to save their state, in the mean of those told to; None if none was."""
-    legs = legs_of(one.state, name)
-    standing = legs.standing() if legs is not None else None
-    return standing.saves_s if standing is not None else None
-
-
-def _close_legs(one: Active) -> float | None:
-    """Have the next leg begin where no job of one is left; return when to try what cannot be written now."""
-    again = None
-    for name in one.state.workflow.continuing:
-        if (legs := legs_of(one.state, name)) is None:
-            continue
-        number = round_of_legs(one.state, name)
-        for leg in one.state.units.legs.over(number):
-            key = f"{number}l{leg}"
-            if key in one.given_back or leg >= one.state.stages[name].leg:
-                continue
-            if legs.close(leg):
-                one.given_back.add(key)
-            else:
-                again = one.backend.now() + AGAIN_S[0]
-    return again
+    state, now_s = one.state, one.backend.now()
+    for name in state.workflow.shared:
+        lead = state.jobs.get(state.stages[name].job_id or "")
+        if lead is not None and state.stages[name].phase in _ASKED_FOR:
+            yield from state.units.of(lead).missing(state, lead, now_s)
 
 
 def give_back(one: Active) -> float | None:
-    """Have others take what jobs that are no more had taken of a bag; return when to try what cannot be written now."""
-    again = _close_legs(one) if one.state.outcome is None else None
-    _post_arrays(one)
-    for name, lead in _shared(one) if one.state.outcome is None else ():
-        if lead.spec.array is not None or not (place := tasks_of(one.state, name)):
-            continue
-        number = one.state.stages[name].resubmissions
-        for token in {job.spec.token for job in one.state.units.tasks.gone(lead)} - one.given_back:
-            if Bag(Path(place)).give_back(number, token):
-                one.given_back.add(token)
-            else:
-                again = one.backend.now() + AGAIN_S[0]
-    return again
-
-
-def _post_arrays(one: Active) -> None:
-    """Post what arrays have completed whose last elements did not see each other's end."""
-    if not one.run.place or not one.state.capabilities.arrays:
-        return
-    for name in one.state.workflow.arrays:
-        post = one.state.post(name)
-        if one.state.stages[name].phase is not Phase.DONE or post in one.given_back:
-            continue
-        path = Path(one.run.place) / "posts" / quote(post, safe="")
-        with suppress(OSError):
-            if path.parent.is_dir() and not path.exists():
-                put(path, b"")
-            one.given_back.add(post)
+    """Have others take what jobs that are no more had taken; return when to try what cannot be written now."""
+    is_done = [units.give_back(one.state, one.given_back) for units in one.state.units.kinds]
+    return None if all(is_done) else one.backend.now() + AGAIN_S[0]
 
 
 def open_gates(one: Active) -> float | None:
@@ -340,13 +269,6 @@ def _send_array(one: Active, stage: str, spec: JobSpec, array: Array) -> str:
             raise
         one.commit(Narrowed(stage, max(count // 2, 1), error.message, one.backend.now(), is_compact=is_refused))
         raise SubmitDeferredError(f"{error.message}: {count} elements are too many at a time") from error
-
-
-def _may_ask_for_fewer(one: Active, planned: PlannedJob, spec: JobSpec, array: Array) -> bool:
-    """Whether fewer elements are asked for at once, as so many were not accepted."""
-    if one.state.jobs.has_sent(spec.token) or one.state.jobs.open_intent is not None:
-        return False
-    return one.state.units.elements.are_too_many(planned.stages[0], round_of(planned, spec), array)
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:

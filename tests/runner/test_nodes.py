@@ -320,7 +320,7 @@ def test_of_jobs_that_share_tasks_another_takes_the_place_of_one_that_could_not_
     assert told.bad() == ["n2"]
     lead = told.state.jobs[told.state.stages["a"].job_id]
     assert lead.status.job_id == second
-    [asked] = told.state.units.tasks.missing(lead, 0, is_ready=True, now_s=3.0, did=lambda _: True)
+    [asked] = told.state.units.tasks.missing(told.state, lead, 3.0)
     assert (asked.mate, spec_of(told.state, asked).avoid) == (2, ("n2",))
 
 

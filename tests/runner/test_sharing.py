@@ -325,7 +325,7 @@ def test_a_further_job_that_is_refused_is_done_without():
     list(told.state.apply(Refused(spec.token, 0.0, "too many jobs")))
     assert told.view.phase is Phase.QUEUED
     lead = told.state.jobs["0"]
-    assert not list(told.state.units.tasks.missing(lead, 0, is_ready=True, now_s=0.0, did=lambda _: True))
+    assert not list(told.state.units.tasks.missing(told.state, lead, 0.0))
 
 
 class FewJobs(SimulatedBackend):

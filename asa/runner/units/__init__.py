@@ -7,6 +7,7 @@ unit is a class, whose one value for each run keeps what is true of that kind al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from asa.backend import JobSpec
@@ -17,7 +18,8 @@ from asa.runner.units.growth import GrowthUnits
 from asa.runner.units.legs import LegUnits
 from asa.runner.units.tasks import TaskUnits
 from asa.runner.units.whole import WholeUnits
-from asa.strategies.base import PlannedJob
+from asa.strategies.base import PlannedJob, StageView
+from asa.workflow import Stage
 
 
 @dataclass(slots=True)
@@ -30,12 +32,19 @@ class UnitsOfRun:
     legs: LegUnits = field(default_factory=LegUnits)
     growth: GrowthUnits = field(default_factory=GrowthUnits)
 
+    @property
+    def kinds(self) -> tuple[Units, ...]:
+        """All of them."""
+        return self.whole, self.tasks, self.elements, self.legs, self.growth
+
     def of(self, job: Job) -> Units:
         """Give the kind of what a job runs."""
         return self.asked(job.planned, job.spec)
 
+    # ------------------------------------------------------------------ the one place where it is chosen
+
     def asked(self, planned: PlannedJob, spec: JobSpec) -> Units:
-        """Give the kind of what a job is to run: the one place where it is chosen."""
+        """Give the kind of what a job is to run, as it was asked for: a stage may have been another then."""
         if planned.joins:
             return self.growth
         if spec.leg:
@@ -43,3 +52,17 @@ class UnitsOfRun:
         if spec.array is not None:
             return self.elements
         return self.tasks if spec.bag else self.whole
+
+    def planned(self, planned: PlannedJob, stages: Mapping[str, StageView]) -> Units:
+        """Give the kind of what a job that is planned is to run."""
+        if planned.joins:
+            return self.growth
+        return self.whole if len(planned.stages) > 1 else self.of_stage(stages[planned.stages[0]].stage)
+
+    def of_stage(self, stage: Stage) -> Units:
+        """Give the kind of units of a stage that has jobs to itself."""
+        if stage.continues is not None:
+            return self.legs
+        if stage.array is not None and not stage.takes_turns:
+            return self.elements
+        return self.tasks if stage.array is not None or stage.job_count > 1 else self.whole

@@ -8,19 +8,25 @@ those are asked for again that did not complete.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from asa.backend import Capabilities, ElementEnd, JobState
+from asa.backend import ElementEnd, JobSpec, JobState, JobStatus
+from asa.core.files import put
 from asa.elements import NONE, Array, Elements
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.outcome import JobOutcome, outcome_of, would_end_so_again
 from asa.records import Record
 from asa.runner.arrays import how_they_ended, short
 from asa.runner.course import RunCourse
-from asa.runner.jobs import Job
+from asa.runner.jobs import Job, round_of
 from asa.runner.nodes import moved
 from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits
-from asa.strategies.base import Keep, PlannedJob, StageView
+from asa.strategies.base import Keep, Phase, PlannedJob
+from asa.workflow import Stage
 
 _UNCOUNTED = frozenset({TWIN, NUMBER_LOST})  # reasons of elements that ran nothing
 
@@ -33,6 +39,16 @@ class ElementUnits(RoundUnits):
     failures: dict[str, dict[int, ElementEnd]] = field(default_factory=dict)  # how elements ended last that did not
     sizes: dict[str, int] = field(default_factory=dict)  # elements that the batch system takes at a time, by stage
     compact: set[str] = field(default_factory=set)  # stages whose elements are to be numbered from 0 on
+
+    def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
+        """Say of which elements a part is."""
+        return RoundUnits.asks(self, run, planned) | {"array": self._next_part(run, planned.stages[0])}
+
+    def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
+        """Name the parts, too, that are to have ended before the next one begins, where few may run at once."""
+        array = run.stages[planned.stages[0]].stage.array
+        own = self.live(run.token_of(planned.stages)) if array is not None and array.at_once else []
+        return before + [job.status.job_id for job in own]
 
     def accepted(self, run: RunCourse, job: Job) -> None:
         """Note a part; the next one may be larger."""
@@ -59,9 +75,33 @@ class ElementUnits(RoundUnits):
                 del failures[number]
         RoundUnits.heard(self, run, job, is_anew=is_anew)
 
-    def anew(self, bag: str) -> None:
+    def anew(self, run: RunCourse) -> None:
         """Forget how elements failed, as they are all to be tried again."""
-        self.failures.pop(bag, None)
+        for name in run.workflow.arrays:
+            self.failures.pop(run.post(name), None)
+
+    def left_to_run(self, run: RunCourse, stage: Stage) -> Stage:
+        """Ask for those elements alone that have not completed."""
+        assert stage.array is not None
+        left = self.open(run.post(stage.name), stage.array)
+        return replace(stage, array=stage.array.only(left)) if left else stage
+
+    def as_seen(self, run: RunCourse, job: Job, status: JobStatus) -> JobStatus:  # noqa: ARG002
+        """Take what the batch system says of a part, which knows of its elements."""
+        return status
+
+    def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
+        """Post what arrays have completed whose last elements did not see each other's end."""
+        for name in run.workflow.arrays if run.place and run.capabilities.arrays else ():
+            post = run.post(name)
+            if run.stages[name].phase is not Phase.DONE or post in given_back:
+                continue
+            path = Path(run.place) / "posts" / quote(post, safe="")
+            with suppress(OSError):
+                if path.parent.is_dir() and not path.exists():
+                    put(path, b"")
+                given_back.add(post)
+        return True
 
     def completed_of(self, bag: str) -> Elements:
         """Give the elements of an array that have completed."""
@@ -108,39 +148,39 @@ class ElementUnits(RoundUnits):
         asked = {n for job in self.parts(number) if job.spec.array is not None for n in job.spec.array.elements}
         return Elements.of(n for n in array.elements if n not in asked) if asked else array.elements
 
-    def next_part(self, stage: str, number: str, array: Array, site: Capabilities) -> Array:
-        """Give what the next part of a round asks for."""
-        left = self.unasked(number, array)
+    def _next_part(self, run: RunCourse, stage: str) -> Array | None:
+        """Give what the next part of a stage's round asks for."""
+        if (array := run.stages[stage].stage.array) is None:
+            return None
+        site, left = run.capabilities, self.unasked(run.token_of([stage]), array)
         limits = [self.sizes.get(stage), site.max_array_size, site.max_queued]
         part = array.only(left.take(max(min((size for size in limits if size is not None), default=len(left)), 1)))
         is_beyond = site.max_array_size is not None and part.elements.last >= site.max_array_size
         return replace(part, is_compact=True) if is_beyond or stage in self.compact else part
 
-    def before(self, number: str, array: Array) -> list[str]:
-        """Name the parts of a round that are to have ended before the next one begins, where few may run at once."""
-        return [one.status.job_id for one in self.live(number)] if array.at_once else []
-
-    def are_too_many(self, stage: str, number: str, array: Array) -> bool:
+    def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
         """Whether fewer elements are asked for at once than a part has which was not accepted.
 
         Not while others of the round are there, for these may be what is too many: they are waited for.
         """
-        is_first, is_to_be_compact = not self.live(number), stage in self.compact and not array.is_compact
+        if (array := spec.array) is None:
+            return False
+        stage, is_first = planned.stages[0], not self.live(round_of(planned, spec))
+        is_to_be_compact = stage in self.compact and not array.is_compact
         return self.sizes.get(stage, len(array.elements)) < len(array.elements) and (is_first or is_to_be_compact)
 
-    def missing(self, lead: Job, view: StageView, *, is_ready: bool, now_s: float) -> PlannedJob | None:
-        """Plan the next part of a round; None if all its elements are asked for."""
-        array = view.stage.array
-        if array is None or lead.giving_up or not self.unasked(lead.round, array):
-            return None
-        parts = self.parts(lead.round)
-        return replace(
-            lead.planned,
-            submit_s=now_s,
-            keep=Keep.NOTHING if is_ready else lead.planned.keep,
-            reason="more elements of its array",
-            mate=1 + max((one.planned.mate for one in parts), default=0),
-        )
+    def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
+        """Plan the next part of a round, unless all its elements are asked for."""
+        name = lead.planned.stages[0]
+        array = run.stages[name].stage.array
+        if array is not None and not lead.giving_up and self.unasked(lead.round, array):
+            yield replace(
+                lead.planned,
+                submit_s=now_s,
+                keep=Keep.NOTHING if name in run.stages.ready else lead.planned.keep,
+                reason="more elements of its array",
+                mate=1 + max((one.planned.mate for one in self.parts(lead.round)), default=0),
+            )
 
     # ------------------------------------------------------------------ what is to be done about those that failed
 

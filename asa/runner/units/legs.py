@@ -4,22 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from asa.backend import JobState
 from asa.exactly_once import TWIN
+from asa.legs import Legs, Turn
 from asa.outcome import JobOutcome, outcome_of
 from asa.records import Record
 from asa.runner.course import RunCourse, with_past
 from asa.runner.entries import Intended
 from asa.runner.jobs import Job
-from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits, has_completed, is_of_its_round, ran_out
+from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits, has_completed, is_of_its_round, number_of, ran_out
 from asa.runner.units.whole import cut_short
-from asa.strategies.base import StageView
+from asa.strategies.base import Keep, PlannedJob, StageView
 
 
 @dataclass(slots=True)
 class LegUnits(RoundUnits):
     """Legs, of which one runs at a time."""
+
+    def token(self, run: RunCourse, planned: PlannedJob) -> str:
+        """Name a leg by its number, and by how many jobs it had before."""
+        number, leg = run.token_of(planned.stages), leg_of(run, planned)
+        spent = self.spent(number, leg)
+        return f"{number}l{leg}{f'r{spent}' if spent else ''}"
+
+    def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
+        """Say which leg it is, and when it is told to end."""
+        legs = run.stages[planned.stages[0]].stage.continues
+        saves_s = legs.warn_s if legs is not None and legs.hands_over else None
+        return RoundUnits.asks(self, run, planned) | {"leg": leg_of(run, planned), "saves_s": saves_s}
+
+    def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
+        """Say which leg a script is, and where legs tell of each other."""
+        [name], legs = planned.stages, self.folder(run, planned.stages[0])
+        if legs is None:
+            return None
+        return Turn(leg_of(run, planned), str(legs.folder), walltime_s, run.stages[name].earlier_legs)
+
+    def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
+        """Name the leg before, for one that is asked for ahead."""
+        job_id = run.stages[planned.stages[0]].job_id
+        return [job_id] if planned.leg and planned.keep is Keep.DEPENDENCY and job_id is not None else before
+
+    def reason(self, run: RunCourse, job: Job) -> str:
+        """Say why a leg was asked for: unless it was ahead, as it is its turn."""
+        number = job.spec.leg + run.stages[job.planned.stages[0]].earlier_legs
+        return job.planned.reason if job.planned.leg or number == 1 else f"leg {number}, in its turn"
 
     def accepted(self, run: RunCourse, job: Job) -> None:
         """Note a leg; one that was asked for ahead is the next one."""
@@ -78,6 +110,48 @@ class LegUnits(RoundUnits):
         elif not self.hand_over(run, job):
             _ask_for(run, view, view.leg + 1)
 
+    # ------------------------------------------------------------------ what legs leave in the folder of the run
+
+    def folder(self, run: RunCourse, stage: str, number: int | None = None) -> Legs | None:
+        """Give the folder in which a stage's legs tell of each other; None where nothing is kept.
+
+        `number`: of the round; that in which it was asked for last, if not given.
+        """
+        place, latest = run.tasks_of(stage), run.stages[stage].resubmissions
+        return Legs(Path(place) / str(latest if number is None else number)) if place else None
+
+    def saves_s(self, run: RunCourse, stage: str) -> float | None:
+        """Say how long a stage's legs take to save their state, in the mean of those told to; None if none was."""
+        legs = self.folder(run, stage)
+        standing = legs.standing() if legs is not None else None
+        return standing.saves_s if standing is not None else None
+
+    def left_some(self, run: RunCourse, job: Job) -> bool:
+        """Whether a completed leg left some to the next one, as it noted itself."""
+        legs = None if job.status.state.is_final else self.folder(run, job.planned.stages[0], number_of(job))
+        if legs is not None and (how := legs.how(job.spec.leg)):
+            return how != "done"
+        return RoundUnits.left_some(self, run, job)
+
+    def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
+        """Have the next leg begin where no job of one is left."""
+        is_done = True
+        for name in run.workflow.continuing if run.outcome is None else ():
+            if (legs := self.folder(run, name)) is None:
+                continue
+            number = run.token_of([name])
+            for leg in self.over(number):
+                key = f"{number}l{leg}"
+                if key in given_back or leg >= run.stages[name].leg:
+                    continue
+                if legs.close(leg):
+                    given_back.add(key)
+                else:
+                    is_done = False
+        return is_done
+
+    # ------------------------------------------------------------------ the jobs of each
+
     def over(self, number: str) -> list[int]:
         """Name the legs of a round of which no job is left that could run it."""
         live = {job.spec.leg for job in self.live(number)}
@@ -87,6 +161,11 @@ class LegUnits(RoundUnits):
         """Count the jobs of one leg of a round that have ended: each had its token for life."""
         jobs = (job for job in self.jobs.get(number, ()) if job.spec.leg == leg and job.status.reason != TWIN)
         return sum(job.status.state.is_final or job.given_up for job in jobs)
+
+
+def leg_of(run: RunCourse, planned: PlannedJob) -> int:
+    """Say which leg of its stage a job is that a plan asks for."""
+    return planned.leg or run.stages[planned.stages[0]].leg
 
 
 def _ask_for(run: RunCourse, view: StageView, leg: int) -> None:

@@ -7,15 +7,23 @@ soon as it is accepted. All of one *round*, from one time that the stage is aske
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from asa.backend import JobState, JobStatus
+from asa.backend import DependencyType, ElementsStatus, JobState, JobStatus
+from asa.bags import Bag
+from asa.outcome import JobOutcome
 from asa.records import Record
 from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
 from asa.runner.units.base import Units, set_running
-from asa.strategies.base import Phase, StageView
+from asa.strategies.base import Phase, PlannedJob, StageView
+
+_ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 
 NOTHING_LEFT = "NothingLeft"
 """Reason of a completed job that found nothing more to do while others still ran units of its stage."""
@@ -33,6 +41,26 @@ class RoundUnits(Units):
 
     jobs: dict[str, list[Job]] = field(default_factory=dict)  # by round, in order of submission
     begun_s: dict[str, float] = field(default_factory=dict)  # by round, when the first of its jobs began
+
+    def token(self, run: RunCourse, planned: PlannedJob) -> str:
+        """Name a job of a round: after the first one, by its number."""
+        return f"{run.token_of(planned.stages)}{f'm{planned.mate}' if planned.mate else ''}"
+
+    def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
+        """Say what the jobs of a round have in common."""
+        return {"bag": run.post(planned.stages[0])}
+
+    def awaited_end(self, job: Job) -> DependencyType:  # noqa: ARG002
+        """Say for which end of a job others wait: any, for it is the stage's no more than that of others."""
+        return DependencyType.AFTERANY
+
+    def leads(self, run: RunCourse) -> Iterator[Job]:
+        """Give the jobs that stand for stages that several jobs run now."""
+        for name in run.workflow.shared:
+            view = run.stages[name]
+            lead = run.jobs.get(view.job_id or "")
+            if lead is not None and lead.round in self.jobs and view.phase in _ASKED_FOR:
+                yield lead
 
     def accepted(self, run: RunCourse, job: Job) -> None:  # noqa: ARG002
         """Note a job of a round."""
@@ -99,6 +127,32 @@ class RoundUnits(Units):
         elif view.job_id == job.status.job_id and view.started_s is None:  # another job began the stage
             run.stages.put(view.stage.name, replace(view, started_s=began_s))
 
+    # ------------------------------------------------------------------ what jobs leave in the folder of the run
+
+    def as_seen(self, run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
+        """Say of a job that completed whether it left some to others, and of one that did not what became of them."""
+        if status.in_doubt:
+            status = _doubted(run, job, status)
+        if status.state is JobState.COMPLETED and self.left_some(run, job):
+            return replace(status, reason=NOTHING_LEFT)
+        if status.state.is_final and status.elements is None:
+            return replace(status, elements=job.status.elements or self.elements_of(run, job))
+        return status
+
+    def left_some(self, run: RunCourse, job: Job) -> bool:
+        """Whether a completed job left units to others: its script says when all have ended."""
+        if job.status.state.is_final:
+            return job.status.reason == NOTHING_LEFT  # as it was heard
+        posts = Path(run.place) / "posts"
+        if not run.place or not posts.is_dir():
+            return False
+        there = os.listdir(posts)  # noqa: PTH208 - which makes NFS look at the server again
+        return not all(quote(post, safe="") in there for post in job.spec.posts)
+
+    def elements_of(self, run: RunCourse, job: Job) -> ElementsStatus | None:  # noqa: ARG002
+        """Say how the elements of an array ended that take turns in jobs; None of other jobs."""
+        return None
+
     # ------------------------------------------------------------------ when one of them has ended
 
     def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
@@ -122,6 +176,21 @@ class RoundUnits(Units):
         run.stages.put(name, replace(run.stages[name], job_id=job.status.job_id))
         run.may_have_lost = True
         yield from run.stages_done(job, end_s if began_s is None else began_s, end_s)
+
+
+def _doubted(run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
+    """Say how a job ended that ran out of memory: if it saw which of its tasks that was, each tells by itself."""
+    if job.status.state.is_final:
+        return replace(status, outcome=job.status.outcome, in_doubt=job.status.in_doubt)  # as it was heard
+    place = run.tasks_of(job.planned.stages[0])
+    if place and Bag(Path(place)).saw_kills(number_of(job), job.spec.token):
+        return replace(status, in_doubt=False)
+    return replace(status, outcome=JobOutcome.OUT_OF_MEMORY)
+
+
+def number_of(job: Job) -> int:
+    """Say how often the stage of a job had been asked for before its round."""
+    return int(job.round.rpartition("-")[2])
 
 
 def has_completed(job: Job) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from asa.backend import JobState, JobStatus
+from asa.backend import ElementsStatus, JobState, JobStatus
+from asa.bags import Bag
 from asa.outcome import JobOutcome, outcome_of
 from asa.records import Record
+from asa.runner.arrays import in_turn
 from asa.runner.course import RunCourse
 from asa.runner.entries import Intended
 from asa.runner.jobs import Job, round_of
-from asa.runner.units.rounds import MAX_ROUNDS, NOTHING_LEFT, RoundUnits, has_completed, ran_out
+from asa.runner.units.rounds import MAX_ROUNDS, NOTHING_LEFT, RoundUnits, has_completed, number_of, ran_out
 from asa.runner.units.whole import cut_short
 from asa.strategies.base import Keep, PlannedJob, StageView
 
@@ -23,6 +27,10 @@ class TaskUnits(RoundUnits):
     drained: set[str] = field(default_factory=set)  # rounds in which nothing is left to take
     moved: set[str] = field(default_factory=set)  # jobs that a bad node has ended, each followed by another
     full: set[str] = field(default_factory=set)  # rounds that get no more jobs: one was refused
+
+    def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
+        """Say which bag a job takes from, and how many do at a time."""
+        return RoundUnits.asks(self, run, planned) | {"sharing": run.stages[planned.stages[0]].stage.job_count}
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:  # noqa: ARG002
         """Whether it was a further job of a round that was refused for good: those that there are run it."""
@@ -56,34 +64,44 @@ class TaskUnits(RoundUnits):
         else:
             yield from cut_short(run, last, [name], end_s)
 
-    def gone(self, lead: Job) -> Iterator[Job]:
-        """Give the jobs of a round that have ended otherwise than by themselves."""
-        for job in self.jobs.get(lead.round, ()):
-            if job.status.state.is_final and job.status.state is not JobState.COMPLETED:
-                yield job
-
-    def missing(
-        self, lead: Job, rounds: int, *, is_ready: bool, now_s: float, did: Callable[[Job], bool]
-    ) -> Iterator[PlannedJob]:
-        """Plan the jobs of a round that have yet to be asked for: one more for each whose walltime was over.
-
-        `rounds`: how many there were before.
-        `did`: whether a job that ended did anything.
-        """
-        number, planned = lead.round, lead.planned
-        if not number or lead.giving_up or number in self.drained | self.full:
+    def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
+        """Plan the next job of a round that has yet to be asked for: one more for each whose walltime was over."""
+        number, name, count = lead.round, lead.planned.stages[0], lead.spec.sharing
+        if lead.giving_up or number in self.drained | self.full:
             return
-        there = {one.planned.mate for one in self.jobs[number]}
-        over = sum(one.status.job_id in self.moved or (ran_out(one.status) and did(one)) for one in self.jobs[number])
-        for mate in range(1, lead.spec.sharing + min(over, (MAX_ROUNDS - rounds) * lead.spec.sharing)):
+        jobs, rounds = self.jobs[number], run.stages[name].resubmissions
+        there = {one.planned.mate for one in jobs}
+        over = sum(one.status.job_id in self.moved or (ran_out(one.status) and _did(run, one)) for one in jobs)
+        for mate in range(1, count + min(over, (MAX_ROUNDS - rounds) * count)):
             if mate not in there:
                 yield replace(
-                    planned,
+                    lead.planned,
                     submit_s=now_s,
-                    keep=Keep.NOTHING if is_ready else planned.keep,
-                    reason=f"one of {lead.spec.sharing} jobs at a time that share its tasks",
+                    keep=Keep.NOTHING if name in run.stages.ready else lead.planned.keep,
+                    reason=f"one of {count} jobs at a time that share its tasks",
                     mate=mate,
                 )
+                return
+
+    def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
+        """Have others take the tasks of jobs that have ended otherwise than by themselves."""
+        is_done = True
+        for lead in self.leads(run) if run.outcome is None and run.place else ():
+            bag = Bag(Path(run.tasks_of(lead.planned.stages[0])))
+            ended = (job for job in self.jobs[lead.round] if job.status.state.is_final)
+            for token in {job.spec.token for job in ended if job.status.state is not JobState.COMPLETED} - given_back:
+                if bag.give_back(number_of(lead), token):
+                    given_back.add(token)
+                else:
+                    is_done = False
+        return is_done
+
+    def elements_of(self, run: RunCourse, job: Job) -> ElementsStatus | None:
+        """Say how the elements of an array ended that take turns in jobs; None of other jobs."""
+        name = job.planned.stages[0]
+        if not (run.stages[name].stage.takes_turns and run.place):
+            return None
+        return in_turn(Bag(Path(run.tasks_of(name))).ends())
 
     def _is_doubted(self, job: Job) -> bool:
         """Whether tasks may have failed that exited with 0 in a job of its round."""
@@ -98,6 +116,11 @@ class TaskUnits(RoundUnits):
         if self._is_doubted(job):
             return next(one for one in jobs if one.status.in_doubt)
         return next((one for one in jobs if outcome_of(one.status) is JobOutcome.TASKS_FAILED), job)
+
+
+def _did(run: RunCourse, job: Job) -> bool:
+    """Whether a job did anything, as far as is known."""
+    return not run.place or Bag(Path(run.tasks_of(job.planned.stages[0]))).did(number_of(job), job.spec.token)
 
 
 def _tells_of_nothing_left(status: JobStatus) -> bool:

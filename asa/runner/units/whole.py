@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from asa.backend import JobState, JobStatus, StepTimes
+from asa.backend import DependencyType, JobState, JobStatus, StepTimes
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.records import Record, StageStarted
 from asa.runner.course import RunCourse
@@ -24,6 +24,10 @@ from asa.strategies.base import Phase
 @dataclass(slots=True)
 class WholeUnits(Units):
     """Stages by themselves."""
+
+    def awaited_end(self, job: Job) -> DependencyType:
+        """Say for which end of a job others wait: for any of one that has several side by side."""
+        return DependencyType.AFTERANY if job.spec.has_waves else DependencyType.AFTEROK
 
     def went_on(self, run: RunCourse, job: Job, reported: Sequence[StepTimes]) -> Iterator[Record]:
         """Note when stages began and ended that share a job; but side by side, they are done only when it ends."""
