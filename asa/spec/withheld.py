@@ -26,7 +26,7 @@ _SET = re.compile(r"(?<![\w$.-])(?P<name>[A-Za-z_]\w*)=(?![\"']?\$\{?(?P=name)\b
 _SET_IF_NOT = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*):?=")  # and used at once
 _READ = re.compile(r"(?<![\w$.-])(?:read|readarray|mapfile)(?=\s)(?P<words>[^;|&<>#\n]*)")
 _NAME = re.compile(r"(?<![\w$-])[A-Za-z_]\w*")
-_SOURCED = re.compile(r"(?:^|[;&|({]|\bthen|\bdo|\belse)\s*(?:source|\.)\s+(?P<file>[^\s;&|<>()]+)", re.MULTILINE)
+_SOURCED = re.compile(r"(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:source|\.)[ \t]+(?P<file>[^\s;&|<>()]+)", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _OF_A_MODULE = re.compile(r"\bpython[\w.]*(?:\s+-[A-Za-z]+)*?\s+-m\s+(?P<module>[A-Za-z_][\w.]*)(?P<rest>.*)")
 _OF_MAKE = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
