@@ -41,12 +41,12 @@ def once(count):
     return {str(number): 1 for number in range(1, count + 1)}
 
 
-def process_of(words):
-    """Find a process by what is in its command line."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def taker_in(folder):
+    """Find a process that takes tasks of a stage whose commands run in a folder."""
+    for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if words in path.read_bytes():
-                return int(path.parent.name)
+            if b"\0asa-tasks\0" in (path / "cmdline").read_bytes() and (path / "cwd").readlink() == folder:
+                return int(path.name)
     return None
 
 
@@ -150,7 +150,7 @@ def test_a_job_that_is_killed_leaves_its_tasks_to_others(place):
     client = place.begin("run", flow(place, count=60, seconds=0.4), *place.on, "--strategy", "per-stage")
     until(lambda: len(did(place, "e")) > 6)
     [run] = place.runs()
-    victim = until(lambda: process_of(f"{run}/tasks/a/0\0".encode()))
+    victim = until(lambda: taker_in(place.root))
     os.killpg(os.getpgid(victim), signal.SIGKILL)
     client.wait()
     assert did(place, "e") == once(60)
