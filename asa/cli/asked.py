@@ -14,7 +14,7 @@ import typer
 
 from asa.cli.completing import complete_estimators
 from asa.cli.given import Given, is_file, parameters_meant
-from asa.errors import InputError, OwnerError, UnavailableError
+from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def read_asked(
     from asa.cli.revising import bank_folder
     from asa.core import plugins
     from asa.estimators.choice import AUTO
-    from asa.runner.begin import check_bank, check_text
+    from asa.runner.begin import bank_refusal, check_bank, check_text
     from asa.sites import open_facility
 
     parameters, options = given.split(workflow, lambda tried: open_facility(backend, site, tried))
@@ -212,28 +212,14 @@ def read_asked(
     check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
     if opened.why and not quiet:
         sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
-    bank = _fit(bank_folder(forecasting.bank), is_named=forecasting.bank is not None)
+    bank = bank_folder(forecasting.bank)
+    if forecasting.bank is None and (refusal := bank_refusal(bank)):  # as a run that is resumed goes on without
+        sys.stderr.write(f"Note: the bank {bank} {refusal}\n")
+        bank = None
     if not only_look:
         check_bank(bank)
     source = str(Path(workflow).absolute()) if is_file(workflow) else ""
     return Asked(flow, source, parameters, opened, bank, forecasting, width, only_look, quiet)
-
-
-def _fit(bank: Path | None, *, is_named: bool) -> Path | None:
-    """Go on without the usual bank where others can change it, as a run does that is resumed, and say so."""
-    from asa.core import owned
-
-    if bank is None or is_named:
-        return bank
-    try:
-        owned.check(bank)
-    except OwnerError as error:
-        repair = (error.hint or "").removeprefix(owned.UNUSED)
-        sys.stderr.write(f"Note: the bank {bank} {error.message}: it is not used, and nothing learned. {repair}\n")
-        return None
-    except OSError:  # it is made yet, or whoever uses it says what is wrong
-        pass
-    return bank
 
 
 def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from asa.backend import Backend, Capabilities, Setting
 from asa.core import owned, plugins
 from asa.core.variables import asked
-from asa.errors import InputError
+from asa.errors import InputError, OwnerError
 from asa.estimators.bank import login_name
 from asa.estimators.choice import AUTO, BLIND, choose
 from asa.runner.folder import RunPlan
@@ -190,6 +190,19 @@ def bank_trouble(folder: Path) -> str:
         return owned.trouble(folder, folder.stat())
     except OSError as error:
         return f"cannot be {what}: {error.strerror or error}"
+
+
+def bank_refusal(folder: Path | None) -> str:
+    """Say why a bank is not used that others own or can change, and what to do; empty if it may be, or is not there."""
+    try:
+        if folder is not None:
+            owned.check(folder)
+    except OwnerError as error:
+        repair = (error.hint or "").removeprefix(owned.UNUSED)
+        return f"{error.message}: it is not used, and nothing learned. {repair}"
+    except OSError:  # it is made yet, or whoever uses it says what is wrong
+        pass
+    return ""
 
 
 def check_bank(folder: Path | None) -> None:
