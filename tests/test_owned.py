@@ -1273,6 +1273,25 @@ def test_each_member_of_a_group_has_environments_in_its_project(accounts, projec
         assert f"{own} belongs to another user: nothing in it is run" in done.stderr
 
 
+def test_a_trusted_environment_is_the_one_that_was_looked_at(accounts, project):
+    """A link of another user may lead to it, and elsewhere a moment later."""
+    environment(accounts.stranger, project)
+    trusted, evil = accounts.place / "trusted", project / "evil"
+    shutil.copytree(project / ".asa", evil)
+    (project / ".asa").rename(trusted)
+    accounts.stranger.call((project / ".asa").symlink_to, trusted)
+    next(evil.rglob("a.sh")).write_text(f"touch {project}/evil-ran\n")
+    accounts.victim.call(_trust, trusted)
+    text = accounts.victim.call(_payload, "e.yml")
+    activate = '  asa_activate "$asa_prefix"\n}'
+    assert activate in text
+    swapping = text.replace(activate, f"mv .asa away; ln -s {evil} .asa\n{activate}")
+    done = accounts.victim.run("sh", "-c", swapping, cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (project / "activated").exists()
+    assert not (project / "evil-ran").exists()
+
+
 def _payload(conda):
     return payload_text(Stage("a", cores=1, command="tool", preparation=Preparation(conda=conda)), 1)
 

@@ -49,7 +49,9 @@ asa_made_of() { # a file, whose content names the folder
   [ -s "$1" ] || asa_unready "there is no file $1 of a conda environment"
   asa_name=conda/$(cksum <"$1" | awk '{ print $1 "-" $2 }')
   asa_prefix=$asa_folder/.asa/$asa_name
-  if ! asa_is_listed "$asa_prefix"; then
+  if asa_is_listed "$asa_prefix"; then
+    asa_prefix=$asa_real # which nobody else can lead elsewhere by now
+  else
     if ! asa_is_own "$asa_folder/.asa" && [ ! -d "$asa_folder/$asa_own/$asa_name/bin" ]; then
       asa_refuse "$asa_folder/.asa" "Make your own: conda env create -f '$1' -p '$asa_folder/$asa_own/$asa_name'"
     fi
