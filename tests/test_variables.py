@@ -1,5 +1,8 @@
 """Which variables of a shell are written down: those on a list, ordinary settings, what their user adds; no secrets."""
 
+import random
+import string
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +74,15 @@ def test_an_ordinary_setting_is_kept_whatever_its_name(name, value):
 def test_what_may_be_a_secret_is_not_kept(name, value):
     """A word, a long number, what looks drawn, options that give a user or a password."""
     assert kept({name: value}) == {}
+
+
+def test_what_is_drawn_is_not_kept():
+    """Of letters, digits or both, in a name that says nothing."""
+    lot = random.Random(7)
+    for kinds in (string.ascii_letters + string.digits, string.hexdigits, string.ascii_lowercase):
+        for length in (10, 16, 32):
+            drawn = ["".join(lot.choices(kinds, k=length)) for _ in range(100)]
+            assert [value for value in drawn if kept({"MINE": value})] == []
 
 
 def test_a_word_of_a_path_that_is_there_is_no_secret(tmp_path):

@@ -7,9 +7,17 @@ from collections.abc import Collection
 from pathlib import Path
 
 _SPLIT = re.compile(r"[\s,;:=|+()\[\]{}\"'<>@]+")
+_UNIT = (
+    r"(?:[kKmMgGtTpPnuµ]?(?:i?[bB]|[hH]z|s|m|eV|Pa|W|J|g|l)?|h|hPa|d|min|sec|hr|yr|mon|K|C|F|Ry|Ha|rad|deg|px|pt|x|%|°"
+    r"|nodes?|cores?|hours?|days?)"
+)
 _NUMBER = re.compile(
-    r"[-+]?(?:[0-9]{1,7}(?:\.[0-9]{0,17})?|\.[0-9]{1,17})(?:[eEdD][-+]?[0-9]{1,3})?(?:[a-zA-Zµ%°]{1,3}|nodes?|cores?|hours?|days?)?"
-    r"(?:(?:-|\.\.|x|/|\^)[-+]?[0-9]{1,5}[a-zA-Z]{0,2})*"  # a range, a fraction, so many by so many
+    r"[-+]?(?:[0-9]{1,7}(?:\.[0-9]{0,17})?|\.[0-9]{1,17})(?:[eEdD][-+]?[0-9]{1,3})?"
+    + _UNIT
+    # a range, a fraction, so many by so many
+    + r"(?:(?:-|\.\.|x|/|\^)[-+]?[0-9]{1,5}"
+    + _UNIT
+    + r"){0,4}"
 )
 _VERSION = re.compile(r"[vVr]?[0-9]{1,4}(?:[._][0-9]{1,4}){1,3}(?:[-._]?(?:rc|alpha|beta|dev|post|a|b|p)[0-9]{0,3})?")
 _DATE = re.compile(r"(?:1[6-9]|20|21)[0-9]{2}-?[0-1][0-9](?:-?[0-3][0-9](?:[T_-]?[0-2][0-9](?:[0-5][0-9]){0,2}Z?)?)?")
