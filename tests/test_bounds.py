@@ -194,6 +194,7 @@ OTHERWISE = {
     "asa/core/drawing.py": "a figure that was just written",
     "asa/core/documents.py": "of what is in memory",
     "asa/pool/credentials.py": "what openssl makes",
+    "asa/job/__init__.py": "asa's own files",
     "asa/report/page/rendering.py": "asa's own files",
     "asa/runner/folder.py": "the last line of a log, from where it begins",
     "backends/local/spool.py": "the queue's own folder, which is its user's alone, read by the standard library only",
