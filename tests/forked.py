@@ -73,6 +73,7 @@ class Command:
                 self.wait(timeout)
             except subprocess.TimeoutExpired:
                 self.kill()
+                self.wait()
                 raise
             return tuple(one.result() for one in reading)
 

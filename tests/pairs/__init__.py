@@ -2,3 +2,7 @@
 
 `kinds` has the kinds, `rows` makes the table of them, `plain` says how each row is to end, and `places` runs it.
 """
+
+import pytest
+
+pytest.register_assert_rewrite("pairs.places")

@@ -55,7 +55,7 @@ def array(says, numbers, **bad):
     return Kind(f'{says}\ncommand = "{command}"', runs)
 
 
-LEGS = 'continues = true\nwalltime = "100s"\ntotal = "250s"'
+LEGS = 'continues = true\nwalltime = "20s"\ntotal = "50s"'
 KINDS = {
     "single": one("cores = 4"),
     "small": one("cores = 1"),
@@ -85,10 +85,10 @@ KINDS = {
     "array of nodes": array('nodes = 1\narray = "1-3"', 3),
     "array of nodes and cores": array('nodes = 1\ncores = 2\narray = "1-6"', 6),
     "array of one": array('cores = 2\narray = "1"', 1),
-    "legs": one(f'cores = 4\n{LEGS}\nwarn = "USR1@5s"', 85, 85, 0),
+    "legs": one(f'cores = 4\n{LEGS}\nwarn = "USR1@2s"', 85, 85, 0),
     "legs that are not warned": one(f"cores = 4\n{LEGS}", 85, 85, 0),
-    "moldable legs": one(f'cores = [4, 8]\n{LEGS}\nwarn = "USR1@5s"', 85, 0),
-    "legs that are one": one(f'cores = 4\n{LEGS}\nwarn = "USR1@5s"', 0),
+    "moldable legs": one(f'cores = [4, 8]\n{LEGS}\nwarn = "USR1@2s"', 85, 0),
+    "legs that are one": one(f'cores = 4\n{LEGS}\nwarn = "USR1@2s"', 0),
     "retried": one("cores = 2\nretries = 1", 1, 0),
     "retried tasks": tasks("cores = 4\nretries = 1", of_2=(1, 0)),
     "retried bag": tasks("cores = 4\njobs = 2\nretries = 1", of_2=(1, 0)),

@@ -2,7 +2,9 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from forked import asa
 
@@ -79,3 +81,18 @@ class Place:
         for name in (name for name in row.tried if ending.states[name] in {"done", "failed"}):
             self.asa("explain", name)
             self.asa("logs", name)
+
+
+def check_all(rows, place_of, at_once=4):
+    """Run rows, some at a time, each in a place of its own; raises AssertionError with all that are wrong."""
+
+    def wrong_in(number, row):
+        try:
+            place_of(number).check(row)
+        except (AssertionError, TimeoutExpired) as error:
+            return [f"{row}: {error}"]
+        return []
+
+    with ThreadPoolExecutor(at_once) as threads:
+        wrong = [why for found in threads.map(wrong_in, *zip(*enumerate(rows), strict=True)) for why in found]
+    assert not wrong, "\n".join(wrong)

@@ -108,3 +108,9 @@ def covering(kind, strategies=STRATEGIES):
         pair = sorted((kind, chance.choice(list(KINDS))), key=lambda one: not KINDS[one].completes)
         rows.append(Row(how, tuple(pair), chance.choice(("then", "and")), behind))
     return rows
+
+
+def few(kind, strategies=STRATEGIES):
+    """Make the row of a kind where a row takes long: another strategy, and something else behind it, for each kind."""
+    number = list(KINDS).index(kind)
+    return Row(strategies[number % len(strategies)], (kind,), behind=list(BEHIND)[number % len(BEHIND)])

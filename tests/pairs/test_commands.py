@@ -1,17 +1,15 @@
 """Rows of the table by the commands that a user types: on this machine's queue, and on a simulated centre."""
 
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
 from local_queue import Queue
 
 from pairs.kinds import KINDS
-from pairs.places import Place
+from pairs.places import Place, check_all
 from pairs.rows import STRATEGIES, Row, alone, covering, given_back
 
 FULL = pytest.mark.full
-AT_ONCE = 4
 BACK = ("its job is behind another", "its job came early", "its next leg queues")  # of none that may begin meanwhile
 QUICK = tuple(name for name in STRATEGIES if name != "pool")  # which needs seconds to begin
 
@@ -21,26 +19,14 @@ def here(tmp_path):
     """Run rows on a queue of 64 cores, some at a time; raises AssertionError with all that are wrong."""
     queue = Queue(tmp_path, cores=64)
     options = ("--backend", "local", "--option", "cores=64", "--option", f"spool={tmp_path / 'spool'}")
-    yield lambda rows: check(rows, lambda number: Place(tmp_path / f"row{number}", *options))
+    yield lambda rows: check_all(rows, lambda number: Place(tmp_path / f"row{number}", *options))
     queue.close()
 
 
 @pytest.fixture
 def simulated(tmp_path):
     options = ("--backend", "simulated", "--option", "system=hpc2n")
-    return lambda rows: check(rows, lambda number: Place(tmp_path / f"row{number}", *options, pays=False))
-
-
-def check(rows, place_of):
-    def wrong_in(number, row):
-        try:
-            place_of(number).check(row)
-        except AssertionError as error:
-            return [f"{row}: {error}"]
-        return []
-
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        assert [why for wrong in threads.map(wrong_in, *zip(*enumerate(rows), strict=True)) for why in wrong] == []
+    return lambda rows: check_all(rows, lambda number: Place(tmp_path / f"row{number}", *options, pays=False))
 
 
 @FULL
