@@ -1,5 +1,6 @@
 """Workflows in Python, run as processes of this machine."""
 
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -262,11 +263,13 @@ CELL = "import sys; exec(compile(sys.stdin.read(), '/tmp/ipykernel_1/2.py', 'exe
 
 
 @pytest.mark.parametrize("command", [["-c", TYPED], ["-i", "-q"], ["-c", CELL]], ids=["-c", "REPL", "notebook"])
-def test_a_function_that_was_typed_in_is_refused(command):
+def test_a_function_that_was_typed_in_is_refused(command, tmp_path):
     """A notebook's cells have names of files that are not there."""
     done = subprocess.run(
-        [sys.executable, *command], input=TYPED, capture_output=True, text=True, check=False, timeout=60
-    )
+        [sys.executable, *command],
+        input=TYPED, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "HOME": str(tmp_path)},  # where Python keeps what was typed in
+    )  # fmt: skip
     assert "was typed in, and is in no file" in done.stderr
 
 
