@@ -41,7 +41,7 @@ from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
 from asa.spec.moldable import (
-    Asked,
+    AskedShapes,
     at_widths,
     distinct,
     is_by_width,
@@ -605,7 +605,7 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
     expects = said.get("total") if fields["continues"] else fields.pop("expected", None)
     fields["learns_run"], expected_s = _expectation(expects, where)
     law = fields.pop("scaling", None)
-    shapes = Asked(
+    shapes = AskedShapes(
         where=where,
         cores=_widths(fields, "cores", where),
         nodes=_widths(fields, "nodes", where),

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from asa.backends.dmr.applications import CG, N_BODY, Kind, amdahl
+from asa.backends.dmr.applications import CG, N_BODY, ApplicationKind, amdahl
 from numpy.typing import NDArray
 
 from asa.studies.dmr.cluster import Cluster, Scheduling
@@ -71,7 +71,9 @@ def _ratios(
     for many in jobs:
         waits_s, runs_s = [], []
         for seed in seeds:
-            workload = throughput(many, seed, Kind.RIGID, applications=(cg, replace(cg, name="Jacobi"), n_body))
+            workload = throughput(
+                many, seed, ApplicationKind.RIGID, applications=(cg, replace(cg, name="Jacobi"), n_body)
+            )
             measured = measure(Cluster(workload.nodes, workload.jobs, scheduling=scheduling).run(), workload.nodes)
             waits_s.append(measured.waiting)
             runs_s.append(measured.execution)

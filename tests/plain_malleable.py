@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil
 
-from asa.backends.dmr.applications import Kind
+from asa.backends.dmr.applications import ApplicationKind
 from asa.backends.dmr.policy import Action, decide
 
 
@@ -52,7 +52,7 @@ class PlainJob:
 
     @property
     def checks(self):
-        return self.described is not None and self.described.kind is not Kind.MOLDABLE
+        return self.described is not None and self.described.kind is not ApplicationKind.MOLDABLE
 
 
 class PlainMachine:
@@ -83,7 +83,7 @@ class PlainMachine:
 
     def options(self, job):
         """Sizes to start with, and what is asked for with each."""
-        if job.described is None or job.described.kind is not Kind.MOLDABLE:
+        if job.described is None or job.described.kind is not ApplicationKind.MOLDABLE:
             return [(job.cores, job.request)]
         return [(size, whole(job.request * self.slower(job, size))) for size in job.described.starts_on()]
 

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from asa.backends.shell.script import WITHDRAWN, array_of
-from asa.backends.slurm.link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
+from asa.backends.slurm.link import OwnedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
 
 from asa.elements import Elements, parse_array, parse_elements
 from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -17,7 +17,7 @@ FINAL = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"}
 
 def own(job_id):
     """Take a number for a job's, without asking."""
-    return OwnJob(job_id, "")
+    return OwnedJob(job_id, "")
 
 
 def cancel(link, job_id):

@@ -13,7 +13,7 @@ from asa.backend import Capabilities
 from asa.cli.plan import plan
 from asa.cli.run import run
 from asa.errors import AsaError
-from asa.report.frontier import Candidate, frontier_letters
+from asa.report.frontier import PlanAmongOthers, frontier_letters
 from asa.runner import RunPlan
 from asa.runner.outlook import plan_of
 from asa.strategies.base import ForecastKind, Keep, Phase, Plan, PlannedJob
@@ -234,11 +234,11 @@ def test_letters_stand_where_they_belong():
     """Cheaper plans to the left, faster ones below; those in the same place side by side, the chosen one first."""
     lines = frontier_letters(
         [
-            Candidate("Per-Stage", "P", sketch(7200, 10.0)),
-            Candidate("Chained", "C", sketch(7200, 10.0)),
-            Candidate("Plan 1", "1", sketch(7200, 10.0), is_chosen=True),
-            Candidate("Big Job", "B", sketch(3600, 20.0)),
-            Candidate("Plan 2", "2", sketch(5400, 15.0)),
+            PlanAmongOthers("Per-Stage", "P", sketch(7200, 10.0)),
+            PlanAmongOthers("Chained", "C", sketch(7200, 10.0)),
+            PlanAmongOthers("Plan 1", "1", sketch(7200, 10.0), is_chosen=True),
+            PlanAmongOthers("Big Job", "B", sketch(3600, 20.0)),
+            PlanAmongOthers("Plan 2", "2", sketch(5400, 15.0)),
         ],
         width=60,
         height=5,
@@ -254,7 +254,9 @@ def test_letters_stand_where_they_belong():
 
 
 def test_one_plan_alone_can_be_drawn():
-    assert any("*" in line for line in frontier_letters([Candidate("Plan 1", "1", sketch(60, 0.0), is_chosen=True)]))
+    assert any(
+        "*" in line for line in frontier_letters([PlanAmongOthers("Plan 1", "1", sketch(60, 0.0), is_chosen=True)])
+    )
 
 
 class FirstThenTogether:

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from asa.backends.shell.marks import Kept
+from asa.backends.shell.marks import KeptSubmission
 from asa.backends.shell.marks import RunFolder as Marks
 from forked import Command
 from local_queue import Queue
@@ -83,7 +83,9 @@ def test_no_file_was_ever_readable_by_others(tmp_path, monkeypatch):
     before = os.umask(0)
     try:
         marks.keep_script("a", "text")
-        marks.keep_job("7", Kept("a", "", awaits=False, steps=(), kept_back=False, walltime_s=1.0, submit_s=1.0))
+        marks.keep_job(
+            "7", KeptSubmission("a", "", awaits=False, steps=(), kept_back=False, walltime_s=1.0, submit_s=1.0)
+        )
     finally:
         os.umask(before)
     made = [tmp_path / "scripts" / "a.sh", tmp_path / "jobs" / "7"]

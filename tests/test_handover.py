@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from asa.core.handover import Held, Memory
+from asa.core.handover import HandoverMemory, Held
 from asa.core.parallel import pool
 from asa.errors import UnavailableError
 from asa.sites import open_facility
@@ -34,7 +34,7 @@ def same(one, other):
 @given(st.lists(VALUES, min_size=1, max_size=4))
 def test_what_is_given_is_what_was_held(values):
     """Whatever else is held beside it, and each time anew."""
-    memory = Memory()
+    memory = HandoverMemory()
     held = [memory.hold(value) for value in values]
     for value, one in zip(values, held, strict=True):
         assert same(one.value(), pickle.loads(pickle.dumps(value)))
@@ -44,7 +44,7 @@ def test_what_is_given_is_what_was_held(values):
 
 def test_another_process_gets_it_and_what_it_writes_is_its_own():
     """Without its being sent: what stands for it is small."""
-    memory = Memory()
+    memory = HandoverMemory()
     held = memory.hold({"numbers": np.arange(100_000)})
     told = pickle.dumps(held)
     assert len(told) < 500
@@ -59,7 +59,7 @@ def test_another_process_gets_it_and_what_it_writes_is_its_own():
 
 def test_what_is_held_no_more_is_not_taken_for_another():
     """When who held it is gone, or something else has its place; what was taken before stays."""
-    memory, other = Memory(), Memory()
+    memory, other = HandoverMemory(), HandoverMemory()
     held, elsewhere = memory.hold(np.arange(5)), other.hold(np.arange(5, 10))
     taken = held.value()
     with pytest.raises(FileNotFoundError):
@@ -73,7 +73,7 @@ def test_what_is_held_no_more_is_not_taken_for_another():
 def test_a_system_without_such_memory_sends_values(monkeypatch):
     """Slower, and the same."""
     monkeypatch.delattr("os.memfd_create", raising=False)
-    assert pickle.loads(pickle.dumps(Memory().hold([1, np.ones(2)]))).value()[1].tolist() == [1, 1]
+    assert pickle.loads(pickle.dumps(HandoverMemory().hold([1, np.ones(2)]))).value()[1].tolist() == [1, 1]
 
 
 def _sum(numbers, factor):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from asa.estimators.joint import JointForecast
 from asa.runtimes.comparing import Offer, compare
-from asa.runtimes.trials import MIN_GAIN, Candidate, best_trial, untried
+from asa.runtimes.trials import MIN_GAIN, UntriedOffer, best_trial, untried
 from asa.shapes import RunAt, Scaling, Shape
 from asa.waits import QueuedJob
 
@@ -88,7 +88,7 @@ def trial(known, waits_s, own=None, worth=0.1):
     """Advise on a trial where a job of each width waits so long, which is the same in every future."""
     points = [RunAt(*one) for one in known]
     compared = compare(offers(*known), joint(*(waits_s(width) for width, _ in known)), own, worth)
-    candidates = [Candidate(one, one.width, "", joint(waits_s(one.width))) for one in untried(points, Scaling())]
+    candidates = [UntriedOffer(one, one.width, "", joint(waits_s(one.width))) for one in untried(points, Scaling())]
     return compared, best_trial(compared, candidates, worth)
 
 

@@ -18,7 +18,7 @@ from asa.backends.twin.making import make_twin
 from asa.history import JobHistory, read_history
 from asa.studies.compare.study import Comparison, compare, workflow_maker
 from asa.studies.present import Table, console
-from asa.studies.worth import OURS, SIMPLE, Verdict, judged
+from asa.studies.worth import OURS, SIMPLE, WorthVerdict, judged
 
 
 def halves(history: JobHistory) -> Iterator[tuple[str, JobHistory]]:
@@ -29,7 +29,7 @@ def halves(history: JobHistory) -> Iterator[tuple[str, JobHistory]]:
     yield "second", history.last(len(history) - first)
 
 
-def verdict(twin: Twin, workflow: str, cores: int, moments: int) -> Verdict:
+def verdict(twin: Twin, workflow: str, cores: int, moments: int) -> WorthVerdict:
     """Do as `asa worth` does."""
     make = workflow_maker(workflow)
     site = TwinSite(twin=twin)

@@ -224,7 +224,7 @@ def _with_waits(rows: list[_Advised], partitions: Mapping[str, str], system: str
     changing = [row for row in rows if row.advice.verdict in {"less", "more"}]
     if not changing or not bank.is_dir():
         return rows
-    waits = _Waits(bank, system)
+    waits = _BankWaits(bank, system)
     return [
         _Advised(
             row.cores,
@@ -237,7 +237,7 @@ def _with_waits(rows: list[_Advised], partitions: Mapping[str, str], system: str
     ]
 
 
-class _Waits:
+class _BankWaits:
     """What a bank knows of the waits on a system, as of the last submission in it."""
 
     def __init__(self, folder: Path, system: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asa.estimators.joint import JointForecast
     from asa.runtimes import RunForecast, RunTime, RunTimes
     from asa.runtimes.comparing import Compared, Offer
-    from asa.runtimes.trials import Candidate, Trial, Untried
+    from asa.runtimes.trials import Trial, Untried, UntriedOffer
     from asa.runtimes.widths import Seen
     from asa.shapes import RunAt
     from asa.sites import OpenedSite
@@ -273,16 +273,16 @@ def _requests(one: _Material, place: Place) -> list[QueuedJob]:
     return [place.request(*asked) for asked in (*offered, *((c, w, p) for _, c, p, w in one.untried))]
 
 
-def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[Candidate]:
+def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[UntriedOffer]:
     """Give what may be tried; not what is the best without, as far as is known."""
-    from asa.runtimes.trials import Candidate
+    from asa.runtimes.trials import UntriedOffer
 
     assert one.advice.compared is not None
     compared = one.advice.compared
     best = {one.advice.offers[place].shape.width for place in (compared.best, compared.least)}
     for (untried, cores, partition, _), column in zip(one.untried, columns, strict=True):
         if untried.width not in best:
-            yield Candidate(untried, cores, partition, joint.only([column]))
+            yield UntriedOffer(untried, cores, partition, joint.only([column]))
 
 
 # ---------------------------------------------------------------------- the command

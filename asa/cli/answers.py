@@ -49,7 +49,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PredictionAnswer:
     """What `asa predict` answers."""
 
     job: QueuedJob
@@ -164,13 +164,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ComparedRequests:
     """Several requests beside each other."""
 
     joint: JointForecast
     run_s: Sequence[float] | None
     times_s: Sequence[float]
-    answer: Answer  # of the best one by itself
+    answer: PredictionAnswer  # of the best one by itself
 
     @property
     def best(self) -> int:

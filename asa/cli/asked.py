@@ -109,7 +109,7 @@ class Forecasting:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedRun:
     """What is to run, where, and with what waits."""
 
     workflow: Workflow  # as it is to run here
@@ -193,7 +193,7 @@ def read_asked(
     width: int | None = None,
     only_look: bool,
     quiet: bool = False,
-) -> Asked:
+) -> AskedRun:
     """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet."""
     from asa.cli.revising import bank_folder
     from asa.core import plugins
@@ -219,7 +219,7 @@ def read_asked(
     if not only_look:
         check_bank(bank)
     source = str(Path(workflow).absolute()) if is_file(workflow) else ""
-    return Asked(flow, source, parameters, opened, bank, forecasting, width, only_look, quiet)
+    return AskedRun(flow, source, parameters, opened, bank, forecasting, width, only_look, quiet)
 
 
 def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:

@@ -194,7 +194,7 @@ def _matching(
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _GeometryRow:
     """What is known of one geometry; None for what is not known."""
 
     geometry: JobGeometry
@@ -206,7 +206,7 @@ class _Kind:
     within_p90: float | None
 
 
-def _kinds(records: Sequence[WaitRecord]) -> list[_Kind]:
+def _kinds(records: Sequence[WaitRecord]) -> list[_GeometryRow]:
     """Sort records by geometry, the one seen most first."""
     geometries: dict[tuple[Any, ...], JobGeometry] = {}
     members: dict[JobGeometry, list[WaitRecord]] = {}
@@ -220,13 +220,13 @@ def _kinds(records: Sequence[WaitRecord]) -> list[_Kind]:
     return sorted(kinds, key=lambda kind: (-kind.observations, kind.geometry))
 
 
-def _kind(geometry: JobGeometry, records: Sequence[WaitRecord]) -> _Kind:
+def _kind(geometry: JobGeometry, records: Sequence[WaitRecord]) -> _GeometryRow:
     import numpy as np
 
     waits = [record.observation.wait_s for record in records if record.observation.kind == "exact"]
     median_s, p90_s = np.quantile(waits, (0.5, 0.9)).tolist() if waits else (None, None)
     judged = [record for record in records if record.forecast is not None][-_JUDGED:]
-    return _Kind(
+    return _GeometryRow(
         geometry,
         len(records),
         median_s,
@@ -259,7 +259,7 @@ def _is_within_p90(record: WaitRecord) -> bool | None:
     return None if within is undecided else within
 
 
-def _table(kinds: Sequence[_Kind]) -> Any:
+def _table(kinds: Sequence[_GeometryRow]) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -290,7 +290,9 @@ def _moment(time_s: float) -> str:
     return f"at {format_duration(time_s)}"
 
 
-def _print_json(folder: Path, records: Sequence[WaitRecord], kinds: Sequence[_Kind], store: WaitStore | None) -> None:
+def _print_json(
+    folder: Path, records: Sequence[WaitRecord], kinds: Sequence[_GeometryRow], store: WaitStore | None
+) -> None:
     from dataclasses import asdict
 
     document = {

@@ -24,7 +24,7 @@ from asa.units import parse_duration
 
 if TYPE_CHECKING:
     from asa.backend import Backend, Facility
-    from asa.keepers import Kept
+    from asa.keepers import KeptRun
     from asa.runner import RunFolder, RunPlan
     from asa.runner.state import RunState
     from asa.workflow import Stage
@@ -109,7 +109,7 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
     end_keeper(folder, facility)
     try:
         if way is Way.JOB:
-            made = keepers.Kept.made(way, "", number=1, chain=secrets.token_hex(3))
+            made = keepers.KeptRun.made(way, "", number=1, chain=secrets.token_hex(3))
             _submit_keeper(folder, facility, made, walltime_s, None)
         else:
             made = keepers.keep(way, folder.path, folder.plan.id[:12])
@@ -156,7 +156,9 @@ def connecting(facility: Facility, held: ExitStack) -> Callable[[RunFolder], Bac
     return connect
 
 
-def _submit_keeper(folder: RunFolder, facility: Facility, now: Kept, walltime_s: float, after_s: float | None) -> None:
+def _submit_keeper(
+    folder: RunFolder, facility: Facility, now: KeptRun, walltime_s: float, after_s: float | None
+) -> None:
     """Ask for a job of a chain, to begin after so many seconds; it is noted once it was accepted."""
     from asa import keepers
     from asa.keepers import job
@@ -243,7 +245,7 @@ def _interrupted_after(seconds: float, is_so: threading.Event) -> Iterator[None]
         timer.cancel()
 
 
-def _is_followed(folder: RunFolder, facility: Facility, following: Kept, walltime_s: float, after_s: float) -> bool:
+def _is_followed(folder: RunFolder, facility: Facility, following: KeptRun, walltime_s: float, after_s: float) -> bool:
     """Ask for the next job of a chain; say whether there is one."""
     try:
         _submit_keeper(folder, facility, following, walltime_s, max(after_s, 0.0))

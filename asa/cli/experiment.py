@@ -152,16 +152,16 @@ def shapes(
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
-    from asa.studies.shapes.scores import Verdicts
-    from asa.studies.shapes.study import Question, hold
+    from asa.studies.shapes.scores import ShapeVerdicts
+    from asa.studies.shapes.study import ShapeQuestion, hold
 
-    question = Question(tuple(trace), names_in(workflows, "--workflows"), _RULES[age], estimator, starts, history)
+    question = ShapeQuestion(tuple(trace), names_in(workflows, "--workflows"), _RULES[age], estimator, starts, history)
     with executor_of(executor, jobs) as elsewhere:
         runs = with_progress(
             lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
             kept=results,
         )
-    verdicts = Verdicts(runs, starts, estimator)
+    verdicts = ShapeVerdicts(runs, starts, estimator)
     if output is Output.JSON:
         print_json(verdicts.as_dict())
         return
@@ -193,16 +193,16 @@ def bags(
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
-    from asa.studies.bags.scores import Verdicts
-    from asa.studies.bags.study import Question, hold
+    from asa.studies.bags.scores import BagVerdicts
+    from asa.studies.bags.study import BagQuestion, hold
 
-    question = Question(tuple(trace), _numbers(hours), starts)
+    question = BagQuestion(tuple(trace), _numbers(hours), starts)
     with executor_of(executor, jobs) as elsewhere:
         runs = with_progress(
             lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
             kept=results,
         )
-    verdicts = Verdicts(runs, starts)
+    verdicts = BagVerdicts(runs, starts)
     if output is Output.JSON:
         print_json(verdicts.as_dict())
         return
@@ -246,11 +246,11 @@ def legs(
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
-    from asa.studies.legs.scores import Verdicts
-    from asa.studies.legs.study import WAYS, Question, hold
+    from asa.studies.legs.scores import LegVerdicts
+    from asa.studies.legs.study import WAYS, LegQuestion, hold
     from asa.units import parse_duration
 
-    question = Question(
+    question = LegQuestion(
         tuple(trace),
         tuple(counts_in(cores, "--cores")),
         parse_duration(leg),
@@ -267,7 +267,7 @@ def legs(
             lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
             kept=results,
         )
-    verdicts = Verdicts(found)
+    verdicts = LegVerdicts(found)
     if output is Output.JSON:
         print_json(verdicts.as_dict())
         return

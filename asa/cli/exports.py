@@ -53,7 +53,7 @@ def wfformat(
     Each stage becomes a task; a stage with a list of tasks becomes that many tasks.
     """
     from asa.importers import export_wfformat
-    from asa.importers.base import Notes
+    from asa.importers.base import ImportNotes
     from asa.spec import load_workflow
 
     measured = None
@@ -65,7 +65,7 @@ def wfformat(
         flow = load_workflow(workflow, given_parameters(parameters))
     else:
         raise InputError("nothing to export is given", where="FILE", hint="Give a workflow file, or --run RUN.")
-    notes = Notes()
+    notes = ImportNotes()
     document = export_wfformat(flow, made_s=time.time(), measured=measured, notes=notes)
     text = printable_json(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
     if out is None:

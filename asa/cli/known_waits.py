@@ -140,7 +140,7 @@ def from_queue(
         words_s = _words(world, asked(tuple(partitions) or (capabilities.partition,)))
     own = _hashed(user or getpass.getuser())
     chosen = choose(events, own)
-    seen = _Seen.of(events)
+    seen = _QueueLook.of(events)
     learned = _learned(folder, chosen.name, capabilities.system, capabilities.max_cores, now_s)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
     places = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
@@ -212,14 +212,14 @@ def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _QueueLook:
     """What a look at a queue showed."""
 
     waiting: int
     running: int
 
     @classmethod
-    def of(cls, events: Sequence[QueueEvent]) -> _Seen:
+    def of(cls, events: Sequence[QueueEvent]) -> _QueueLook:
         waiting: set[int | str] = set()
         running: set[int | str] = set()
         for event in events:

@@ -41,7 +41,7 @@ class Notice:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ShownJob:
     """What was shown of a job."""
 
     held: str = ""  # what of it is on hold, in words
@@ -97,7 +97,7 @@ class Notices:
         self._trouble: str | None = None
         self._advised = ""
         self._since_s = 0.0
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _ShownJob] = {}
         self._left_out: frozenset[str] = frozenset()
 
     def news(self, condition: Condition, state: RunState | None, now_s: float) -> Iterator[Notice]:
@@ -139,7 +139,7 @@ class Notices:
         status, stages = job.status, job.planned.stages
         if job.giving_up or status.state.is_final:
             return
-        seen = self._seen.setdefault(status.job_id, _Seen())
+        seen = self._seen.setdefault(status.job_id, _ShownJob())
         whose = f"job {status.job_id}"
         held, reason = _held(status)
         if held != seen.held:
@@ -153,7 +153,7 @@ class Notices:
             words = f"{whose} waits{self._meaning(status.reason, status.job_id)}"
             yield Notice("reason", now_s, words, stages, status.job_id, status.reason)
 
-    def _is_news(self, seen: _Seen, reason: str) -> bool:
+    def _is_news(self, seen: _ShownJob, reason: str) -> bool:
         """Whether a reason is out of the ordinary, and was not shown of this job before: some come and go."""
         key = re.split(r"[,:(;]", reason, maxsplit=1)[0].strip().lower()
         if key in _USUAL or key in seen.reasons:

@@ -84,14 +84,14 @@ class Command:
 
         Raises `InputError`: an option means nothing, contradicts another, or no run time is known.
         """
-        from asa.spec.moldable import Asked
+        from asa.spec.moldable import AskedShapes
         from asa.workflow import Stage, Workflow
 
         widths = self._widths()
         points, law = self._points(widths), self._law()
         own = self._own(widths, points, law)
         partitions = [part.strip() for part in self.partition.split(",")] if self.partition is not None else [""]
-        asked = Asked(
+        asked = AskedShapes(
             where="the command",
             cores=[own, *(width for width in widths if width != own)],
             nodes=None,

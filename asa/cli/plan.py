@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.asked import (
-    Asked,
+    AskedRun,
     AutoEstimatorOption,
     BankOption,
     CoresOption,
@@ -39,12 +39,12 @@ from asa.errors import InputError
 from asa.units import format_core_hours, format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from asa.cli.weighing import Weighed
+    from asa.cli.weighing import WeighedStage
     from asa.core.console import Console
-    from asa.report.frontier import Candidate
+    from asa.report.frontier import PlanAmongOthers
     from asa.runner import RunPlan
     from asa.strategies.base import Choice, Forecast, PlannedJob, Request
-    from asa.strategies.planning import Aim, Job, Outlook, Sketch
+    from asa.strategies.planning import Aim, Outlook, SearchedJob, Sketch
     from asa.waits import WaitForecast
 
 _STRATEGY = "asa-plan"
@@ -155,7 +155,7 @@ def plan(
         _draw(shown, picture)
 
 
-def _looked(asked: Asked, wanted: Mapping[str, str | None]) -> _Shown:
+def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
     """Look at what the strategy would do now."""
     from asa.report.frontier import candidates_of
     from asa.runner.outlook import forecast_of, read_only_bank, view_of
@@ -222,7 +222,7 @@ class _Steady:
 class _Line:
     """A job as it is shown; times in seconds from now."""
 
-    job: Job
+    job: SearchedJob
     submit_s: float | None
     walltime_s: float
     waits_s: Any
@@ -310,7 +310,7 @@ class _Shown:
     aim: Aim
     outlook: Outlook
     submissions: Mapping[tuple[str, ...], PlannedJob]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[PlanAmongOthers, ...]
 
     @property
     def is_informed(self) -> bool:
@@ -359,7 +359,7 @@ class _Shown:
                 follows_legs,
             )
 
-    def as_dict(self, weighed: Weighed | None) -> dict[str, Any]:
+    def as_dict(self, weighed: WeighedStage | None) -> dict[str, Any]:
         from asa.cli.shapes import choice_as_dict
 
         outlook, choices = self.outlook, self.choices()
@@ -394,7 +394,7 @@ class _Shown:
             fields |= dict.fromkeys(_OF_WAITS) | {"reason": _UNKNOWN}
         return fields
 
-    def _candidate_as_dict(self, one: Candidate) -> dict[str, Any]:
+    def _candidate_as_dict(self, one: PlanAmongOthers) -> dict[str, Any]:
         sketch = one.sketch
         return {
             "name": one.name,
@@ -484,7 +484,7 @@ def _at(in_s: float, now_s: float) -> str:
 # ---------------------------------------------------------------------- printing
 
 
-def _print(shown: _Shown, weighed: Weighed | None, run: str, *, is_model: bool) -> None:
+def _print(shown: _Shown, weighed: WeighedStage | None, run: str, *, is_model: bool) -> None:
     from rich.text import Text
 
     from asa.cli.shapes import print_shapes
@@ -569,7 +569,7 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
     console.print()
 
 
-def _mode(job: Job) -> str:
+def _mode(job: SearchedJob) -> str:
     """Name what keeps a job back."""
     from asa.strategies.planning import mode_of
 
@@ -624,7 +624,7 @@ def _wrap(console: Console, words: str, indent: int) -> None:
     console.print(text, markup=False, soft_wrap=True)
 
 
-def _print_weighed(console: Console, weighed: Weighed) -> None:
+def _print_weighed(console: Console, weighed: WeighedStage) -> None:
     from rich.text import Text
 
     console.print(Text.assemble("\n", (f"Alternatives for {weighed.stage}", "bold"), "\n"))

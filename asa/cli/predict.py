@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.answers import Answer, Beside
+from asa.cli.answers import ComparedRequests, PredictionAnswer
 from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import OptionsOption, given_settings
@@ -125,7 +125,7 @@ def predict(
         return
     joint = _joint(known, jobs)
     each_s = [run_s[job.cores] for job in jobs] if run_s else None
-    beside = Beside(joint, each_s, times, _answer(known, jobs[joint.best(each_s)], times))
+    beside = ComparedRequests(joint, each_s, times, _answer(known, jobs[joint.best(each_s)], times))
     if as_json:
         print_json(beside.as_dict())
     else:
@@ -212,7 +212,7 @@ def _in_time(jobs: Sequence[QueuedJob], run_s: dict[int, float]) -> list[QueuedJ
     return fitting
 
 
-def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
+def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> PredictionAnswer:
     """Answer of one request."""
     from asa.cli.answers import ENOUGH
     from asa.estimators.kept import kind_of
@@ -220,7 +220,7 @@ def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> Answer:
     geometry = job.geometry
     forecast, said = _said(known, job, known.bank.predict(job))
     alike = [o for o in known.outcomes if o.job.geometry == geometry and o.job.user == (known.user or o.job.user)]
-    return Answer(
+    return PredictionAnswer(
         job,
         forecast,
         times,

@@ -10,7 +10,7 @@ from typing import Any
 
 from asa.cli.screen import cores
 from asa.strategies.base import Keep
-from asa.strategies.planning import Aim, Block, Job, Outlook, Question, Sketch, mode_of, sketch_of
+from asa.strategies.planning import Aim, Block, Outlook, Question, SearchedJob, Sketch, mode_of, sketch_of
 from asa.units import format_duration
 
 _KEPT = {
@@ -28,7 +28,7 @@ class Alternative:
     way: str
     kept: str  # what keeps the job back
     sketch: Sketch
-    job: Job
+    job: SearchedJob
     start_s: float  # when it is expected to start, in seconds from now
     gap_s: float  # seconds from when its stages could run until it starts; 0 if they are not its first
     cost_s: float  # of the whole, as `Question.cost_s`
@@ -56,7 +56,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeighedStage:
     """What was weighed for a stage: the chosen one first, the others by what they cost."""
 
     stage: str
@@ -121,7 +121,7 @@ def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def weigh(outlook: Outlook, stage: str, aim: Aim) -> Weighed:
+def weigh(outlook: Outlook, stage: str, aim: Aim) -> WeighedStage:
     """Compare the job of a stage with the others that it could have, all else as it is."""
     price_s = _a_price_s(outlook, aim)
     question = replace(outlook.question, price_s=price_s)
@@ -141,7 +141,7 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> Weighed:
     chosen = next(one for one in found if one.job.block.stages == own and one.kept == kept)
     others = sorted((one for one in found if one is not chosen), key=lambda one: one.cost_s)
     is_bound = aim.at_most is not None or aim.deadline_s is not None
-    return Weighed(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound, question.typically)
+    return WeighedStage(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound, question.typically)
 
 
 def _kept(question: Question, group: tuple[str, ...], keep: Keep) -> str:

@@ -24,7 +24,7 @@ from asa.units import MAX_PROCESSES, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
     from asa.studies.compare.study import CompareRun, Comparison
-    from asa.studies.worth import Verdict
+    from asa.studies.worth import WorthVerdict
     from asa.workflow import Workflow
 
 _MOST_MOMENTS = 100
@@ -179,7 +179,7 @@ def _plain(found: Any) -> Any:
     return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
-def _tell(verdict: Verdict, runs: Sequence[CompareRun], about: Any, comparison: Comparison) -> None:
+def _tell(verdict: WorthVerdict, runs: Sequence[CompareRun], about: Any, comparison: Comparison) -> None:
     from asa.studies.compare.table import render
     from asa.studies.present import console
 
@@ -202,7 +202,7 @@ def _of_workflow(comparison: Comparison) -> Sequence[str]:
     return comparison.notes[len(comparison.site.notes) :]
 
 
-def _write(page: Path, verdict: Verdict, runs: Sequence[CompareRun], site: Any, comparison: Comparison) -> None:
+def _write(page: Path, verdict: WorthVerdict, runs: Sequence[CompareRun], site: Any, comparison: Comparison) -> None:
     from asa.studies.compare.page import comparison_page
 
     about = site.twin.about

@@ -50,7 +50,7 @@ class Held(Generic[_T]):
         return loaded
 
 
-class Memory:
+class HandoverMemory:
     """Holds values of this process for others, until it is closed; those who have taken one keep it."""
 
     def __init__(self) -> None:

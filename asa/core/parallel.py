@@ -13,7 +13,7 @@ from functools import lru_cache
 from multiprocessing import get_context, parent_process, resource_tracker
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from asa.core.handover import Held, Memory
+from asa.core.handover import HandoverMemory, Held
 from asa.errors import UnavailableError
 
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ def silent(_what: str, _done: int, _of: int) -> None:
     """Tell nobody how far it is."""
 
 
-class Kept(Protocol[_T_co]):
+class SharedValue(Protocol[_T_co]):
     """Stands for a value that whatever runs on the same executor can get."""
 
     def value(self) -> _T_co:
@@ -39,7 +39,7 @@ class Kept(Protocol[_T_co]):
 class Keeping(Protocol):
     """An executor that keeps what functions return with those who made it."""
 
-    def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[Kept[_T]]:
+    def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[SharedValue[_T]]:
         """Have a function run on each of some things; what it returned is for later functions, not the caller."""
         ...
 
@@ -48,7 +48,7 @@ class Processes(ProcessPoolExecutor):
     """Processes of this machine that hand values over without sending them."""
 
     def __init__(self, processes: int) -> None:
-        self._memory = Memory()
+        self._memory = HandoverMemory()
         super().__init__(
             processes,
             mp_context=get_context("spawn"),
@@ -63,7 +63,7 @@ class Processes(ProcessPoolExecutor):
         """Have a value for all processes, which need not be sent to each."""
         return self._memory.hold(value)
 
-    def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[Kept[_T]]:
+    def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[SharedValue[_T]]:
         """See `Keeping`."""
         return [future.result() for future in [super(Processes, self).submit(_keep, function, one) for one in each]]
 
@@ -87,8 +87,8 @@ def _call(function: Callable[..., _T], *args: Any, **options: Any) -> _T:
 
 
 @lru_cache(maxsize=1)
-def _own_memory() -> Memory:
-    return Memory()
+def _own_memory() -> HandoverMemory:
+    return HandoverMemory()
 
 
 def _keep(function: Callable[[Any], _T], argument: Any) -> Held[_T]:

@@ -1,6 +1,6 @@
 """What programs and resource managers tell each other: one line of JSON each way, over a Unix socket.
 
-A program connects, sends a `Request`, reads a `Reply`, and closes. Each request says how many processes the program
+A program connects, sends a `DmrRequest`, reads a `Reply`, and closes. Each request says how many processes the program
 has, so that a manager whose reply was lost knows what became of it: a program that has fewer than it holds gave the
 others back.
 
@@ -105,7 +105,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DmrRequest:
     """What a program says."""
 
     what: _What  # `check`, `ask`, `expand` or `done`; see above
@@ -120,7 +120,7 @@ class Request:
         return {"v": _VERSION, **asdict(self)}
 
     @classmethod
-    def heard(cls, message: Mapping[str, Any]) -> Request:
+    def heard(cls, message: Mapping[str, Any]) -> DmrRequest:
         """Read what was sent."""
         try:
             wish = message["wish"]

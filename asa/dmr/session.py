@@ -23,7 +23,7 @@ from asa.core.parallel import available_cores
 from asa.core.peers import stranger_at_socket
 from asa.errors import InputError
 
-from .protocol import ADDRESS, JOB, MAX_BYTES, PERIOD, PROCESSES, TIMEOUT, Action, Reply, Request, Wish, whole
+from .protocol import ADDRESS, JOB, MAX_BYTES, PERIOD, PROCESSES, TIMEOUT, Action, DmrRequest, Reply, Wish, whole
 
 _ANSWER_S = 5.0  # a manager that lives answers at once
 _EXPAND_S = 40.0  # about the longest expansion of the paper's Table 2
@@ -150,7 +150,7 @@ class Session:
         if silence := self._silence():
             return self._nothing(silence)
         self._forget_asked()
-        return self._take(self._call(Request("check", self._job, self._processes, wish)))
+        return self._take(self._call(DmrRequest("check", self._job, self._processes, wish)))
 
     def icheck_status(self, minimum: int, maximum: int, factor: int = 2, preferred: int | None = None) -> Answer:
         """Ask what to do, and do what was answered the time before; see `icheck_status`."""
@@ -168,7 +168,7 @@ class Session:
                 self._forget_asked()
                 if scheduled.action is not Action.NONE:
                     return self._act(scheduled)
-        asked = self._begin(Request("ask", self._job, self._processes, wish))
+        asked = self._begin(DmrRequest("ask", self._job, self._processes, wish))
         if isinstance(asked, str):
             return self._nothing(asked)
         self._asked, self._answered_s = asked, self._clock()
@@ -198,7 +198,7 @@ class Session:
             self._processes = processes
         self._max_processes = self._processes
         if self.is_managed and self._clock() >= self._left_alone_until_s:
-            self._call(Request("done", self._job, self._processes))
+            self._call(DmrRequest("done", self._job, self._processes))
 
     def _silence(self) -> str:
         """Say why the manager is not asked; empty if it is."""
@@ -215,7 +215,7 @@ class Session:
         """Do what was true when it was asked for."""
         if scheduled.action is Action.SHRINK:
             return self._take(scheduled)
-        request = Request("expand", self._job, self._processes, to=scheduled.processes, wait_s=self._expand_s)
+        request = DmrRequest("expand", self._job, self._processes, to=scheduled.processes, wait_s=self._expand_s)
         return self._take(self._call(request))
 
     def _take(self, reply: Reply | str) -> Answer:
@@ -235,7 +235,7 @@ class Session:
     def _nothing(self, why: str) -> Answer:
         return Answer(Action.NONE, self._processes, self._processes, why)
 
-    def _call(self, request: Request) -> Reply | str:
+    def _call(self, request: DmrRequest) -> Reply | str:
         """Tell the manager, and wait for its reply; in place of that, say why there is none."""
         begun_s = self._clock()
         call = self._begin(request)
@@ -249,7 +249,7 @@ class Session:
             call.close()
         return self._leave_alone(begun_s) if reply is None else reply
 
-    def _begin(self, request: Request) -> _Call | str:
+    def _begin(self, request: DmrRequest) -> _Call | str:
         """Tell the manager; in place of the call, say why it cannot be reached."""
         begun_s = self._clock()
         try:
@@ -274,7 +274,7 @@ class Session:
 class _Call:
     """A request that was sent."""
 
-    def __init__(self, address: str, request: Request, within_s: float) -> None:
+    def __init__(self, address: str, request: DmrRequest, within_s: float) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._heard = b""
         try:

@@ -15,14 +15,14 @@ BLIND, SEEING = "asa", "asa-queue"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EstimatorChoice:
     """An estimator, and why it was taken."""
 
     name: str
     why: str  # half a sentence
 
 
-def choose(events: Iterable[QueueEvent], own: str) -> Choice:
+def choose(events: Iterable[QueueEvent], own: str) -> EstimatorChoice:
     """Choose by what a look at a queue showed.
 
     Where others' jobs are visible, simulating the queue is nearer from the first job on, however little was learned.
@@ -31,7 +31,7 @@ def choose(events: Iterable[QueueEvent], own: str) -> Choice:
     backend leaves out those of its own client.
     """
     if not any(user_in_store(event.job.user) != user_in_store(own) for event in events if event.job is not None):
-        return Choice(BLIND, "the site shows no jobs of other users")
+        return EstimatorChoice(BLIND, "the site shows no jobs of other users")
     if find_spec("numba") is None:
-        return Choice(BLIND, "numba is not installed, without which simulating the visible queue takes long")
-    return Choice(SEEING, "the site shows the jobs of other users, so the queue can be simulated")
+        return EstimatorChoice(BLIND, "numba is not installed, without which simulating the visible queue takes long")
+    return EstimatorChoice(SEEING, "the site shows the jobs of other users, so the queue can be simulated")

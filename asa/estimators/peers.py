@@ -49,7 +49,7 @@ def contradicts(observation: WaitObservation, point_s: float) -> bool:
     return point_s > observation.wait_s if observation.kind == "at_most" else point_s < observation.wait_s
 
 
-class Memory:
+class GeometryMemory:
     """What is kept of the waits of one geometry, or of a whole site; the last one."""
 
     __slots__ = ("geometry", "known", "point_s")
@@ -75,7 +75,7 @@ class Memory:
             raise ValueError("a count or a wait that cannot be")
 
 
-_M = TypeVar("_M", bound=Memory)
+_M = TypeVar("_M", bound=GeometryMemory)
 
 
 class SiteEstimator(Generic[_M]):
@@ -86,7 +86,7 @@ class SiteEstimator(Generic[_M]):
     """
 
     sees_queue: ClassVar[bool] = False
-    _memory_type: ClassVar[type[Memory]]
+    _memory_type: ClassVar[type[GeometryMemory]]
 
     def __init__(self, surroundings: Surroundings | None = None) -> None:
         del surroundings
@@ -261,7 +261,7 @@ class _PointEstimator(SiteEstimator[_M]):
         self._calibrator = Calibrator.from_state(state["calibrator"])
 
 
-class LastWait(_PointEstimator[Memory]):
+class LastWait(_PointEstimator[GeometryMemory]):
     """Predicts the last wait of the geometry that became known.
 
     Examples
@@ -274,10 +274,10 @@ class LastWait(_PointEstimator[Memory]):
     120.0
     """
 
-    _memory_type = Memory
+    _memory_type = GeometryMemory
 
 
-class _Mean(Memory):
+class _Mean(GeometryMemory):
     __slots__ = ()
 
     def learn(self, wait_s: float) -> None:
@@ -292,7 +292,7 @@ class MeanWait(_PointEstimator[_Mean]):
     _memory_type = _Mean
 
 
-class _Median(Memory):
+class _Median(GeometryMemory):
     __slots__ = ("ascending", "recent")
 
     def __init__(self, geometry: JobGeometry | None) -> None:
@@ -331,7 +331,7 @@ class MedianWait(_PointEstimator[_Median]):
     _memory_type = _Median
 
 
-class _Logs(Memory):
+class _Logs(GeometryMemory):
     """The last and the mean of the logarithms of the waits, counted from the middle of what queues do."""
 
     __slots__ = ("last", "mean")

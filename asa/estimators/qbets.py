@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from asa.estimators.peers import FIRST_GUESS_S, Memory, SiteEstimator, contradicts
+from asa.estimators.peers import FIRST_GUESS_S, GeometryMemory, SiteEstimator, contradicts
 from asa.geometry import JobGeometry
 from asa.waits import LEVELS, QueuedJob, WaitForecast, WaitObservation
 
@@ -83,7 +83,7 @@ def bound_places(waits: int) -> tuple[int, ...]:
     return _all_places()[waits]
 
 
-class _History(Memory):
+class _History(GeometryMemory):
     """The waits since the last change, in order of becoming known and in order of length."""
 
     __slots__ = ("ascending", "recent", "run")

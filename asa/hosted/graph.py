@@ -24,7 +24,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class _Known:
+class _MadeStage:
     """A stage that was made of a job."""
 
     name: str
@@ -37,8 +37,8 @@ class _Known:
 class Graph:
     """Stages by the jobs that they were made of; a job that comes back otherwise gets another stage."""
 
-    _known: dict[Hashable, _Known] = field(default_factory=dict)  # the latest of each job, while it is wanted
-    _by_name: dict[str, _Known] = field(default_factory=dict)
+    _known: dict[Hashable, _MadeStage] = field(default_factory=dict)  # the latest of each job, while it is wanted
+    _by_name: dict[str, _MadeStage] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)  # stages that have ended, however
     _count: int = 0
 
@@ -67,7 +67,7 @@ class Graph:
                     continue
                 dropped.append(known)
             fresh.add(key)
-            self._known[key] = made = _Known(self._name(node.kind), before)
+            self._known[key] = made = _MadeStage(self._name(node.kind), before)
             self._by_name[made.name] = made
             news.append((made.name, node, tuple(self._known[one].name for one in node.before if one in there)))
         for one in dropped:
@@ -98,7 +98,7 @@ class Graph:
         """Note that a stage has completed, or failed for good."""
         self._done.add(name)
 
-    def _is_left(self, one: _Known) -> bool:
+    def _is_left(self, one: _MadeStage) -> bool:
         return one.name not in self._done and not one.is_handed_over
 
     def _name(self, kind: str) -> str:

@@ -43,7 +43,7 @@ _LICENSE: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class ArrayOption:
     """What an array's option says."""
 
     elements: tuple[int, ...]
@@ -60,14 +60,14 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ElementsOfJob:
     """The elements of one job."""
 
     elements: tuple[int, ...]
     follows: int | None  # the index of the part that must have ended before; None for none
 
 
-def read_array(directive: Directive) -> Array:
+def read_array(directive: Directive) -> ArrayOption:
     """Read an array's option, as in ``0-99:10,200%8``.
 
     Examples
@@ -90,7 +90,7 @@ def read_array(directive: Directive) -> Array:
         raise InputError(f"{directive} lists no elements", where=directive.where, hint="Write 0-19 or 0-19%4.")
     step_match = re.search(r":(\d+)", listed)  # Slurm tells the first of several
     most = min(int(at_once or 0) or len(elements), len(elements))
-    return Array(tuple(sorted(elements)), most, int(step_match[1]) if step_match else 1)
+    return ArrayOption(tuple(sorted(elements)), most, int(step_match[1]) if step_match else 1)
 
 
 def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
@@ -127,7 +127,7 @@ def for_elements(option: str, count: int) -> str:
     return f"{name}={','.join(f'{match[1]}:{int(match[2] or 1) * count}' for match in matches)}"
 
 
-def together(array: Array, cores: int, max_cores: int | None) -> int:
+def together(array: ArrayOption, cores: int, max_cores: int | None) -> int:
     """Say how many elements share a job.
 
     `max_cores`: of a job; None for a size that fits many nodes, or what keeps the number of jobs small.
@@ -137,7 +137,7 @@ def together(array: Array, cores: int, max_cores: int | None) -> int:
     return max(1, CORES_OF_A_JOB // cores, math.ceil(len(array.elements) / _USUAL_PARTS))
 
 
-def shared(array: Array, cores: int, max_cores: int | None) -> int:
+def shared(array: ArrayOption, cores: int, max_cores: int | None) -> int:
     """Say how many elements a job runs at once where jobs share them: as few as keep the number of jobs small.
 
     `max_cores`: of a job, if that is given.
@@ -147,7 +147,7 @@ def shared(array: Array, cores: int, max_cores: int | None) -> int:
     return math.ceil(array.at_once / _USUAL_PARTS)
 
 
-def parts_of(array: Array, per_job: int, where: str) -> list[Part]:
+def parts_of(array: ArrayOption, per_job: int, where: str) -> list[ElementsOfJob]:
     """Put elements into jobs, each of them at most as wide as its elements side by side.
 
     Jobs are side by side, as many as may run at the same time, and each is followed by the next of its row.
@@ -160,13 +160,13 @@ def parts_of(array: Array, per_job: int, where: str) -> list[Part]:
     """
     rows = math.ceil(array.at_once / per_job)
     widths = [len(row) for row in _even(range(array.at_once), rows)]
-    parts: list[Part] = []
+    parts: list[ElementsOfJob] = []
     left = array.elements
     while left:
         for width in widths:
             if left:
                 before = len(parts) - rows
-                parts.append(Part(left[:width], before if before >= 0 else None))
+                parts.append(ElementsOfJob(left[:width], before if before >= 0 else None))
                 left = left[width:]
         if len(parts) > _MAX_PARTS:
             raise InputError(

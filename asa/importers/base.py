@@ -31,7 +31,7 @@ class Imported:
     comments: Mapping[str, Sequence[str]] = field(default_factory=dict)  # comments for some of its stages, above each
 
 
-class Notes:
+class ImportNotes:
     """Gathers what a user should know; what is true of several places is said once."""
 
     def __init__(self) -> None:

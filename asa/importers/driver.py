@@ -20,7 +20,7 @@ from asa.requests.directives import Directive, head, read_directives, take_optio
 from asa.spec.calls import run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
-from .base import Notes, near_or_all, read_text
+from .base import ImportNotes, near_or_all, read_text
 
 _SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=\S{0,999}+)\s++)*(sbatch)(?=\s)")
 _KEYWORD = re.compile(r"(?<!\s)\s*+(?:then|else|do|\{)(?=\s)")
@@ -135,7 +135,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, whole
 
 
-def read_driver(path: Path, notes: Notes) -> list[Script]:
+def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
     """Read which batch scripts a shell script submits, with which options, and which wait for which.
 
     It knows ``j=$(sbatch --parsable a.sh)``, also with backquotes or with ``| awk '{print $4}'`` behind it, variables
@@ -154,7 +154,7 @@ def read_driver(path: Path, notes: Notes) -> list[Script]:
 class _Driver:
     """What is known of a driver's variables, line by line."""
 
-    def __init__(self, path: Path, notes: Notes) -> None:
+    def __init__(self, path: Path, notes: ImportNotes) -> None:
         self.scripts: list[Script] = []
         self._path = path
         self._notes = notes
@@ -208,7 +208,7 @@ class _Driver:
         except ValueError as error:
             raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
         given, rest = take_options(words, where)
-        waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _Waits())
+        waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _WaitsFor())
         plain = [self._known(option) for option in given if option.name != "dependency"]
         if any(option.name == "wrap" for option in plain):
             script = Script(None, "", {}, where)
@@ -257,7 +257,7 @@ class _Driver:
             raise InputError(f"{text} is known only when the script runs", where=where, hint=_PLAIN_HINT)
         return _VARIABLE.sub(value, text)
 
-    def _waits_of(self, option: Directive) -> _Waits | None:
+    def _waits_of(self, option: Directive) -> _WaitsFor | None:
         """Read what a job waits for, and how that must have ended; None of another option."""
         if option.name != "dependency":
             return None
@@ -280,14 +280,14 @@ class _Driver:
         has_others = any(_OTHERS.fullmatch(kind) for kind in kinds)
         if has_others or (named and not jobs):
             self._notes.add("a dependency on a job from elsewhere is left out", option.where)
-        return _Waits(tuple(dict.fromkeys(jobs)), frozenset(named), any_will_do="?" in value, has_others=has_others)
+        return _WaitsFor(tuple(dict.fromkeys(jobs)), frozenset(named), any_will_do="?" in value, has_others=has_others)
 
     def _text_of(self, value: str) -> str:
         """Put the text of a variable in place of it, where it names no job."""
         variable = _VARIABLE.fullmatch(value)
         return self._texts.get(variable[1] or variable[2], value) if variable else value
 
-    def _when(self, waits: _Waits, where: str) -> When:
+    def _when(self, waits: _WaitsFor, where: str) -> When:
         """Say how those must have ended that a job waits for; tell of what changes its meaning, refuse what cannot be.
 
         Of several jobs all must have failed for `afternotok`, where for a stage one will do.
@@ -318,7 +318,7 @@ class _Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waits:
+class _WaitsFor:
     """What a job waits for: which ones, how they must end, whether one will do, and whether some are from elsewhere."""
 
     jobs: tuple[int, ...] = ()

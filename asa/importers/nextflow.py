@@ -20,7 +20,7 @@ from asa.preparation import Preparation, preparation_of
 from asa.units import format_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
-from .base import Imported, Names, Notes, direct, generous_walltime_s, lpt_makespan_s, quantile, read_text
+from .base import Imported, ImportNotes, Names, direct, generous_walltime_s, lpt_makespan_s, quantile, read_text
 from .graphs import Drawing, read_dot, read_mermaid
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -31,7 +31,7 @@ _MODULE = re.compile(r"[\w.+/-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _TracedTask:
     run_s: float
     cpus: int
     memory_bytes: int
@@ -47,7 +47,7 @@ class _Process:
     """The tasks of a process that completed."""
 
     name: str
-    tasks: list[_Task] = field(default_factory=list)
+    tasks: list[_TracedTask] = field(default_factory=list)
 
 
 def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = None, name: str = "") -> Imported:
@@ -61,7 +61,7 @@ def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = 
     Returns: the workflow, and what its reader should know of how it came about.
     Raises `InputError`: it is no trace, or one that lacks a column; with file and line.
     """
-    notes = Notes()
+    notes = ImportNotes()
     processes = _processes(path, notes)
     names = Names()
     called = {process: names.take(wished) for process, wished in _short_names(processes).items()}
@@ -86,7 +86,7 @@ def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = 
     )
 
 
-def _processes(path: Path, notes: Notes) -> dict[str, _Process]:
+def _processes(path: Path, notes: ImportNotes) -> dict[str, _Process]:
     lines = read_text(path).splitlines()
     columns = lines[0].split("\t") if lines else []
     if not {"name", "process"} & set(columns):
@@ -130,8 +130,8 @@ def _rows(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, dict[str, str
             yield where, {column: "" if cell == "-" else cell for column, cell in zip(columns, cells, strict=True)}
 
 
-def _task(row: Mapping[str, str], where: str) -> _Task:
-    return _Task(
+def _task(row: Mapping[str, str], where: str) -> _TracedTask:
+    return _TracedTask(
         run_s=_span_s(row.get("realtime") or row.get("duration") or "0", where),
         cpus=_whole(row.get("cpus") or "1", where),
         memory_bytes=_bytes(row.get("memory") or row.get("peak_rss") or row.get("rss") or "0", where),
@@ -213,7 +213,7 @@ def _by_time(processes: Mapping[str, _Process], path: Path) -> dict[str, set[str
     }
 
 
-def _by_drawing(processes: Mapping[str, _Process], dag: Path, notes: Notes) -> dict[str, set[str]]:
+def _by_drawing(processes: Mapping[str, _Process], dag: Path, notes: ImportNotes) -> dict[str, set[str]]:
     text = read_text(dag)
     drawing = read_dot(text) if "digraph" in text else read_mermaid(text)
     drawn = _drawn(drawing)

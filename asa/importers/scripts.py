@@ -20,9 +20,8 @@ from asa.spec.withheld import remedy, sounds_secret, uses_of
 from asa.units import format_duration, parse_duration
 from asa.workflow import Stage, Workflow
 
-from .arrays import Array as Listed
-from .arrays import Part, apart_because, for_elements, parts_of, read_array, shared, together
-from .base import Imported, Names, Notes, near_or_all
+from .arrays import ArrayOption, ElementsOfJob, apart_because, for_elements, parts_of, read_array, shared, together
+from .base import Imported, ImportNotes, Names, near_or_all
 from .driver import Script, When, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
 
 _DEFAULT_WALLTIME_S: Final = 3600.0
@@ -83,7 +82,7 @@ def import_scripts(
     Raises `InputError`: a file cannot be read, or says what sbatch would refuse or what cannot be translated; with
     file and line.
     """
-    notes = Notes()
+    notes = ImportNotes()
     if len(paths) == 1 and is_driver(paths[0]):
         scripts = read_driver(paths[0], notes)
         header = [f"From {paths[0]} by `asa import scripts`: that script itself is not run any more."]
@@ -132,7 +131,7 @@ def _placed(stage: Stage, befores: Sequence[str], when: When) -> Stage:
 
 
 def _befores(
-    scripts: Sequence[Script], made: Sequence[Sequence[Stage]], notes: Notes, *, parallel: bool
+    scripts: Sequence[Script], made: Sequence[Sequence[Stage]], notes: ImportNotes, *, parallel: bool
 ) -> list[list[int]]:
     """Tell of each script which others come before it."""
     if any(script.submitted_after is not None for script in scripts):
@@ -165,7 +164,7 @@ def _index(called: str, where: str, known: Mapping[str, int]) -> int:
 class _Translator:
     """Makes stages of scripts, without their edges; keeps the names and the notes of all."""
 
-    def __init__(self, notes: Notes, array_cores: int | None, *, share_arrays: bool, packs: bool) -> None:
+    def __init__(self, notes: ImportNotes, array_cores: int | None, *, share_arrays: bool, packs: bool) -> None:
         self.paths: dict[str, Path] = {}
         self.comments: dict[str, list[str]] = {}
         self._names = Names()
@@ -306,7 +305,7 @@ class _Translator:
             self._tell_of_path(script)
         return stages
 
-    def _bag(self, script: Script, stage: Stage, array: Listed, cores: int) -> Stage:
+    def _bag(self, script: Script, stage: Stage, array: ArrayOption, cores: int) -> Stage:
         """Make one stage of all elements, which as many jobs take from a bag as hold those that may run at once.
 
         Where these are not all, a job asks for time for some of them one after the other.
@@ -315,7 +314,7 @@ class _Translator:
         jobs = max(math.ceil(at_once / shared(array, cores, self._array_cores)), 2)
         width = math.ceil(at_once / jobs) if at_once == count else at_once // jobs
         in_turn = min(math.ceil(count / (width * jobs)), _MOST_IN_TURN)
-        made = _elements(script, stage, Part(array.elements, None), at_once=width * jobs)
+        made = _elements(script, stage, ElementsOfJob(array.elements, None), at_once=width * jobs)
         times = "an element's walltime" if in_turn == 1 else f"{in_turn} times an element's walltime"
         note = (
             f"--array: {count} elements become tasks of one stage, taken by {jobs} jobs, {width} at a time in each; a "
@@ -342,7 +341,9 @@ class _Translator:
         self.paths[one.name] = script.path
         return replace(one, script=script.text)
 
-    def _tell_of_array(self, directive: Directive, array: Listed, parts: Sequence[Part], why: str) -> None:
+    def _tell_of_array(
+        self, directive: Directive, array: ArrayOption, parts: Sequence[ElementsOfJob], why: str
+    ) -> None:
         count, most = len(array.elements), max(len(part.elements) for part in parts)
         if why:
             made = f"become a stage each, for {why}"
@@ -369,7 +370,7 @@ def _options(given: Mapping[str, Directive], needs: Needs) -> tuple[str, ...]:
     return (*needs.options, *(str(d) for d in given.values() if d.name not in _OF_STAGES | _LEFT_OUT.keys()))
 
 
-def _elements(script: Script, stage: Stage, part: Part, *, at_once: int = 0) -> Stage:
+def _elements(script: Script, stage: Stage, part: ElementsOfJob, *, at_once: int = 0) -> Stage:
     """Make the stage of elements that share a job, as tasks, so many side by side; all if not given."""
     count = at_once or len(part.elements)
     folder = text_of(script.directives, "chdir")

@@ -26,7 +26,7 @@ import networkx as nx
 from asa.errors import InputError
 from asa.workflow import Stage, Workflow
 
-from .base import Imported, Names, Notes, direct, read_text
+from .base import Imported, ImportNotes, Names, direct, read_text
 from .graphs import read_dot
 
 _TARGET: Final = "all"
@@ -76,7 +76,7 @@ def import_snakemake(
     Returns: the workflow, and what its reader should know of how it came about.
     Raises `InputError`: there is no such graph in the file; or a file cannot be read.
     """
-    notes = Notes()
+    notes = ImportNotes()
     rules, edges = _graph(path)
     if jobs is not None:
         _take_in(jobs, rules, notes)
@@ -132,7 +132,7 @@ def _graph(path: Path) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
     return rules, edges
 
 
-def _take_in(path: Path, rules: dict[str, _Rule], notes: Notes) -> None:
+def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
     """Read what a dry run tells of the jobs of each rule."""
     text = read_text(path)
     statistics = re.search(r"^Job stats:\n((?:.+\n)*)", text, re.MULTILINE)
@@ -154,7 +154,7 @@ def _take_in(path: Path, rules: dict[str, _Rule], notes: Notes) -> None:
         raise InputError("tells of no job of these rules", where=str(path), hint=hint)
 
 
-def _take_in_line(line: str, rule: _Rule, notes: Notes) -> None:
+def _take_in_line(line: str, rule: _Rule, notes: ImportNotes) -> None:
     if threads := _THREADS.fullmatch(line):
         rule.threads = max(rule.threads, int(threads[1]))
     elif resources := _RESOURCES.fullmatch(line):
@@ -173,7 +173,7 @@ def _mib(megabytes: str | float) -> int:
 
 
 def _without_target(
-    rules: dict[str, _Rule], edges: dict[str, set[str]], notes: Notes
+    rules: dict[str, _Rule], edges: dict[str, set[str]], notes: ImportNotes
 ) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
     """Take out the rule that only names what is wanted in the end."""
     is_last = _TARGET in rules and not any(_TARGET in befores for befores in edges.values())
@@ -184,7 +184,7 @@ def _without_target(
     return kept, {rule: edges[rule] for rule in kept}
 
 
-def _in_order(rules: Mapping[str, _Rule], edges: Mapping[str, set[str]], notes: Notes) -> list[tuple[str, ...]]:
+def _in_order(rules: Mapping[str, _Rule], edges: Mapping[str, set[str]], notes: ImportNotes) -> list[tuple[str, ...]]:
     """Put rules in an order; those that wait for each other, as in several rounds, become one stage."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(rules)

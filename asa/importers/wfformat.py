@@ -25,7 +25,7 @@ from asa.core.words import split
 from asa.errors import InputError
 from asa.workflow import Stage, Workflow
 
-from .base import Imported, Names, Notes, direct, generous_walltime_s, lpt_makespan_s, read_text
+from .base import Imported, ImportNotes, Names, direct, generous_walltime_s, lpt_makespan_s, read_text
 
 Grouping = Literal["category", "level", "chains"]
 """By what tasks are gathered into stages."""
@@ -80,7 +80,7 @@ def import_wfformat(
     Returns: the workflow, and what its reader should know of how it came about.
     Raises `InputError`: it is no instance of WfFormat 1.5, or has a cycle; with the place in the document.
     """
-    notes = Notes()
+    notes = ImportNotes()
     document = _document(path)
     tasks = _tasks(document, notes)
     _check_acyclic(tasks, path)
@@ -114,7 +114,7 @@ def import_wfformat(
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class _DocumentNode:
     """An object of the document, and where it stands, so that what is wrong can be found."""
 
     value: Mapping[str, Any]
@@ -140,18 +140,18 @@ class _Node:
             raise InputError(f"is {number}", where=self.at(key), hint=f"A number, {least:g} or more, is wanted.")
         return number
 
-    def child(self, key: str) -> _Node:
+    def child(self, key: str) -> _DocumentNode:
         """Get an object."""
-        return _Node(self._get(key, dict, "an object"), f"{self.place}.{key}".lstrip("."), self.file)
+        return _DocumentNode(self._get(key, dict, "an object"), f"{self.place}.{key}".lstrip("."), self.file)
 
-    def children(self, key: str) -> list[_Node]:
+    def children(self, key: str) -> list[_DocumentNode]:
         """Get a list of objects."""
         place = f"{self.place}.{key}".lstrip(".")
         listed = self._get(key, list, "a list")
         for i, entry in enumerate(listed):
             if not isinstance(entry, dict):
                 raise InputError("is not an object", where=f"{self.file}: {place}[{i}]", hint=_SCHEMA_HINT)
-        return [_Node(entry, f"{place}[{i}]", self.file) for i, entry in enumerate(listed)]
+        return [_DocumentNode(entry, f"{place}[{i}]", self.file) for i, entry in enumerate(listed)]
 
     def texts(self, key: str) -> list[str]:
         """Get a list of texts."""
@@ -169,7 +169,7 @@ class _Node:
         return self.value[key]
 
 
-def _document(path: Path) -> _Node:
+def _document(path: Path) -> _DocumentNode:
     try:
         document = read_json(read_text(path))
     except json.JSONDecodeError as error:
@@ -184,14 +184,14 @@ def _document(path: Path) -> _Node:
         words = f"says schemaVersion {version!r}" if version else "says no schemaVersion"
         hint = f"WfFormat {_VERSION} is read; the package wfcommons writes it."
         raise InputError(f"{words}, so it is no instance of WfFormat {_VERSION}", where=str(path), hint=hint)
-    return _Node(document, "", path)
+    return _DocumentNode(document, "", path)
 
 
-def _tasks(document: _Node, notes: Notes) -> dict[str, _Task]:
+def _tasks(document: _DocumentNode, notes: ImportNotes) -> dict[str, _Task]:
     workflow = document.child("workflow")
     listed = workflow.child("specification").children("tasks")
     executed = _executed(workflow)
-    entries: dict[str, _Node] = {}
+    entries: dict[str, _DocumentNode] = {}
     for entry in listed:
         called = entry.text("id")
         if not called or called in entries:
@@ -208,13 +208,13 @@ def _tasks(document: _Node, notes: Notes) -> dict[str, _Task]:
     return {called: _task(entry, executed.get(called), parents[called], notes) for called, entry in entries.items()}
 
 
-def _executed(workflow: _Node) -> dict[str, _Node]:
+def _executed(workflow: _DocumentNode) -> dict[str, _DocumentNode]:
     if not workflow.has("execution"):
         return {}
     return {entry.text("id"): entry for entry in workflow.child("execution").children("tasks")}
 
 
-def _parents(entries: Mapping[str, _Node]) -> dict[str, frozenset[str]]:
+def _parents(entries: Mapping[str, _DocumentNode]) -> dict[str, frozenset[str]]:
     """Gather edges from both of their ends."""
     parents: dict[str, set[str]] = {called: set() for called in entries}
     for called, entry in entries.items():
@@ -228,11 +228,11 @@ def _parents(entries: Mapping[str, _Node]) -> dict[str, frozenset[str]]:
     return {called: frozenset(before) for called, before in parents.items()}
 
 
-def _task(entry: _Node, run: _Node | None, parents: frozenset[str], notes: Notes) -> _Task:
+def _task(entry: _DocumentNode, run: _DocumentNode | None, parents: frozenset[str], notes: ImportNotes) -> _Task:
     name = entry.text("name")
     if run is None:
         notes.add("some tasks have no run time: they are taken to run a second")
-        run = _Node({"runtimeInSeconds": _MIN_RUN_S}, entry.place, entry.file)
+        run = _DocumentNode({"runtimeInSeconds": _MIN_RUN_S}, entry.place, entry.file)
     if not run.has("coreCount"):
         notes.add("some tasks have no coreCount: they are taken to need one core")
     return _Task(
@@ -247,7 +247,7 @@ def _task(entry: _Node, run: _Node | None, parents: frozenset[str], notes: Notes
     )
 
 
-def _commands(run: _Node) -> tuple[str, ...]:
+def _commands(run: _DocumentNode) -> tuple[str, ...]:
     """Write a recorded command for a shell.
 
     Some recorders repeat the program as the first argument, as C does, and some note redirections as arguments.
@@ -373,7 +373,7 @@ def _plain(command: str) -> str:
 
 
 def export_wfformat(
-    workflow: Workflow, *, made_s: float, measured: Measured | None = None, notes: Notes | None = None
+    workflow: Workflow, *, made_s: float, measured: Measured | None = None, notes: ImportNotes | None = None
 ) -> dict[str, Any]:
     """Write a workflow as a WfFormat 1.5 document.
 
@@ -410,7 +410,7 @@ def export_wfformat(
                 "tasks": [
                     entry
                     for stage in workflow.stages.values()
-                    for entry in _executions(stage, ids, measured, notes or Notes())
+                    for entry in _executions(stage, ids, measured, notes or ImportNotes())
                 ],
             },
         },
@@ -426,7 +426,7 @@ def _ids(stage: Stage) -> list[str]:
 
 
 def _executions(
-    stage: Stage, ids: Mapping[str, Sequence[str]], measured: Measured | None, notes: Notes
+    stage: Stage, ids: Mapping[str, Sequence[str]], measured: Measured | None, notes: ImportNotes
 ) -> Iterable[dict[str, Any]]:
     if stage.cores is None:
         raise InputError(
@@ -449,7 +449,7 @@ def _executions(
         yield entry
 
 
-def _payload(stage: Stage, notes: Notes) -> str:
+def _payload(stage: Stage, notes: ImportNotes) -> str:
     """Write what a stage without tasks runs as text for a shell; empty if that cannot be."""
     if stage.tasks_file:
         notes.add("its list of tasks is a file, so it has no command there", f"stage {stage.name!r}")

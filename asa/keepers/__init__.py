@@ -25,7 +25,7 @@ from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.keepers import cron, timer
 
-__all__ = ["Kept", "Way", "client", "end", "end_here", "is_kept_in_private", "keep", "kept", "note", "possible"]
+__all__ = ["KeptRun", "Way", "client", "end", "end_here", "is_kept_in_private", "keep", "kept", "note", "possible"]
 
 _FILE = "kept.json"
 _TO_BEGIN = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "ASA_TRUSTED")  # with, before the rest is read of the run
@@ -48,7 +48,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRun:
     """What keeps a run.
 
     Parameters
@@ -84,7 +84,7 @@ class Kept:
         return _WORDS[self.way]
 
     @classmethod
-    def made(cls, way: Way, mark: str, *, number: int = 0, chain: str = "") -> Kept:
+    def made(cls, way: Way, mark: str, *, number: int = 0, chain: str = "") -> KeptRun:
         """Make one from now on, for the user's shell as it is.
 
         Parameters
@@ -145,7 +145,7 @@ def _trouble_of_client() -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
-def keep(way: Way, folder: Path, mark: str) -> Kept:
+def keep(way: Way, folder: Path, mark: str) -> KeptRun:
     """Have a run looked at from now on, by a timer or cron.
 
     Parameters
@@ -166,7 +166,7 @@ def keep(way: Way, folder: Path, mark: str) -> Kept:
         Way.TIMER: timer.begin,
         Way.CRON: cron.begin,
     }[way]
-    made = Kept.made(way, mark)
+    made = KeptRun.made(way, mark)
     note(folder, made)
     try:
         begin(client("tick", folder, "--quiet", f"--kept={mark}"), mark)
@@ -208,7 +208,7 @@ def end_here(mark: str) -> None:
         timer.end(mark)
 
 
-def kept(folder: Path) -> Kept | None:
+def kept(folder: Path) -> KeptRun | None:
     """Give what keeps a run; None if nothing does.
 
     Parameters
@@ -223,7 +223,7 @@ def kept(folder: Path) -> Kept | None:
     """
     try:
         told = read_json(owned.read(folder / _FILE))
-        return Kept(
+        return KeptRun(
             Way(told["way"]),
             str(told["mark"]),
             int(told["number"]),
@@ -251,7 +251,7 @@ def is_kept_in_private(folder: Path) -> bool:
         return False
 
 
-def note(folder: Path, now: Kept) -> None:
+def note(folder: Path, now: KeptRun) -> None:
     """Write down what keeps a run.
 
     Parameters

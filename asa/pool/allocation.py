@@ -12,7 +12,7 @@ from asa.waits import WaitForecast
 from .values import Shape, View
 
 
-class Phase(StrEnum):
+class AllocationPhase(StrEnum):
     """Where an allocation stands."""
 
     ASKED = "asked"
@@ -71,7 +71,7 @@ class Allocation:
     asked_s: float
     forecast: WaitForecast
     is_pinned: bool = False
-    phase: Phase = Phase.ASKED
+    phase: AllocationPhase = AllocationPhase.ASKED
     job_id: str = ""
     expected_s: float | None = None
     start_s: float | None = None
@@ -88,12 +88,12 @@ class Allocation:
     @property
     def is_waiting(self) -> bool:
         """Its job has not started."""
-        return self.phase in (Phase.ASKED, Phase.PENDING)
+        return self.phase in (AllocationPhase.ASKED, AllocationPhase.PENDING)
 
     @property
     def is_useful(self) -> bool:
         """It is part of the pool, or will be."""
-        return self.phase not in (Phase.DRAINING, Phase.ENDED)
+        return self.phase not in (AllocationPhase.DRAINING, AllocationPhase.ENDED)
 
     @property
     def walltime_ends_s(self) -> float | None:
@@ -102,7 +102,7 @@ class Allocation:
 
     def left_s(self, now_s: float) -> float | None:
         """Tell how much of its walltime is left, once it has started and until it has ended."""
-        if self.walltime_ends_s is None or self.phase is Phase.ENDED:
+        if self.walltime_ends_s is None or self.phase is AllocationPhase.ENDED:
             return None
         return max(self.walltime_ends_s - now_s, 0.0)
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .allocation import Allocation, Phase, workers_by_allocation
+from .allocation import Allocation, AllocationPhase, workers_by_allocation
 from .demand import longest_task_s
 from .keeper import KEEPER, Keeper, gather_on, open_keeper, sole_bytes
 from .leaving import leave, others_run, throw_out
@@ -64,7 +64,11 @@ class Departures:
         await self._leave_off()
         task_s = longest_task_s(self._scheduler)
         for one in allocations:
-            if one.phase is Phase.ALIVE and one.id not in self._leaving and now_s >= self._again_s.get(one.id, 0.0):
+            if (
+                one.phase is AllocationPhase.ALIVE
+                and one.id not in self._leaving
+                and now_s >= self._again_s.get(one.id, 0.0)
+            ):
                 self._leave_in_time(one, now_s, task_s)
                 if one.unwanted:  # its results could move nowhere the last time
                     self.give_back(one, one.unwanted)
@@ -81,11 +85,11 @@ class Departures:
 
     async def _leave_off(self) -> None:
         """Have those leave no more whose job has ended, or was put back into the queue and begins anew, if at all."""
-        gone = [(one, task) for one, task in self._leaving.values() if one.phase is not Phase.DRAINING]
+        gone = [(one, task) for one, task in self._leaving.values() if one.phase is not AllocationPhase.DRAINING]
         await _cancelled(task for _, task in gone)
         for one, _ in gone:
             self._leaving.pop(one.id, None)  # also of a task that had not begun
-            if one.phase is not Phase.ENDED:
+            if one.phase is not AllocationPhase.ENDED:
                 one.drain_s = None
             if one.unwanted:
                 one.why = one.why or one.unwanted
@@ -112,7 +116,7 @@ class Departures:
             self._again_s[one.id] = self._now() + _RETRY_S
             return
         before_end_s = time.monotonic() + self._margin_of(one.shape) * _LAST_SHARE
-        before, one.phase, one.drain_s = one.phase, Phase.DRAINING, self._now()
+        before, one.phase, one.drain_s = one.phase, AllocationPhase.DRAINING, self._now()
 
         async def go() -> None:
             keep = partial(self._keep, until_s=before_end_s if is_last else None)

@@ -35,7 +35,7 @@ _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 _DOUBT = 4  # times the work that is known: what a forecast of run times may be wrong by
 
 
-class Slot(NamedTuple):
+class PoolSlot(NamedTuple):
     """Cores that work from a time to a time, and are paid for from a time on."""
 
     cores: int
@@ -53,7 +53,7 @@ class Rehearsal(NamedTuple):
     idle: tuple[float, ...]  # core-seconds that would have nothing to do while each wave is the one that is worked at
 
 
-def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[Slot]) -> Rehearsal:
+def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> Rehearsal:
     """Spread work over cores, as if tasks could be cut; a wave takes as long as one of its tasks, and begins when the
     one before is done.
 
@@ -301,7 +301,7 @@ class _Planning:
     def _leave_s(self, shape: Shape, start_s: float) -> float:
         return start_s + shape.walltime_s - self.rules.margin_s
 
-    def _slots(self, views: Iterable[View], level: float) -> list[Slot]:
+    def _slots(self, views: Iterable[View], level: float) -> list[PoolSlot]:
         slots = []
         for view in views:
             start_s = view.starts_s(self.now_s, level)
@@ -309,9 +309,9 @@ class _Planning:
             slots.append(self._slot(view.shape.cores, start_s, until_s))
         return slots
 
-    def _slot(self, cores: int, start_s: float, until_s: float) -> Slot:
+    def _slot(self, cores: int, start_s: float, until_s: float) -> PoolSlot:
         """Say when cores of a job work; those whose workers should be there and are not, may be at any moment."""
-        return Slot(cores, start_s + self.rules.startup_s, until_s, max(start_s, self.now_s))
+        return PoolSlot(cores, start_s + self.rules.startup_s, until_s, max(start_s, self.now_s))
 
     def _ask(self, shape: Shape, jobs: int, why: str) -> None:
         jobs = int(min(jobs, self._places()))

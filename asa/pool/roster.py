@@ -13,7 +13,7 @@ from asa.backend import JobState, JobStatus
 from asa.core.files import read_text
 from asa.errors import UnavailableError
 
-from .allocation import Allocation, Phase
+from .allocation import Allocation, AllocationPhase
 from .desk import News
 from .values import Rules, Shape
 
@@ -61,7 +61,7 @@ class Roster:
 
     def live(self) -> list[Allocation]:
         """Give those that have not ended."""
-        return [one for one in self._by_id.values() if one.phase is not Phase.ENDED]
+        return [one for one in self._by_id.values() if one.phase is not AllocationPhase.ENDED]
 
     def useful(self) -> list[Allocation]:
         """Give those that are part of the pool, or will be."""
@@ -70,11 +70,13 @@ class Roster:
     def some_leave(self) -> bool:
         """Whether the workers of some leave, or have just left."""
         since_s = self.now() - _GONE_S
-        return any(one.phase is Phase.DRAINING or (one.end_s or 0.0) > since_s for one in self._by_id.values())
+        return any(
+            one.phase is AllocationPhase.DRAINING or (one.end_s or 0.0) > since_s for one in self._by_id.values()
+        )
 
     def has_ended(self, one_id: str) -> bool:
         """Whether there was such a one, and is no more."""
-        return one_id in self._by_id and self._by_id[one_id].phase is Phase.ENDED
+        return one_id in self._by_id and self._by_id[one_id].phase is AllocationPhase.ENDED
 
     def records(self) -> dict[str, Any]:
         """Give what a picture of the pool's time needs, as plain data; see `asa.pool.AsaCluster.timeline`."""
@@ -155,17 +157,17 @@ class Roster:
         one.start_s = status.start_s
         one.expected_s = status.expected_start_s
         if status.state is JobState.PENDING:
-            one.phase = Phase.PENDING  # again, if it was put back into the queue
+            one.phase = AllocationPhase.PENDING  # again, if it was put back into the queue
         elif status.state is JobState.RUNNING:
             if one.is_waiting:
-                one.phase = Phase.STARTING
+                one.phase = AllocationPhase.STARTING
                 one.bare_since_s = self.now()
         else:
             why = f"{status.state}: {status.reason}" if status.reason else str(status.state)
             self._end(one, status.end_s if status.end_s is not None else self.now(), why)
 
     def _end(self, one: Allocation, at_s: float, why: str) -> None:
-        if one.phase is Phase.ENDED:
+        if one.phase is AllocationPhase.ENDED:
             return
         if one.start_s is not None and one.joined_s is None and not one.why:
             self._barren += 1
@@ -173,7 +175,7 @@ class Roster:
                 until = "no more is asked for until `scale`, `adapt` or `ask` say so"
                 logger.error("%d jobs in a row had no worker: see %s; %s", self._barren, self._logs, until)
         one.why = one.why or why
-        one.phase, one.end_s = Phase.ENDED, at_s
+        one.phase, one.end_s = AllocationPhase.ENDED, at_s
         one.idle_since_s = one.useless_since_s = None
         one.workers = set()
         logger.info("allocation %s ended: %s", one.id, one.why)
@@ -189,8 +191,8 @@ class Roster:
             one.bare_since_s = one.bare_since_s or now_s
             return
         one.bare_since_s = None
-        if one.phase is Phase.STARTING:
-            one.phase, one.joined_s = Phase.ALIVE, now_s
+        if one.phase is AllocationPhase.STARTING:
+            one.phase, one.joined_s = AllocationPhase.ALIVE, now_s
             self._barren = 0
             if one.start_s is not None:
                 self.startup_s += _LEARN * (max(now_s - one.start_s, 0.0) - self.startup_s)

@@ -205,7 +205,7 @@ def _widest(workflow: Workflow, node: int) -> int:
 
 
 @dataclass(slots=True)
-class _Job:
+class _HandedOver:
     """A stage that was handed over."""
 
     job_id: str
@@ -240,14 +240,16 @@ class StagesBackend:
         self._cluster: AsaCluster | None = None
         self._client: Any = None
         self._held: Any = None
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, _HandedOver] = {}
         self._calls = 0
         try:
             for place in (self._place, self._logs):
                 owned.provide_folder(place)
             for path in sorted(self._place.glob("*.job"), key=lambda path: int(path.stem)):
                 kept = read_json(read_file(path))
-                self._jobs[path.stem] = _Job(path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"])
+                self._jobs[path.stem] = _HandedOver(
+                    path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"]
+                )
         except (OSError, ValueError, KeyError) as error:
             raise StateError(f"cannot be used: {error}", where=str(self._place), hint="Begin a new run.") from error
 
@@ -296,7 +298,7 @@ class StagesBackend:
                 where=f"job {spec.name!r}",
                 hint=f"Give the pool's jobs more {lacking[0]}, or take another strategy.",
             )
-        job = _Job(str(len(self._jobs) + 1), spec, self.now())
+        job = _HandedOver(str(len(self._jobs) + 1), spec, self.now())
         self._keep(job)
         self._jobs[job.job_id] = job
         if not self._awaits(job):
@@ -418,7 +420,7 @@ class StagesBackend:
             ) from error
         return self._client
 
-    def _launch(self, job: _Job, *, again: bool = False) -> None:
+    def _launch(self, job: _HandedOver, *, again: bool = False) -> None:
         """Hand a job's tasks to the pool, after those of the jobs that it depends on."""
         client = self._open()
         if again and (begun := self._file(job, "begin")).exists():
@@ -443,10 +445,10 @@ class StagesBackend:
             parts.append(client.submit(run_part, order, before, **options))
         job.futures = [*parts, client.submit(note_end, str(self._place), job.job_id, parts, key=(f"{name}-end", turn))]
 
-    def _before(self, job: _Job) -> list[_Job]:
+    def _before(self, job: _HandedOver) -> list[_HandedOver]:
         return [self._job(dependency.job_id) for dependency in job.spec.dependencies]
 
-    def _awaits(self, job: _Job) -> bool:
+    def _awaits(self, job: _HandedOver) -> bool:
         """Whether a job awaits what no task posts, such as a stage that runs beside the pool, or follows one that does.
 
         A task that has begun would hold its cores meanwhile.
@@ -464,7 +466,7 @@ class StagesBackend:
             return True
         return any(token in job.spec.posts and self._has_completed(job) for job in self._jobs.values())
 
-    def _texts(self, job: _Job, stage: Stage | None) -> Iterator[tuple[str, int]]:
+    def _texts(self, job: _HandedOver, stage: Stage | None) -> Iterator[tuple[str, int]]:
         """Write what each of a job's tasks runs; a list of tasks is a task each, wherever in the pool there is room."""
         done_in = self._done_in(job)
         if not self._is_list(stage):
@@ -476,7 +478,7 @@ class StagesBackend:
             alone = replace(stage, tasks=(), command=command, request=None, cores=stage.cpus_per_task)
             yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # given as in a job
 
-    def _done_in(self, job: _Job) -> Path:
+    def _done_in(self, job: _HandedOver) -> Path:
         return self._place / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
 
     def _is_list(self, stage: Stage | None) -> TypeGuard[Stage]:
@@ -489,15 +491,15 @@ class StagesBackend:
 
     # ------------------------------------------------------------------ what is known
 
-    def _job(self, job_id: str) -> _Job:
+    def _job(self, job_id: str) -> _HandedOver:
         if job_id not in self._jobs:
             raise JobNotFoundError("the pool knows no such job", where=f"job {job_id}", hint="Ask for one of this run.")
         return self._jobs[job_id]
 
-    def _file(self, job: _Job, kind: str) -> Path:
+    def _file(self, job: _HandedOver, kind: str) -> Path:
         return self._place / f"{job.job_id}.{kind}"
 
-    def _keep(self, job: _Job) -> None:
+    def _keep(self, job: _HandedOver) -> None:
         kept = {"spec": asdict(job.spec), "submit_s": job.submit_s, "restarts": job.restarts}
         try:
             _write(self._file(job, "job"), json.dumps(kept))
@@ -505,11 +507,11 @@ class StagesBackend:
             hint = "Free disk space or fix the permissions. Where the run has ended, go on with: asa resume."
             raise UnavailableError(f"cannot be written: {error}", where=str(self._place), hint=hint) from error
 
-    def _code(self, job: _Job) -> int:
+    def _code(self, job: _HandedOver) -> int:
         ended = _read(self._file(job, "end"))
         return int(ended["code"]) if ended is not None else _STOPPED
 
-    def _status(self, job: _Job) -> JobStatus:
+    def _status(self, job: _HandedOver) -> JobStatus:
         if job.final is not None:
             return job.final
         begun, ended = _read(self._file(job, "begin")), _read(self._file(job, "end"))
@@ -541,7 +543,7 @@ class StagesBackend:
             job.futures = []
         return job.final or current
 
-    def _before_restart(self, job: _Job, start_s: float) -> tuple[StepTimes, ...]:
+    def _before_restart(self, job: _HandedOver, start_s: float) -> tuple[StepTimes, ...]:
         """Tell when a stage ran that had completed before its job was handed over once more."""
         if not job.restarts:
             return ()
@@ -553,7 +555,7 @@ class StagesBackend:
             return ()
         return (StepTimes("", min(began), max(one[1] for one in times if one is not None)),)
 
-    def _pending(self, job: _Job, status: JobStatus) -> JobStatus:
+    def _pending(self, job: _HandedOver, status: JobStatus) -> JobStatus:
         """Say why a job waits, and until when."""
         if any(self._is_void(other) for other in self._before(job)):
             return replace(status, reason="DependencyNeverSatisfied")
@@ -561,10 +563,10 @@ class StagesBackend:
         waits = [] if cluster is None else [one.expected_s for one in cluster.allocations if one.is_waiting]
         return replace(status, expected_start_s=min((at_s for at_s in waits if at_s is not None), default=None))
 
-    def _is_void(self, job: _Job) -> bool:
+    def _is_void(self, job: _HandedOver) -> bool:
         return self._status(job).state.is_final and not self._has_completed(job)
 
-    def _has_completed(self, job: _Job) -> bool:
+    def _has_completed(self, job: _HandedOver) -> bool:
         return self._status(job).state is JobState.COMPLETED
 
 

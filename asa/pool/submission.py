@@ -22,7 +22,7 @@ _UNSENT = "it was not wanted any more before it was sent"
 
 
 @dataclass(slots=True)
-class _Job:
+class _AskedJob:
     """A job that was asked for."""
 
     spec: JobSpec
@@ -48,7 +48,7 @@ class PoolJobs(Submitter):
     # news, by tokens: of jobs that changed, and why one will never be accepted
     statuses: dict[str, JobStatus] = field(default_factory=dict, init=False)
     refused: dict[str, str] = field(default_factory=dict, init=False)
-    _jobs: dict[str, _Job] = field(default_factory=dict, init=False)  # by their tokens
+    _jobs: dict[str, _AskedJob] = field(default_factory=dict, init=False)  # by their tokens
     _tokens: dict[str, str] = field(default_factory=dict, init=False)  # by the ids of jobs
     _seen: dict[str, JobStatus] = field(default_factory=dict, init=False)  # each job, last
     # tokens of which a second job may yet turn up, and since when; and those of an earlier pool
@@ -63,7 +63,7 @@ class PoolJobs(Submitter):
 
     def want(self, spec: JobSpec, forecast: WaitForecast) -> None:
         """Have a job submitted."""
-        self._jobs.setdefault(spec.token, _Job(spec, forecast))
+        self._jobs.setdefault(spec.token, _AskedJob(spec, forecast))
 
     def want_no_more(self, token: str) -> None:
         """Have a job cancelled, or not submitted any more."""
@@ -101,7 +101,7 @@ class PoolJobs(Submitter):
                 job.cancel_s = now_s + AGAIN_S[0]
         self.cancel(unwanted)
 
-    def _see_to(self, token: str, job: _Job) -> None:
+    def _see_to(self, token: str, job: _AskedJob) -> None:
         """Send a job, or find out whether it was accepted."""
         if job.is_open:
             self.clear_up(token, job.attempt)
@@ -139,7 +139,7 @@ class PoolJobs(Submitter):
                 self._see_to(token, job)
         self._tell_cancellations_of(job for job in self._jobs.values() if job.is_unwanted)
 
-    def _tell_cancellations_of(self, jobs: Iterable[_Job]) -> None:
+    def _tell_cancellations_of(self, jobs: Iterable[_AskedJob]) -> None:
         sent = (job.status for job in jobs if job.status is not None)
         self.tell_cancellations([status.job_id for status in sent if not status.state.is_final])
 
@@ -243,10 +243,10 @@ class PoolJobs(Submitter):
             self._become(token, job, status)
         self._learn(token, job, status)
 
-    def _become(self, token: str, job: _Job, status: JobStatus) -> None:
+    def _become(self, token: str, job: _AskedJob, status: JobStatus) -> None:
         job.status = self._seen[status.job_id] = self.statuses[token] = status
 
-    def _learn(self, token: str, job: _Job, status: JobStatus) -> None:
+    def _learn(self, token: str, job: _AskedJob, status: JobStatus) -> None:
         if job.own is not None and not job.is_learned and (status.start_s is not None or status.state.is_final):
             job.is_learned = True
             if (observation := observation_of(job.spec, status, self.backend.capabilities)) is None:

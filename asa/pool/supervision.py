@@ -16,7 +16,7 @@ from asa.backend import Capabilities
 from asa.errors import SubmitRejectedError, UnavailableError
 from asa.waits import WaitForecast
 
-from .allocation import Allocation, Phase, workers_by_allocation
+from .allocation import Allocation, AllocationPhase, workers_by_allocation
 from .demand import read_demand
 from .departures import Departures
 from .desk import Desk, News
@@ -231,13 +231,13 @@ class Supervision:
 
     def _part(self, one: Allocation, why: str) -> None:
         """Give back an allocation, or withdraw it while it waits."""
-        if one.phase in (Phase.ALIVE, Phase.DRAINING):
+        if one.phase in (AllocationPhase.ALIVE, AllocationPhase.DRAINING):
             self._departures.give_back(one, why)
-        elif one.phase is not Phase.ENDED:
+        elif one.phase is not AllocationPhase.ENDED:
             one.why = one.why or why
             self._desk.cancel(one.token)
-            if one.phase is Phase.STARTING:
-                one.phase = Phase.DRAINING
+            if one.phase is AllocationPhase.STARTING:
+                one.phase = AllocationPhase.DRAINING
 
     # ------------------------------------------------------------------ what users want
 

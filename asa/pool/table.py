@@ -10,15 +10,15 @@ from rich.text import Text
 from asa.printable import printable
 from asa.units import format_duration
 
-from .allocation import Allocation, Phase
+from .allocation import Allocation, AllocationPhase
 
 _STYLES = {
-    Phase.ASKED: "dim",
-    Phase.PENDING: "yellow",
-    Phase.STARTING: "cyan",
-    Phase.ALIVE: "green",
-    Phase.DRAINING: "magenta",
-    Phase.ENDED: "dim",
+    AllocationPhase.ASKED: "dim",
+    AllocationPhase.PENDING: "yellow",
+    AllocationPhase.STARTING: "cyan",
+    AllocationPhase.ALIVE: "green",
+    AllocationPhase.DRAINING: "magenta",
+    AllocationPhase.ENDED: "dim",
 }
 _MAX_ENDED = 5
 
@@ -31,7 +31,7 @@ def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note:
     table = Table(title=Text(printable(title)) if title else None, caption=Text(printable(note)) if note else None)
     for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):
         table.add_column(name, justify="right" if name in {"cores", "workers"} else "left")
-    ended = [one for one in allocations if one.phase is Phase.ENDED]
+    ended = [one for one in allocations if one.phase is AllocationPhase.ENDED]
     hidden = set(map(id, ended[:-_MAX_ENDED]))
     for one in allocations:
         if id(one) in hidden:

@@ -52,7 +52,7 @@ _TICKS_S = (
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PlanAmongOthers:
     """A plan among others."""
 
     name: str  # what it is called, and the letter that stands for it
@@ -62,7 +62,7 @@ class Candidate:
     is_best: bool = False  # none is sooner with fewer core-hours: it is on the frontier
 
 
-def candidates_of(outlook: Outlook) -> list[Candidate]:
+def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
     """Give what everybody knows, and the plans on the frontier, by core-hours."""
     chosen = outlook.sketch
     best = [chosen if _jobs_of(sketch) == _jobs_of(chosen) else sketch for sketch in outlook.frontier()]
@@ -79,12 +79,12 @@ def candidates_of(outlook: Outlook) -> list[Candidate]:
     found = []
     for name, mark, sketch in known:
         same = next((one for one in best if _jobs_of(one) == _jobs_of(sketch)), None)
-        found.append(Candidate(name, mark, same or sketch, is_chosen=same is chosen, is_best=same is not None))
+        found.append(PlanAmongOthers(name, mark, same or sketch, is_chosen=same is chosen, is_best=same is not None))
     listed = [_jobs_of(candidate.sketch) for candidate in found]
     others = [sketch for sketch in best if _jobs_of(sketch) not in listed]
     marks = "123456789adefghijklmn"
     for number, (mark, sketch) in enumerate(zip(marks, others, strict=False), start=1):
-        found.append(Candidate(f"Plan {number}", mark, sketch, is_chosen=sketch is chosen, is_best=True))
+        found.append(PlanAmongOthers(f"Plan {number}", mark, sketch, is_chosen=sketch is chosen, is_best=True))
     return found
 
 
@@ -111,7 +111,7 @@ def interval_s(sketch: Sketch) -> tuple[float, float]:
     return low_s, high_s
 
 
-def frontier_letters(candidates: Sequence[Candidate], width: int = 72, height: int = 11) -> list[str]:
+def frontier_letters(candidates: Sequence[PlanAmongOthers], width: int = 72, height: int = 11) -> list[str]:
     """Draw core-hours to the right and expected makespan upwards, a letter a plan.
 
     Plans that would stand on each other stand side by side, the chosen one first.
@@ -146,7 +146,7 @@ def _is_wide(values: Sequence[float]) -> bool:
     return 0 < _FAR_APART * min(values) < max(values)
 
 
-def frontier_figure(candidates: Sequence[Candidate], path: str | Path, title: str) -> None:
+def frontier_figure(candidates: Sequence[PlanAmongOthers], path: str | Path, title: str) -> None:
     """Draw expected makespan, with the interval in which 8 in 10 cases lie, against core-hours."""
     figure = new_figure(8.0, 5.0)
     panel = figure.subplots()
@@ -189,12 +189,12 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _is_beside(one: Candidate, other: Candidate, hours: Sequence[float]) -> bool:
+def _is_beside(one: PlanAmongOthers, other: PlanAmongOthers, hours: Sequence[float]) -> bool:
     near = 0.02 * (max(hours) - min(hours))
     return abs(one.sketch.core_hours - other.sketch.core_hours) <= near
 
 
-def _draw(panel: Axes, candidate: Candidate, aside_pt: float) -> None:
+def _draw(panel: Axes, candidate: PlanAmongOthers, aside_pt: float) -> None:
     from matplotlib.transforms import ScaledTranslation  # noqa: PLC0415 - heavy, and optional
 
     sketch = candidate.sketch

@@ -84,7 +84,7 @@ def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
 
     Raises `InputError`: a value is none that sbatch takes, or one that cannot be kept.
     """
-    layout = _Layout(given)
+    layout = _TaskLayout(given)
     gpus, gpu_options = _gpus(given, layout)
     cpus, cpu_options = _cpus_per_task(given, layout, remark)
     tasks = layout.tasks
@@ -118,7 +118,7 @@ def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
     )
 
 
-class _Layout:
+class _TaskLayout:
     """How a job's tasks are spread over nodes."""
 
     def __init__(self, given: Mapping[str, Directive]) -> None:
@@ -181,7 +181,7 @@ class _Layout:
         return together if self.known_nodes or not self.nodes else [*together, f"--nodes={self._text}"]
 
 
-def _gpus(given: Mapping[str, Directive], layout: _Layout) -> tuple[int, list[str]]:
+def _gpus(given: Mapping[str, Directive], layout: _TaskLayout) -> tuple[int, list[str]]:
     """Tell the GPUs of the whole job, and what is passed on of them."""
     gres = text_of(given, "gres")
     words = [name for name in ("gpus", "gpus-per-node", "gpus-per-task", "tres-per-task") if name in given]
@@ -233,7 +233,7 @@ def _listed_gpus(directive: Directive) -> list[int]:
     return counts
 
 
-def _cpus_per_task(given: Mapping[str, Directive], layout: _Layout, remark: Remark) -> tuple[int, list[str]]:
+def _cpus_per_task(given: Mapping[str, Directive], layout: _TaskLayout, remark: Remark) -> tuple[int, list[str]]:
     least = _count(given, "mincpus")
     if "cpus-per-gpu" not in given:
         cpus = _of_each_task(given) or 1
@@ -253,7 +253,9 @@ def _of_each_task(given: Mapping[str, Directive]) -> int:
     return _count(given, "cpus-per-task") or listed
 
 
-def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_widened: bool) -> tuple[int, list[str]]:
+def _memory(
+    given: Mapping[str, Directive], layout: _TaskLayout, cores: int, *, is_widened: bool
+) -> tuple[int, list[str]]:
     """Tell the memory of the whole job, or what is passed on of it: all of a node's, or what depends on the nodes."""
     counted = layout.tasks == 1 or not is_widened
     for name, times in (
@@ -267,7 +269,7 @@ def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_w
     return 0, []
 
 
-def _min_memory(given: Mapping[str, Directive], layout: _Layout, cores: int) -> int:
+def _min_memory(given: Mapping[str, Directive], layout: _TaskLayout, cores: int) -> int:
     """Count the memory that a job has at least, on as few nodes as it may be on."""
     cores = 0 if "overcommit" in given else cores
     for name, times in (("mem", max(1, layout.nodes)), ("mem-per-cpu", cores), ("mem-per-gpu", layout.gpus)):

@@ -704,7 +704,7 @@ def list_runs(runs: Path, *, only_own: bool = False) -> list[RunFolder]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ListedRun:
     """What tells a run from others; the whole is not kept of each."""
 
     path: Path
@@ -712,16 +712,16 @@ class _Known:
     created_s: float
 
 
-def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_Known], list[Path]]:
+def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_ListedRun], list[Path]]:
     """Give the user's own runs in a folder, or those of others, the latest last; and those that cannot be read."""
-    found: list[_Known] = []
+    found: list[_ListedRun] = []
     damaged: list[Path] = []
     for path in run_paths(runs):
         if _is_of_others(path) != of_others:
             continue
         try:
             plan = open_listed(path).plan
-            found.append(_Known(path, plan.name, plan.created_s))
+            found.append(_ListedRun(path, plan.name, plan.created_s))
         except InputError:
             if _NAMED.search(path.name) or (path / _JOURNAL).is_file():
                 damaged.append(path)
@@ -818,7 +818,7 @@ def find_run(runs: Path, named: str) -> RunFolder:
     return RunFolder(_one_of(found, named).path)
 
 
-def _find_of_others(runs: Path, named: str, own: list[_Known]) -> RunFolder:
+def _find_of_others(runs: Path, named: str, own: list[_ListedRun]) -> RunFolder:
     """Find a run of somebody else's, where the user has none of the name."""
     others, damaged = _known_in(runs, of_others=True)
     found = [run for run in others if named in {run.name, ""} or run.path.name.startswith(named)]
@@ -839,7 +839,7 @@ def _find_of_others(runs: Path, named: str, own: list[_Known]) -> RunFolder:
     raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=hint)
 
 
-def _one_of(found: list[_Known], named: str) -> _Known:
+def _one_of(found: list[_ListedRun], named: str) -> _ListedRun:
     """Choose of the runs that fit what the user says, the latest last."""
     exact = [run for run in found if run.name == named]
     if exact or len(found) == 1 or not named:

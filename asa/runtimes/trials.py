@@ -130,7 +130,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class UntriedOffer:
     """An untried width as it would be asked for, and its wait in the futures in which the offers are judged."""
 
     untried: Untried
@@ -139,7 +139,7 @@ class Candidate:
     wait: JointForecast  # of this request alone
 
 
-def best_trial(compared: Compared, candidates: Sequence[Candidate], worth: float = WORTH_OF_SHAPES) -> Trial | None:
+def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], worth: float = WORTH_OF_SHAPES) -> Trial | None:
     """Choose the width of which to know the run time is expected to gain the most; None if there is none to choose.
 
     The gain is by how much less its time to the end would be than that of the offer with the least, core-hours counted
@@ -148,7 +148,7 @@ def best_trial(compared: Compared, candidates: Sequence[Candidate], worth: float
     return max((_trial(compared, one, worth) for one in candidates), key=lambda one: one.share, default=None)
 
 
-def _trial(compared: Compared, one: Candidate, worth: float) -> Trial:
+def _trial(compared: Compared, one: UntriedOffer, worth: float) -> Trial:
     to_beat = float(compared.paid.costs()[compared.least])
     gains = np.maximum(-np.expm1(_costs(one, one.untried.runs_s, worth) - to_beat), 0.0)
     typical_s = math.exp(float(compared.ends.costs()[compared.least]))
@@ -157,14 +157,14 @@ def _trial(compared: Compared, one: Candidate, worth: float) -> Trial:
     return Trial(one.untried, one.cores, one.partition, typical_s * share, share, likely, needed_s)
 
 
-def _costs(one: Candidate, runs_s: _Floats, worth: float) -> _Floats:
+def _costs(one: UntriedOffer, runs_s: _Floats, worth: float) -> _Floats:
     """Give what it would cost at each of some run times, as offers are compared."""
     hours = core_hours(one.cores, 1.0) * runs_s
     costs: _Floats = one.wait.only([0] * len(runs_s)).costs(runs_s.tolist()) + np.log(times_of(hours, worth))
     return costs
 
 
-def _needed_s(one: Candidate, to_beat: float, worth: float) -> float:
+def _needed_s(one: UntriedOffer, to_beat: float, worth: float) -> float:
     """Find the longest run time at which it would be the best, by halving."""
     low, high = 0.0, math.log(float(one.untried.runs_s[-1]) * 2.0)
     for _ in range(_ROUNDS):

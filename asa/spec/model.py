@@ -28,7 +28,7 @@ from asa.shapes import Law, Scaling
 from asa.spec.moldable import (
     MAX_WIDTHS,
     RANGE_PATTERN,
-    Asked,
+    AskedShapes,
     at_widths,
     distinct,
     is_by_width,
@@ -744,7 +744,7 @@ class StageSpec(StageSettings):
     def _where(self) -> str:
         return f"stage {str(self.name)!r}"
 
-    def asked(self) -> Asked:
+    def asked(self) -> AskedShapes:
         """Gather what it asks for, in one shape or in several."""
         cpus_per_task = self.cpus_per_task or 1
         each = 1 if self.ntasks is None else cpus_per_task  # cores of what is counted
@@ -755,7 +755,7 @@ class StageSpec(StageSettings):
         def in_cores(given: float | dict[int, float] | None) -> float | dict[int, float] | None:
             return {width * each: one for width, one in given.items()} if isinstance(given, dict) else given
 
-        return Asked(
+        return AskedShapes(
             where=self._where,
             cores=cores,
             nodes=self.nodes,

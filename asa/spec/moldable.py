@@ -195,7 +195,7 @@ class Remark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedShapes:
     """What a stage asks for, in one shape or in several, as it was written: the first of several is its own."""
 
     where: str  # as errors name the stage

@@ -23,7 +23,7 @@ from .base import (
     Strategy,
 )
 from .growth import Growth, Watched
-from .planning import Aim, Job, Outlook, look_ahead, read_aim
+from .planning import Aim, Outlook, SearchedJob, look_ahead, read_aim
 from .replacing import Replacement
 
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
@@ -179,7 +179,7 @@ class Planned(Strategy):
                 block.widths,
             )
 
-    def _how(self, view: RunView, job: Job, *, is_ready: bool) -> tuple[Keep | None, float]:
+    def _how(self, view: RunView, job: SearchedJob, *, is_ready: bool) -> tuple[Keep | None, float]:
         """Say what keeps a job back, and when it is submitted; None for what is not asked for yet."""
         if is_ready:
             return Keep.NOTHING, view.now_s
@@ -195,7 +195,7 @@ class Planned(Strategy):
         # may change
         return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
 
-    def _hold_s(self, outlook: Outlook, job: Job, allowance: IdleAllowance) -> float:
+    def _hold_s(self, outlook: Outlook, job: SearchedJob, allowance: IdleAllowance) -> float:
         """Say for how long a job may idle: until that costs more than to wait for another, or more than allowed."""
         second = job.block.cores / 3600
         wait_s = float(outlook.question.waits_s([job.block]).mean())
@@ -216,7 +216,7 @@ class Planned(Strategy):
                 yield Cancellation(stage.job_id, f"it {idles} it may{begins}")
 
 
-def reason(job: Job, keep: Keep, in_s: float) -> str:
+def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:
     """Say in words why a job is submitted when it is, and with what it is put together."""
     alone = len(job.block.stages) == 1
     words = [] if alone else [f"{len(job.block.stages)} stages in one job"]

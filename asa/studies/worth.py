@@ -32,7 +32,7 @@ _WHY_LEGS = "What decides it is how long each next leg waits, which the times ab
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class WayBesideAnother:
     """One way of asking beside another, as shares of that one's figures: below 0 is sooner, and cheaper.
 
     They are geometric means over moments, each with its own queue: a few long waits do not outweigh all others.
@@ -47,7 +47,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WorthVerdict:
     """Whether it is worth it, and by what."""
 
     answer: Literal["yes", "no", "unclear"]
@@ -55,7 +55,7 @@ class Verdict:
     best_simple: str  # of those that need no asa
     moments: int  # in which all that are compared completed
     sentences: tuple[str, str, str]
-    beside: tuple[Beside, ...]  # each of asa's ways beside each simple one
+    beside: tuple[WayBesideAnother, ...]  # each of asa's ways beside each simple one
     failed: Mapping[str, int]  # ways that are left out, and in how many moments they failed
     waits: float  # share of the makespan, by `per-stage`, in which a stage waits that could have begun
     age_accrues: bool
@@ -65,7 +65,7 @@ class Verdict:
         return asdict(self)
 
 
-def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = False) -> Verdict:
+def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = False) -> WorthVerdict:
     """Judge by runs of one workflow in one width, whose seeds are moments in the order of time.
 
     It is worth it if one of asa's ways is clearly better than every simple one, and not if none of them may be, by what
@@ -91,7 +91,7 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
     second = _second(way, [cell for cell in (*simple, hero) if cell is not way])
     out = "".join(f" {one} is left out: it failed from {count} starting times." for one, count in failed.items())
     why = _why(answer, way, best, waits, accrues=accrues) if not workflow.continuing else _WHY_LEGS
-    return Verdict(
+    return WorthVerdict(
         answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), beside, failed, waits,
         accrues,
     )  # fmt: skip
@@ -145,13 +145,13 @@ def _share(of_logs: Interval) -> Interval:
     return Interval(ratio.mean - 1, ratio.low - 1, ratio.high - 1, ratio.freedom)
 
 
-def _beside(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[Beside, ...]:
+def _beside(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[WayBesideAnother, ...]:
     """Put each way beside each rival; all that is clear is right at once with 95 %."""
     pairs = [(one, rival) for one in ours for rival in rivals]
     found = [_logs(one, rival) for one, rival in pairs]
     clear = beyond_chance([weighed for *_, weighed in found])
     return tuple(
-        Beside(one.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
+        WayBesideAnother(one.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
         for (one, rival), (time, hours, weighed), is_clear in zip(pairs, found, clear, strict=True)
     )
 
@@ -170,7 +170,7 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
     return f"With {way.strategy} it takes {took} and {cost:,.0f} core-hours on average, and finishes {told}"
 
 
-def _answer(beside: Sequence[Beside]) -> tuple[Literal["yes", "no", "unclear"], str]:
+def _answer(beside: Sequence[WayBesideAnother]) -> tuple[Literal["yes", "no", "unclear"], str]:
     """Answer, and name the way of asa's that it is about."""
     of = {way: [one for one in beside if one.way == way] for way in dict.fromkeys(one.way for one in beside)}
     # by its worst: against the rival that is hardest to beat
@@ -188,7 +188,7 @@ def _answer(beside: Sequence[Beside]) -> tuple[Literal["yes", "no", "unclear"], 
     return "no", min(worst, key=worst.__getitem__)
 
 
-def _first(answer: str, hero: Cell, best: Cell, last: Beside) -> str:
+def _first(answer: str, hero: Cell, best: Cell, last: WayBesideAnother) -> str:
     if answer == "yes":
         return f"It is worth it here: use {hero.strategy}."
     if answer == "unclear":

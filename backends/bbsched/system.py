@@ -26,7 +26,7 @@ LARGEST: Final = 1 << 40
 _INTEGER: Final = (int, np.integer)
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """So many nodes that are alike, and what each of them has."""
 
     nodes: int
@@ -54,7 +54,7 @@ class System:
     """
 
     # how many nodes it has; or the kinds of its nodes, each with at least as much of everything as the one before
-    nodes: int | Sequence[Kind]
+    nodes: int | Sequence[JobKind]
     shared: Mapping[str, int] = field(default_factory=dict)  # how much there is of each resource that all nodes share
 
     def __post_init__(self) -> None:
@@ -84,9 +84,9 @@ class System:
             raise InputError(f"{NODES!r} cannot be shared", where="system", hint="Call the resource something else.")
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[JobKind, ...]:
         """The kinds of nodes."""
-        return (Kind(int(self.nodes)),) if isinstance(self.nodes, _INTEGER) else tuple(self.nodes)
+        return (JobKind(int(self.nodes)),) if isinstance(self.nodes, _INTEGER) else tuple(self.nodes)
 
     @cached_property
     def per_node(self) -> tuple[str, ...]:

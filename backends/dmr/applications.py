@@ -28,7 +28,7 @@ UNLIMITED_S = 365 * 86400.0
 """What Slurm's backfilling takes a job for that asks for no time."""
 
 
-class Kind(StrEnum):
+class ApplicationKind(StrEnum):
     """Who decides on a job's size, and when (section 2)."""
 
     RIGID = "rigid"
@@ -101,13 +101,13 @@ class Job:
     application: Application
     # how many it asks for. A moldable job starts on what is free of these and the sizes below, if that is enough.
     nodes: int
-    kind: Kind = Kind.MALLEABLE  # who decides on its size
+    kind: ApplicationKind = ApplicationKind.MALLEABLE  # who decides on its size
     phases: tuple[tuple[int, Wish], ...] = ()  # of an evolving job: from which iteration on it has which wish
     limit_s: float = UNLIMITED_S  # time that it asks for
 
     def wish(self, iteration: int) -> Wish | None:
         """Give what it checks with after so many iterations; None if it never asks."""
-        if self.kind is Kind.RIGID or self.kind is Kind.MOLDABLE:
+        if self.kind is ApplicationKind.RIGID or self.kind is ApplicationKind.MOLDABLE:
             return None
         if not self.phases:
             return self.application.wish
@@ -115,7 +115,7 @@ class Job:
 
     def starts_on(self) -> tuple[int, ...]:
         """Give the sizes that it can start on, the largest first."""
-        if self.kind is not Kind.MOLDABLE:
+        if self.kind is not ApplicationKind.MOLDABLE:
             return (self.nodes,)
         others = sizes_from(self.application.wish, self.nodes)
         return (self.nodes, *(size for size in reversed(others) if size < self.nodes))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asa.backend import Adjustable, Backend, TakesUp
-from asa.dmr.protocol import Action, Reply, Request, Wish
+from asa.dmr.protocol import Action, DmrRequest, Reply, Wish
 from asa.errors import BackendError
 from asa.waits import QueuedJob
 
@@ -49,7 +49,7 @@ class JobManager:
 
     def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Answer the program; see `desk.Clerk`."""
-        request = Request.heard(message)
+        request = DmrRequest.heard(message)
         with self._lock:
             if request.job != self._job_id or request.processes > self._held:
                 why = f"job {self._job_id} has {self._held} processes, not job {request.job} {request.processes}"
@@ -61,7 +61,7 @@ class JobManager:
     def unheard(self, message: Mapping[str, Any]) -> None:
         """Take nothing back, as nothing is done before the program acknowledges; see `desk.Clerk`."""
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer(self, request: DmrRequest) -> Reply:
         """Answer a program of which it is known what it has: it may grow into what was refused."""
         wish = request.wish
         wanted = request.to if wish is None else min(wish.maximum, self._held)

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from asa.dmr.protocol import Action
 
-from .applications import Job, Kind
+from .applications import ApplicationKind, Job
 from .mechanics import Costs, Resizer
 from .policy import Answer, decide, sizes_from, unpromised
 
@@ -244,7 +244,7 @@ class DmrCore(InPython):
             return [(run.cores, _whole(run.request * run.slower * run.limit + self._read_s(run)))]
         cores, request = self._widths[job], self._requests[job]
         described = self._jobs(job)
-        if described is None or described.kind is not Kind.MOLDABLE:
+        if described is None or described.kind is not ApplicationKind.MOLDABLE:
             return [(cores, request)]
         run_s = described.application.run_s
         return [(size, _whole(request * (run_s(size) / run_s(cores)))) for size in described.starts_on()]
@@ -346,7 +346,7 @@ class DmrCore(InPython):
         run.held_since = run.checked = self.now
         insort(self._releases, (run.expected, job))
         self._foresee(job, run)
-        if run.job.kind is not Kind.MOLDABLE:
+        if run.job.kind is not ApplicationKind.MOLDABLE:
             self._watch(job, run)
 
     def _take_away(self, row: int, run: _Run) -> None:
@@ -365,7 +365,7 @@ class DmrCore(InPython):
         """Say how many times as long as in the log it takes on so many cores."""
         application = run.job.application
         slower = application.run_s(cores) / application.run_s(run.asked)
-        if run.job.kind is not Kind.MOLDABLE:
+        if run.job.kind is not ApplicationKind.MOLDABLE:
             slower *= 1.0 + self._costs.none_s / application.period_s
         return slower
 

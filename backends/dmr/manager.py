@@ -31,7 +31,7 @@ from typing import Any, Self
 from asa.backends.local.processes import tell_session
 
 from asa.backend import JobState
-from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, Reply, Request, Wish
+from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, DmrRequest, Reply, Wish
 from asa.errors import InputError
 
 from . import policy
@@ -214,7 +214,7 @@ class LocalManager:
         """Answer a program, or who submits a job; see `Clerk`."""
         if message.get("what") == "submit":
             return self._take_in(message)
-        request = Request.heard(message)
+        request = DmrRequest.heard(message)
         with self._changed:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
             if running is None:
@@ -226,7 +226,7 @@ class LocalManager:
             self._settle(running, request.processes)
             return self._answer(running, request).message()
 
-    def _answer(self, running: _Running, request: Request) -> Reply:
+    def _answer(self, running: _Running, request: DmrRequest) -> Reply:
         """Answer a program of which it is known what it has."""
         if request.what == "expand":
             return self._expand(running, request.to, request.wait_s)
@@ -242,7 +242,7 @@ class LocalManager:
         """Take back what a program did not hear; see `Clerk`."""
         if message.get("what") == "submit":
             return  # the job was wanted, whoever has gone
-        request = Request.heard(message)
+        request = DmrRequest.heard(message)
         with self._changed:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
             if running is not None and request.processes <= self._held(running):

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from asa.dmr.protocol import Wish
 from asa.errors import InputError
 
-from .applications import Application, Job, Kind
+from .applications import Application, ApplicationKind, Job
 from .policy import sizes_from
 
-_FLEXIBLE = (Kind.MALLEABLE, Kind.EVOLVING, Kind.MOLDABLE)
+_FLEXIBLE = (ApplicationKind.MALLEABLE, ApplicationKind.EVOLVING, ApplicationKind.MOLDABLE)
 _PERCENT = 100
 
 
@@ -99,7 +99,7 @@ class Jobs:
         population, kind, cores = self.population, _FLEXIBLE[drawn], int(self.table.cores[row])
         phases: tuple[tuple[int, Wish], ...] = ()
         wish = population.wish(cores, self.capacity)
-        if kind is Kind.EVOLVING:
+        if kind is ApplicationKind.EVOLVING:
             if cores % population.factor:
                 return None
             wide, narrow = (Wish(size, size, population.factor) for size in (cores, cores // population.factor))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.environment import carried
-from asa.backends.shell.marks import Kept, Mark, RunFolder, StepMarks
+from asa.backends.shell.marks import KeptSubmission, Mark, RunFolder, StepMarks
 from asa.backends.shell.script import Payload, batch_script, file_name, is_utf8, job_name, requested
 
 from asa.backend import (
@@ -37,8 +37,8 @@ from asa.outcome import JobOutcome, without_mark
 from asa.waits import QueueEvent
 
 from .explanations import LOST, PAYLOAD_COMPLETED, TWIN, advice
-from .feed import QueueFeed
-from .spool import Changes, Order, Spool, Standing, is_same_machine
+from .feed import LocalQueueFeed
+from .spool import Changes, Order, Spool, SpooledStanding, is_same_machine
 
 JOB_VARIABLE = "ASA_JOB_ID"
 """In which a job finds its id."""
@@ -65,7 +65,7 @@ class _Known:
     job_id: str
     number: int
     host: str
-    kept: Kept
+    kept: KeptSubmission
     status: JobStatus
     reported: JobStatus | None = None
     marks_s: float = -math.inf
@@ -134,7 +134,7 @@ class LocalBackend:
         self._live: dict[str, _Known] = {}
         self._changed_jobs: dict[str, _Known] = {}
         self._outlook: tuple[int, dict[str, Any]] = (0, {})
-        self._feed = QueueFeed(capabilities.system)
+        self._feed = LocalQueueFeed(capabilities.system)
         self._feed_changes: Changes | None = None
         self._heard_s, self._calls = clock(), 0
         self._trouble = ""
@@ -195,7 +195,7 @@ class LocalBackend:
         job_id, submit_s = f"{number}@{self._host}", self.now()
         kept_back = bool(dependencies) or spec.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
-        kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
+        kept = KeptSubmission(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
         order = Order(
             job_id=job_id,
             cores=0 if spec.local else max(spec.cores, spec.nodes * self._capabilities.cores_per_node),
@@ -440,7 +440,7 @@ class LocalBackend:
         try:
             standing = spool.standing(job.number)
         except ValueError:
-            standing = Standing(state="failed", reason="BrokenFile", end_s=self.now())
+            standing = SpooledStanding(state="failed", reason="BrokenFile", end_s=self.now())
         was = job.status
         if standing is not None:
             job.marks_s = time.monotonic()
@@ -448,7 +448,7 @@ class LocalBackend:
         elif not spool.holds(job.number):
             job.status = self._by_marks(job)
         if job.is_live and job.host != self._host and is_same_machine(job.host, self._host):
-            job.status = self._in_another_space(job, spool, standing or Standing())
+            job.status = self._in_another_space(job, spool, standing or SpooledStanding())
         if job.status != was:
             self._changed_s = self.now()
             self._changed_jobs[job.job_id] = job
@@ -457,7 +457,7 @@ class LocalBackend:
         elif job.status.state is JobState.PENDING:
             self._foretell(job)
 
-    def _refined(self, job: _Known, standing: Standing) -> JobStatus:
+    def _refined(self, job: _Known, standing: SpooledStanding) -> JobStatus:
         state = JobState(standing.state)
         status = JobStatus(
             job.job_id,
@@ -514,7 +514,7 @@ class LocalBackend:
             return replace(status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
         return status if began is None else replace(status, state=JobState.RUNNING)
 
-    def _in_another_space(self, job: _Known, spool: Spool, standing: Standing) -> JobStatus:
+    def _in_another_space(self, job: _Known, spool: Spool, standing: SpooledStanding) -> JobStatus:
         """Say how a job stands of a container that has this one's name: it may have been this one, before a restart.
 
         Its processes are not to be seen from here. So it is judged by its marks and, where nobody serves its queue, by
@@ -575,7 +575,7 @@ class LocalBackend:
             order = spool.order(number)
         kept = self._folder.kept_job(job_id)
         if kept is None and order is not None:
-            kept = Kept(
+            kept = KeptSubmission(
                 "", "", awaits=False, steps=(), kept_back=False, walltime_s=order.walltime_s, submit_s=order.submit_s
             )
         if kept is None or (order is None and not self._may_be(job_id, kept, host)):
@@ -591,7 +591,7 @@ class LocalBackend:
         self._jobs[job.job_id] = self._live[job.job_id] = self._changed_jobs[job.job_id] = job
         return job
 
-    def _may_be(self, job_id: str, kept: Kept, host: str) -> bool:
+    def _may_be(self, job_id: str, kept: KeptSubmission, host: str) -> bool:
         """Whether a job counted that the queue does not know: its marks say so, or its queue is not to be seen here."""
         if host != self._host:
             return True

@@ -23,7 +23,7 @@ from asa.history import JobHistory
 
 from .facility import cores_here
 from .server import KEPT_S, LINGER_S, MAX_BESIDE
-from .spool import Order, Spool, Standing, host
+from .spool import Order, Spool, SpooledStanding, host
 
 if TYPE_CHECKING:
     from .facility import LocalMachine
@@ -77,7 +77,7 @@ _Row = tuple[float, float, int, float, bool, float]
 def _past(spool: Spool, since_s: float) -> Iterator[_Row]:
     for number in spool.ended_numbers():
         order: Order | None = None
-        standing: Standing | None = None
+        standing: SpooledStanding | None = None
         with suppress(ValueError):
             order, standing = spool.order(number), spool.standing(number)
         if order is None or standing is None or order.is_beside:

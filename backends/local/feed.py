@@ -9,12 +9,12 @@ from typing import Literal
 
 from asa.waits import QueuedJob, QueueEvent
 
-from .spool import Order, Spool, Standing
+from .spool import Order, Spool, SpooledStanding
 
 _What = Literal["submitted", "started", "left", "ended"]
 
 
-class QueueFeed:
+class LocalQueueFeed:
     """Events of jobs, each reported once. A job queues since it was eligible, and is not reported before."""
 
     def __init__(self, system: str) -> None:
@@ -37,7 +37,7 @@ class QueueFeed:
                     events += list(self._of(number, order, standing, ends=ends))
         return sorted(events, key=lambda event: event.time_s)
 
-    def _of(self, number: int, order: Order, standing: Standing, *, ends: bool) -> Iterator[QueueEvent]:
+    def _of(self, number: int, order: Order, standing: SpooledStanding, *, ends: bool) -> Iterator[QueueEvent]:
         reported = self._reported.setdefault(number, set())
         times: list[tuple[_What, float | None]] = []
         if standing.eligible_s is not None:

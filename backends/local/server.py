@@ -25,7 +25,7 @@ from typing import Any
 
 from .outlook import MAX_JOBS, Awaited, foresee
 from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of, tell_session
-from .spool import MAX_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, Standing, locked, put, written
+from .spool import MAX_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, SpooledStanding, locked, put, written
 
 GRACE_S = 5.0
 """Who is told to end has so many seconds for it."""
@@ -52,13 +52,13 @@ _BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(slots=True)
-class Job:
+class ServedJob:
     """A job that has not ended, as the server knows it."""
 
     number: int
     folder: Path
     order: Order
-    standing: Standing
+    standing: SpooledStanding
     seen_ns: int = 0  # its folder, when it was looked into last
     wanted: frozenset[str] = frozenset()  # what its user wants of it
     child: subprocess.Popen[bytes] | None = None
@@ -105,11 +105,11 @@ class Server:
     clock: Callable[[], float] = time.time
     # jobs by number: those that run; in order, those that may start; all that wait; and those of them that something
     # keeps back, which are not in the queue
-    running: dict[int, Job] = field(default_factory=dict)
-    blocked: dict[int, Job] = field(default_factory=dict)
+    running: dict[int, ServedJob] = field(default_factory=dict)
+    blocked: dict[int, ServedJob] = field(default_factory=dict)
     queue: list[int] = field(default_factory=list)
-    pending: dict[int, Job] = field(default_factory=dict)
-    _over: dict[int, Standing] = field(default_factory=dict)
+    pending: dict[int, ServedJob] = field(default_factory=dict)
+    _over: dict[int, SpooledStanding] = field(default_factory=dict)
     _unwritten: set[int] = field(default_factory=set)
     _heard: set[int] = field(default_factory=set)
     _bell: int = -1
@@ -301,17 +301,17 @@ class Server:
             self.queue.remove(number)
             self.blocked[number] = job
 
-    def _take_in(self, number: int) -> Job | None:
+    def _take_in(self, number: int) -> ServedJob | None:
         folder = self.spool.jobs / str(number)
         try:
             order = self.spool.order(number)
-            standing = self.spool.standing(number) or Standing()
+            standing = self.spool.standing(number) or SpooledStanding()
         except ValueError:
             self._reject(number)
             return None
         if order is None or not (folder / "order.json").exists():  # it does not count yet, or has ended
             return None
-        job = Job(number, folder, order, standing)
+        job = ServedJob(number, folder, order, standing)
         if standing.is_final:
             self._put_away(number, standing)
         elif job.is_pending:
@@ -324,7 +324,7 @@ class Server:
 
     def _reject(self, number: int) -> None:
         """Let a job have failed whose files cannot be understood."""
-        standing = Standing(state="failed", reason="BrokenFile", end_s=self.clock())
+        standing = SpooledStanding(state="failed", reason="BrokenFile", end_s=self.clock())
         folder = self.spool.jobs / str(number)
         if (doing := doing_of(folder)) is not None and doing.is_seen and doing.is_alive:
             tell_session(doing.pid, signal.SIGKILL)
@@ -354,7 +354,7 @@ class Server:
         self._unwritten.add(number)  # it may start at once
         self._is_outlook_old = True
 
-    def _conditions(self, job: Job) -> Iterator[tuple[float | None, str]]:
+    def _conditions(self, job: ServedJob) -> Iterator[tuple[float | None, str]]:
         """Tell from when on each of a job's conditions is met, None while that is not known, and how it is called."""
         if job.order.begin_s is not None:
             yield job.order.begin_s, "BeginTime"
@@ -366,7 +366,7 @@ class Server:
                 yield None, "DependencyNeverSatisfied"
             yield met_s, "Dependency"
 
-    def _standing_of(self, number: int) -> Standing:
+    def _standing_of(self, number: int) -> SpooledStanding:
         job = self.running.get(number) or self.pending.get(number)
         if job is not None:
             return job.standing
@@ -374,12 +374,12 @@ class Server:
             with suppress(ValueError):
                 standing = self.spool.standing(number)
                 if standing is None and self.spool.holds(number):
-                    return Standing()  # it is about to be taken in
+                    return SpooledStanding()  # it is about to be taken in
                 if standing is not None and not standing.is_final:
                     return standing
                 if standing is not None:
                     self._over[number] = standing
-            self._over.setdefault(number, Standing(state="failed", end_s=0.0))  # what it became nobody knows
+            self._over.setdefault(number, SpooledStanding(state="failed", end_s=0.0))  # what it became nobody knows
         return self._over[number]
 
     # ------------------------------------------------------------------ jobs start
@@ -418,7 +418,7 @@ class Server:
         self._is_outlook_old = True
         self._begin(job)
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: ServedJob) -> None:
         try:
             job.child = begin(job.folder, job.order)
         except OSError as error:
@@ -430,7 +430,7 @@ class Server:
 
     # ------------------------------------------------------------------ jobs run, and end
 
-    def _is_worth_a_look(self, job: Job) -> bool:
+    def _is_worth_a_look(self, job: ServedJob) -> bool:
         return job.watched is None or job.watched in self._heard or self.clock() >= job.due_s
 
     def _follow(self, number: int) -> None:
@@ -443,7 +443,7 @@ class Server:
         elif job.doing is not None:
             self._follow_other(job, job.doing)
 
-    def _is_known(self, job: Job) -> bool:
+    def _is_known(self, job: ServedJob) -> bool:
         """Find the process of a job that an earlier server began, or had meant to: then begin it now."""
         if (doing := doing_of(job.folder)) is not None:
             job.doing, job.watched = doing, doing.watch() if doing.is_seen else None
@@ -457,7 +457,7 @@ class Server:
             self._conclude(job, code_of(job.folder))
         return False
 
-    def _follow_child(self, job: Job, child: subprocess.Popen[bytes]) -> None:
+    def _follow_child(self, job: ServedJob, child: subprocess.Popen[bytes]) -> None:
         if child.returncode is None:
             end = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if end is None:
@@ -476,7 +476,7 @@ class Server:
             code = child.returncode
         self._conclude(job, code)
 
-    def _begin_again(self, job: Job, doing: Doing | None) -> None:
+    def _begin_again(self, job: ServedJob, doing: Doing | None) -> None:
         """Leave the job to another process that had begun it, or try again: what this one had to write it could not."""
         self._unwatch(job)
         job.child = None
@@ -485,7 +485,7 @@ class Server:
                 (job.folder / "process").unlink()
             raise OSError(errno.ENOSPC, "cannot be written", str(job.folder))
 
-    def _follow_other(self, job: Job, doing: Doing) -> None:
+    def _follow_other(self, job: ServedJob, doing: Doing) -> None:
         code = code_of(job.folder)
         if not doing.is_seen:  # as from within a container: it is believed to go on for as long as it may
             if code is not None or self.clock() > job.limit_s + 2 * GRACE_S:
@@ -497,7 +497,7 @@ class Server:
             doing.end_rest()
             self._conclude(job, code, self._written_s(job))
 
-    def _keep_time(self, job: Job) -> None:
+    def _keep_time(self, job: ServedJob) -> None:
         """Tell a job to end that has run for too long, and end one that was told to and goes on."""
         now = self.clock()
         if now < job.due_s:
@@ -508,17 +508,17 @@ class Server:
             job.tell(signal.SIGKILL)
             job.killed_s = now
 
-    def _tell_to_end(self, job: Job, why: str) -> None:
+    def _tell_to_end(self, job: ServedJob, why: str) -> None:
         self._become(job, ending=why, ending_s=self.clock())
         job.tell(signal.SIGTERM)
 
-    def _written_s(self, job: Job) -> float | None:
+    def _written_s(self, job: ServedJob) -> float | None:
         """Tell when a job ended that ended while no server was there to see it."""
         with suppress(OSError):
             return (job.folder / "code").stat().st_mtime
         return None
 
-    def _conclude(self, job: Job, code: int | str | None, end_s: float | None = None) -> None:
+    def _conclude(self, job: ServedJob, code: int | str | None, end_s: float | None = None) -> None:
         """Say how a job has ended, from its exit code or what stands in its place."""
         ending = job.standing.ending
         if code == 0:
@@ -530,14 +530,16 @@ class Server:
         else:
             self._end(job, "failed", "OutputUnwritable" if code == NO_OUTPUT else "Lost")
 
-    def _end(self, job: Job, state: str, reason: str = "", code: int | None = None, end_s: float | None = None) -> None:
+    def _end(
+        self, job: ServedJob, state: str, reason: str = "", code: int | None = None, end_s: float | None = None
+    ) -> None:
         now = self.clock()
         end_s = max(now if end_s is None else min(end_s, now), job.standing.start_s or 0.0)
         self._become(job, state=state, end_s=end_s, exit_code=code, reason=reason)
         self._forget(job.number)
         self._put_away(job.number, job.standing)
 
-    def _become(self, job: Job, **changes: Any) -> None:
+    def _become(self, job: ServedJob, **changes: Any) -> None:
         """Change, for all to see, or not at all."""
         was, job.standing = job.standing, replace(job.standing, **changes)
         if job.standing == was:
@@ -548,7 +550,7 @@ class Server:
             job.standing = was
             raise
 
-    def _write(self, job: Job) -> None:
+    def _write(self, job: ServedJob) -> None:
         put(job.folder / "status.json", written(job.standing))
         self._announce(job.number)
 
@@ -566,12 +568,12 @@ class Server:
             self._unwatch(job)
         self._is_outlook_old = True
 
-    def _unwatch(self, job: Job) -> None:
+    def _unwatch(self, job: ServedJob) -> None:
         if job.watched is not None:
             os.close(job.watched)
             job.watched = None
 
-    def _put_away(self, number: int, standing: Standing) -> None:
+    def _put_away(self, number: int, standing: SpooledStanding) -> None:
         """Keep an ended job where it costs nobody time."""
         self._over[number] = standing
         with suppress(OSError, ValueError):

@@ -67,7 +67,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SpooledStanding:
     """How a job stands, by the server."""
 
     state: str = "pending"
@@ -211,7 +211,7 @@ class Spool:
         text = self.read(number, lambda folder: (folder / "order.json").read_bytes())
         return None if text is None else _order(text)
 
-    def standing(self, number: int) -> Standing | None:
+    def standing(self, number: int) -> SpooledStanding | None:
         """Tell how a job stands, by the server; None if it has not seen it, or there is none."""
         text = self.read(number, lambda folder: (folder / "status.json").read_bytes())
         return None if text is None else _standing(text)
@@ -308,7 +308,7 @@ def put(path: Path, data: bytes) -> None:
         raise
 
 
-def written(standing: Standing) -> bytes:
+def written(standing: SpooledStanding) -> bytes:
     """Write down how a job stands; what is not so is left out."""
     return json.dumps({key: value for key, value in asdict(standing).items() if value not in (None, "")}).encode()
 
@@ -340,9 +340,9 @@ def _order(text: bytes) -> Order:
         raise ValueError(str(error)) from error
 
 
-def _standing(text: bytes) -> Standing:
+def _standing(text: bytes) -> SpooledStanding:
     try:
-        return Standing(**_fields(text))
+        return SpooledStanding(**_fields(text))
     except TypeError as error:
         raise ValueError(str(error)) from error
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .cluster import Placement
-from .requests import Kind, Request
+from .requests import Request, RequestKind
 
 Entry = Mapping[str, Any]
 """A change of the plan as plain data, which JSON can hold."""
@@ -74,7 +74,7 @@ def entry_of(job: Job, now: int) -> Entry:
     }
 
 
-def job_of(entry: Entry, kinds: Mapping[str, Kind]) -> Job:
+def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> Job:
     """Read a job again that `entry_of` wrote."""
     fields = entry["placement"]
     placement = fields and Placement(

@@ -19,7 +19,7 @@ from .cluster import Ask, Cluster, TooMuchError
 from .jobs import Job
 from .node_kernel import SCATTER
 from .plan import Plan
-from .requests import Kind, Request, Size
+from .requests import Request, RequestKind, Size
 from .rusv import RUSV
 from .system import System
 from .words import clock
@@ -177,7 +177,7 @@ class Meeting:
         free = max(vector.free_at(second), 0)
         holders = self._holders(second, lambda job: _total(job, name))
         left = f"only {amount(name, free, self.kinds).partition(' ')[0]}" if free else "none"
-        is_one = free < 2 or self.kinds[name] is Kind.SIZE
+        is_one = free < 2 or self.kinds[name] is RequestKind.SIZE
         words = f"it needs {amount(name, needed, self.kinds)} for {format_duration(self.ask.lasts_s)}; "
         words += f"{self._from(second)} {left} {'is' if is_one else 'are'} free"
         if broken := vector.most - vector.available:
@@ -298,7 +298,7 @@ class Meeting:
         return f"job{'s' if len(phrases) > 1 else ''} {listed}"
 
 
-def amount(resource: str, items: int, kinds: Mapping[str, Kind]) -> str:
+def amount(resource: str, items: int, kinds: Mapping[str, RequestKind]) -> str:
     """Write an amount of a resource.
 
     Examples
@@ -307,7 +307,7 @@ def amount(resource: str, items: int, kinds: Mapping[str, Kind]) -> str:
     >>> amount("ncpus", 1, STANDARD_KINDS), amount("mem", 3 << 30, STANDARD_KINDS), amount("gpus", 2, STANDARD_KINDS)
     ('1 core', '3g of mem', '2 gpus')
     """
-    if kinds.get(resource) is Kind.SIZE:
+    if kinds.get(resource) is RequestKind.SIZE:
         return f"{Size(items)} of {resource}"
     name = "cores" if resource == "ncpus" else resource
     return f"{items:,} {name.removesuffix('s') if items == 1 else name}"

@@ -17,7 +17,7 @@ from asa.errors import InputError, near
 from asa.units import format_walltime
 
 from .cluster import Ask, Placement
-from .requests import LARGEST, STANDARD_KINDS, Kind, Size
+from .requests import LARGEST, STANDARD_KINDS, RequestKind, Size
 from .rusv import FOREVER, RUSV, Slot, Stores, cron_to_rusv
 from .rusv_kernel import BEGIN
 from .validity import Validity
@@ -516,7 +516,7 @@ def _is_full(bound: _Bound, account: _Account) -> bool:
 
 
 def _items(resource: str, items: int) -> str:
-    return str(Size(items) if STANDARD_KINDS.get(resource) is Kind.SIZE else items)
+    return str(Size(items) if STANDARD_KINDS.get(resource) is RequestKind.SIZE else items)
 
 
 def _hours(area: int) -> str:

@@ -196,7 +196,7 @@ def iso(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}Z"
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """What a resource is: what its values look like, and what becomes of it."""
 
     COUNT = "count"
@@ -211,18 +211,18 @@ class Kind(StrEnum):
     """A whole number that is passed to the job; no node need have it and nothing is taken."""
 
 
-STANDARD_KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+STANDARD_KINDS: Final[Mapping[str, RequestKind]] = MappingProxyType(
     {
-        "ncpus": Kind.COUNT,
-        "gpus": Kind.COUNT,
-        "mem": Kind.SIZE,
-        "vmem": Kind.SIZE,
-        "ompthreads": Kind.SETTING,
-        "arch": Kind.PROPERTY,
-        "acc": Kind.PROPERTY,
-        "net": Kind.PROPERTY,
-        "rack": Kind.PROPERTY,
-        "sw": Kind.PROPERTY,
+        "ncpus": RequestKind.COUNT,
+        "gpus": RequestKind.COUNT,
+        "mem": RequestKind.SIZE,
+        "vmem": RequestKind.SIZE,
+        "ompthreads": RequestKind.SETTING,
+        "arch": RequestKind.PROPERTY,
+        "acc": RequestKind.PROPERTY,
+        "net": RequestKind.PROPERTY,
+        "rack": RequestKind.PROPERTY,
+        "sw": RequestKind.PROPERTY,
     }
 )
 """The resources of the paper's examples. A job's threads take nothing beside its cores, so they are a setting."""
@@ -324,7 +324,7 @@ class Request:
     priority: int = 0
 
     @classmethod
-    def parse(cls, text: str, kinds: Mapping[str, Kind] = STANDARD_KINDS) -> Self:
+    def parse(cls, text: str, kinds: Mapping[str, RequestKind] = STANDARD_KINDS) -> Self:
         """Read a request.
 
         Examples
@@ -352,7 +352,7 @@ class Request:
                 said[name.text] = _SAID[name.text](value)
             else:
                 kind = _kind(name, kinds, ["rset", *_SAID, *kinds])
-                if kind in {Kind.FLAG, Kind.SETTING}:
+                if kind in {RequestKind.FLAG, RequestKind.SETTING}:
                     raise name.refuse(f"{name.text} is a {kind}, which only a chunk has", "Write it in rset=.")
                 job_wide[name.text] = _value(value, kind)
                 _count(totals, name.text, job_wide[name.text], 1, value)
@@ -424,7 +424,7 @@ def _named(piece: Piece) -> tuple[Piece, Piece]:
     return name, value
 
 
-def _kind(name: Piece, kinds: Mapping[str, Kind], known: list[str]) -> Kind:
+def _kind(name: Piece, kinds: Mapping[str, RequestKind], known: list[str]) -> RequestKind:
     if name.text not in kinds:
         raise name.refuse(f"there is no resource {name.quoted}", f"{near(name.text, known)}Known: {', '.join(known)}.")
     return kinds[name.text]
@@ -437,7 +437,7 @@ def _count(totals: Counter[str], name: str, value: int | str, times: int, piece:
             raise piece.refuse(f"makes more {name} than can be counted")
 
 
-def _chunk(piece: Piece, kinds: Mapping[str, Kind], totals: Counter[str]) -> Chunk:
+def _chunk(piece: Piece, kinds: Mapping[str, RequestKind], totals: Counter[str]) -> Chunk:
     first, rest = piece.halves(":")
     counted = rest is not None and "=" not in first.text
     count = first.whole_number() if counted else 1
@@ -452,7 +452,7 @@ def _chunk(piece: Piece, kinds: Mapping[str, Kind], totals: Counter[str]) -> Chu
         read = _value(value, kind)
         if isinstance(read, str):
             properties[name.text] = read
-        elif kind is Kind.SETTING:
+        elif kind is RequestKind.SETTING:
             settings[name.text] = read
         else:
             needs[name.text] = read
@@ -460,12 +460,12 @@ def _chunk(piece: Piece, kinds: Mapping[str, Kind], totals: Counter[str]) -> Chu
     return Chunk(count, needs, properties, settings)
 
 
-def _value(piece: Piece, kind: Kind) -> int | str:
-    if kind in {Kind.COUNT, Kind.SETTING}:
+def _value(piece: Piece, kind: RequestKind) -> int | str:
+    if kind in {RequestKind.COUNT, RequestKind.SETTING}:
         return piece.whole_number()
-    if kind is Kind.SIZE:
+    if kind is RequestKind.SIZE:
         return _size(piece)
-    if kind is Kind.FLAG and piece.text not in {"true", "false"}:
+    if kind is RequestKind.FLAG and piece.text not in {"true", "false"}:
         raise piece.refuse(f"{piece.quoted} is neither true nor false")
     if not piece.text:
         raise piece.refuse("a value is missing here")

@@ -15,7 +15,7 @@ from asa.core import documents
 from asa.errors import InputError
 from asa.units import parse_duration, parse_memory
 
-from .requests import STANDARD_KINDS, Kind
+from .requests import STANDARD_KINDS, RequestKind
 
 _GIB = 1 << 30
 _MAX_ITEMS = 1 << 50  # of a resource
@@ -114,11 +114,11 @@ class System:
         return frozenset(name for node in self.nodes for name in node.properties)
 
     @property
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, RequestKind]:
         """What each resource is that requests can name."""
         counted = [*self.resources, *self.licences]
-        own = {name: Kind.SIZE if name in self.sizes else Kind.COUNT for name in counted}
-        return dict(STANDARD_KINDS) | dict.fromkeys(self.properties, Kind.PROPERTY) | own
+        own = {name: RequestKind.SIZE if name in self.sizes else RequestKind.COUNT for name in counted}
+        return dict(STANDARD_KINDS) | dict.fromkeys(self.properties, RequestKind.PROPERTY) | own
 
     def items(self) -> NDArray[np.int64]:
         """Items by node and resource."""

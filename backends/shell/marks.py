@@ -50,7 +50,7 @@ class StepMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSubmission:
     """What is kept of a submission, for a client that comes later."""
 
     name: str
@@ -139,7 +139,7 @@ class RunFolder:
             return math.inf
 
     def heeds(self, name: str) -> tuple[tuple[str, ...], str]:
-        """Say by a job's script which files it posts, and what follows if memory runs out; see `Kept`."""
+        """Say by a job's script which files it posts, and what follows if memory runs out; see `KeptSubmission`."""
         try:
             return heeds_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):
@@ -152,12 +152,12 @@ class RunFolder:
         except OSError:
             return set()
 
-    def keep_job(self, job_id: str, kept: Kept) -> None:
+    def keep_job(self, job_id: str, kept: KeptSubmission) -> None:
         """Write down what a job is that the batch system has already: that a disk is full is no error."""
         with suppress(UnavailableError):
             self.announce_job(job_id, kept)
 
-    def announce_job(self, job_id: str, kept: Kept) -> None:
+    def announce_job(self, job_id: str, kept: KeptSubmission) -> None:
         """Write down what a job is before it is submitted."""
         path = self._jobs / job_id
         try:
@@ -165,14 +165,14 @@ class RunFolder:
         except OSError as error:
             raise _unwritable(path, error) from error
 
-    def kept_job(self, job_id: str) -> Kept | None:
+    def kept_job(self, job_id: str) -> KeptSubmission | None:
         """Tell what a job is that was submitted from here, the latest of that number."""
         try:
             fields = read_json(read_file(self._jobs / job_id))
             steps, posts = tuple(fields["steps"]), tuple(fields.get("posts", ()))
             starts = tuple((int(number), float(start_s)) for number, start_s in fields.get("starts", ()))
             absent = tuple((str(which), int(looks), float(s)) for which, looks, s in fields.get("absent", ()))
-            return Kept(**{**fields, "steps": steps, "posts": posts, "starts": starts, "absent": absent})
+            return KeptSubmission(**{**fields, "steps": steps, "posts": posts, "starts": starts, "absent": absent})
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

@@ -14,8 +14,8 @@ from .fitted import (
     FOLLOWER_SIZES,
     LONGEST_CAMPAIGN,
     WEEK_HOURS,
+    FittedKind,
     FittedWorkload,
-    Kind,
     Spread,
     place_of_run,
     quantile_table,
@@ -199,7 +199,7 @@ def _cuts(values: NDArray[np.int64], work: NDArray[np.int64], classes: int, work
 
 def _kinds(
     table: JobTable, begins: NDArray[np.bool_], jobs: NDArray[np.int64]
-) -> tuple[tuple[Kind, ...], NDArray[np.float64]]:
+) -> tuple[tuple[FittedKind, ...], NDArray[np.float64]]:
     """Cut the jobs into kinds; and give each job's place, 0 to 1, among the run times of its like."""
     work = table.run * table.cores
     edges = _cuts(table.cores, work, _WIDTHS, _WORK_IN_WIDTHS)
@@ -221,11 +221,11 @@ def _kinds(
 
 def _kind(
     table: JobTable, these: NDArray[np.intp], campaigns: NDArray[np.int64], *, most_cores: int, most_request_s: int
-) -> Kind:
+) -> FittedKind:
     run, request = table.run[these], table.request[these]
     octaves = np.bincount(np.ceil(np.log2(campaigns[campaigns > 0])).astype(np.int64))
     early = run < request
-    return Kind(
+    return FittedKind(
         most_cores=most_cores,
         most_request_s=most_request_s,
         share=float(f"{len(these) / len(table):.5g}"),

@@ -134,7 +134,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FittedKind:
     """Jobs within a range of widths and of requests."""
 
     # the widest and the longest that belong here. Kinds are ordered by width, then by request: the narrowest here is
@@ -172,7 +172,7 @@ class Kind:
 
 
 def place_of_run(run: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Say where runs stand, as in `Kind`: short runs are failures and trials, which know nothing of the request.
+    """Say where runs stand, as in `FittedKind`: short runs are failures and trials, which know nothing of the request.
 
     `run`, `request`: run times and requested times in seconds, 1 or more, a value a job; no run is longer than its
     request.
@@ -247,7 +247,7 @@ class FittedWorkload:
     # time between jobs of a campaign, for campaigns of up to 4 jobs, up to 32, and more
     follow_s: tuple[Spread, Spread, Spread]
     alike: float  # chance that a job of a campaign runs about as long as the others of its kind there
-    kinds: tuple[Kind, ...]  # the jobs, by width and by request
+    kinds: tuple[FittedKind, ...]  # the jobs, by width and by request
 
     def __post_init__(self) -> None:
         if not 0.0 < self.load <= MAX_LOAD:
@@ -371,7 +371,7 @@ class FittedWorkload:
         campaigns_per_s = float((rates / (self.gap_s.mean() + rates * spent)).mean())
         return float(self.load * self.machine.cores / (campaigns_per_s * jobs * self._mean_work_s()))
 
-    def _mean_spent_s(self, kind: Kind) -> float:
+    def _mean_spent_s(self, kind: FittedKind) -> float:
         """Mean time from the first to the last job of a campaign."""
         total = 0.0
         means = [follow.mean() for follow in self.follow_s]

@@ -15,7 +15,7 @@ from asa.core.documents import read_file, read_json
 from asa.core.owned import look_at, writing_text
 from asa.errors import InputError
 
-from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
+from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedKind, FittedWorkload, Spread
 from .machine import Machine
 
 _FORMAT = "asa workload"
@@ -140,8 +140,8 @@ class _KindSpec(_Spec):
     at_limit: _Share
     run_place: _Quantiles[_Signed]
 
-    def build(self) -> Kind:
-        return Kind(
+    def build(self) -> FittedKind:
+        return FittedKind(
             most_cores=self.most_cores,
             most_request_s=self.most_request_s,
             share=self.share,

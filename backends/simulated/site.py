@@ -25,7 +25,7 @@ from asa.backend import (
     Step,
     StepTimes,
 )
-from asa.core.parallel import Keeping, Kept
+from asa.core.parallel import Keeping, SharedValue
 from asa.core.plugins import load
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError, near
 from asa.outcome import JobOutcome
@@ -515,7 +515,7 @@ class SimulatedSite:
                 self._plans = isinstance(core, PlanningCore)
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
                 self._made_up = found.notes
-        self._worlds: dict[int, Engine | Kept[Engine]] = {}
+        self._worlds: dict[int, Engine | SharedValue[Engine]] = {}
         self._arrivals: tuple[int, ...] = ()
 
     def arrive(self, clock_s: Iterable[float]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from asa.backends.shell.marks import Kept, RunFolder
+from asa.backends.shell.marks import KeptSubmission, RunFolder
 
 from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import NONE, Elements, parse_elements
@@ -59,7 +59,7 @@ class TrackedArray(TrackedJob):
     _absent: dict[int, Absence] = field(default_factory=dict)  # elements that an earlier client did not see
 
     @classmethod
-    def of(cls, kept: Kept, status: JobStatus, **fields: Any) -> TrackedArray:
+    def of(cls, kept: KeptSubmission, status: JobStatus, **fields: Any) -> TrackedArray:
         """Begin to track one, or go on where another client left it."""
         numbers = frozenset(parse_elements(kept.array))
         made = cls(kept, status, numbers=numbers, _spent_s=kept.spent_s, _starts=dict(kept.starts), **fields)

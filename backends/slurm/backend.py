@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asa.backends.shell.marks import Kept, RunFolder
+from asa.backends.shell.marks import KeptSubmission, RunFolder
 from asa.backends.shell.script import Payload, file_name, is_utf8, job_name, requested
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
@@ -35,12 +35,12 @@ from .clock import ClockOffset
 from .cluster import HomeCluster
 from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
-from .feed import QueueFeed
+from .feed import SlurmQueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .options import without_nodes
 from .ownership import COMMENT, AnothersJobError, Ownership, is_same, token_of
 from .pacing import Pacer
-from .preflight import Preflight
+from .preflight import SlurmPreflight
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
@@ -98,12 +98,12 @@ class SlurmBackend:
         self._heard_s = self.now()
         self._user = ""
         self._trouble = ""
-        self._feed = QueueFeed(capabilities.system)
+        self._feed = SlurmQueueFeed(capabilities.system)
         self._feed_poll_s = queue_poll_s
         self._feed_due_s = -math.inf
         self._estimated_s: list[float] = []
         self._home = HomeCluster(link, folder, clock)
-        self._preflight = Preflight(link)
+        self._preflight = SlurmPreflight(link)
         self._highest: int | None = None  # number of a job that was submitted from here; None if it was not looked up
         self._strangers: set[str] = set()  # jobs that were asked for, of which nothing tells that they are of this run
         self._own = Ownership(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
@@ -168,7 +168,7 @@ class SlurmBackend:
         submit_s = self.now()
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
-        kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
+        kept = KeptSubmission(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
         heeds = _heeds(spec)
         kept = replace(kept, posts=tuple(map(file_name, spec.posts)), out_of_memory=heeds)
         if spec.array is not None:
@@ -441,7 +441,7 @@ class SlurmBackend:
         self._strangers.discard(job_id)
         self._track(job_id, self._kept_of(record))
 
-    def _expected(self, job_id: str) -> Kept | None:
+    def _expected(self, job_id: str) -> KeptSubmission | None:
         """Say what a job of some number is, if it is of this run; None if it is not, as far as is known."""
         if job_id in self._strangers:
             return None
@@ -563,7 +563,7 @@ class SlurmBackend:
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
             since_s = self.now() if mark is None else mark.time_s  # for how long it had queued nobody knows
             walltime_s = self._folder.walltime_s(name)
-            kept = Kept(name, token, awaits, steps, kept_back=True, walltime_s=walltime_s, submit_s=since_s)
+            kept = KeptSubmission(name, token, awaits, steps, kept_back=True, walltime_s=walltime_s, submit_s=since_s)
             array, is_renumbered = self._folder.array(name)
             posts, heeds = self._folder.heeds(name)
             kept = replace(kept, array=array, is_renumbered=is_renumbered, posts=posts, out_of_memory=heeds)
@@ -721,7 +721,7 @@ class SlurmBackend:
         is_shown = any(job_id in live and is_same(record, live[job_id].kept) for job_id, record in told)
         return not live or is_shown or self._is_told_of({job_id: job.kept for job_id, job in live.items()})
 
-    def _is_told_of(self, jobs: Mapping[str, Kept]) -> bool:
+    def _is_told_of(self, jobs: Mapping[str, KeptSubmission]) -> bool:
         """Say whether accounting tells of one of some jobs, or its marks tell that it ended."""
         with suppress(BackendError):
             if any(self._folder.ended(job_id, kept.token) is not None for job_id, kept in jobs.items()):
@@ -907,18 +907,18 @@ class SlurmBackend:
             self._follow(job_id, kept)
         return kept is not None or certain
 
-    def _track(self, job_id: str, kept: Kept) -> TrackedJob:
+    def _track(self, job_id: str, kept: KeptSubmission) -> TrackedJob:
         """Take up a job that was found, and keep what it is."""
         self._folder.keep_job(job_id, kept)
         return self._follow(job_id, kept)
 
-    def _follow(self, job_id: str, kept: Kept) -> TrackedJob:
+    def _follow(self, job_id: str, kept: KeptSubmission) -> TrackedJob:
         status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
         tracked = TrackedArray.of if kept.array else TrackedJob
         job = self._jobs[job_id] = tracked(kept, status, heard_s=-math.inf)
         return job
 
-    def _kept_of(self, record: SlurmRecord) -> Kept:
+    def _kept_of(self, record: SlurmRecord) -> KeptSubmission:
         """Say what a job is, from what was kept of its submission, else from what Slurm tells."""
         kept = self._folder.kept_job(record.job_id)
         if kept is not None and kept.name == record.name:
@@ -928,7 +928,7 @@ class SlurmBackend:
         awaits, steps = self._folder.traits(record.name) if is_one else (False, ())
         array, is_renumbered = self._folder.array(record.name) if is_one else ("", False)
         posts, heeds = self._folder.heeds(record.name) if is_one else ((), "fail")
-        return Kept(
+        return KeptSubmission(
             name=record.name,
             token=token if is_one else "",
             awaits=awaits,

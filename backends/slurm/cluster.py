@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from asa.backends.shell.marks import Kept
+from asa.backends.shell.marks import KeptSubmission
 
 from asa.backend import CLUSTER_FILE
 from asa.core.documents import read_json
@@ -111,7 +111,7 @@ class HomeCluster:
         took_s = self._clock() - began_s
         self._due_s = began_s + took_s + min(max(_SURE_S, _MIN_WORK * took_s), _MAX_SURE_S)
 
-    def submitted(self, job_id: str, kept: Kept) -> None:
+    def submitted(self, job_id: str, kept: KeptSubmission) -> None:
         """Note the cluster at the first submission; later, see that the numbers go on.
 
         Raises `OtherClusterError`: the number of a new job is below the run's first.

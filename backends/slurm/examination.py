@@ -89,7 +89,7 @@ def considerate_poll_s(look_s: float) -> float:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Findings:
     """What is found, as it is found."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Examiner:
 
     def examine(self, *, probe: bool) -> Examination:
         """Find out everything; with `probe`, also by a job on hold that never runs."""
-        found = _Found()
+        found = _Findings()
         try:
             about = self._reach(found)
             if about is not None:
@@ -133,7 +133,7 @@ class Examiner:
             found.add_error("Reachable", error)
         return Examination(tuple(found.findings), found.settings, found.observed)
 
-    def _look_around(self, found: _Found, about: SlurmAbout, *, probe: bool) -> None:
+    def _look_around(self, found: _Findings, about: SlurmAbout, *, probe: bool) -> None:
         config = self._link.settings()
         self._partitions(found, self._link.partitions(), self._link.nodes(), about)
         queue, queue_s = self._timed(self._link.queue)
@@ -150,7 +150,7 @@ class Examiner:
 
     # ------------------------------------------------------------------ who answers
 
-    def _reach(self, found: _Found) -> SlurmAbout | None:
+    def _reach(self, found: _Findings) -> SlurmAbout | None:
         about, took_s = self._timed(self._link.about)
         name = f"Slurm {about.version}".strip() + (f", cluster {about.cluster}" if about.cluster else "")
         words = f"{name}; {about.means}, {_milliseconds(took_s)}"
@@ -170,7 +170,7 @@ class Examiner:
         self._access(found, about)
         return about
 
-    def _access(self, found: _Found, about: SlurmAbout) -> None:
+    def _access(self, found: _Findings, about: SlurmAbout) -> None:
         if not isinstance(self._settings, RestSettings):
             return
         from .rest.exchange import is_in_clear  # noqa: PLC0415 - not for who has only commands
@@ -209,7 +209,7 @@ class Examiner:
     # ------------------------------------------------------------------ what there is
 
     def _partitions(
-        self, found: _Found, partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], about: SlurmAbout
+        self, found: _Findings, partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], about: SlurmAbout
     ) -> None:
         lines = _partition_lines(partitions, nodes)
         try:
@@ -236,7 +236,7 @@ class Examiner:
 
     # ------------------------------------------------------------------ by which rules
 
-    def _age(self, found: _Found, config: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
+    def _age(self, found: _Findings, config: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
         topic, configured, known = "Age rule", age_accrues(config), self._settings.age_accrues
         seen = configured if configured is not None else (probed.accrues if probed else None)
         source = "by the configuration" if configured is not None else "by the probe"
@@ -271,7 +271,7 @@ class Examiner:
                 "--strategy says otherwise, submits without one where that is worth the cores that may idle.",
             )
 
-    def _configuration(self, found: _Found, config: Mapping[str, str]) -> None:
+    def _configuration(self, found: _Findings, config: Mapping[str, str]) -> None:
         if not config:
             found.add(
                 "Configuration",
@@ -297,7 +297,7 @@ class Examiner:
             )
 
     @staticmethod
-    def _privacy(found: _Found, config: Mapping[str, str]) -> None:
+    def _privacy(found: _Findings, config: Mapping[str, str]) -> None:
         """Say whether the jobs of others are shown, from whose waits, and queue, forecasts are made."""
         if "PrivateData" not in config:
             return
@@ -312,7 +312,7 @@ class Examiner:
         else:
             found.add("Queue", "everybody's jobs are shown", "good", "Forecasts take into account who waits and runs.")
 
-    def _invalid_dependencies(self, found: _Found, config: Mapping[str, str]) -> None:
+    def _invalid_dependencies(self, found: _Findings, config: Mapping[str, str]) -> None:
         topic, seen, known = "Failed dependencies", kills_invalid(config), self._settings.kill_invalid_depend
         if seen is not None:
             found.settings["kill_invalid_depend"] = seen
@@ -324,7 +324,7 @@ class Examiner:
         else:
             found.add(topic, _KILLS[kills], "good" if kills else "note", "" if kills else "asa cancels its own.")
 
-    def _memory(self, found: _Found, config: Mapping[str, str]) -> None:
+    def _memory(self, found: _Findings, config: Mapping[str, str]) -> None:
         seen_s, known_s = _seconds(config.get("MinJobAge", "")), self._settings.min_job_age
         if seen_s:
             found.settings["min_job_age"] = f"{seen_s:.0f}s"
@@ -343,7 +343,7 @@ class Examiner:
             f"asa asks about its jobs at least every {format_duration(looks_s)}.",
         )
 
-    def _message_time(self, found: _Found, config: Mapping[str, str]) -> None:
+    def _message_time(self, found: _Findings, config: Mapping[str, str]) -> None:
         message_s = _seconds(config.get("MessageTimeout", ""))
         timeout_s = getattr(self._settings, "timeout", None)
         if message_s is None or timeout_s is None:
@@ -359,7 +359,7 @@ class Examiner:
 
     # ------------------------------------------------------------------ the past
 
-    def _accounting(self, found: _Found, about: SlurmAbout) -> None:
+    def _accounting(self, found: _Findings, about: SlurmAbout) -> None:
         topic, without = "Accounting", "How forgotten jobs ended is known from the marks that they leave behind alone."
         if self._settings.accounting is False:
             found.add(topic, "none, by the settings", "note", without)
@@ -384,7 +384,7 @@ class Examiner:
             "`asa learn --since 30d` learns from it how long jobs wait here.",
         )
 
-    def _own_limits(self, found: _Found, config: Mapping[str, str], about: SlurmAbout) -> None:
+    def _own_limits(self, found: _Findings, config: Mapping[str, str], about: SlurmAbout) -> None:
         topic = "Your limits"
         if self._settings.accounting is False or not about.accounting:
             return
@@ -407,7 +407,7 @@ class Examiner:
 
     # ------------------------------------------------------------------ a job that never runs
 
-    def _probe(self, found: _Found, config: Mapping[str, str]) -> Revelation | None:
+    def _probe(self, found: _Findings, config: Mapping[str, str]) -> Revelation | None:
         prober = Prober(self._link, self._settings, clock=self._clock, sleep=self._sleep)
         try:
             revealed = prober.probe(age=age_accrues(config) is None)
@@ -423,7 +423,7 @@ class Examiner:
             found.add("Probe", f"job {revealed.job_id} was submitted{sent} on hold and cancelled; it never ran")
         return revealed
 
-    def _clocks(self, found: _Found, probed: Revelation | None, *, asked: bool) -> None:
+    def _clocks(self, found: _Findings, probed: Revelation | None, *, asked: bool) -> None:
         if probed is None or probed.offset_s is None:
             if not asked:
                 found.add("Clocks", "not compared", "note", "`asa doctor --probe` compares them.")
@@ -443,7 +443,7 @@ class Examiner:
 
     # ------------------------------------------------------------------ the queue, and what it costs to look at it
 
-    def _estimates(self, found: _Found, queue: Sequence[SlurmRecord]) -> None:
+    def _estimates(self, found: _Findings, queue: Sequence[SlurmRecord]) -> None:
         waiting = [r for r in queue if r.states[:1] == ("PENDING",) and r.reason in _WAITING]
         estimated = sum(record.expected_start_s is not None for record in waiting)
         if not waiting:
@@ -458,7 +458,7 @@ class Examiner:
                 "Predictions are made from past waits and the queue.",
             )
 
-    def _cost(self, found: _Found, queue: Sequence[SlurmRecord], queue_s: float) -> None:
+    def _cost(self, found: _Findings, queue: Sequence[SlurmRecord], queue_s: float) -> None:
         look_s = self._look_s([record.job_id for record in queue[:_LOOKED_AT]])
         poll_s = considerate_poll_s(look_s)
         if poll_s > DEFAULT_POLL_S:

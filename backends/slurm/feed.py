@@ -31,7 +31,7 @@ class _Seen:
     submissions: int
 
 
-class QueueFeed:
+class SlurmQueueFeed:
     """Events of everybody's jobs, each reported once.
 
     A job queues since it was eligible; one that waits for something else than the queue is not reported until then, nor

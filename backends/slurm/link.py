@@ -115,7 +115,7 @@ class SlurmRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnJob:
+class OwnedJob:
     """A job that is to be changed, and that its number was found to belong to: `Ownership` alone makes these."""
 
     job_id: str
@@ -329,7 +329,7 @@ class SlurmLink(Protocol):
         """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others."""
         ...
 
-    def cancel(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+    def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
         """Cancel some jobs, in as few calls as possible; those that have ended are left as they are.
 
         Gives the jobs that were not cancelled, each with why; nothing is raised. Where Slurm can, it compares their
@@ -338,7 +338,7 @@ class SlurmLink(Protocol):
         ...
 
     def update(
-        self, job: OwnJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: OwnedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job: hold or release it, give it another time limit, shrink it to so many nodes.
 

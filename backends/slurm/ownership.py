@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from asa.backends.shell.marks import Kept
+from asa.backends.shell.marks import KeptSubmission
 
 from asa.errors import BackendError, JobNotFoundError, UnavailableError
 
-from .link import OwnJob, SlurmLink, SlurmRecord
+from .link import OwnedJob, SlurmLink, SlurmRecord
 
 COMMENT = "asa:"
 """Begins the comment of a job that has a token, which follows."""
@@ -28,7 +28,7 @@ def token_of(name: str) -> str:
     return name.rpartition(".")[2] if "." in name else ""
 
 
-def is_same(record: SlurmRecord, kept: Kept) -> bool:
+def is_same(record: SlurmRecord, kept: KeptSubmission) -> bool:
     """Say whether a record of a job's number is about that job."""
     return record.name == kept.name or (bool(kept.token) and record.comment == f"{COMMENT}{kept.token}")
 
@@ -44,7 +44,7 @@ class Ownership:
     def __init__(
         self,
         link: SlurmLink,
-        expected: Callable[[str], Kept | None],
+        expected: Callable[[str], KeptSubmission | None],
         *,
         user: Callable[[], str] = str,
         is_settling: Callable[[str], bool] = lambda _: False,
@@ -52,7 +52,7 @@ class Ownership:
         self._link, self._expected, self._user, self._is_settling = link, expected, user, is_settling
 
     def cancel(
-        self, job_ids: Collection[str], elements_of: Mapping[str, Kept] | None = None
+        self, job_ids: Collection[str], elements_of: Mapping[str, KeptSubmission] | None = None
     ) -> dict[str, BackendError]:
         """Cancel some jobs; give those that were not, each with why.
 
@@ -76,8 +76,8 @@ class Ownership:
             self._link.update(job, held=held, walltime_s=walltime_s, nodes=nodes)
 
     def _told_apart(
-        self, job_ids: Collection[str], elements_of: Mapping[str, Kept], *, by_name: bool
-    ) -> tuple[list[OwnJob], dict[str, BackendError]]:
+        self, job_ids: Collection[str], elements_of: Mapping[str, KeptSubmission], *, by_name: bool
+    ) -> tuple[list[OwnedJob], dict[str, BackendError]]:
         """Tell the numbers that are jobs of this client from those that are not, each with why.
 
         `by_name`: a job that was accepted a moment ago is taken for ours before it is shown, as the link says names.
@@ -87,19 +87,19 @@ class Ownership:
         for record in self._link.owners(wanted):
             for number in {record.job_id, record.array_id} - {""}:
                 now.setdefault(number, []).append(record)
-        own, failed = list[OwnJob](), dict[str, BackendError]()
+        own, failed = list[OwnedJob](), dict[str, BackendError]()
         for job_id in wanted:
             records = now.get(job_id, [])
             # of an array one element has the array's number: all that has this number is looked at
             if not records and self._is_settling(job_id) and (kept := self._expected(job_id)) is not None:
                 if by_name:
-                    own.append(OwnJob(job_id, kept.name))
+                    own.append(OwnedJob(job_id, kept.name))
                 else:
                     failed[job_id] = UnavailableError("Slurm does not show the job yet", where=f"job {job_id}")
             elif not records:
                 failed[job_id] = JobNotFoundError("Slurm does not know the job", where=f"job {job_id!r}")
             elif all(self._is_own(job_id, record, elements_of) for record in records):
-                own.append(OwnJob(job_id, records[0].name))
+                own.append(OwnedJob(job_id, records[0].name))
             else:
                 failed[job_id] = AnothersJobError(
                     f"is not changed: the number is that of another job now, {records[0].name!r}",
@@ -108,7 +108,7 @@ class Ownership:
                 )
         return own, failed
 
-    def _is_own(self, job_id: str, record: SlurmRecord, elements_of: Mapping[str, Kept]) -> bool:
+    def _is_own(self, job_id: str, record: SlurmRecord, elements_of: Mapping[str, KeptSubmission]) -> bool:
         kept = elements_of.get(job_id) or self._expected(job_id)
         if kept is None or not is_same(record, kept):
             return False

@@ -58,7 +58,7 @@ _AMOUNT: Final = re.compile(r"(?<![a-z/_])([a-z/_]++)=(\d+(?:\.\d+)?)([KMGTP]?)"
 _UNITS: Final = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}  # of memory, in MB
 
 
-class Preflight:
+class SlurmPreflight:
     """Asks about jobs that are not submitted; what it needs to know of the site it asks once."""
 
     def __init__(self, link: SlurmLink) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from asa.backends.shell.marks import Kept
+from asa.backends.shell.marks import KeptSubmission
 
 from asa.errors import BackendError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 
@@ -60,7 +60,7 @@ class Prober:
     ) -> None:
         self._link, self._settings, self._clock, self._sleep = link, settings, clock, sleep
         self._own = Ownership(link, lambda _: self._submitted, is_settling=lambda _: True)
-        self._submitted: Kept | None = None
+        self._submitted: KeptSubmission | None = None
         self._left_over = ""
 
     def probe(self, *, age: bool) -> Revelation:
@@ -82,7 +82,7 @@ class Prober:
         before_s = self._clock()
         job = self._job(f"asa-probe.{uuid.uuid4().hex[:8]}", int(before_s) + _BEGINS_S)
         job_id = ""
-        self._submitted = Kept(
+        self._submitted = KeptSubmission(
             job.name, "", awaits=False, steps=(), kept_back=True, walltime_s=job.walltime_s, submit_s=before_s
         )
         try:

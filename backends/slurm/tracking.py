@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from asa.backends.shell.marks import Kept, Mark, RunFolder
+from asa.backends.shell.marks import KeptSubmission, Mark, RunFolder
 
 from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
@@ -42,7 +42,7 @@ _SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that come an
 class TrackedJob:
     """A job of this client."""
 
-    kept: Kept
+    kept: KeptSubmission
     status: JobStatus  # what is known of it
     heard_s: float  # when that was confirmed, on the client's clock
     # the client's clock before and after its submission, until Slurm shows the job

@@ -17,7 +17,7 @@ from asa.backends.local import server as server_module
 from asa.backends.local.backend import LocalBackend, start_server
 from asa.backends.local.processes import boot
 from asa.backends.local.server import MAX_BESIDE, Server
-from asa.backends.local.spool import Spool, Standing, locked, put, written
+from asa.backends.local.spool import Spool, SpooledStanding, locked, put, written
 from local_queue import Queue, ended, job, lines, running
 from slurm_testbed import until
 
@@ -491,7 +491,7 @@ def test_a_job_of_a_container_that_was_started_anew_is_lost_in_time(queue, monke
     job_id = old.submit(job(token="t-1", walltime_s=1000.0))
     folder = box.spool(4026532290).jobs / "1"
     if stage in {"running", "ended"}:
-        put(folder / "status.json", written(Standing(state="running", eligible_s=1.0, start_s=time.time())))
+        put(folder / "status.json", written(SpooledStanding(state="running", eligible_s=1.0, start_s=time.time())))
     if stage == "ended":
         marks = queue.root / "run" / "marks" / "t-1"
         marks.mkdir()
@@ -543,7 +543,7 @@ def test_old_jobs_are_swept(queue):
     for number, age_days in ((1, 9), (2, 8), (3, 1)):
         folder = queue.spool.ended / str(number)
         folder.mkdir()
-        put(folder / "status.json", written(Standing(state="completed", end_s=1.0)))
+        put(folder / "status.json", written(SpooledStanding(state="completed", end_s=1.0)))
         os.utime(folder, (0, time.time() - age_days * 86400))
     queue.spool.count.write_text("3\n")
     backend = queue.connect()

@@ -8,7 +8,7 @@ from asa.backends.local import LocalMachine, examination
 from asa.backends.local.examination import examine
 from asa.backends.local.facility import cores_here, default_spool
 from asa.backends.local.outlook import Awaited, foresee
-from asa.backends.local.spool import Changes, Spool, Standing, host, written
+from asa.backends.local.spool import Changes, Spool, SpooledStanding, host, written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,8 +138,8 @@ def test_a_spool_tells_of_what_is_there(tmp_path):
     assert spool.order(1) is None
     assert not spool.holds(1)
     (spool.ended / "8").mkdir()
-    (spool.ended / "8" / "status.json").write_bytes(written(Standing(state="failed", exit_code=0)))
-    assert spool.standing(8) == Standing(state="failed", exit_code=0)
+    (spool.ended / "8" / "status.json").write_bytes(written(SpooledStanding(state="failed", exit_code=0)))
+    assert spool.standing(8) == SpooledStanding(state="failed", exit_code=0)
     (spool.ended / "8" / "status.json").write_text("[]")
     with pytest.raises(ValueError, match="object"):
         spool.standing(8)

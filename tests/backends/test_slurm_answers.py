@@ -9,7 +9,7 @@ from asa.backends.slurm.answers import Meaning, row_of, rows
 from asa.backends.slurm.commands import Done
 from asa.backends.slurm.commands.refusals import has_no_accounting, is_unknown_job, refused, submission
 from asa.backends.slurm.refusals import meaning_of
-from asa.backends.slurm.rest.exchange import Answer
+from asa.backends.slurm.rest.exchange import RestAnswer
 from asa.backends.slurm.rest.refusals import complaints, in_plain_text, submit_refusal
 
 from asa.errors import (
@@ -182,7 +182,7 @@ def test_the_answer_of_a_gateway_is_in_doubt_and_no_answer_of_slurm():
     ],
 )
 def test_slurmrestd_says_some_things_in_plain_text(status, kind, body, error):
-    answer = Answer(status, body.encode(), kind)
+    answer = RestAnswer(status, body.encode(), kind)
     made = submit_refusal(answer.status, complaints(answer.document()) or in_plain_text(answer))
     assert type(made) is error
     assert status < 500 or not made.is_unexplained

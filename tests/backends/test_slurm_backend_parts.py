@@ -7,7 +7,7 @@ import resource
 from dataclasses import replace
 
 import pytest
-from asa.backends.shell.marks import Kept, RunFolder
+from asa.backends.shell.marks import KeptSubmission, RunFolder
 from asa.backends.shell.script import Payload, batch_script, file_name
 from asa.backends.slurm.absence import Inquiry
 from asa.backends.slurm.arrays import TrackedArray
@@ -156,7 +156,7 @@ def test_words_for_slurm():
 
 
 def test_what_is_kept_of_a_job_is_read_again(tmp_path):
-    kept = Kept("fit.a", "a", True, ("one", "two"), False, math.inf, 12.0)
+    kept = KeptSubmission("fit.a", "a", True, ("one", "two"), False, math.inf, 12.0)
     RunFolder(tmp_path).keep_job("5", kept)
     folder = RunFolder(tmp_path)
     assert folder.kept_job("5") == kept
@@ -237,7 +237,9 @@ BY_REST = [*BY_COMMANDS[:1], (("PENDING", "COMPLETING"), 1, 100.0, None), *BY_CO
 def test_what_an_element_ran_before_it_was_requeued_is_known_whichever_looks_were_missed(tmp_path, told, is_same):
     """If one saw it run, before or at the time when it was put back."""
     folder = RunFolder(tmp_path)
-    fresh = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="3")
+    fresh = KeptSubmission(
+        "job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="3"
+    )
     for seen in itertools.product([True, False], repeat=len(told) - 2):
         folder.keep_job("7", fresh)
         array = None
@@ -269,7 +271,7 @@ def test_a_job_that_a_signal_ended_may_be_back_in_the_queue(tmp_path, pending):
     """A requeue, as by a preemption, ends it in this way; that it is not shown for a while is no end."""
     folder = RunFolder(tmp_path)
     _told_to_end(folder)
-    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
+    kept = KeptSubmission("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
     job = TrackedJob(kept, JobStatus("7", JobState.RUNNING, 100.0, start_s=105.0), heard_s=0.0)
     past = SlurmRecord("7", "job.t", "u", ("PENDING",), 121.0) if pending else None
     for now_s in (130.0, 160.0, 185.0):
@@ -283,7 +285,7 @@ def test_a_job_that_a_signal_ended_may_be_back_in_the_queue(tmp_path, pending):
 def test_a_job_that_ended_by_itself_has_ended_though_it_is_not_shown(tmp_path, code, signals, cancelled_s):
     folder = RunFolder(tmp_path)
     _told_to_end(folder, code=code, signals=signals)
-    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
+    kept = KeptSubmission("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
     job = TrackedJob(replace(kept, cancelled_s=cancelled_s), JobStatus("7", JobState.RUNNING, 100.0), heard_s=0.0)
     job.miss(folder, 130.0, 130.0, certain=True)
     assert job.status.state.is_final
@@ -291,7 +293,9 @@ def test_a_job_that_ended_by_itself_has_ended_though_it_is_not_shown(tmp_path, c
 
 def test_waiting_elements_that_were_not_shown_for_a_while_are_back_once_they_are(tmp_path):
     folder = RunFolder(tmp_path)
-    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3")
+    kept = KeptSubmission(
+        "job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3"
+    )
     array = TrackedArray.of(kept, JobStatus("7", JobState.PENDING, 100.0), heard_s=0.0)
     first = SlurmRecord(
         "8", "job.t", "u", ("RUNNING",), 100.0, start_s=101.0, array_id="7", elements=parse_elements("1")
@@ -320,7 +324,9 @@ def test_what_a_job_posts_and_heeds_is_known_by_its_script(tmp_path, heeds):
 
 def test_a_node_that_failed_under_an_element_is_named_by_that_element(tmp_path):
     """As of a job: an element that ended by itself is none of the node's fault."""
-    kept = Kept("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3")
+    kept = KeptSubmission(
+        "job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3"
+    )
     array = TrackedArray.of(kept, JobStatus("7", JobState.PENDING, 100.0), heard_s=0.0)
     records = [
         SlurmRecord(

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from asa.backends.shell.marks import Kept
+from asa.backends.shell.marks import KeptSubmission
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.cluster import HomeCluster
 from asa.backends.slurm.commands import CommandLink, Done
@@ -15,7 +15,7 @@ from asa.backend import CLUSTER_FILE, Capabilities, JobSpec, JobState
 from asa.errors import OtherClusterError, SubmitRejectedError, UnavailableError
 
 HERE = SlurmCluster("home", 8, "host port 1")
-FIRST = Kept("fit.0123", "0123", awaits=False, steps=(), kept_back=False, walltime_s=60.0, submit_s=BEGIN_S)
+FIRST = KeptSubmission("fit.0123", "0123", awaits=False, steps=(), kept_back=False, walltime_s=60.0, submit_s=BEGIN_S)
 SITE = Capabilities("testbed", 112, 28, age_accrues=False)
 DEFAULTS = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from asa.backends.slurm import facility
-from asa.backends.slurm.examination import Examiner, _Found, considerate_poll_s
+from asa.backends.slurm.examination import Examiner, _Findings, considerate_poll_s
 from asa.backends.slurm.facility import SlurmCommands, SlurmFacility, SlurmRest
 from asa.backends.slurm.link import SlurmAbout, SlurmLimits, SlurmPartition, SlurmRecord
 from asa.backends.slurm.probe import Prober, clock_offset_s
@@ -146,7 +146,7 @@ def test_the_configuration_tells_whether_hopeless_jobs_are_cancelled():
     ],
 )
 def test_whether_the_jobs_of_others_are_hidden_is_found_out(config, verdict):
-    found = _Found()
+    found = _Findings()
     Examiner._privacy(found, config)
     assert [one.verdict for one in found.findings] == ([verdict] if verdict else [])
     assert all("your own jobs only" in one.consequence for one in found.findings if verdict == "note")

@@ -6,7 +6,7 @@ import pytest
 from asa.backends.slurm.commands import Done
 from asa.backends.slurm.commands.refusals import objection
 from asa.backends.slurm.link import SlurmJob, SlurmLimits, SlurmNode, SlurmPartition
-from asa.backends.slurm.preflight import Preflight, beyond_limits, is_certain
+from asa.backends.slurm.preflight import SlurmPreflight, beyond_limits, is_certain
 
 from asa.errors import UnavailableError
 
@@ -199,16 +199,16 @@ class Link:
 
 
 def test_limits_that_are_not_enforced_are_none():
-    assert Preflight(Link(ClusterName="c", AccountingStorageEnforce="none")).objection(JOB, 1.0) is None
-    assert "MaxWall" in Preflight(Link(ClusterName="c", AccountingStorageEnforce="limits")).objection(JOB, 1.0)
-    assert "MaxWall" in Preflight(Link(ClusterName="c")).objection(JOB, 1.0), "where Slurm does not tell"
+    assert SlurmPreflight(Link(ClusterName="c", AccountingStorageEnforce="none")).objection(JOB, 1.0) is None
+    assert "MaxWall" in SlurmPreflight(Link(ClusterName="c", AccountingStorageEnforce="limits")).objection(JOB, 1.0)
+    assert "MaxWall" in SlurmPreflight(Link(ClusterName="c")).objection(JOB, 1.0), "where Slurm does not tell"
 
 
 def test_what_nodes_there_are_must_be_known_to_believe_what_is_said_of_them():
     short = replace(JOB, walltime_s=60.0)
     link = Link("Requested node configuration is not available", ClusterName="c")
-    assert Preflight(link).objection(short, 1.0) is None
+    assert SlurmPreflight(link).objection(short, 1.0) is None
     link.said = "Invalid feature specification"
-    assert Preflight(link).objection(short, 1.0) == link.said
+    assert SlurmPreflight(link).objection(short, 1.0) == link.said
     link.said = "Access/permission denied"
-    assert Preflight(link).objection(short, 1.0) is None
+    assert SlurmPreflight(link).objection(short, 1.0) is None

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from asa.backends.slurm.link import OwnJob, SlurmJob
+from asa.backends.slurm.link import OwnedJob, SlurmJob
 from asa.backends.slurm.rest import RestLink, TokenSource
-from asa.backends.slurm.rest.memory import Memory
+from asa.backends.slurm.rest.memory import RecordMemory
 from slurm_fake_link import cancel, own
 
 from asa.errors import (
@@ -744,7 +744,7 @@ def test_a_listing_that_cannot_be_received_gives_way_to_single_jobs():
     ("state", "first_s", "latest_s"), [("PENDING", [0, 30, 60, 120], 90), ("RUNNING", [0, 600, 1200, 1800], 600)]
 )
 def test_records_grow_old_at_a_pace_that_slows_down(state, first_s, latest_s):
-    memory = Memory()
+    memory = RecordMemory()
     read = []
     queue = Queue(1)
     queue.states[1] = state
@@ -898,7 +898,7 @@ def test_many_jobs_are_cancelled_by_one_request_which_tells_of_each_that_was_not
 
 def test_one_job_is_cancelled_under_its_name():
     desk = Desk(table={"DELETE /slurm/v0.0.42/jobs/": (200, {"status": [], "errors": [], "warnings": []})})
-    assert link(desk).cancel([OwnJob("5", "x.token")]) == {}
+    assert link(desk).cancel([OwnedJob("5", "x.token")]) == {}
     assert json.loads(desk.asked[-1].content) == {"jobs": ["5"], "job_name": "x.token"}
 
 

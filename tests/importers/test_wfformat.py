@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from asa.errors import InputError
 from asa.importers import export_wfformat, import_wfformat
-from asa.importers.base import Notes, lpt_makespan_s
+from asa.importers.base import ImportNotes, lpt_makespan_s
 from asa.importers.wfformat import Measured
 from asa.workflow import Stage, Workflow
 
@@ -375,7 +375,7 @@ def test_whole_nodes_cannot_be_written():
 )
 def test_only_scripts_that_can_be_a_command_become_one(first, command):
     """`-c` means something else to others: to perl that nothing is run."""
-    notes = Notes()
+    notes = ImportNotes()
     flow = Workflow("x", [Stage("a", cores=1, script=f"{first}\nls\n"), Stage("b", cores=1, tasks_file="b.tasks")])
     [written, listed] = export_wfformat(flow, made_s=0.0, notes=notes)["workflow"]["execution"]["tasks"]
     told = notes.sentences()

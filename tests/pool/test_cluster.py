@@ -35,7 +35,7 @@ from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitStore
 from asa.pool import AsaCluster, demand, departures
 from asa.pool import cluster as cluster_module
-from asa.pool.allocation import Allocation, Phase
+from asa.pool.allocation import Allocation, AllocationPhase
 from asa.pool.credentials import make_security
 from asa.pool.demand import read_demand
 from asa.pool.desk import Desk, News
@@ -71,14 +71,14 @@ def joined(allocation):
     """Wait for all workers of an allocation: dask takes the name of one that is not there yet for a host's."""
 
     def is_whole():
-        return len(allocation.workers) == allocation.shape.processes and allocation.phase is Phase.ALIVE
+        return len(allocation.workers) == allocation.shape.processes and allocation.phase is AllocationPhase.ALIVE
 
     until(is_whole, what=f"the workers of {allocation.id}")
     return allocation
 
 
 def ended(allocation):
-    return until(lambda: allocation.phase is Phase.ENDED and allocation, what=f"the end of {allocation.id}")
+    return until(lambda: allocation.phase is AllocationPhase.ENDED and allocation, what=f"the end of {allocation.id}")
 
 
 def names(pool):
@@ -216,10 +216,10 @@ def test_workers_leave_until_the_last_of_their_calls_must_have_ended(tmp_path):
     one = Allocation("a1", "token", shape, roster.now(), WaitForecast((0.0,) * len(LEVELS), 0.0))
     roster.add(one)
     seen = {}
-    for one.phase in (Phase.PENDING, Phase.ALIVE, Phase.DRAINING):
+    for one.phase in (AllocationPhase.PENDING, AllocationPhase.ALIVE, AllocationPhase.DRAINING):
         seen[one.phase] = roster.some_leave()
-    assert seen == {Phase.PENDING: False, Phase.ALIVE: False, Phase.DRAINING: True}
-    one.phase = Phase.ENDED
+    assert seen == {AllocationPhase.PENDING: False, AllocationPhase.ALIVE: False, AllocationPhase.DRAINING: True}
+    one.phase = AllocationPhase.ENDED
     for one.end_s, leaves in ((roster.now() - 1, True), (roster.now() - 100, False)):
         assert roster.some_leave() is leaves
 
@@ -269,7 +269,7 @@ def test_much_is_not_taken_from_an_allocation_that_could_stay(queue, tmp_path, m
         task.result(timeout=60)
         pool.release(lone)
         until(lambda: f"{lone.id} stays" in caplog.text, what="the refusal")
-        assert lone.phase is Phase.ALIVE
+        assert lone.phase is AllocationPhase.ALIVE
         assert client.submit(lambda x: x + 1, task).result(timeout=30) == 2
         assert runs(tmp_path / "runs") == {1: 1}
         joined(pool.ask())
@@ -294,10 +294,10 @@ def test_an_allocation_stays_whose_last_results_come_to_be_too_much(queue, tmp_p
         task = client.submit(grow)
         until(lambda: runs(tmp_path / "runs"), what="work under way")
         pool.release(lone)
-        until(lambda: lone.phase is Phase.DRAINING, what="its leaving")
+        until(lambda: lone.phase is AllocationPhase.DRAINING, what="its leaving")
         end.touch()
-        until(lambda: lone.phase is not Phase.DRAINING, what="that it stays, or ends")
-        assert lone.phase is Phase.ALIVE
+        until(lambda: lone.phase is not AllocationPhase.DRAINING, what="that it stays, or ends")
+        assert lone.phase is AllocationPhase.ALIVE
         assert client.submit(len, task).result(timeout=30) == 10_000
         assert runs(tmp_path / "runs") == {1: 1}
 
@@ -325,17 +325,17 @@ def test_a_job_that_is_put_back_into_the_queue_while_it_is_left_begins_anew(pool
         pool.loop.add_callback(pool._supervision._part, one, "it was of no more use")
     else:
         pool.release(one)
-    until(lambda: one.phase is Phase.DRAINING, what="its leaving")
+    until(lambda: one.phase is AllocationPhase.DRAINING, what="its leaving")
     hear(JobState.PENDING)
     if is_wanted:
-        until(lambda: one.phase is Phase.PENDING, what="its return to the queue")
+        until(lambda: one.phase is AllocationPhase.PENDING, what="its return to the queue")
         hear(JobState.RUNNING)
         joined(one)
         until(lambda: not pool._supervision._departures._leaving, what="the end of its leaving")
         is_late.set()
         monkeypatch.undo()
         assert client.submit(time.sleep, 1.0, workers=[f"{one.id}-0"], pure=False).result(timeout=30) is None
-        assert one.phase is Phase.ALIVE
+        assert one.phase is AllocationPhase.ALIVE
         pool.release(one)
     assert ended(one).why == "it was given back"
 
@@ -366,7 +366,7 @@ def test_a_crash_costs_a_worker_and_no_allocation(pool):
         return os.getpid()
 
     assert client.submit(crash_once).result(timeout=60) != before
-    assert here.phase is Phase.ALIVE
+    assert here.phase is AllocationPhase.ALIVE
 
 
 def test_workers_leave_before_their_walltime_ends(pool, tmp_path):
@@ -413,7 +413,9 @@ def test_what_is_to_be_kept_is_asked_for_again(pool):
     assert ended(second).why.startswith("cancelled")
     third = joined(until(others, what="a third")[0])
     pool.scale(1)
-    gone = until(lambda: [one for one in (first, third) if one.phase is Phase.ENDED], what="the end of one of two")
+    gone = until(
+        lambda: [one for one in (first, third) if one.phase is AllocationPhase.ENDED], what="the end of one of two"
+    )
     assert [one.why for one in gone] == ["fewer workers were asked for"]
 
 
@@ -423,7 +425,9 @@ def test_an_adapting_pool_asks_for_what_is_worth_it_and_gives_it_back(queue, tmp
         adaptive = pool.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2, target_duration="1s")
         assert client.gather(client.map(counting(tmp_path / "runs"), range(12), pause_s=0.2)) == list(range(12))
         assert 1 <= len(pool.allocations) <= 2
-        until(lambda: all(a.phase is Phase.ENDED for a in pool.allocations), what="the end of all allocations")
+        until(
+            lambda: all(a.phase is AllocationPhase.ENDED for a in pool.allocations), what="the end of all allocations"
+        )
         assert {a.why for a in pool.allocations} == {"it was of no more use"}
         assert set(runs(tmp_path / "runs").values()) == {1}
         adaptive.stop()
@@ -574,7 +578,7 @@ def test_demand_is_read_from_the_graph(queue, monkeypatch):
     # two of one name, one after them, two of that name again; and one that takes four cores, which nobody has
     assert [wave.tasks for wave in mixed] == [8, 4, 7, 3]
     assert mixed[1].needs == frozenset({("cores", 4)})
-    assert phase in (Phase.ASKED, Phase.PENDING, Phase.STARTING)
+    assert phase in (AllocationPhase.ASKED, AllocationPhase.PENDING, AllocationPhase.STARTING)
 
 
 def test_a_batch_system_that_is_away_before_there_is_a_scheduler_is_asked_again(queue, monkeypatch):

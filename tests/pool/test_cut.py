@@ -16,7 +16,7 @@ from local_queue import Queue
 from slurm_testbed import until
 
 from asa.pool import AsaCluster
-from asa.pool.allocation import Phase
+from asa.pool.allocation import AllocationPhase
 from asa.pool.credentials import make_security
 
 
@@ -80,10 +80,10 @@ def test_what_is_cut_off_runs_again_elsewhere_and_arrives_once(cable, tmp_path):
         ):
             flag.touch()
             far = pool.ask()
-            until(lambda: far.phase is Phase.ALIVE, what="the far worker")
+            until(lambda: far.phase is AllocationPhase.ALIVE, what="the far worker")
             assert not flag.exists()
             near_by = pool.ask()
-            until(lambda: near_by.phase is Phase.ALIVE, what="the near worker")
+            until(lambda: near_by.phase is AllocationPhase.ALIVE, what="the near worker")
             tasks = client.map(count, range(40))
             until(lambda: sum(1 for _ in traces.iterdir()) > 6, what="work under way")
             assert ip("link", "set", near, "down").returncode == 0
@@ -93,6 +93,6 @@ def test_what_is_cut_off_runs_again_elsewhere_and_arrives_once(cable, tmp_path):
             assert client.submit(sum, tasks).result(timeout=60) == sum(range(40))
             assert {int(path.name) for path in traces.iterdir()} == set(range(40))
             pool.release(far)
-            until(lambda: far.phase is Phase.ENDED, what="the end of what was cut off")
+            until(lambda: far.phase is AllocationPhase.ENDED, what="the end of what was cut off")
     finally:
         queue.close()

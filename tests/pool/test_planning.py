@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.errors import InputError
-from asa.pool.planning import Slot, decide, drain_from_s, rehearse, surplus
+from asa.pool.planning import PoolSlot, decide, drain_from_s, rehearse, surplus
 from asa.pool.values import Decision, Rules, Shape, View, Wave
 from asa.waits import WaitForecast
 
@@ -214,7 +214,7 @@ def test_a_renewal_that_comes_early_relieves_what_ends_first():
 
 def test_idle_cores_are_counted_wave_by_wave():
     """Those that a narrow wave leaves, and those that came early."""
-    told = rehearse(0.0, [Wave(2, 10.0), Wave(8, 5.0)], [Slot(4, 0.0, 100.0, 0.0), Slot(4, 5.0, 100.0, 5.0)])
+    told = rehearse(0.0, [Wave(2, 10.0), Wave(8, 5.0)], [PoolSlot(4, 0.0, 100.0, 0.0), PoolSlot(4, 5.0, 100.0, 5.0)])
     assert (told.end_s, told.idle) == (15.0, (2 * 10.0 + 4 * 5.0, 0.0))
 
 
@@ -245,7 +245,8 @@ def test_coming_down_parts_with_what_waits_first():
 
 
 @given(
-    waves, st.lists(st.builds(Slot, st.integers(1, 64), st.floats(0, 1e4), st.floats(0, 1e4), st.just(0.0)), max_size=5)
+    waves,
+    st.lists(st.builds(PoolSlot, st.integers(1, 64), st.floats(0, 1e4), st.floats(0, 1e4), st.just(0.0)), max_size=5),
 )
 def test_rehearsals_neither_lose_nor_make_work(work, slots):
     """What is done and what is left is all there is, and no more is done than the cores can do."""

@@ -25,7 +25,17 @@ from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.pool import demand, stages
 from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
-from asa.pool.stages import PoolOfStages, StagesBackend, _Job, _needs, _once, _Order, _unless_done, note_end, run_part
+from asa.pool.stages import (
+    PoolOfStages,
+    StagesBackend,
+    _HandedOver,
+    _needs,
+    _once,
+    _Order,
+    _unless_done,
+    note_end,
+    run_part,
+)
 from asa.sites import open_facility
 from asa.studies.compare.study import Comparison, compare, workflow_maker
 from asa.workflow import Stage, Workflow
@@ -300,7 +310,7 @@ def test_times_of_a_stage_that_ended_before_its_client_heard_of_it_are_its_own(t
     limits = Capabilities("x", 4, 4, age_accrues=True)
     backend = StagesBackend(tmp_path, Workflow("w", [stage]), limits, {"cores": 4}, time.sleep)
     spec = JobSpec("a", 1, 60.0, command="sleep 1", posts=("x/a",), token="t-1")
-    job = backend._jobs["1"] = _Job("1", spec, time.time(), restarts=1)
+    job = backend._jobs["1"] = _HandedOver("1", spec, time.time(), restarts=1)
     began_s = time.time()
     for text, _ in backend._texts(job, stage):
         subprocess.run(["sh", "-c", text], check=True, cwd=tmp_path)

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from asa.cli.experiment import app
 from asa.errors import InputError
 from asa.studies.bags import study
-from asa.studies.bags.scores import Verdicts, judged
-from asa.studies.bags.study import BagRun, Question, hold
+from asa.studies.bags.scores import BagVerdicts, judged
+from asa.studies.bags.study import BagQuestion, BagRun, hold
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def log(tmp_path):
 
 
 def test_every_number_of_jobs_meets_the_same_queues(log):
-    runs = hold(Question((log,), (1.0, 3.0), 3), jobs=1)
+    runs = hold(BagQuestion((log,), (1.0, 3.0), 3), jobs=1)
     assert {(r.hours, r.jobs, r.start) for r in runs} == {
         (hours, jobs, start) for hours in (1, 3) for jobs in (1, 2, 4, 8, 28, 56) for start in range(3)
     }
@@ -37,12 +37,12 @@ def test_every_number_of_jobs_meets_the_same_queues(log):
     for run in runs:
         assert run.makespan_s >= 3600 * run.hours
         assert 56 * run.hours - 0.01 <= run.core_hours <= 56 * run.hours * 1.01
-    one = hold(Question((log,), (1.0,), 3), jobs=1)
+    one = hold(BagQuestion((log,), (1.0,), 3), jobs=1)
     assert one == [r for r in runs if r.hours == 1], "sizes do not disturb each other"
 
 
 def test_it_goes_on_where_it_was(log, tmp_path, monkeypatch):
-    question, kept = Question((log,), (1.0,), 2), tmp_path / "runs.jsonl"
+    question, kept = BagQuestion((log,), (1.0,), 2), tmp_path / "runs.jsonl"
     first = hold(question, kept, jobs=1)
     monkeypatch.setattr(study, "run_cell", lambda cell: pytest.fail(f"{cell} was run again"))
     assert hold(question, kept, jobs=1) == first
@@ -62,13 +62,13 @@ def test_figures_by_hand():
     assert verdict.taken_over_best.mean == pytest.approx(math.sqrt(0.5 * 4))
     assert verdict.core_hours == pytest.approx(28 / 22)
     assert verdict.others_wait_s.mean == 15.0
-    assert json.loads(json.dumps(Verdicts(runs, 2).as_dict()))["verdicts"][0]["best"] == 2
+    assert json.loads(json.dumps(BagVerdicts(runs, 2).as_dict()))["verdicts"][0]["best"] == 2
 
 
 @pytest.mark.parametrize("hours", [(), (0.0,), (-1.0, 1.0), (math.nan,), (math.inf,), (1e9,)])
 def test_what_cannot_be_compared_is_refused(log, hours):
     with pytest.raises(InputError, match="hours cannot be" if hours else "nothing to compare"):
-        Question((log,), hours).cells()
+        BagQuestion((log,), hours).cells()
 
 
 def test_a_machine_that_is_too_small_is_refused(tmp_path):
@@ -77,7 +77,7 @@ def test_a_machine_that_is_too_small_is_refused(tmp_path):
         "; MaxProcs: 8\n" + "".join(f"{n} {n}00 0 50 1 -1 -1 -1 90 -1 1 1 1 1 1 -1 -1 -1\n" for n in range(9))
     )
     with pytest.raises(InputError, match="its machine has 8 cores"):
-        Question((path,)).cells()
+        BagQuestion((path,)).cells()
 
 
 def test_the_command_prints_a_table_and_json(log):

@@ -11,7 +11,7 @@ from asa.errors import TraceError
 from asa.history import JobHistory
 from asa.studies.accuracy.study import installed
 from asa.studies.choices.scores import ALL, Choices, by_program, calibration, judged
-from asa.studies.choices.study import Chosen, choices, programs
+from asa.studies.choices.study import ChosenWidth, choices, programs
 from asa.waits import WaitForecast
 
 
@@ -86,7 +86,7 @@ def test_nothing_is_better_than_the_best_and_all_are_judged_beside_the_same(foun
 def chosen(trace, places, took=((10.0, 40.0), (90.0, 10.0))):
     took_s = np.array(took)
     sure = np.array([[0.9], [0.3]])
-    return Chosen(trace, "p", "e", (1, 2), took_s, np.array(places), sure, took_s[:, :1] < took_s[:, 1:])
+    return ChosenWidth(trace, "p", "e", (1, 2), took_s, np.array(places), sure, took_s[:, :1] < took_s[:, 1:])
 
 
 def test_the_share_of_the_gap():

@@ -13,10 +13,10 @@ from asa.backend import JobSpec
 from asa.cli.experiment import app
 from asa.errors import InputError
 from asa.studies.legs.scores import judged
-from asa.studies.legs.study import WAYS, HandOver, Question, chain, hold
+from asa.studies.legs.study import WAYS, HandOver, LegQuestion, chain, hold
 
 LOG = DATA / "small.swf.gz"
-SMALL = Question((LOG,), (8,), 7200.0, (False,), starts=2)
+SMALL = LegQuestion((LOG,), (8,), 7200.0, (False,), starts=2)
 
 
 def test_each_rival_is_judged_by_each_hand_over(tmp_path):

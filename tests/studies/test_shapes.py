@@ -16,8 +16,8 @@ from asa.runner import Run, run_all
 from asa.strategies import load_strategy
 from asa.studies.runs import each_knowing, one_by_one
 from asa.studies.shapes import study
-from asa.studies.shapes.scores import ALL, Verdicts, judged
-from asa.studies.shapes.study import CHOSEN, Question, ShapeRun, hold, moldable_workflow
+from asa.studies.shapes.scores import ALL, ShapeVerdicts, judged
+from asa.studies.shapes.study import CHOSEN, ShapeQuestion, ShapeRun, hold, moldable_workflow
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def log(tmp_path):
 
 
 def small(log, **options):
-    return Question((log,), **{"workflows": ("statistics",), "estimator": "median", "starts": 2} | options)
+    return ShapeQuestion((log,), **{"workflows": ("statistics",), "estimator": "median", "starts": 2} | options)
 
 
 def test_every_width_and_what_is_chosen_meet_the_same_queues(log):
@@ -114,7 +114,7 @@ def test_logs_and_workflows_count_alike():
 
 
 def test_the_document_has_every_figure_and_every_run():
-    document = json.loads(json.dumps(Verdicts(two_starts(), 2, "asa-queue").as_dict()))
+    document = json.loads(json.dumps(ShapeVerdicts(two_starts(), 2, "asa-queue").as_dict()))
     assert document["verdicts"][0]["over_each"]["mean"] == pytest.approx(1.1)
     assert len(document["runs"]) == 8
 

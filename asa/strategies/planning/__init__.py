@@ -9,16 +9,16 @@ reads a clock.
 from .molding import impossible
 from .outlook import WORTH_OF_SHAPES, Aim, Outlook, jobs_of, look_ahead, read_aim
 from .parts import Block, Parts, take_apart
-from .search import Job, Question, Sketch, mode_of, search, sketch_of
+from .search import Question, SearchedJob, Sketch, mode_of, search, sketch_of
 
 __all__ = [
     "WORTH_OF_SHAPES",
     "Aim",
     "Block",
-    "Job",
     "Outlook",
     "Parts",
     "Question",
+    "SearchedJob",
     "Sketch",
     "impossible",
     "jobs_of",

@@ -85,7 +85,7 @@ def lines_of(forms: Mapping[str, Sequence[Form]]) -> list[Line]:
 
 
 @dataclass(slots=True)
-class Growing:
+class WideningJob:
     """A job on a line that more and more stages share."""
 
     line: Line

@@ -24,7 +24,7 @@ from asa.units import core_hours
 from asa.waves import Waves, cores_of, is_series, likeness, slots_of, walltime_of, waves_of
 from asa.workflow import Workflow
 
-from .molding import Form, Growing, Line, lines_of
+from .molding import Form, Line, WideningJob, lines_of
 
 _GROWTH = Growth()
 _SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed what a job may stand still
@@ -236,7 +236,7 @@ class Parts:
     def _in_all_shapes(
         self, pieces: Iterable[str | tuple[Series, ...]], lines: Sequence[Line]
     ) -> Iterator[tuple[int, Block]]:
-        growing = [Growing(line) for line in lines]
+        growing = [WideningJob(line) for line in lines]
         stages: tuple[str, ...] = ()
         for count, added in enumerate(self._shared(pieces), start=1):
             stages += added
@@ -246,7 +246,7 @@ class Parts:
                 if one.cores == one.line.width and (block := self._grown_to(stages, one)) is not None:
                     yield count, block
 
-    def _grown_to(self, names: tuple[str, ...], one: Growing) -> Block | None:
+    def _grown_to(self, names: tuple[str, ...], one: WideningJob) -> Block | None:
         walltime_s = self.workflow.walltime_of(names, one.walltime_s)
         if len(names) > 1 and not one.run_s <= walltime_s <= self._max_walltime_s(one.line.partition):
             return None

@@ -86,7 +86,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SearchedJob:
     """A job of a plan; times in seconds from now."""
 
     block: Block
@@ -107,7 +107,7 @@ class Job:
 class Sketch:
     """A whole plan: its jobs, and what it is expected to cost."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[SearchedJob, ...]
     end_s: Samples  # samples of when all have ended, in seconds from now
     core_hours: float
 
@@ -161,7 +161,7 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]])
     A job has the shapes, and grows, with which it is to cost least.
     """
     ends: dict[str, Samples] = {}
-    jobs: list[Job] = []
+    jobs: list[SearchedJob] = []
     hours = 0.0
     for stages, keep in shape:
         if not (forms := question.parts.blocks(stages)):
@@ -331,7 +331,7 @@ class _Extension:
         keep, submit, start, idle = self.options[option]
         before, block = self.ways[way], self.blocks[place]
         times = self._ready[way, place], start[way, place], self._run_s[place]
-        job = Job(block, keep, float(submit[way, place]), *times, float(idle[way, place]))
+        job = SearchedJob(block, keep, float(submit[way, place]), *times, float(idle[way, place]))
         hours = before.core_hours + block.core_hours + job.idle_s * block.cores / 3600
         return Sketch((*before.jobs, job), job.end_s, hours)
 

@@ -20,7 +20,7 @@ _SHOWN = (2, 4, 8, 28)  # numbers of jobs, beside the most
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BagVerdict:
     """How bags of one size did on one log; ratios are geometric means over starts."""
 
     trace: str
@@ -38,12 +38,12 @@ class Verdict:
         return asdict(self)
 
 
-def judged(runs: Sequence[BagRun]) -> list[Verdict]:
+def judged(runs: Sequence[BagRun]) -> list[BagVerdict]:
     """Judge each size on each log."""
     return [_verdict(of) for of in put_together(runs, lambda run: (run.trace, run.hours)).values()]
 
 
-def _verdict(runs: Sequence[BagRun]) -> Verdict:
+def _verdict(runs: Sequence[BagRun]) -> BagVerdict:
     by_jobs = put_together(sorted(runs, key=lambda run: run.start), lambda run: run.jobs)
     logs = {jobs: np.log([run.makespan_s for run in of]) for jobs, of in by_jobs.items()}
     hours = {jobs: sum(run.core_hours for run in of) for jobs, of in by_jobs.items()}
@@ -53,7 +53,7 @@ def _verdict(runs: Sequence[BagRun]) -> Verdict:
     def over(one: int, other: int) -> Interval:
         return as_ratio(statistic_interval(lambda mean: float(mean[0]), (logs[one] - logs[other])[:, None]))
 
-    return Verdict(
+    return BagVerdict(
         runs[0].trace,
         runs[0].cores,
         runs[0].hours,
@@ -67,7 +67,7 @@ def _verdict(runs: Sequence[BagRun]) -> Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class BagVerdicts:
     """All that was found: for a terminal, and as JSON-ready data."""
 
     runs: Sequence[BagRun]
@@ -94,7 +94,7 @@ class Verdicts:
         return Group(Table(("", *headings), rows, title="Bags over several jobs"), Text(words, style="dim"))
 
 
-def _cells(one: Verdict) -> tuple[str, ...]:
+def _cells(one: BagVerdict) -> tuple[str, ...]:
     return (
         *(number(one.over_one[jobs], 2) if jobs in one.over_one else "-" for jobs in _SHOWN),
         _ratio(one.taken_over_one),

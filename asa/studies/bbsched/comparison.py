@@ -39,7 +39,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WaitsOfPart:
     """How long some of the jobs waited: those of `least` to `most` of something."""
 
     least: int  # of nodes, of GB of burst buffer, or of seconds; `most` is None for no end
@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ComparedOutcome:
     """What became of a workload.
 
     Usages are of what there is over the time that is measured; jobs are those that were submitted in it.
@@ -68,9 +68,9 @@ class Outcome:
     # response time over run time, of jobs that are no accidents (`asa.studies.bbsched.workloads.is_normal`)
     average_slowdown: float
     # waits of jobs of some size, request (GB) or run time (s), where there are any (Figs 9 to 11)
-    by_nodes: tuple[Part, ...]
-    by_burst_buffer: tuple[Part, ...]
-    by_run: tuple[Part, ...]
+    by_nodes: tuple[WaitsOfPart, ...]
+    by_burst_buffer: tuple[WaitsOfPart, ...]
+    by_run: tuple[WaitsOfPart, ...]
     decisions: int  # how often the method was asked, and how often its answer was the best found rather than the best
     inexact: int
     decision_s: float  # how long a decision takes, in the mean and at most
@@ -104,7 +104,7 @@ def methods_for(workload: Workload) -> tuple[str, ...]:
     return tuple(name for name in METHODS if name not in left_out)
 
 
-def run_case(workload: Workload, case: Case) -> Outcome:
+def run_case(workload: Workload, case: Case) -> ComparedOutcome:
     """Schedule a workload, and measure.
 
     Raises `InputError`: the method or solver is unknown, the window or bound is less than 1, or there is no job to
@@ -133,7 +133,7 @@ def run_case(workload: Workload, case: Case) -> Outcome:
     counts = workload.measured
     normal = counts & is_normal(table)
     seconds = method.seconds or [0.0]
-    return Outcome(
+    return ComparedOutcome(
         case=case,
         nodes=system.pools[NODES],
         burst_buffer_gb=system.shared[BUFFER],
@@ -160,8 +160,8 @@ def compare(
     cases: Iterable[Case],
     *,
     processes: int = 1,
-    on_done: Callable[[Outcome], None] = lambda _outcome: None,
-) -> list[Outcome]:
+    on_done: Callable[[ComparedOutcome], None] = lambda _outcome: None,
+) -> list[ComparedOutcome]:
     """Run cases, side by side.
 
     Returns: in the order of the cases; but for the times of decisions the same for any number of processes.
@@ -174,7 +174,7 @@ def compare(
     return run_cells(_run_one, wanted, dict(workloads), jobs=processes, on_end=lambda _case, outcome: on_done(outcome))
 
 
-def _run_one(workloads: Mapping[tuple[str, int], Workload], case: Case) -> Outcome:
+def _run_one(workloads: Mapping[tuple[str, int], Workload], case: Case) -> ComparedOutcome:
     return run_case(workloads[case.workload, case.seed], case)
 
 
@@ -193,12 +193,14 @@ def _overlap(start: Integers, end: Integers, begin_s: int, end_s: int) -> Intege
     return within
 
 
-def _parts(values: Integers, wait: Integers, counts: NDArray[np.bool_], edges: Sequence[int]) -> tuple[Part, ...]:
+def _parts(
+    values: Integers, wait: Integers, counts: NDArray[np.bool_], edges: Sequence[int]
+) -> tuple[WaitsOfPart, ...]:
     """Average waits of jobs between edges, where there are any."""
     parts = []
     for least, after in zip(edges, [*edges[1:], math.inf], strict=True):
         some = counts & (values >= least) & (values < after)
         if some.any():
             most = None if after == math.inf else int(after) - 1
-            parts.append(Part(least, most, int(some.sum()), float(wait[some].mean())))
+            parts.append(WaitsOfPart(least, most, int(some.sum()), float(wait[some].mean())))
     return tuple(parts)

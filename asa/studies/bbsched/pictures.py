@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from asa.studies.present import Figure, Look, Measure, Panel, Series, beside, draw, number
 
-from .comparison import Outcome
+from .comparison import ComparedOutcome
 from .distance import Distance
 from .tables import (
     MEASURES,
@@ -40,7 +40,7 @@ STYLES: Final = {
 }
 
 
-def draw_all(outcomes: Sequence[Outcome], folder: Path) -> list[str]:
+def draw_all(outcomes: Sequence[ComparedOutcome], folder: Path) -> list[str]:
     """Draw Figures 8 to 11, 13 and 14 of each machine into a folder; give their names."""
     grid = shown(outcomes)
     figures = {}
@@ -87,7 +87,7 @@ def _waits(grid: Grid) -> Figure:
     return Figure(panels, (max(3 * columns, 6), 2.6 * -(-len(grid) // columns) + 0.6), columns, looks=STYLES)
 
 
-def _breakdowns(name: str, methods: Mapping[str, Sequence[Outcome]]) -> Figure:
+def _breakdowns(name: str, methods: Mapping[str, Sequence[ComparedOutcome]]) -> Figure:
     """Show average waits by nodes, burst buffer and run time, a bar for each method (Figs 9 to 11)."""
     panels = []
     by: By
@@ -121,7 +121,7 @@ def draw_curve(curve: Sequence[Distance], path: Path) -> None:
     draw(Figure(panels, (10, 4), looks=looks), path)
 
 
-def _axis(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> str:
+def _axis(methods: Mapping[str, Sequence[ComparedOutcome]], measure: Measure) -> str:
     """Name an axis, and what is at its ends: first the worst, then the best."""
     means = [values(some, measure.name).mean() * measure.scale for some in methods.values()]
     ends = sorted(means, reverse=measure.is_loss)

@@ -12,7 +12,7 @@ from asa.core.console import Console
 from asa.core.intervals import Interval, mean_interval
 from asa.studies.present import Measure, Row, Table, console, number, plus_minus
 
-from .comparison import Outcome
+from .comparison import ComparedOutcome
 from .distance import Distance
 from .paper import BEST, CHANGES, FIGURES, PART_CHANGES
 from .tables import (
@@ -50,7 +50,7 @@ _BREAKDOWNS: Mapping[By, str] = {
 }
 
 
-def print_comparison(outcomes: Sequence[Outcome]) -> None:
+def print_comparison(outcomes: Sequence[ComparedOutcome]) -> None:
     """Print how methods do on workloads, and what the paper says of that."""
     out = console()
     grid = shown(outcomes)
@@ -170,7 +170,7 @@ def _print_standings(out: Console, grid: Grid, measures: Sequence[Measure], titl
         )
 
 
-def _print_breakdowns(out: Console, name: str, methods: Mapping[str, Sequence[Outcome]]) -> None:
+def _print_breakdowns(out: Console, name: str, methods: Mapping[str, Sequence[ComparedOutcome]]) -> None:
     for by, words in _BREAKDOWNS.items():
         found = {method: breakdown(some, by) for method, some in methods.items()}
         columns = list(zip(*found.values(), strict=True))
@@ -203,7 +203,7 @@ def _print_text(out: Console, grid: Grid) -> None:
         _put(out, title, ["method", "of", "paper", "ours"], rows, left=(0, 1, 2))
 
 
-def _print_sensitivity(out: Console, outcomes: Sequence[Outcome]) -> None:
+def _print_sensitivity(out: Console, outcomes: Sequence[ComparedOutcome]) -> None:
     """Print Table 3: BBSched by windows and solvers."""
     windows, solvers = windows_of(outcomes), solvers_of(outcomes)
     methods = {one.case.method for one in outcomes}
@@ -226,7 +226,7 @@ def _print_sensitivity(out: Console, outcomes: Sequence[Outcome]) -> None:
     _put(out, title, ["", *map(str, windows)], rows, left=(0, 1))
 
 
-def _print_notes(out: Console, outcomes: Sequence[Outcome]) -> None:
+def _print_notes(out: Console, outcomes: Sequence[ComparedOutcome]) -> None:
     case = outcomes[0].case
     seeds = len({one.case.seed for one in outcomes})
     spread = ", +- half their 95 % interval" if seeds > 1 else ", too few for intervals"

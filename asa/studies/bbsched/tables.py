@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from asa.core.intervals import Interval, mean_interval
 from asa.studies.present import Measure, shares_of_best
 
-from .comparison import Outcome, Part
+from .comparison import ComparedOutcome, WaitsOfPart
 from .paper import WINDOW
 
 BASELINE: Final = "baseline"
 _TIE: Final = 0.01
 
 By = Literal["by_nodes", "by_burst_buffer", "by_run"]
-Grid = Mapping[str, Mapping[str, Sequence[Outcome]]]
+Grid = Mapping[str, Mapping[str, Sequence[ComparedOutcome]]]
 """Outcomes by workload and method: one for each seed, in order."""
 
 
@@ -55,9 +55,11 @@ class Rank(StrEnum):
     WORSE = "worse"
 
 
-def arrange(outcomes: Iterable[Outcome], window: int, solver: str) -> dict[str, dict[str, list[Outcome]]]:
+def arrange(
+    outcomes: Iterable[ComparedOutcome], window: int, solver: str
+) -> dict[str, dict[str, list[ComparedOutcome]]]:
     """Put outcomes of one size of the window and one solver side by side: a `Grid`."""
-    grid: dict[str, dict[str, list[Outcome]]] = {}
+    grid: dict[str, dict[str, list[ComparedOutcome]]] = {}
     for one in outcomes:
         if (one.case.window, one.case.solver) == (window, solver):
             grid.setdefault(one.case.workload, {}).setdefault(one.case.method, []).append(one)
@@ -67,12 +69,12 @@ def arrange(outcomes: Iterable[Outcome], window: int, solver: str) -> dict[str, 
     return grid
 
 
-def values(outcomes: Sequence[Outcome], measure: str) -> NDArray[np.float64]:
+def values(outcomes: Sequence[ComparedOutcome], measure: str) -> NDArray[np.float64]:
     """Give a figure of each of some outcomes."""
     return np.array([getattr(one, measure) for one in outcomes], dtype=np.float64)
 
 
-def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: str) -> Interval:
+def change(outcomes: Sequence[ComparedOutcome], baseline: Sequence[ComparedOutcome], measure: str) -> Interval:
     """Say by how many percent a figure is more than with the baseline, seed by seed; nan where that has none."""
     ours, theirs = values(outcomes, measure), values(baseline, measure)
     if not theirs.all():
@@ -80,7 +82,7 @@ def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: st
     return mean_interval((100 * (ours / theirs - 1)).tolist())
 
 
-def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dict[str, Rank]:
+def standings(methods: Mapping[str, Sequence[ComparedOutcome]], measure: Measure) -> dict[str, Rank]:
     """Say how each method stands on a workload."""
     found = {method: values(outcomes, measure.name) for method, outcomes in methods.items()}
     means = {method: float(some.mean()) for method, some in found.items()}
@@ -99,9 +101,9 @@ def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dic
     return ranks
 
 
-def breakdown(outcomes: Sequence[Outcome], by: By) -> list[Part]:
+def breakdown(outcomes: Sequence[ComparedOutcome], by: By) -> list[WaitsOfPart]:
     """Average waits of jobs of some size, request or run time over the jobs of all seeds."""
-    parts: dict[int, list[Part]] = {}
+    parts: dict[int, list[WaitsOfPart]] = {}
     for one in outcomes:
         for part in getattr(one, by):
             parts.setdefault(part.least, []).append(part)
@@ -109,11 +111,13 @@ def breakdown(outcomes: Sequence[Outcome], by: By) -> list[Part]:
     for least, some in sorted(parts.items()):
         jobs = sum(part.jobs for part in some)
         waited_s = sum(part.jobs * part.average_wait_s for part in some)
-        merged.append(Part(least, some[0].most, jobs, waited_s / jobs))
+        merged.append(WaitsOfPart(least, some[0].most, jobs, waited_s / jobs))
     return merged
 
 
-def part_change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], by: By, least: int) -> float | None:
+def part_change(
+    outcomes: Sequence[ComparedOutcome], baseline: Sequence[ComparedOutcome], by: By, least: int
+) -> float | None:
     """Say by how many percent some jobs wait longer than with the baseline; None if there are none, or none waits."""
     ours, theirs = (
         [part.average_wait_s for part in breakdown(some, by) if part.least == least] for some in (outcomes, baseline)
@@ -121,7 +125,7 @@ def part_change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], by: By
     return 100 * (ours[0] / theirs[0] - 1) if any(theirs) else None
 
 
-def label(by: By, part: Part) -> str:
+def label(by: By, part: WaitsOfPart) -> str:
     """Name some of the jobs: of some nodes, some TB of burst buffer, or some run time."""
     if by == "by_nodes":
         return f"{part.least}-{'' if part.most is None else part.most}"
@@ -138,7 +142,9 @@ def _time(edge_s: int | None) -> str:
     return f"{edge_s // 3600}h" if edge_s >= 3600 else f"{edge_s // 60}m"
 
 
-def kiviat(methods: Mapping[str, Sequence[Outcome]], measures: Sequence[Measure]) -> dict[str, NDArray[np.float64]]:
+def kiviat(
+    methods: Mapping[str, Sequence[ComparedOutcome]], measures: Sequence[Measure]
+) -> dict[str, NDArray[np.float64]]:
     """Normalise figures as the paper's Kiviat graphs do, see `asa.studies.present.shares_of_best`."""
     means = [[float(values(some, one.name).mean()) for one in measures] for some in methods.values()]
     return dict(zip(methods, shares_of_best(means, [one.is_loss for one in measures]), strict=True))
@@ -152,18 +158,18 @@ def area(shares: NDArray[np.float64]) -> float:
 # ---------------------------------------------------------------------- parts of a grid
 
 
-def shown(outcomes: Sequence[Outcome]) -> Grid:
+def shown(outcomes: Sequence[ComparedOutcome]) -> Grid:
     """Give outcomes of one size of the window and one solver: of the paper's window if there is one, or the first."""
     windows = windows_of(outcomes)
     return arrange(outcomes, WINDOW if WINDOW in windows else windows[0], solvers_of(outcomes)[0])
 
 
-def windows_of(outcomes: Sequence[Outcome]) -> list[int]:
+def windows_of(outcomes: Sequence[ComparedOutcome]) -> list[int]:
     """List the sizes of windows, in order of appearance."""
     return list(dict.fromkeys(one.case.window for one in outcomes))
 
 
-def solvers_of(outcomes: Sequence[Outcome]) -> list[str]:
+def solvers_of(outcomes: Sequence[ComparedOutcome]) -> list[str]:
     """List the solvers, in order of appearance."""
     return list(dict.fromkeys(one.case.solver for one in outcomes))
 
@@ -183,11 +189,11 @@ def methods_of(grid: Grid) -> list[str]:
     return list(next(iter(grid.values())))
 
 
-def flat(grid: Grid) -> list[Outcome]:
+def flat(grid: Grid) -> list[ComparedOutcome]:
     """Give all outcomes."""
     return [one for methods in grid.values() for some in methods.values() for one in some]
 
 
-def has_ssd(methods: Mapping[str, Sequence[Outcome]]) -> bool:
+def has_ssd(methods: Mapping[str, Sequence[ComparedOutcome]]) -> bool:
     """Say whether jobs of a workload ask for SSD."""
     return next(iter(methods.values()))[0].ssd_usage is not None

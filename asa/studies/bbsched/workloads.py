@@ -27,7 +27,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backends.bbsched.system import Integers, Kind, System
+from asa.backends.bbsched.system import Integers, JobKind, System
 from asa.backends.simulated.cluster import BURST_BUFFER
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.swf import Trace, read_swf
@@ -266,7 +266,7 @@ def _make(
     plain = System(nodes, shared)
     made = [workload(kind, plain, {BUFFER: buffer}) for kind, buffer in buffers.items()]
     large = nodes // 2
-    halves = System([Kind(nodes - large, {SSD: _SMALL_GB}), Kind(large, {SSD: _LARGE_GB})], shared)
+    halves = System([JobKind(nodes - large, {SSD: _SMALL_GB}), JobKind(large, {SSD: _LARGE_GB})], shared)
     size, disk = _spread(sizes, count), _spread(disks, count)
     small_gb = (disk * (_SMALL_GB + 1)).astype(np.int64)
     large_gb = _SMALL_GB + 1 + (disk * (_LARGE_GB - _SMALL_GB)).astype(np.int64)

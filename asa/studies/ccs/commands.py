@@ -18,7 +18,7 @@ from .measuring import bench, drift
 if TYPE_CHECKING:
     from asa.backends.openccs.jobs import Job
     from asa.backends.openccs.why import Why
-    from asa.studies.ccs.request_file import Made
+    from asa.studies.ccs.request_file import MadeRequest
 
 _NARROW = 100
 _OCULUS = "oculus"
@@ -128,13 +128,13 @@ def plan(
     Exit codes: 0 all are in the plan, 1 some were refused, 2 the input cannot be used.
     """
     from asa.core.drawing import check_figure_path
-    from asa.studies.ccs.request_file import Made, last_moment, read_given
+    from asa.studies.ccs.request_file import MadeRequest, last_moment, read_given
     from asa.studies.present import print_json
 
     if picture is not None:
         check_figure_path(picture, "--picture")
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
-    made = Made(given, last_moment(now, given.asked))
+    made = MadeRequest(given, last_moment(now, given.asked))
     if output is Output.JSON:
         print_json(made.as_dict())
     else:
@@ -180,11 +180,11 @@ def why(
     Exit codes: 0 done, 2 the input cannot be used, or there is no such job.
     """
     from asa.backends.openccs.why import why as ask
-    from asa.studies.ccs.request_file import Made, last_moment, moment_of, read_given
+    from asa.studies.ccs.request_file import MadeRequest, last_moment, moment_of, read_given
     from asa.studies.present import print_json
 
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
-    made = Made(given, last_moment(now, given.asked), until=job)
+    made = MadeRequest(given, last_moment(now, given.asked), until=job)
     about: Job | str = made.refused.get(job, job)
     explanation = ask(made.plan, about, now=made.now, at=moment_of(at, "--at", made.now) if at is not None else None)
     if output is Output.JSON:
@@ -196,7 +196,7 @@ def why(
 # ---------------------------------------------------------------------- printing
 
 
-def _print_plan(made: Made) -> None:
+def _print_plan(made: MadeRequest) -> None:
     from rich.text import Text
 
     from asa.studies.ccs.request_file import STYLES
@@ -223,13 +223,13 @@ def _print_plan(made: Made) -> None:
             out.print(Text(f"{job.id} {made.state(job)}: {job.why}", style=STYLES[made.state(job)]))
 
 
-def _when(made: Made, time_s: int | None) -> str:
+def _when(made: MadeRequest, time_s: int | None) -> str:
     from asa.backends.openccs.words import clock
 
     return "" if time_s is None else clock(time_s, made.now)
 
 
-def _chunks(_: Made, job: Job) -> str:
+def _chunks(_: MadeRequest, job: Job) -> str:
     from asa.backends.openccs.requests import Place
 
     request = job.request
@@ -238,19 +238,19 @@ def _chunks(_: Made, job: Job) -> str:
     return " ".join(("+".join(map(str, request.chunks)), *place, *licences))
 
 
-def _nodes(made: Made, job: Job) -> str:
+def _nodes(made: MadeRequest, job: Job) -> str:
     from asa.backends.openccs.words import names
 
     return names(made.plan.cluster.names_of(job.placement)) if job.placement is not None else ""
 
 
-def _in(made: Made, job: Job) -> str:
+def _in(made: MadeRequest, job: Job) -> str:
     from asa.units import format_duration
 
     return format_duration(job.start_s - made.now) if job.start_s is not None and job.start_s > made.now else ""
 
 
-_COLUMNS: dict[str, Callable[[Made, Job], str]] = {
+_COLUMNS: dict[str, Callable[[MadeRequest, Job], str]] = {
     "Job": lambda _, job: job.id,
     "User": lambda _, job: "@".join(part for part in (job.user, job.group) if part),
     "Chunks": _chunks,
@@ -266,7 +266,7 @@ _COLUMNS: dict[str, Callable[[Made, Job], str]] = {
 _WORDS = ("Job", "User", "Chunks", "Nodes", "State")
 
 
-def _draw(made: Made, path: Path) -> None:
+def _draw(made: MadeRequest, path: Path) -> None:
     from .picture import draw_plan
 
     if not any(job.placement is not None for job in made.jobs):
@@ -299,7 +299,7 @@ def _print_why(explanation: Why) -> None:
     out.print(Table(["Without", "It would start", "Sooner by"], rows, wraps=(0,), is_ruled=False))
 
 
-def _why_as_dict(explanation: Why, made: Made) -> dict[str, Any]:
+def _why_as_dict(explanation: Why, made: MadeRequest) -> dict[str, Any]:
     from asa.studies.ccs.request_file import SCHEMA
 
     moment = explanation.moment

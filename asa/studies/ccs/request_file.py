@@ -14,7 +14,7 @@ from asa.backends.openccs.lacks import amount
 from asa.backends.openccs.limits import FreePool, Limit
 from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.plan import Plan, RefusedError
-from asa.backends.openccs.requests import Chunk, Kind, Piece, PointedError, Request, iso, moment
+from asa.backends.openccs.requests import Chunk, Piece, PointedError, Request, RequestKind, iso, moment
 from asa.backends.openccs.system import Node, System, load_system, oculus
 from asa.backends.openccs.words import IN_1973_S, clock
 from asa.backends.simulated.swf import read_swf
@@ -40,7 +40,7 @@ STYLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedRequest:
     """A request, who asks, and when."""
 
     at_s: int  # seconds since 1970, or from 0 on
@@ -51,16 +51,18 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenRequest:
     """What is to be planned, on what, and within which limits."""
 
     system: System
-    asked: Sequence[Asked]
+    asked: Sequence[AskedRequest]
     limits: tuple[Limit, ...] = ()
     pools: tuple[FreePool, ...] = ()
 
 
-def read_given(file: Path | None, log: tuple[Path | None, int, int | None], system: str, limits: Path | None) -> Given:
+def read_given(
+    file: Path | None, log: tuple[Path | None, int, int | None], system: str, limits: Path | None
+) -> GivenRequest:
     """Read what is to be planned: a file of requests, or a log with the jobs to take of it, and its cores.
 
     `log`: its path, how many of its jobs, and the machine's cores; the path None for a file.
@@ -69,14 +71,14 @@ def read_given(file: Path | None, log: tuple[Path | None, int, int | None], syst
     bounds = load_limits(limits) if limits is not None else ((), ())
     if file is not None and trace is None:
         what = _system(system)
-        return Given(what, _lines(file, what.kinds), *bounds)
+        return GivenRequest(what, _lines(file, what.kinds), *bounds)
     if trace is None or file is not None:
         hint = "As in: asa ccs plan requests.txt"
         raise InputError("name a file of requests, or a log with --trace", where="FILE", hint=hint)
     if system != _OCULUS:
         hint = "Leave one of both out: a log is planned on one node."
         raise InputError("does not go with --trace", where="--system", hint=hint)
-    return Given(*_log(trace, jobs, cores), *bounds)
+    return GivenRequest(*_log(trace, jobs, cores), *bounds)
 
 
 def _system(name: str) -> System:
@@ -88,7 +90,7 @@ def _system(name: str) -> System:
     return load_system(name)
 
 
-def _lines(file: Path, kinds: Mapping[str, Kind]) -> list[Asked]:
+def _lines(file: Path, kinds: Mapping[str, RequestKind]) -> list[AskedRequest]:
     """Read a file of requests."""
     try:
         text = read_text(file)
@@ -96,7 +98,7 @@ def _lines(file: Path, kinds: Mapping[str, Kind]) -> list[Asked]:
         raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint="Check the path.") from error
     except UnicodeDecodeError as error:
         raise InputError("cannot be read: it is not UTF-8 text", where=str(file), hint="Save it as UTF-8.") from error
-    asked: list[Asked] = []
+    asked: list[AskedRequest] = []
     lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         bare = _COMMENT.sub("", line).rstrip()
@@ -115,7 +117,9 @@ def _lines(file: Path, kinds: Mapping[str, Kind]) -> list[Asked]:
     return asked
 
 
-def _line(line: str, kinds: Mapping[str, Kind], before: Sequence[Asked], lines: Mapping[str, int]) -> Asked:
+def _line(
+    line: str, kinds: Mapping[str, RequestKind], before: Sequence[AskedRequest], lines: Mapping[str, int]
+) -> AskedRequest:
     """Read who asks for what, and when."""
     whole = Piece.of(line, PointedError)
     at_s, start = before[-1].at_s if before else 0, 0
@@ -143,10 +147,10 @@ def _line(line: str, kinds: Mapping[str, Kind], before: Sequence[Asked], lines: 
     if not line[start:].strip():
         raise whole.cut(len(line)).refuse("a request is missing here", "Write one, as in rset=2:ncpus=4:mem=8g.")
     user, _, group = who.text.partition("@")
-    return Asked(at_s, user, group, called, Request.parse(" " * start + line[start:], kinds))
+    return AskedRequest(at_s, user, group, called, Request.parse(" " * start + line[start:], kinds))
 
 
-def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[Asked]]:
+def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[AskedRequest]]:
     """Read the first jobs of a log."""
     log = read_swf(path, cores=cores)
     table = log.table
@@ -157,7 +161,7 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[Asked]]
     begins_s = max(log.clock_s, 0) if table.submit[0] < IN_1973_S else 0
     columns = (table.submit, table.request, table.cores, log.users, log.groups)
     asked = [
-        Asked(
+        AskedRequest(
             submit_s + begins_s,
             f"u{user}" if user >= 0 else "",
             f"g{group}" if group >= 0 else "",
@@ -172,7 +176,7 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[Asked]]
     return System(name, (Node(name, {"ncpus": log.cores}),)), asked
 
 
-def last_moment(given: str | None, asked: Sequence[Asked]) -> int:
+def last_moment(given: str | None, asked: Sequence[AskedRequest]) -> int:
     """Tell at which time the plan is looked at: the one given, or when the last request comes."""
     return max(one.at_s for one in asked) if given is None else moment_of(given, "--now", None)
 
@@ -197,14 +201,14 @@ def moment_of(text: str, option: str, now: int | None) -> int:
 # ---------------------------------------------------------------------- the plan
 
 
-class Made:
+class MadeRequest:
     """A plan of what was asked for, as it is at a time.
 
     Jobs end when their time is over. If a job is named until which to plan, and it is refused, the plan is as it was
     then.
     """
 
-    def __init__(self, given: Given, now: int, *, until: str = "") -> None:
+    def __init__(self, given: GivenRequest, now: int, *, until: str = "") -> None:
         self.plan = Plan(given.system, given.limits, given.pools)
         self.refused: dict[str, Job] = {}
         self.now = now

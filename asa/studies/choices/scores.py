@@ -13,14 +13,14 @@ from rich.console import Group
 from rich.text import Text
 
 from asa.core.intervals import Interval, as_ratio, statistic_interval
-from asa.studies.choices.study import Chosen
+from asa.studies.choices.study import ChosenWidth
 from asa.studies.present import Row, Table, number
 
 ALL = "all logs"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceScore:
     """How good an estimator's choices were, on one log or on several; ratios are geometric means."""
 
     trace: str
@@ -37,7 +37,7 @@ class Choice:
         return asdict(self)
 
 
-def judged(found: Sequence[Chosen]) -> list[Choice]:
+def judged(found: Sequence[ChosenWidth]) -> list[ChoiceScore]:
     """Say how good choices were: a row for each log and estimator; and over all logs, if there are several."""
     traces, names = (list(dict.fromkeys(getattr(one, of) for one in found)) for of in ("trace", "estimator"))
     rows = [
@@ -53,18 +53,18 @@ def judged(found: Sequence[Chosen]) -> list[Choice]:
     return rows
 
 
-def by_program(found: Sequence[Chosen]) -> list[tuple[str, Choice]]:
+def by_program(found: Sequence[ChosenWidth]) -> list[tuple[str, ChoiceScore]]:
     """Judge the choices of each program by itself, on each log."""
     return [(one.program, _judged(one.trace, one.estimator, [[one]])) for one in found]
 
 
-def _judged(trace: str, name: str, logs: Sequence[Sequence[Chosen]]) -> Choice:
+def _judged(trace: str, name: str, logs: Sequence[Sequence[ChosenWidth]]) -> ChoiceScore:
     """Judge choices on logs that count alike; the interval is over the times at which all programs were put in."""
     # by time: logarithm of what was chosen, of the best fixed width, and of the best
     gaps = np.mean([np.mean([_logs(one) for one in log], axis=0) for log in logs], axis=0)
     sure = np.concatenate([one.probabilities.ravel() for log in logs for one in log])
     came_true = np.concatenate([one.came_true.ravel() for log in logs for one in log])
-    return Choice(
+    return ChoiceScore(
         trace,
         name,
         sum(one.places.size for log in logs for one in log),
@@ -76,14 +76,14 @@ def _judged(trace: str, name: str, logs: Sequence[Sequence[Chosen]]) -> Choice:
     )
 
 
-def _logs(one: Chosen) -> NDArray[np.float64]:
+def _logs(one: ChosenWidth) -> NDArray[np.float64]:
     """Give, by time, the logarithm of the time to the end: of the chosen, of the best fixed width, and of the best."""
     logs = np.log(one.took_s)
     fixed = logs[:, int(np.argmin(logs.mean(axis=0)))]
     return np.stack([logs[np.arange(len(logs)), one.places], fixed, logs.min(axis=1)], axis=1)
 
 
-def calibration(found: Sequence[Chosen]) -> list[dict[str, Any]]:
+def calibration(found: Sequence[ChosenWidth]) -> list[dict[str, Any]]:
     """Say how often what was said to be so probable came true: by estimator, in tenths of probability."""
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(one.estimator for one in found):
@@ -107,7 +107,7 @@ def calibration(found: Sequence[Chosen]) -> list[dict[str, Any]]:
 class Choices:
     """All that was found of choices: for a terminal, and as JSON-ready data."""
 
-    found: Sequence[Chosen]
+    found: Sequence[ChosenWidth]
     times: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Choices:
         return Group(_table(judged(self.found)), _calibration(calibration(self.found)), Text(words, style="dim"))
 
 
-def _table(choices: Sequence[Choice]) -> Table:
+def _table(choices: Sequence[ChoiceScore]) -> Table:
     """Lay out how good choices were."""
     rows: list[Row] = []
     for place, one in enumerate(choices):

@@ -35,7 +35,7 @@ _LASTS_S = 4 * 3600.0  # of a benchmark, which is repeated so often in one job, 
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenWidth:
     """How an estimator chose the width of one program on one log."""
 
     trace: str
@@ -81,7 +81,7 @@ def choices(
     seed: int = 0,
     jobs: int | None = 1,
     on_progress: Callable[[str, int, int], None] = silent,
-) -> list[Chosen]:
+) -> list[ChosenWidth]:
     """Have every estimator choose widths on every log.
 
     `histories`: logs with run times, whose jobs are scheduled anew by EASY backfilling.
@@ -126,7 +126,7 @@ def _choose(
     estimators: Mapping[str, MakeEstimator],
     drawn: tuple[int, int],
     pair: tuple[str, str],
-) -> list[Chosen]:
+) -> list[ChosenWidth]:
     """Have one estimator choose on one log."""
     trace, name = pair
     history, cores = worlds[trace]
@@ -146,7 +146,7 @@ def _choose(
             places[program].append(joint.best(run_s))
             said[program].append([joint.probability_before(*of, run_s) for of in _pairs(len(run_s))])
     return [
-        Chosen(
+        ChosenWidth(
             trace,
             program,
             name,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from asa.backends.dmr.applications import Kind
+from asa.backends.dmr.applications import ApplicationKind
 from asa.backends.dmr.mechanics import Costs
 from asa.dmr.protocol import Action
 from asa.studies.dmr.cluster import Cluster, Record
@@ -59,7 +59,7 @@ class Study:
 
 def run_workload(which: Which, version: Version, jobs: int, seed: int, costs: Costs | None = None) -> list[Record]:
     """Run a workload."""
-    workload = _MAKERS[which](jobs, seed, Kind.RIGID if version == "fixed" else Kind.MALLEABLE)
+    workload = _MAKERS[which](jobs, seed, ApplicationKind.RIGID if version == "fixed" else ApplicationKind.MALLEABLE)
     return Cluster(workload.nodes, workload.jobs, costs=costs, asynchronous=version == "asynchronous").run()
 
 
@@ -97,7 +97,7 @@ def _outcome(task: tuple[Which, Version, int, int, Costs | None]) -> WorkloadOut
         _mean([resize.lasted_s for resize in shrunk]),
         _mean([float(not resize.done) for resize in grown]),
     )
-    return WorkloadOutcome(measure(records, _MAKERS[which](0, seed, Kind.RIGID).nodes), actions)
+    return WorkloadOutcome(measure(records, _MAKERS[which](0, seed, ApplicationKind.RIGID).nodes), actions)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -16,7 +16,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Application, Job, Kind, sleep
+from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Application, ApplicationKind, Job, sleep
 from asa.studies.dmr.cluster import Record
 
 from .feitelson import draw
@@ -36,7 +36,7 @@ class Workload:
     jobs: tuple[Job, ...]
 
 
-def preliminary(jobs: int, seed: int, kind: Kind) -> Workload:
+def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> Workload:
     """Make a workload of FS jobs (section 7.4)."""
     most = FS.wish.maximum
     drawn = draw(jobs, most, random.Random(seed))
@@ -50,7 +50,7 @@ def preliminary(jobs: int, seed: int, kind: Kind) -> Workload:
 
 
 def throughput(
-    jobs: int, seed: int, kind: Kind, *, applications: Sequence[Application] = (CG, JACOBI, N_BODY)
+    jobs: int, seed: int, kind: ApplicationKind, *, applications: Sequence[Application] = (CG, JACOBI, N_BODY)
 ) -> Workload:
     """Make a workload of the three applications (section 7.5)."""
     rng = random.Random(seed)

@@ -22,7 +22,7 @@ _REACTIVE = "reactive"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LegStandings:
     """How one rival did in one setting, or at its starts of one load class."""
 
     trace: str
@@ -42,7 +42,7 @@ class Standing:
         return asdict(self)
 
 
-def judged(found: Sequence[HandOver]) -> list[Standing]:
+def judged(found: Sequence[HandOver]) -> list[LegStandings]:
     """Judge each rival in each setting, at all starts and by load class."""
     standings = []
     for of in put_together(found, lambda one: (one.trace, one.cores, one.age_accrues)).values():
@@ -64,12 +64,12 @@ def _class_of(mean_s: float) -> str:
     return next(name for name, most_s in _CLASSES if mean_s <= most_s)
 
 
-def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float]) -> Standing:
+def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float]) -> LegStandings:
     by_start = put_together(ones, lambda one: one.start)
     means = np.array([np.mean([one.interruption_s for one in of]) for of in by_start.values()]) / 3600
     ratios = [np.log(of[0].makespan_s / reactive_s[start]) for start, of in by_start.items() if start in reactive_s]
     first = ones[0]
-    return Standing(
+    return LegStandings(
         first.trace,
         first.cores,
         first.age_accrues,
@@ -89,7 +89,7 @@ def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float])
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class LegVerdicts:
     """All that was found: for a terminal, and as JSON-ready data."""
 
     found: Sequence[HandOver]
@@ -122,7 +122,7 @@ class Verdicts:
         return Group(Table(("", *headings), rows, title="Continuing in the next leg"), Text(words, style="dim"))
 
 
-def _cells(one: Standing) -> tuple[str, ...]:
+def _cells(one: LegStandings) -> tuple[str, ...]:
     over = one.makespan_over_reactive
     found = one.interruption_h
     interruption_s = Interval(3600 * found.mean, 3600 * found.low, 3600 * found.high, found.freedom)

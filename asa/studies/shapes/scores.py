@@ -22,7 +22,7 @@ _BIG_JOB = "big-job"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ShapeVerdict:
     """How chosen shapes did, of one workflow on one log or of several; ratios are geometric means over starts."""
 
     trace: str
@@ -58,9 +58,9 @@ class _Cell:
     others_s: NDArray[np.float64]  # by how much longer others wait than with the Big Job
 
 
-def judged(runs: Sequence[ShapeRun]) -> list[Verdict]:
+def judged(runs: Sequence[ShapeRun]) -> list[ShapeVerdict]:
     """Say how chosen shapes did: a row for each log and workflow, for each log, and for all; under each rule of age."""
-    verdicts: list[Verdict] = []
+    verdicts: list[ShapeVerdict] = []
     for age, of in put_together(runs, lambda run: run.age_accrues).items():
         cells = [_cell(here) for here in put_together(of, lambda run: (run.trace, run.workflow)).values()]
         by_log = put_together(cells, lambda cell: cell.trace)
@@ -94,7 +94,7 @@ def _cell(runs: Sequence[ShapeRun]) -> _Cell:
     )
 
 
-def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: bool) -> Verdict:
+def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: bool) -> ShapeVerdict:
     """Judge cells that count alike; intervals are over starts, at which all cells of a log meet the same queue."""
     gaps = np.mean([np.stack([c.chosen, c.fixed, c.each, c.big_job], axis=1) for c in cells], axis=0)
     hours = np.log([cell.hours for cell in cells]).mean(axis=0)
@@ -102,7 +102,7 @@ def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: 
     def over(place: int) -> Interval:
         return as_ratio(statistic_interval(lambda mean: float(mean[0] - mean[place]), gaps))
 
-    return Verdict(
+    return ShapeVerdict(
         trace,
         workflow,
         age_accrues,
@@ -118,7 +118,7 @@ def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: 
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class ShapeVerdicts:
     """All that was found: for a terminal, and as JSON-ready data."""
 
     runs: Sequence[ShapeRun]
@@ -142,7 +142,7 @@ class Verdicts:
         return Group(*(_table(age, of) for age, of in by_age.items()), Text(words, style="dim"))
 
 
-def _table(age: bool, verdicts: Sequence[Verdict]) -> Table:  # noqa: FBT001 - a key of the table
+def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - a key of the table
     rows: list[Row] = []
     for place, one in enumerate(verdicts):
         if place == 0 or one.trace != verdicts[place - 1].trace:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from asa.errors import BackendError
 
-from ..link import OwnJob
+from ..link import OwnedJob
 from . import refusals
 from .process import Done
 
@@ -16,7 +16,7 @@ _ERROR = re.compile(r"(?m)^scancel: error: .*$")
 _NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or are others' by now
 
 
-def scancel_words(jobs: Sequence[OwnJob]) -> list[str]:
+def scancel_words(jobs: Sequence[OwnedJob]) -> list[str]:
     """Write the arguments that cancel some jobs.
 
     Only with ``-v`` does scancel tell of a job that it does not know. A name is compared by scancel itself; it takes
@@ -26,7 +26,7 @@ def scancel_words(jobs: Sequence[OwnJob]) -> list[str]:
     return ["-v", *name, *(job.job_id for job in jobs)]
 
 
-def not_cancelled(jobs: Sequence[OwnJob], done: Done) -> dict[str, BackendError]:
+def not_cancelled(jobs: Sequence[OwnedJob], done: Done) -> dict[str, BackendError]:
     """Read which jobs were not cancelled, and why; those that had ended are not among them."""
     left: dict[str, BackendError] = {}
     lines = _ERROR.findall(done.stderr)

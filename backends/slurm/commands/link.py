@@ -15,7 +15,7 @@ from asa.core.reading import TooLargeError
 from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
-from ..link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import OwnedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import process, refusals
 from .cancelling import not_cancelled, scancel_words
 from .direct import submit_here
@@ -277,7 +277,7 @@ class CommandLink:
             raise refusals.reading_failed(program, done)
         return done.stdout[start:]
 
-    def cancel(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+    def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
         """Cancel some jobs, a thousand by one command."""
         left: dict[str, BackendError] = {}
         for some in (jobs[at : at + _MAX_IDS] for at in range(0, len(jobs), _MAX_IDS)):
@@ -288,7 +288,7 @@ class CommandLink:
         return left
 
     def update(
-        self, job: OwnJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: OwnedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job: its time limit and nodes by one command, holding or releasing it by another."""
         number = job.job_id

@@ -52,7 +52,7 @@ class LostAnswerError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RestAnswer:
     """What came back."""
 
     status: int
@@ -110,7 +110,7 @@ class Exchange:
         body: Any = None,
         once: bool = False,
         listing: Listing[Any] | None = None,
-    ) -> Answer:
+    ) -> RestAnswer:
         """Send a request and wait for the answer; once more with a new token if the first was refused.
 
         `listing`: takes the entries of a list out of an answer that is a success, as it comes.
@@ -140,7 +140,7 @@ class Exchange:
             self._client.close()
             self._client = None
 
-    def _send(self, caller: str, method: str, path: str, body: Any, listing: Listing[Any] | None) -> Answer:
+    def _send(self, caller: str, method: str, path: str, body: Any, listing: Listing[Any] | None) -> RestAnswer:
         if self._would_leak:
             raise self._in_clear()
         headers = self.token.headers(self.user) if self.token is not None else {}
@@ -182,7 +182,7 @@ class Exchange:
         finally:
             self.calls[caller] += sent
 
-    def _received(self, response: httpx.Response, deadline_s: float, listing: Listing[Any] | None) -> Answer:
+    def _received(self, response: httpx.Response, deadline_s: float, listing: Listing[Any] | None) -> RestAnswer:
         """Receive all of an answer, for `httpx` limits only how long each piece takes, and not how much comes."""
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         is_here = response.is_stream_consumed  # a transport that is no network's gives all at once
@@ -196,7 +196,7 @@ class Exchange:
             body = listing.rest()
         else:
             body = joined(pieces, "the answer", ANSWER_BYTES)
-        return Answer(response.status_code, body, response.headers.get("content-type", ""))
+        return RestAnswer(response.status_code, body, response.headers.get("content-type", ""))
 
     def _opened(self) -> httpx.Client:
         if self._client is None:
@@ -283,7 +283,7 @@ class Exchange:
                 "is no file of certificates", where=self._verify, hint="It must hold authorities in PEM form."
             ) from error
 
-    def _shut_out(self, answer: Answer) -> AccessError:
+    def _shut_out(self, answer: RestAnswer) -> AccessError:
         if self.token is None and self._socket is not None:
             hint = "This socket takes requests of its own user only, or wants a token."
         elif self.token is None:
@@ -356,11 +356,11 @@ def _is_plain_loopback(url: str) -> bool:
     return parts.scheme == "http" and is_loopback
 
 
-def _has_no_access(answer: Answer) -> bool:
+def _has_no_access(answer: RestAnswer) -> bool:
     return answer.status in {401, 403, 407, 511}
 
 
-def _is_unauthorised(answer: Answer) -> bool:
+def _is_unauthorised(answer: RestAnswer) -> bool:
     if _has_no_access(answer):
         return True
     suspect = answer.status >= 500 and len(answer.body) < _LARGEST_COMPLAINT_BYTES

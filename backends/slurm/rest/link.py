@@ -21,11 +21,11 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..link import OwnJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import OwnedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import limits, reading
-from .exchange import Answer, Exchange, LostAnswerError
+from .exchange import Exchange, LostAnswerError, RestAnswer
 from .history import sacct_line, sacct_text
-from .memory import Memory
+from .memory import RecordMemory
 from .refusals import (
     ACCESS_DENIED,
     ALREADY_DONE,
@@ -117,7 +117,7 @@ class RestLink:
         """Requests sent, by the method that needed them; ``negotiation`` for finding the version."""
         self._versions = Versions(self._exchange, api)
         self._clock = clock
-        self._memory = Memory()
+        self._memory = RecordMemory()
         self._has_states = True
         self._listing_bytes = 0.0
         self._cluster = ""
@@ -321,7 +321,7 @@ class RestLink:
             begin_s = end_s
         return sacct_text(lines)
 
-    def cancel(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+    def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
         """Cancel some jobs: a thousand by a request, or each by its own where the version has no such request."""
         left: dict[str, BackendError] = {}
         for some in _pieces(jobs, _MAX_IDS):
@@ -334,7 +334,7 @@ class RestLink:
                 left |= {job.job_id: error for job in some}
         return left
 
-    def _cancel_many(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+    def _cancel_many(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
         """Cancel jobs by one request; Slurm compares the name itself where there is one job."""
         body: dict[str, Any] = {"jobs": [job.job_id for job in jobs]}
         if len(jobs) == 1 and jobs[0].name:
@@ -343,7 +343,7 @@ class RestLink:
         document = self._checked_change(self._ask("cancel", "DELETE", "/slurm", "/jobs/", body=body), what)
         return {job_id: refusal(200, [why], what) for job_id, why in _deletions(document) if _is_failure(why)}
 
-    def _cancel_each(self, jobs: Sequence[OwnJob]) -> dict[str, BackendError]:
+    def _cancel_each(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
         left: dict[str, BackendError] = {}
         for job in jobs:
             what = f"job {job.job_id} cannot be cancelled"
@@ -357,7 +357,7 @@ class RestLink:
                 left[job.job_id] = error
         return left
 
-    def _checked_change(self, answer: Answer, what: str) -> dict[str, Any]:
+    def _checked_change(self, answer: RestAnswer, what: str) -> dict[str, Any]:
         """Decode an answer to a change, which must be a success."""
         document = answer.document()
         found = complaints(document)
@@ -368,7 +368,7 @@ class RestLink:
         return document
 
     def update(
-        self, job: OwnJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: OwnedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job. An answer that names an error, or a field that was ignored, is no success."""
         self._memory.forget(job.job_id)
@@ -395,7 +395,7 @@ class RestLink:
         body: Any = None,
         once: bool = False,
         listing: Listing[Any] | None = None,
-    ) -> Answer:
+    ) -> RestAnswer:
         """Send a request to one side of the API: the controller's or the database's."""
         api = self._versions.get()
         answer = self._exchange.ask(
@@ -419,7 +419,7 @@ class RestLink:
         self._checked(self._ask(caller, "GET", side, _ADDRESSES[key], listing=listing), what)
         return listing.found
 
-    def _checked(self, answer: Answer, what: str) -> dict[str, Any]:
+    def _checked(self, answer: RestAnswer, what: str) -> dict[str, Any]:
         """Decode an answer that must be a success."""
         document = answer.document()
         found = complaints(document)

@@ -30,7 +30,7 @@ class _Kept:
     changed_s: float
 
 
-class Memory:
+class RecordMemory:
     """Records of jobs as they were last read. All times are seconds on any clock, always the same."""
 
     def __init__(self) -> None:

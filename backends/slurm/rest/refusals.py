@@ -21,7 +21,7 @@ from ..refusals import meaning_of
 from .reading import listed, text, whole
 
 if TYPE_CHECKING:
-    from .exchange import Answer
+    from .exchange import RestAnswer
 
 UNKNOWN_JOB = 2017
 ACCESS_DENIED = 2002
@@ -55,7 +55,7 @@ def complaints(document: Mapping[str, Any], key: str = "errors") -> list[Complai
     return [_complaint(entry) for entry in listed(document.get(key)) if entry]
 
 
-def in_plain_text(answer: Answer) -> list[Complaint]:
+def in_plain_text(answer: RestAnswer) -> list[Complaint]:
     """Read what slurmrestd says in plain text, as of a request that it cannot read; none of another's page."""
     is_of_the_request = 400 <= answer.status < 500  # beyond, it may be a gateway's
     if not is_of_the_request or answer.document() or not answer.content_type.startswith("text/plain"):

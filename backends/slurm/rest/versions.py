@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from asa.errors import AccessError, UnavailableError
 
 from .dialects import KNOWN, Dialect, dialect, number_of
-from .exchange import Answer, Exchange, LostAnswerError, StrangerError
+from .exchange import Exchange, LostAnswerError, RestAnswer, StrangerError
 
 _CALLER = "negotiation"
 _SERVED = re.compile(rb'"\\?/slurm\\?/v0\.0\.(\d+)\\?/')
@@ -51,17 +51,17 @@ class Versions:
             answers.append(answer)
         raise self._nothing(answers, listed)
 
-    def _listed(self) -> tuple[Answer, set[int]]:
+    def _listed(self) -> tuple[RestAnswer, set[int]]:
         try:
             answer = self._exchange.ask(_CALLER, "GET", "/openapi/v3")
         except StrangerError:
             raise
         except (AccessError, LostAnswerError):  # some sites hide it: the API itself will tell
-            return Answer(404, b""), set()
+            return RestAnswer(404, b""), set()
         found = _SERVED.findall(answer.body) if answer.status == 200 else []
         return answer, {int(number) for number in found}
 
-    def _nothing(self, answers: Iterable[Answer], listed: set[int]) -> UnavailableError:
+    def _nothing(self, answers: Iterable[RestAnswer], listed: set[int]) -> UnavailableError:
         answers = list(answers)
         url = self._exchange.url
         if any(answer.is_page for answer in answers):
@@ -81,7 +81,7 @@ class Versions:
         )
 
 
-def _is_served(answer: Answer) -> bool:
+def _is_served(answer: RestAnswer) -> bool:
     """Whether slurmrestd itself answered, even if the controller behind it does not."""
     document = answer.document()
     return answer.status not in {404, 405} and bool(document.keys() & {"meta", "pings", "errors"})

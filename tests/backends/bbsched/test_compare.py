@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from asa.backends.bbsched.methods import METHODS, load_method
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
-from asa.backends.bbsched.system import Kind, System
+from asa.backends.bbsched.system import JobKind, System
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.errors import InputError, UnknownNameError
-from asa.studies.bbsched.comparison import Case, Outcome, Part, compare, methods_for, run_case
+from asa.studies.bbsched.comparison import Case, ComparedOutcome, WaitsOfPart, compare, methods_for, run_case
 from asa.studies.bbsched.tables import (
     MEASURES,
     SSD_MEASURES,
@@ -33,7 +33,7 @@ from asa.studies.bbsched.tables import (
 from asa.studies.bbsched.workloads import BUFFER, SSD, Workload
 
 PLAIN = System(20, {BUFFER: 50_000})
-HALVES = System([Kind(10, {SSD: 128}), Kind(10, {SSD: 256})], {BUFFER: 50_000})
+HALVES = System([JobKind(10, {SSD: 128}), JobKind(10, {SSD: 256})], {BUFFER: 50_000})
 BEGIN_S, END_S = 400, 1600
 
 
@@ -67,7 +67,7 @@ def an_outcome(method="bbsched", workload="cori-s4", seed=0, **figures):
         "wasted_ssd": None, "average_wait_s": 3600.0, "longest_wait_s": 7200, "average_slowdown": 2.0, "by_nodes": (),
         "by_burst_buffer": (), "by_run": (), "decisions": 1, "inexact": 0, "decision_s": 0.0, "worst_decision_s": 0.0,
     } | figures  # fmt: skip
-    return Outcome(Case(workload, method, seed=seed), **figures)
+    return ComparedOutcome(Case(workload, method, seed=seed), **figures)
 
 
 # ---------------------------------------------------------------------- what is measured
@@ -235,9 +235,9 @@ def test_outcomes_are_put_side_by_side():
 
 
 def test_breakdowns_are_of_the_jobs_of_all_seeds():
-    first = an_outcome(by_nodes=(Part(1, 8, 3, 100.0), Part(1024, None, 1, 40.0)))
-    second = an_outcome(seed=1, by_nodes=(Part(1, 8, 1, 20.0),))
-    assert breakdown([first, second], "by_nodes") == [Part(1, 8, 4, 80.0), Part(1024, None, 1, 40.0)]
+    first = an_outcome(by_nodes=(WaitsOfPart(1, 8, 3, 100.0), WaitsOfPart(1024, None, 1, 40.0)))
+    second = an_outcome(seed=1, by_nodes=(WaitsOfPart(1, 8, 1, 20.0),))
+    assert breakdown([first, second], "by_nodes") == [WaitsOfPart(1, 8, 4, 80.0), WaitsOfPart(1024, None, 1, 40.0)]
     assert part_change([first, second], [second], "by_nodes", 1) == pytest.approx(300)
     assert part_change([first], [second], "by_nodes", 1024) is None
     assert part_change([first], [second], "by_nodes", 9) is None
@@ -257,7 +257,7 @@ def test_breakdowns_are_of_the_jobs_of_all_seeds():
     ],
 )
 def test_classes_of_jobs_have_names(by, least, most, words):
-    assert label(by, Part(least, most, 1, 0.0)) == words
+    assert label(by, WaitsOfPart(least, most, 1, 0.0)) == words
 
 
 def test_a_kiviat_graph_is_from_the_worst_to_the_best():

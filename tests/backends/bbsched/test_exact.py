@@ -11,7 +11,7 @@ from asa.backends.bbsched import exact
 from asa.backends.bbsched.exact import MAX_JOBS, Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.problem import Problem, Window
-from asa.backends.bbsched.system import Kind, System
+from asa.backends.bbsched.system import JobKind, System
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ def cases(draw, max_jobs=7):
     kinds, has = [], dict.fromkeys(own, 0)
     for place in range(draw(st.integers(1, 3))):
         has = {name: amount + draw(st.integers(0 if place else 1, 3)) for name, amount in has.items()}
-        kinds.append(Kind(draw(st.integers(1, 6)), has))
+        kinds.append(JobKind(draw(st.integers(1, 6)), has))
     system = System(kinds, shared)
     jobs = []
     for _ in range(draw(st.integers(1, max_jobs))):
@@ -125,7 +125,7 @@ def test_windows_of_sixteen_jobs(seed, step):
 def test_windows_of_jobs_that_ask_for_local_disks(seed):
     """Four objectives, thousands of nodes: there the plain way to give jobs nodes counts those on large disks only."""
     rng = np.random.default_rng(seed)
-    system = System([Kind(2196, {"ssd": 128}), Kind(2196, {"ssd": 256})], {"bb": 1_260_000})
+    system = System([JobKind(2196, {"ssd": 128}), JobKind(2196, {"ssd": 256})], {"bb": 1_260_000})
     large = rng.random(14) < 0.4
     jobs = [
         {

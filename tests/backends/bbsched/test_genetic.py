@@ -8,7 +8,7 @@ from asa.backends.bbsched import genetic_kernel
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.problem import Problem, Window
-from asa.backends.bbsched.system import Kind, System
+from asa.backends.bbsched.system import JobKind, System
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_window import solutions
@@ -17,7 +17,7 @@ from asa.core.compiled import seen
 from asa.errors import InputError
 from asa.studies.bbsched.distance import gd_curve, generational_distance
 
-SYSTEM = System([Kind(500, {"ssd": 128}), Kind(500, {"ssd": 256})], {"bb": 1000})
+SYSTEM = System([JobKind(500, {"ssd": 128}), JobKind(500, {"ssd": 256})], {"bb": 1000})
 
 
 def a_problem(seed, count=20, *, forced=None, goals=None):

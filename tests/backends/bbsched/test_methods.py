@@ -16,7 +16,7 @@ from asa.backends.bbsched.methods import (
     load_method,
 )
 from asa.backends.bbsched.problem import Window
-from asa.backends.bbsched.system import NODES, Kind, System
+from asa.backends.bbsched.system import NODES, JobKind, System
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ from asa.errors import InputError, UnknownNameError
 
 BB = "burst buffer"
 TWO = System(40, {BB: 30})
-FOUR = System([Kind(6, {"ssd": 128}), Kind(6, {"ssd": 256})], {BB: 30})
+FOUR = System([JobKind(6, {"ssd": 128}), JobKind(6, {"ssd": 256})], {BB: 30})
 
 
 @st.composite
@@ -90,7 +90,7 @@ def test_a_site_can_choose_its_own_factor():
 
 def test_with_local_disks_all_gains_count_together_and_must_be_four_times_the_loss():
     """The second job has 10 % fewer nodes, but uses 3 % more of the disks, and wastes 13 % less: 24 % are to gain."""
-    system = System([Kind(10, {"ssd": 100})], {BB: 1000})
+    system = System([JobKind(10, {"ssd": 100})], {BB: 1000})
     for buffer, chosen in ((240, (0,)), (241, (1,))):
         window = Window(system, {NODES: [10, 9], BB: [0, buffer], "ssd": [6, 10]})
         assert BBSched().select(window, system.whole).jobs == chosen
@@ -179,7 +179,7 @@ def test_bin_packing_takes_what_is_best_aligned_with_what_is_left():
 
 
 def test_bin_packing_sees_the_disks_of_the_nodes_that_are_left():
-    system = System([Kind(10, {"ssd": 100})], {BB: 1000})
+    system = System([JobKind(10, {"ssd": 100})], {BB: 1000})
     window = Window(system, {NODES: [4, 4, 3, 3], BB: [0, 0, 0, 0], "ssd": [100, 0, 100, 0]})
     assert BinPacking().select(window, system.whole).jobs == (0, 2, 3)
 

@@ -4,14 +4,14 @@ import numpy as np
 import plain_window
 import pytest
 from asa.backends.bbsched.problem import Problem, Window, values
-from asa.backends.bbsched.system import LARGEST, NODES, Free, Kind, System
+from asa.backends.bbsched.system import LARGEST, NODES, Free, JobKind, System
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.errors import InputError, UnknownNameError
 
 BB = "burst buffer"
-DISKS = System([Kind(50, {"ssd": 128}), Kind(50, {"ssd": 256})], {BB: 1000})
+DISKS = System([JobKind(50, {"ssd": 128}), JobKind(50, {"ssd": 256})], {BB: 1000})
 
 
 # ---------------------------------------------------------------------- local disks
@@ -35,7 +35,7 @@ def test_jobs_prefer_small_disks_and_those_that_need_large_ones_get_them():
 def test_jobs_get_nodes_so_that_least_is_wasted_of_everything(jobs, counts):
     """Three kinds of nodes, two resources: no other way to spread the jobs wastes less of either."""
     kinds = [{"ssd": 1, "gpu": 0}, {"ssd": 2, "gpu": 2}, {"ssd": 3, "gpu": 3}]
-    system = System([Kind(20, each) for each in kinds])
+    system = System([JobKind(20, each) for each in kinds])
     nodes, ssd, gpu = (list(column) for column in zip(*jobs, strict=True))
     window = Window(system, {NODES: nodes, "ssd": ssd, "gpu": gpu})
     free = system.free(counts)
@@ -124,12 +124,12 @@ def test_each_job_is_forced_or_not():
         (lambda: System([]), "the machine's nodes: 0"),
         (lambda: System(10, {BB: 0}), "the machine's burst buffer: 0"),
         (lambda: System(10, {BB: 2.5}), "2.5 is no whole number"),
-        (lambda: System([Kind(0), Kind(1)]), "the nodes of a kind: 0"),
-        (lambda: System([Kind(1, {"ssd": -1})]), "a node's ssd: -1"),
-        (lambda: System([Kind(1, {"ssd": 0})]), "the ssd of all nodes: 0"),
-        (lambda: System([Kind(1, {"ssd": 2}), Kind(1, {"ssd": 1})]), "less ssd than the one before"),
-        (lambda: System([Kind(1, {"ssd": 2}), Kind(1)]), "less ssd than the one before"),
-        (lambda: System([Kind(1, {BB: 2})], {BB: 1}), "something else as well"),
+        (lambda: System([JobKind(0), JobKind(1)]), "the nodes of a kind: 0"),
+        (lambda: System([JobKind(1, {"ssd": -1})]), "a node's ssd: -1"),
+        (lambda: System([JobKind(1, {"ssd": 0})]), "the ssd of all nodes: 0"),
+        (lambda: System([JobKind(1, {"ssd": 2}), JobKind(1, {"ssd": 1})]), "less ssd than the one before"),
+        (lambda: System([JobKind(1, {"ssd": 2}), JobKind(1)]), "less ssd than the one before"),
+        (lambda: System([JobKind(1, {BB: 2})], {BB: 1}), "something else as well"),
         (lambda: System(1, {NODES: 1}), "'nodes' cannot be shared"),
         (lambda: DISKS.free(3), "free nodes of 1 kinds, where there are 2"),
         (lambda: DISKS.free([1, 51]), "the free nodes: 51"),

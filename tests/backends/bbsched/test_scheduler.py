@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from asa.backends.bbsched.methods import METHODS, BBSched, load_method
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
-from asa.backends.bbsched.system import Kind, System
+from asa.backends.bbsched.system import JobKind, System
 from asa.backends.simulated.cluster import Cluster, Load, Outage
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.policies import Easy, Fcfs, Policy, Wfp
@@ -16,7 +16,7 @@ from asa.errors import InputError
 
 NODES, BUFFER = 20, 50
 SHARED = System(NODES, {"burst buffer": BUFFER})
-MIXED = System([Kind(12, {"ssd": 128}), Kind(8, {"ssd": 256})], {"burst buffer": BUFFER})
+MIXED = System([JobKind(12, {"ssd": 128}), JobKind(8, {"ssd": 256})], {"burst buffer": BUFFER})
 UNBOUND = 10**9
 
 
@@ -96,7 +96,7 @@ def test_jobs_that_need_large_disks_get_them(load, window, bound):
 
 def test_room_that_is_reserved_is_counted_in_nodes_that_are_there():
     """Five small nodes and five large ones; six are busy, the second job waits for eight, the third takes one."""
-    system = System([Kind(5, {"ssd": 128}), Kind(5, {"ssd": 256})], {"burst buffer": 10})
+    system = System([JobKind(5, {"ssd": 128}), JobKind(5, {"ssd": 256})], {"burst buffer": 10})
     table = JobTable(np.array([0, 1, 5, 6]), np.full(4, 100), np.full(4, 100), np.array([6, 8, 1, 1]))
     demands = {"burst buffer": np.zeros(4, np.int64), "ssd": np.array([0, 0, 0, 200])}
     for method in ("bbsched", "constrained-cpu", "baseline"):
@@ -110,7 +110,7 @@ def test_room_that_is_reserved_is_counted_in_nodes_that_are_there():
 
 @given(st.lists(st.integers(0, 9), min_size=3, max_size=3), st.lists(st.integers(-5, 20), min_size=4, max_size=4))
 def test_what_is_spare_is_given_out_as_nodes_that_are_free(counts, spare):
-    system = System([Kind(9, {"ssd": 1}), Kind(9, {"ssd": 2}), Kind(9, {"ssd": 3})], {"burst buffer": 10})
+    system = System([JobKind(9, {"ssd": 1}), JobKind(9, {"ssd": 2}), JobKind(9, {"ssd": 3})], {"burst buffer": 10})
     pools = np.array([sum(counts), sum(counts[1:]), counts[2], 10, 0])
     assert system.left(pools).nodes == tuple(counts)
     left = system.left(pools, np.array([*spare, 0]))

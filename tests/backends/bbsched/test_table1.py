@@ -9,7 +9,7 @@ from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.methods import Baseline, load_method
 from asa.backends.bbsched.problem import Problem, Window
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
-from asa.backends.bbsched.system import Kind, System
+from asa.backends.bbsched.system import JobKind, System
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import JobTable
 from hypothesis import given, settings
@@ -104,7 +104,7 @@ def test_fronts_are_those_of_every_set_of_jobs(jobs, nodes, buffer, power):
 )
 def test_local_disks_of_two_sizes(jobs):
     """Section 5: who needs more than 128 GB goes to the large ones; others there waste what they do not ask for."""
-    system = System([Kind(6, {"ssd": 128}), Kind(6, {"ssd": 256})], {BUFFER: 20})
+    system = System([JobKind(6, {"ssd": 128}), JobKind(6, {"ssd": 256})], {BUFFER: 20})
     nodes, buffer, disk = (np.array(column) for column in zip(*jobs, strict=True))
     window = Window(system, {"nodes": nodes, BUFFER: buffer, "ssd": disk})
     front = Exact().solve(Problem(window, system.whole))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from asa.backends.dmr.applications import CG, N_BODY, Application, Job, Kind, sleep
+from asa.backends.dmr.applications import CG, N_BODY, Application, ApplicationKind, Job, sleep
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from asa.backends.dmr.policy import Action, Wish
 from hypothesis import given, settings
@@ -31,8 +31,8 @@ def workloads(draw):
     """Some jobs of each kind, that come within ten minutes."""
     jobs = []
     for number in range(draw(st.integers(1, 12))):
-        application, kind = draw(st.sampled_from(SMALL)), draw(st.sampled_from(list(Kind)))
-        phases = ((application.iterations // 2, Wish(8, 8)),) if kind is Kind.EVOLVING else ()
+        application, kind = draw(st.sampled_from(SMALL)), draw(st.sampled_from(list(ApplicationKind)))
+        phases = ((application.iterations // 2, Wish(8, 8)),) if kind is ApplicationKind.EVOLVING else ()
         nodes = draw(st.sampled_from([size for size in (1, 2, 4, 8, 16) if size >= application.wish.minimum]))
         limit_s = draw(st.sampled_from([300.0, 3000.0, 1e7]))
         jobs.append(Job(number, draw(st.floats(0, 600)), application, nodes, kind, phases, limit_s))
@@ -65,7 +65,7 @@ def test_nodes_and_work_are_conserved(jobs, asynchronous, costs):
         assert done == pytest.approx(1.0)
         assert record.run_s == pytest.approx(sum(record.computed_s.values()) + record.paused_s)
         assert set(record.computed_s) <= {nodes for _, nodes in record.sizes}
-        if job.kind in {Kind.RIGID, Kind.MOLDABLE}:
+        if job.kind in {ApplicationKind.RIGID, ApplicationKind.MOLDABLE}:
             assert len(record.sizes) == 1
             assert record.paused_s == 0.0
         for (_, before), (_, after) in pairwise(record.sizes):
@@ -111,7 +111,14 @@ def test_rigid_jobs_are_backfilled_around_a_reservation():
 
     def starts(window_s):
         jobs = [
-            Job(number, float(number), replace(STEPS, parallel_s=seconds * nodes), nodes, Kind.RIGID, limit_s=seconds)
+            Job(
+                number,
+                float(number),
+                replace(STEPS, parallel_s=seconds * nodes),
+                nodes,
+                ApplicationKind.RIGID,
+                limit_s=seconds,
+            )
             for number, (nodes, seconds) in enumerate(
                 [(10, 100.0), (12, 100.0), (6, 90.0), (6, 300.0), (4, 300.0), (2, 300.0)]
             )
@@ -125,7 +132,7 @@ def test_rigid_jobs_are_backfilled_around_a_reservation():
 
 
 def test_only_so_many_jobs_are_looked_at():
-    jobs = [Job(number, 0.0, STEPS, nodes, Kind.RIGID) for number, nodes in enumerate([12, 8, 8, 4])]
+    jobs = [Job(number, 0.0, STEPS, nodes, ApplicationKind.RIGID) for number, nodes in enumerate([12, 8, 8, 4])]
     deep, shallow = (
         [r.start_s for r in Cluster(NODES, jobs, scheduling=Scheduling(0, 0, depth=depth)).run()] for depth in (100, 2)
     )
@@ -136,7 +143,7 @@ def test_only_so_many_jobs_are_looked_at():
 def test_larger_jobs_are_first_by_their_size_and_older_ones_by_their_age():
     def order(**weights):
         jobs = [
-            Job(number, time_s, STEPS, nodes, Kind.RIGID)
+            Job(number, time_s, STEPS, nodes, ApplicationKind.RIGID)
             for number, (time_s, nodes) in enumerate([(0, 16), (1, 8), (2, 16)])
         ]
         records = Cluster(NODES, jobs, scheduling=Scheduling(**weights)).run()
@@ -155,14 +162,14 @@ def test_a_lone_malleable_job_grows_to_its_most():
 
 def test_kinds_side_by_side():
     """On 16 nodes of which 12 are taken: a rigid job waits, a moldable one does not."""
-    first = Job(0, 0.0, STEPS, 12, Kind.RIGID)
-    assert Cluster(NODES, [first, Job(1, 1.0, STEPS, 8, Kind.RIGID)]).run()[1].start_s > 1.0
-    assert Cluster(NODES, [first, Job(1, 1.0, STEPS, 8, Kind.MOLDABLE)]).run()[1].sizes == [(1.0, 4)]
+    first = Job(0, 0.0, STEPS, 12, ApplicationKind.RIGID)
+    assert Cluster(NODES, [first, Job(1, 1.0, STEPS, 8, ApplicationKind.RIGID)]).run()[1].start_s > 1.0
+    assert Cluster(NODES, [first, Job(1, 1.0, STEPS, 8, ApplicationKind.MOLDABLE)]).run()[1].sizes == [(1.0, 4)]
 
 
 def test_an_evolving_job_asks_for_what_its_phase_needs():
     """Grows in the middle, and gives back."""
-    job = Job(0, 0.0, STEPS, 4, Kind.EVOLVING, ((0, Wish(4, 4)), (4, Wish(8, 8)), (7, Wish(2, 2))))
+    job = Job(0, 0.0, STEPS, 4, ApplicationKind.EVOLVING, ((0, Wish(4, 4)), (4, Wish(8, 8)), (7, Wish(2, 2))))
     [record] = Cluster(NODES, [job], costs=FREE).run()
     assert [nodes for _, nodes in record.sizes] == [4, 8, 2]
     assert [since_s for since_s, _ in record.sizes] == pytest.approx([0.0, 40.0, 55.0])
@@ -174,8 +181,8 @@ def test_a_shrink_starts_the_job_that_triggered_it():
     small_first = Scheduling(age=0, size=-1)
     jobs = [
         Job(0, 0.0, STEPS, 16),
-        Job(1, 1.0, STEPS, 8, Kind.RIGID),
-        Job(2, 2.6, STEPS, 2, Kind.RIGID),
+        Job(1, 1.0, STEPS, 8, ApplicationKind.RIGID),
+        Job(2, 2.6, STEPS, 2, ApplicationKind.RIGID),
     ]
     first, promoted, late = Cluster(NODES, jobs, scheduling=small_first).run()
     assert first.resizes[0].at_s == 2.5
@@ -200,7 +207,7 @@ def test_an_asynchronous_answer_is_carried_out_a_step_later():
 def test_an_asynchronous_expansion_waits_for_nodes_that_others_took(other_s, done):
     """Answered at 10 s, when 4 were free; taken at 15 s; asked for at 20 s; waited for at most 40 s."""
     other = replace(STEPS, parallel_s=other_s * 4)
-    jobs = [Job(0, 0.0, replace(STEPS, wish=Wish(1, 8)), 4), Job(1, 15.0, other, 4, Kind.RIGID)]
+    jobs = [Job(0, 0.0, replace(STEPS, wish=Wish(1, 8)), 4), Job(1, 15.0, other, 4, ApplicationKind.RIGID)]
     record, _ = Cluster(8, jobs, costs=FREE, asynchronous=True).run()
     resize = record.resizes[0]
     assert (resize.action, resize.at_s, resize.done) == (Action.EXPAND, 20.0, done)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from asa.backends.dmr.applications import Application, Job, Kind
+from asa.backends.dmr.applications import Application, ApplicationKind, Job
 from asa.backends.dmr.core import DmrCore
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from asa.backends.dmr.policy import Wish
@@ -110,12 +110,16 @@ def test_it_agrees_with_the_study(seed):
         wish = rng.choice([Wish(1, 16), Wish(2, 16, preferred=4), Wish(4, 16, preferred=16)])
         iterations = rng.randint(5, 40)
         application = Application("steps", iterations, 0.0, 16.0 * iterations, wish, period_s=16.0)
-        kind = rng.choice([Kind.RIGID, Kind.MALLEABLE, Kind.MALLEABLE])
+        kind = rng.choice([ApplicationKind.RIGID, ApplicationKind.MALLEABLE, ApplicationKind.MALLEABLE])
         jobs.append(Job(number, float(now_s), application, 16, kind, limit_s=1e6))
     records = Cluster(40, jobs, costs=FREE, scheduling=Scheduling(size=0.0)).run()
     of_log = table([(int(job.submit_s), job.application.iterations, 10**6, 16) for job in jobs])
     core = DmrCore(
-        40, of_log, now=0, jobs=lambda row: jobs[row] if jobs[row].kind is Kind.MALLEABLE else None, costs=FREE
+        40,
+        of_log,
+        now=0,
+        jobs=lambda row: jobs[row] if jobs[row].kind is ApplicationKind.MALLEABLE else None,
+        costs=FREE,
     )
     core.run(NEVER - 1)
     assert core.start.tolist() == [round(record.start_s) for record in records]
@@ -195,7 +199,7 @@ def test_sizes_stay_between_the_bounds_and_change_by_the_factor(jobs, population
         job = described(row)
         if job is None:
             assert cores == asked
-        elif job.kind is Kind.EVOLVING:
+        elif job.kind is ApplicationKind.EVOLVING:
             assert cores in {asked, asked // population.factor}
         else:
             assert wish.minimum <= cores <= wish.maximum
@@ -244,7 +248,7 @@ def test_a_fork_goes_on_by_itself(jobs, population, costs, asynchronous, requeue
 # ---------------------------------------------------------------------- by hand
 
 
-def linear(row, cores, wish, *, kind=Kind.MALLEABLE, period_s=10, phases=()):
+def linear(row, cores, wish, *, kind=ApplicationKind.MALLEABLE, period_s=10, phases=()):
     """A job of 100 s that scales linearly."""
     return Job(row, 0.0, Application("linear", 100, 0.0, 100.0 * cores, wish, period_s), cores, kind, phases)
 
@@ -326,16 +330,16 @@ def test_a_resizer_job_stands_before_the_queue():
 
 def test_a_moldable_job_starts_on_what_there_is():
     jobs = [(0, 50, 0, 10), (1, 100, 0, 16)]
-    core = run_by_hand(jobs, {1: linear(1, 16, Wish(2, 16), kind=Kind.MOLDABLE)})
+    core = run_by_hand(jobs, {1: linear(1, 16, Wish(2, 16), kind=ApplicationKind.MOLDABLE)})
     assert spans(core) == [(0, 0, 50, 10), (1, 1, 401, 4)]
-    core = run_by_hand([(0, 50, 0, 15), jobs[1]], {1: linear(1, 16, Wish(2, 16), kind=Kind.MOLDABLE)})
+    core = run_by_hand([(0, 50, 0, 15), jobs[1]], {1: linear(1, 16, Wish(2, 16), kind=ApplicationKind.MOLDABLE)})
     assert spans(core) == [(0, 0, 50, 15), (1, 50, 150, 16)]
 
 
 def test_an_evolving_job_asks_for_what_its_phase_needs():
     """First for half of its cores, which another takes; in the end for all, which it gets when that has ended."""
     wide, narrow = Wish(16, 16), Wish(8, 8)
-    job = linear(0, 16, wide, kind=Kind.EVOLVING, period_s=1, phases=((0, wide), (30, narrow), (60, wide)))
+    job = linear(0, 16, wide, kind=ApplicationKind.EVOLVING, period_s=1, phases=((0, wide), (30, narrow), (60, wide)))
     core = run_by_hand([(0, 100, 0, 16), (5, 80, 0, 8)], {0: job})
     assert spans(core) == [(0, 0, 30, 16), (0, 30, 110, 8), (0, 110, 140, 16), (1, 30, 110, 8)]
     core = run_by_hand([(0, 100, 0, 16), (5, 20, 0, 8)], {0: job})
@@ -424,16 +428,16 @@ def busy():
 
 def test_kinds_are_drawn_by_their_shares_the_same_each_time(busy):
     few, many = (Population(share, 0.2, 0.1, seed=3).of(busy, 64) for share in (0.1, 0.4))
-    kinds = [[job.kind if (job := jobs(row)) else Kind.RIGID for row in range(1500)] for jobs in (few, many)]
+    kinds = [[job.kind if (job := jobs(row)) else ApplicationKind.RIGID for row in range(1500)] for jobs in (few, many)]
     again = Population(0.1, 0.2, 0.1, seed=3).of(busy, 64)
     assert [again(row) for row in range(1500)] == [few(row) for row in range(1500)]
     wide = [row for row in range(1500) if busy.cores[row] > 1]  # the others have one size
     for share, of in zip((0.1, 0.4), kinds, strict=True):
-        assert {kinds[0][row] for row in range(1500) if row not in set(wide)} == {Kind.RIGID}
-        assert sum(of[row] is Kind.MALLEABLE for row in wide) / len(wide) == pytest.approx(share, abs=0.04)
-        assert sum(of[row] is Kind.EVOLVING for row in wide) / len(wide) == pytest.approx(0.2, abs=0.04)
-        assert sum(of[row] is Kind.MOLDABLE for row in wide) / len(wide) == pytest.approx(0.1, abs=0.04)
-    assert all(kinds[1][row] is Kind.MALLEABLE for row in wide if kinds[0][row] is Kind.MALLEABLE)
+        assert {kinds[0][row] for row in range(1500) if row not in set(wide)} == {ApplicationKind.RIGID}
+        assert sum(of[row] is ApplicationKind.MALLEABLE for row in wide) / len(wide) == pytest.approx(share, abs=0.04)
+        assert sum(of[row] is ApplicationKind.EVOLVING for row in wide) / len(wide) == pytest.approx(0.2, abs=0.04)
+        assert sum(of[row] is ApplicationKind.MOLDABLE for row in wide) / len(wide) == pytest.approx(0.1, abs=0.04)
+    assert all(kinds[1][row] is ApplicationKind.MALLEABLE for row in wide if kinds[0][row] is ApplicationKind.MALLEABLE)
 
 
 @pytest.mark.parametrize("preferred", [0.0, 0.25])

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import typer
-from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Kind
+from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, ApplicationKind
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from dmr_times import fit_times, misfit
 from typer.testing import CliRunner
@@ -68,18 +68,18 @@ def test_jobs_are_run_again():
 
 def test_fixed_and_flexible_workloads_are_the_same_but_for_the_kind():
     for make in (preliminary, throughput):
-        fixed, flexible = (make(40, 7, kind) for kind in (Kind.RIGID, Kind.MALLEABLE))
-        assert fixed.jobs == tuple(replace(job, kind=Kind.RIGID) for job in flexible.jobs)
-        assert fixed.jobs != make(40, 8, Kind.RIGID).jobs
+        fixed, flexible = (make(40, 7, kind) for kind in (ApplicationKind.RIGID, ApplicationKind.MALLEABLE))
+        assert fixed.jobs == tuple(replace(job, kind=ApplicationKind.RIGID) for job in flexible.jobs)
+        assert fixed.jobs != make(40, 8, ApplicationKind.RIGID).jobs
 
 
 def test_jobs_are_submitted_with_their_most():
-    jobs = throughput(300, 1, Kind.RIGID).jobs
+    jobs = throughput(300, 1, ApplicationKind.RIGID).jobs
     assert {(job.application.name, job.nodes) for job in jobs} == {("CG", 32), ("Jacobi", 32), ("N-body", 16)}
 
 
 def test_preliminary_jobs_run_on_their_own_size_as_long_as_the_model_says():
-    for job, drawn in zip(preliminary(50, 4, Kind.RIGID).jobs, draw(50, 20, random.Random(4)), strict=True):
+    for job, drawn in zip(preliminary(50, 4, ApplicationKind.RIGID).jobs, draw(50, 20, random.Random(4)), strict=True):
         assert job.application.run_s(job.nodes) == pytest.approx(min(600.0 * drawn.run, 1500.0))
 
 
@@ -112,7 +112,7 @@ def test_the_times_are_those_that_the_fixed_workloads_give():
 
 def test_measures_are_worked_out_from_records():
     """Two jobs on 4 nodes: 100 s on 4, then 100 s on 2 of them."""
-    jobs = throughput(2, 0, Kind.RIGID).jobs
+    jobs = throughput(2, 0, ApplicationKind.RIGID).jobs
     first = Record(replace(jobs[0], submit_s=0.0), 0.0, 100.0, [(0.0, 4)])
     second = Record(replace(jobs[1], submit_s=50.0), 100.0, 200.0, [(100.0, 2)])
     measured = measure([first, second], 4)
@@ -186,7 +186,7 @@ def test_execution_is_longer_for_nearly_every_job_and_waiting_shorter():
 
 
 def test_checkpoints_make_malleability_dearer():
-    workload = preliminary(50, 1, Kind.MALLEABLE)
+    workload = preliminary(50, 1, ApplicationKind.MALLEABLE)
     by_messages, by_files = (
         measure(Cluster(20, workload.jobs, costs=costs).run(), 20)
         for costs in (Costs(), Costs(checkpoints=Checkpoints(disk_gb_s=0.1, restart_s=30.0)))

@@ -10,11 +10,11 @@ from asa.backends.openccs.requests import (
     STANDARD_KINDS,
     Arrangement,
     Chunk,
-    Kind,
     Place,
     PointedError,
     Request,
     RequestError,
+    RequestKind,
     Size,
     iso,
 )
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from asa.errors import InputError
 
 GIB = 1 << 30
-KINDS = {**STANDARD_KINDS, "disk": Kind.SIZE, "matlab": Kind.COUNT, "gpu_direct": Kind.FLAG}
+KINDS = {**STANDARD_KINDS, "disk": RequestKind.SIZE, "matlab": RequestKind.COUNT, "gpu_direct": RequestKind.FLAG}
 
 
 def refusal(text, kinds=KINDS):
@@ -79,7 +79,7 @@ def test_job_wide_amounts_count_beside_those_of_chunks():
 
 def test_two_licences_of_one_name_are_two():
     """Whichever resources they are asked for by."""
-    kinds = {"n": Kind.COUNT, "sw": Kind.PROPERTY, "tool": Kind.PROPERTY}
+    kinds = {"n": RequestKind.COUNT, "sw": RequestKind.PROPERTY, "tool": RequestKind.PROPERTY}
     assert Request.parse("rset=n=1,sw=g03,tool=g03", kinds).licences == {"g03": 2}
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from asa.backends.openccs.cluster import Cluster
-from asa.backends.openccs.requests import Kind, Request
+from asa.backends.openccs.requests import Request, RequestKind
 from asa.backends.openccs.system import Admission, Node, Reserve, System, load_system, oculus
 
 from asa.errors import InputError
@@ -94,7 +94,14 @@ def test_a_file_says_all_of_a_cluster(tmp_path):
     assert (system.name, system.walltime_s, system.licences) == ("mine", 7200, {"g03": 4})
     assert system.reserves == (Reserve("gpus", {"ncpus": 2}),)
     kinds = [system.kinds[name] for name in ("ncpus", "mem", "scratch", "g03", "ssd", "rack")]
-    assert kinds == [Kind.COUNT, Kind.SIZE, Kind.SIZE, Kind.COUNT, Kind.PROPERTY, Kind.PROPERTY]
+    assert kinds == [
+        RequestKind.COUNT,
+        RequestKind.SIZE,
+        RequestKind.SIZE,
+        RequestKind.COUNT,
+        RequestKind.PROPERTY,
+        RequestKind.PROPERTY,
+    ]
 
 
 @pytest.mark.parametrize(
