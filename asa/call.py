@@ -1,4 +1,4 @@
-"""What a stage runs that calls a Python function: ``python -m asa.call MODULE FILE FUNCTION ARGUMENTS``."""
+"""What a stage runs that calls a Python function: ``python -P -m asa.call MODULE FILE FUNCTION ARGUMENTS``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asa import flow
+from asa.core import python
 from asa.core.documents import read_json
 
 
@@ -20,7 +21,9 @@ def main(module: str, file: str, name: str, given: str) -> None:
     `given`: its arguments, as JSON: a list of those by position and an object of those by name.
     """
     flow._inside_a_stage = True  # noqa: SLF001 - the two are one
-    sys.path[:0] = [str(Path(file).parent)] if file else []
+    # only now: what this program needs itself is not looked for there
+    folders = [str(Path(file).parent), python.folder_of(module, file)] if file else []
+    sys.path[:0] = dict.fromkeys([*folders, *python.folder_here()])
     args, kwargs = read_json(given)
     _names(module, file)[name](*args, **kwargs)
 

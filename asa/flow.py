@@ -25,6 +25,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack,
 
 from asa.backend import Backend, Facility
 from asa.continuation import KEYS, Continuation, continuation_of
+from asa.core import python
 from asa.core.documents import read_text
 from asa.demands import resources
 from asa.elements import parse_array_of
@@ -234,7 +235,7 @@ class StageFunction(Generic[P]):
             given = json.dumps([args, kwargs])
         except TypeError as error:
             raise InputError(f"cannot be called so: {error}", where=where, hint="Give what JSON holds.") from error
-        words = [sys.executable, "-m", "asa.call", self._function.__module__, path, name, given]
+        words = python.command("-m", "asa.call", self._function.__module__, path, name, given)
         return Call(name, shlex.join(words), self._resources)
 
     def _path(self, where: str) -> str:

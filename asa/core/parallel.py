@@ -10,10 +10,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import parent_process
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from asa.core.handover import HandoverMemory, Held
+from asa.core.python import begin_tracker, context
 from asa.errors import UnavailableError
 
 _T = TypeVar("_T")
@@ -51,7 +52,7 @@ class Processes(ProcessPoolExecutor):
         self._memory = HandoverMemory()
         super().__init__(
             processes,
-            mp_context=get_context("spawn"),
+            mp_context=context(),
             initializer=_begin_worker,
         )
 
@@ -148,7 +149,7 @@ def _interrupts_deferred() -> Iterator[None]:
         return
     came: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
-    resource_tracker.ensure_running()  # now, as starting it would unblock the signal
+    begin_tracker()  # now, as starting it would unblock the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

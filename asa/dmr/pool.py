@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from asa.core.parallel import end_with_parent
+from asa.core.python import context
 from asa.errors import InputError, RunError
 
 from .distribution import Move, blocks, moves
@@ -165,7 +165,7 @@ class Pool:
         given = {name: np.asarray(array, order="C") for name, array in arrays.items()}
         rows = _rows(given)
         self._rows = rows
-        self._context = get_context("spawn")
+        self._context = context()
         self._workers: list[tuple[SpawnProcess, Connection]] = []
         self._memories: list[SharedMemory] = []
         self._layouts: dict[str, _Layout] = {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from asa.core import owned, variables
+from asa.core import owned, python, variables
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.core.reading import run_command
@@ -126,13 +125,12 @@ def client(verb: str, folder: Path, *options: str) -> list[str]:
     options
         Of the command.
     """
-    # -P: files of the user's folder are no modules
     return [*_python(), verb, str(folder.absolute()), *options]
 
 
 def _python() -> list[str]:
     needed = [f"{name}={os.environ[name]}" for name in _TO_BEGIN if os.environ.get(name)]
-    return [*(["env", *needed] if needed else []), sys.executable, "-P", "-m", "asa"]
+    return [*(["env", *needed] if needed else []), *python.command("-m", "asa")]
 
 
 def _trouble_of_client() -> str:

@@ -43,7 +43,7 @@ from asa.waits import LEVELS, WaitForecast
 from .allocation import Allocation
 from .credentials import encrypting, keep_credentials
 from .desk import Desk, News
-from .jobs import WorkerJobs, make_scratch
+from .jobs import WorkerJobs, make_scratch, modules_of_program
 from .pages import LOOPBACK, WithoutPage, on_loopback
 from .picture import draw_timeline
 from .quiet import Quiet
@@ -269,6 +269,7 @@ class AsaCluster(SpecCluster):
         if self.status in (Status.running, Status.closed):
             return
         await super()._start()
+        await self.scheduler.register_worker_plugin(None, modules_of_program(), "asa-modules", idempotent=False)
         self._quiet = Quiet(self.scheduler, self._supervision.some_leave)
         self._supervision.begin(self.scheduler, self.security)
         self._is_listening = True

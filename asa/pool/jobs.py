@@ -8,10 +8,14 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import dask
+from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.protocol.pickle import dumps
 
 from asa.backend import JobSpec
+from asa.core import python
 from asa.job import head, text
 
 from .pages import on_loopback
@@ -55,7 +59,7 @@ class WorkerJobs:
     def _command(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> str:
         """Write what it runs: dask's own worker, a nanny for each process, so that a crash does not cost a wait."""
         processes = shape.processes // max(shape.nodes, 1)
-        arguments = [self.python, "-m", "distributed.cli.dask_worker", scheduler]
+        arguments = python.command("-m", "distributed.cli.dask_worker", scheduler, python=self.python)
         options = {
             "nworkers": processes,
             "nthreads": shape.threads,
@@ -83,6 +87,22 @@ def _in_scratch(command: str) -> str:
     """Write what finds a worker's folder for files, where dask is configured to or in TMPDIR, and runs the worker."""
     base = dask.config.get("temporary-directory", None) or ""
     return f"{head({'base': base, 'command': command})}{text('pool-scratch')}"
+
+
+def modules_of_program() -> bytes:
+    """Have workers find the modules of this program, once they have loaded their own: a plug-in of dask's.
+
+    It is sent as it is, as asa need not be installed there.
+    """
+    folders = python.folders_of_program()
+
+    class Modules(WorkerPlugin):
+        def setup(self, worker: Any) -> None:  # noqa: ARG002 - dask's
+            import sys  # noqa: PLC0415 - the worker's
+
+            sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+
+    return cast("bytes", dumps(Modules()))
 
 
 def make_scratch() -> str:

@@ -6,7 +6,6 @@ import errno
 import math
 import os
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,6 +30,7 @@ from asa.backend import (
 )
 from asa.core.documents import read_json
 from asa.core.files import put, read_file, read_text
+from asa.core.python import bare_command
 from asa.core.variables import asked
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.outcome import JobOutcome, without_mark
@@ -644,7 +644,7 @@ class LocalBackend:
 
 def start_server(spool: Spool, linger_s: float) -> None:
     """Start a server that outlives this process, and is nobody's child."""
-    begin = [sys.executable, "-I", "-S", "-c", _SERVE, str(Path(__file__).parent), str(spool.root), str(linger_s)]
+    begin = bare_command("-c", _SERVE, str(Path(__file__).parent), str(spool.root), str(linger_s))
     with spool.log.open("ab") as log:
         if log.tell() > _MAX_LOG_BYTES:
             log.truncate(0)

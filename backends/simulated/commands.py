@@ -192,9 +192,10 @@ def _workload(name: str) -> FittedWorkload | WorkloadModel:
 @contextmanager
 def _processes() -> Iterator[Executor]:
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
 
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as executor:
+    from asa.core.python import context
+
+    with ProcessPoolExecutor(mp_context=context()) as executor:
         yield executor
 
 
