@@ -7,18 +7,45 @@ views, through which it reads a number several times faster than through an arra
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core import plainly
+from asa.core import owned, plainly
+from asa.errors import OwnerError
+
+_NOBODY_ELSE = 0o077
+
+
+@contextmanager
+def _without_settings_of_the_folder() -> Iterator[None]:
+    """Have numba not read the ``.numba_config.yaml`` of the folder that one is in, which may be anybody's."""
+    absent = object()
+    before: Any = sys.modules.get("yaml", absent)
+    sys.modules["yaml"] = None  # type: ignore[assignment]  # what Python has for a module that cannot be imported
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "A Numba config file is found")
+            yield
+    finally:
+        if before is absent:
+            del sys.modules["yaml"]
+        else:
+            sys.modules["yaml"] = before
+
 
 COMPILED = False
 if not plainly.wanted:
-    with suppress(ImportError):
-        from numba import njit
+    with suppress(ImportError), _without_settings_of_the_folder():
+        from numba import config, njit
 
         COMPILED = True
 
@@ -37,10 +64,50 @@ def kernel(function: Any) -> Any:
     if not COMPILED:
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
+    beside = Path(function.__code__.co_filename).parent / "__pycache__"
+    named = config.CACHE_DIR
+    place = "" if not named and _is_ones_own(beside) else _own_folder(named)
+    if place is not None:
+        config.CACHE_DIR = place
+        try:
+            compiled = njit(cache=True, **options)(function)
+        except RuntimeError:  # it cannot be written to
+            pass
+        else:
+            if Path(compiled.stats.cache_path).is_relative_to(place or beside):
+                return compiled
+        finally:
+            config.CACHE_DIR = named
+    return njit(**options)(function)
+
+
+# What numba keeps are pickles, which run as whoever loads them; its own folder it makes as the umask says.
+
+
+@cache
+def _is_ones_own(beside: Path) -> bool:
+    """Whether results can be kept beside the source, as Python keeps its own, and nobody else can put any there."""
     try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # nowhere to keep the result: a folder that cannot be written to, and no home
-        return njit(**options)(function)
+        return os.access(beside, os.W_OK | os.X_OK) and not owned.trouble(beside, beside.stat())
+    except OSError:
+        return False
+
+
+@cache
+def _own_folder(named: str) -> str | None:
+    """Provide a folder for results that nobody else can enter; None if there can be none.
+
+    `named`: in which numba is to keep what it compiles; empty for none.
+    """
+    try:
+        folder = Path(named, "asa") if named else owned.cache_folder() / "compiled"
+        owned.provide_folder(folder)
+        owned.check(folder)
+        owned.check_way(folder)
+        is_fit = owned.is_trusted(folder) or not folder.stat().st_mode & _NOBODY_ELSE
+    except (OSError, OwnerError, RuntimeError):
+        return None
+    return str(folder.absolute()) if is_fit else None
 
 
 def is_ready(function: Any) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.core import owned
 from asa.core.owned import writing
 from asa.errors import InputError, MissingExtraError
 from asa.printable import printable
@@ -13,16 +17,37 @@ from asa.printable import printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_SETTINGS = "matplotlibrc"
+
 
 def new_figure(width_in: float, height_in: float) -> Figure:
     """Make an empty figure that needs no screen."""
     try:
+        _load()
         from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
     except ImportError as error:
         raise MissingExtraError(
             "a figure needs matplotlib, which is not installed", hint="pip install 'asa-client[report]'"
         ) from error
     return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+@cache
+def _load() -> None:
+    """Load matplotlib, but not the settings of the folder that one is in, if they may be anybody's."""
+    is_loaded = "matplotlib" in sys.modules
+    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
+
+    here = Path.cwd()
+    if is_loaded or not owned.trouble(here, here.stat()):
+        return
+    mpl.rcdefaults()
+    named = os.environ.get("MATPLOTLIBRC", "")
+    own = [Path(named), Path(named, _SETTINGS)] if named else []
+    for file in (*own, Path(mpl.get_configdir(), _SETTINGS)):
+        if file.is_file():
+            mpl.rc_file(file)
+            break
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:

@@ -142,6 +142,15 @@ def provide_folder(path: Path, *, is_shared: bool = False) -> None:
                 raise
 
 
+def cache_folder() -> Path:
+    """Folder of what may be deleted: ``asa`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``.
+
+    Raises `RuntimeError`: nobody's home is known here.
+    """
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "asa"
+
+
 # ---------------------------------------------------------------------- writing
 
 

@@ -167,9 +167,8 @@ class Learned:
 
 def place_of(folder: Path, *what: str) -> Path:
     """Name the file in which what was learned of a bank is kept."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        root = (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "asa" / "learned"
+        root = owned.cache_folder() / "learned"
     except RuntimeError:  # nobody's home is known here: nothing can be kept
         root = Path(os.devnull)
     digest = sha256("\0".join([str(folder.absolute()), *what]).encode(errors="surrogatepass")).hexdigest()
