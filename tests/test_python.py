@@ -166,7 +166,7 @@ def test_workers_of_a_pool_take_no_module_of_the_folder_that_they_run_in(account
     home = accounts.victim.home
     accounts.victim.write(home / "beside.py", "def double(x): return 2 * x\n")
     program = accounts.victim.write(home / "program.py", POOL)
-    done = accounts.victim.run(sys.executable, program, cwd=folder)
+    done = accounts.victim.run(sys.executable, program, cwd=folder, timeout=120)
     assert planted.who() == ""
     assert (done.stdout, done.returncode) == ("42\n", 0), done.stderr
 
@@ -224,9 +224,14 @@ def test_a_function_finds_its_package_and_what_lies_beside_it_wherever_it_runs(p
 
 @pytest.mark.parametrize("how", [["program.py"], ["-m", "program"], ["-m", "steps.program"]])
 def test_a_function_of_a_program_finds_what_its_program_finds(project, how, tmp_path):
-    text = (
-        "from asa.flow import stage\n@stage(cores=1, walltime=60)\ndef fit(x):\n    import near\n    print(near.WORD)\n"
-    )
+    text = """
+from asa.flow import stage
+@stage(cores=1, walltime=60)
+def fit(x):
+    import near
+    print(near.WORD)
+if __name__ == "__main__":
+    """
     end = BIND.format(line="pass", function="fit", cwd=str(project if how[-1] == "steps.program" else tmp_path))
     (project / "program.py").write_text(text + end)
     (project / "steps" / "program.py").write_text(text + end)

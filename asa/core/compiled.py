@@ -47,6 +47,7 @@ if not plainly.wanted:
     with suppress(ImportError), _without_settings_of_the_folder():
         from numba import config, njit
 
+        _settings: Any = config
         COMPILED = True
 
 if TYPE_CHECKING or not COMPILED:
@@ -65,10 +66,10 @@ def kernel(function: Any) -> Any:
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
     beside = Path(function.__code__.co_filename).parent / "__pycache__"
-    named = config.CACHE_DIR
+    named = _settings.CACHE_DIR
     place = "" if not named and _is_ones_own(beside) else _own_folder(named)
     if place is not None:
-        config.CACHE_DIR = place
+        _settings.CACHE_DIR = place
         try:
             compiled = njit(cache=True, **options)(function)
         except RuntimeError:  # it cannot be written to
@@ -77,7 +78,7 @@ def kernel(function: Any) -> Any:
             if Path(compiled.stats.cache_path).is_relative_to(place or beside):
                 return compiled
         finally:
-            config.CACHE_DIR = named
+            _settings.CACHE_DIR = named
     return njit(**options)(function)
 
 
