@@ -377,3 +377,17 @@ def test_what_is_tried_again_is_told(place):
     assert place.status()["stages"][0]["retried"].startswith("failed")
     assert "tried again; last attempt: failed" in place.asa("status").stdout
     assert "It is tried again; last attempt: failed" in place.asa("explain", "a").stdout
+
+
+@pytest.mark.parametrize("is_pipe", [False, True])
+def test_what_is_said_under_cron_is_written_through_no_link_and_into_no_pipe(tmp_path, is_pipe):
+    """Before, a look wrote into the file to which `client.log` led, and waited for whoever reads a pipe."""
+    log, precious = tmp_path / "client.log", tmp_path / "thesis.tex"
+    precious.write_text("ten years of work\n")
+    if is_pipe:
+        os.mkfifo(log)
+    else:
+        log.symlink_to(precious)
+    code = f"from pathlib import Path; from asa.cli.tick import _write_into; _write_into(Path({str(log)!r})); print(1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30)
+    assert (done.stdout, precious.read_text()) == ("1\n", "ten years of work\n")

@@ -15,6 +15,7 @@ from asa import keepers
 from asa.cli.detaching import connecting, end_keeper, has_ended, keep
 from asa.cli.runs import RunArgument, RunsOption, check_not_hosted, command, open_run, read_state
 from asa.core import plainly
+from asa.core.files import append_to
 from asa.errors import InputError, LeaseError, OwnerError
 from asa.units import MAX_JOBS
 
@@ -120,11 +121,9 @@ def _is_small(bank: Path) -> bool:
 
 def _write_into(log: Path) -> None:
     """Have all that is said from now on stand in a file: cron would mail it each minute."""
-    with suppress(OSError):
-        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(OSError), append_to(log, is_private=True) as file:
         for stream in (1, 2):
-            os.dup2(descriptor, stream)
-        os.close(descriptor)
+            os.dup2(file.fileno(), stream)
 
 
 def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, kept: str, quiet: bool) -> None:

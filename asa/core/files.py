@@ -75,6 +75,19 @@ def replacing(
         raise
 
 
+def append_to(path: Path, *, is_private: bool = False) -> BinaryIO:
+    """Open a file to add to its end, which is made if need be; nothing goes through a link, or into a pipe.
+
+    `is_private`: a new one is for its user alone, else as the umask says.
+    """
+    how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, how, 0o600 if is_private else 0o666)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "ab")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
 def put(
     path: Path, data: bytes, *, is_private: bool = False, is_shared: bool = False, is_durable: bool = False
 ) -> None:

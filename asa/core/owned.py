@@ -103,6 +103,43 @@ def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file, max_bytes:
         return read_whole(file, path, max_bytes)
 
 
+def of_another(path: Path) -> str:
+    """Name the other user whose something is; empty if it is one's own, or trusted, or not there."""
+    try:
+        return "" if is_trusted(path) else whose(path.stat())
+    except OSError:
+        return ""
+
+
+def own_beside(path: Path) -> Path:
+    """Name the folder of one's own beside one that another member of a group has made: with the user's name."""
+    return path.with_name(f"{path.name}-{account(os.geteuid())}")
+
+
+def ones_own(path: Path, *, begins: bool = True) -> Path:
+    """Give a folder in which a user keeps something, or, where another has made it, the one of one's own beside it.
+
+    `begins`: whether something is to begin there; else one's own is given once it is there.
+    """
+    own = own_beside(path)
+    try:
+        has_own = own.lstat().st_uid == os.geteuid()
+    except OSError:
+        has_own = False
+    return own if has_own or (begins and of_another(path)) else path
+
+
+def exchange_trouble(path: Path) -> str:
+    """Say who else can put one thing in a folder in the place of another, as it goes on after its name.
+
+    Raises `OwnerError`: a link of another user leads there. Raises `OSError`: it cannot be looked at.
+    """
+    check_links(path)
+    about = path.stat()
+    is_sticky = about.st_mode & stat.S_ISVTX and not whose(about)  # all can make something there, and exchange nothing
+    return "" if is_sticky else trouble(path, about)
+
+
 def make_folder(path: Path, *, is_shared: bool = False) -> None:
     """Make a folder of its user's alone, whatever umask, setgid and default access lists say.
 

@@ -34,7 +34,8 @@ from rich.table import Table
 from asa.backend import Facility
 from asa.core import owned
 from asa.core.console import Console
-from asa.errors import InputError
+from asa.core.files import put
+from asa.errors import InputError, OwnerError
 from asa.estimators.store import default_folder
 from asa.sites import open_facility
 from asa.units import parse_duration
@@ -90,7 +91,8 @@ class AsaCluster(SpecCluster):
         To begin with, as in `scale`. On this machine as many as there are cores for, else none, if not given.
     folder
         Where the jobs' scripts, output and credentials are kept, on a file system that compute nodes see. A folder of
-        its own in what ``ASA_POOLS`` names, or in ``asa-pools`` here, if not given. What is left of an earlier pool in
+        its own in what ``ASA_POOLS`` names, or in ``asa-pools`` here, if not given (``asa-pools-USER`` where that is
+        another user's). What is left of an earlier pool in
         the same folder, whose process died, is cancelled.
     bank
         Folder where waits are learned for good: as for `asa run` if not given, none with False.
@@ -172,15 +174,16 @@ class AsaCluster(SpecCluster):
         opened = open_facility(backend, site, settings)
         self._is_here = opened.backend == _HERE
         name = name or time.strftime("pool-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
-        self.folder = _made(Path(folder or Path(os.environ.get("ASA_POOLS") or "asa-pools") / name))
+        self.folder = _made(Path(folder or _pools() / name))
         self._wanted_cores: int | None = None
         self._news: deque[News] = deque()
         self._is_listening = False
         self._quiet: Quiet | None = None
         self._roster = Roster(self.folder)
+        left_over = self._roster.left_over()
         self._desk = self._open_desk(opened.facility, bank=bank, estimator=estimator)
         self.capabilities = self._desk.connected.result()
-        self._desk.clear(self._roster.left_over())
+        self._desk.clear(left_over)
         try:
             self.shape = self._usual_shape(
                 cores, _seconds(walltime), threads, nodes,
@@ -287,7 +290,7 @@ class AsaCluster(SpecCluster):
             if self._is_here:
                 await self._supervision.all_ended(_CLOSING_S)
             with suppress(OSError):
-                (self.folder / "timeline.json").write_text(json.dumps(self.timeline()), encoding="utf-8")
+                put(self.folder / "timeline.json", json.dumps(self.timeline()).encode())
             _, unsettled = await asyncio.wait([asyncio.wrap_future(self._desk.stop())], timeout=_SETTLING_S)
             if unsettled:
                 logger.warning("the batch system does not answer: see whether jobs of pool %s are left", self.name)
@@ -520,14 +523,23 @@ class AsaCluster(SpecCluster):
         draw_timeline(self.timeline(), path)
 
 
+def _pools() -> Path:
+    """Folder in which pools are kept: one that the user names, else one of the user's own here."""
+    named = os.environ.get("ASA_POOLS")
+    return Path(named) if named else owned.ones_own(Path("asa-pools"))
+
+
 def _made(folder: Path) -> Path:
+    hint = "Name a folder of your own with folder=, or in ASA_POOLS one for all pools: export ASA_POOLS=.../$USER."
     try:
+        owned.provide_above(folder)
+        if said := owned.exchange_trouble(folder.parent):
+            said = f"{said}, who can put another pool in the place of yours"
+            raise OwnerError(said, where=str(folder.parent), hint=hint)
         owned.provide_folder(folder)
         owned.check(folder)
     except OSError as error:
-        raise InputError(
-            f"cannot be made: {error.strerror}", where=str(folder), hint="Name another with folder=."
-        ) from error
+        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint=hint) from error
     return folder.absolute()
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from asa.backend import JobState, JobStatus
-from asa.core.files import read_text
+from asa.core import owned
+from asa.core.files import append_to
 from asa.errors import UnavailableError
 
 from .allocation import Allocation, AllocationPhase
@@ -88,7 +89,10 @@ class Roster:
 
     def left_over(self) -> list[str]:
         """Give the tokens of the jobs that an earlier pool in the same folder asked for."""
-        return read_text(self._tokens_file, "ascii").split() if self._tokens_file.exists() else []
+        try:
+            return owned.read(self._tokens_file).decode("ascii").split()
+        except FileNotFoundError:
+            return []
 
     def next_id(self) -> str:
         """Give the name of the allocation that is asked for next."""
@@ -100,8 +104,8 @@ class Roster:
         Raises `UnavailableError`: it could not be written. Its job must not be submitted.
         """
         try:
-            with self._tokens_file.open("a", encoding="ascii") as file:
-                file.write(f"{one.token}\n")
+            with append_to(self._tokens_file) as file:
+                file.write(f"{one.token}\n".encode("ascii"))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

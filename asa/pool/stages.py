@@ -39,7 +39,7 @@ from asa.backend import (
 )
 from asa.core import owned
 from asa.core.documents import read_json
-from asa.core.files import read_file, read_text
+from asa.core.files import append_to, put, read_file, read_text
 from asa.core.variables import asked
 from asa.errors import (
     BackendError,
@@ -647,7 +647,7 @@ def _guarded(order: _Order, told: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
     watched, held = os.pipe()
     try:
-        with Path(f"{order.log}.out").open("ab") as out, Path(f"{order.log}.err").open("ab") as err:
+        with append_to(Path(f"{order.log}.out")) as out, append_to(Path(f"{order.log}.err")) as err:
             process = subprocess.Popen(  # noqa: S603 - what its user wants run
                 command, stdin=watched, stdout=out, stderr=err, cwd=order.work, env=environment, start_new_session=True
             )
@@ -755,14 +755,14 @@ def _read(path: Path) -> Mapping[str, Any] | None:
 
 def _write(path: Path, text: str, *, once: bool = False) -> None:
     """Write a file that is there whole or not at all; with `once`, the first that was written stays."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    temporary.write_text(text, encoding="utf-8")
-    if once:
-        with suppress(FileExistsError):
-            os.link(temporary, path)
-        temporary.unlink()
-    else:
-        temporary.replace(path)
+    if not once:
+        put(path, text.encode())
+        return
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    put(draft, text.encode())
+    with suppress(FileExistsError):
+        os.link(draft, path)
+    draft.unlink()
 
 
 def _read_spec(kept: Mapping[str, Any]) -> JobSpec:

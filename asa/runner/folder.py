@@ -9,7 +9,6 @@ import re
 import secrets
 import shlex
 import socket
-import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +23,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core import owned
-from asa.core.files import open_file, put, read_file, sync_folder
+from asa.core.files import append_to, open_file, put, read_file, sync_folder
 from asa.core.locks import FileLock, Holder
 from asa.core.reading import DOCUMENT_BYTES, JOURNAL_BYTES, OTHERS_BYTES, read_whole
 from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
@@ -190,35 +189,13 @@ def default_runs_folder(*, begins: bool = False) -> Path:
     """
     if named := os.environ.get("ASA_RUNS"):
         return Path(named)
-    return own_beside(Path(_RUNS), begins=begins)
-
-
-def own_beside(runs: Path, *, begins: bool = True) -> Path:
-    """Give a usual folder of runs, or one's own beside it where it is another user's, as in a project of a group.
-
-    Parameters
-    ----------
-    runs
-        The usual one.
-    begins
-        Whether a run is to begin there; else one's own counts once it is there.
-    """
-    own = _own_runs(runs)
-    try:
-        has_own = own.lstat().st_uid == os.geteuid()
-    except OSError:
-        has_own = False
-    return own if has_own or (begins and _of_another(runs)) else runs
-
-
-def _own_runs(runs: Path) -> Path:
-    return runs.with_name(f"{runs.name}-{owned.account(os.geteuid())}")
+    return owned.ones_own(Path(_RUNS), begins=begins)
 
 
 def beside_own(runs: Path) -> tuple[Path, str]:
     """Give the folder of another user's runs beside that of one's own, and whose it is; empty if there is none."""
     theirs = runs.with_name(_RUNS)
-    return theirs, _of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
+    return theirs, owned.of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
 
 
 def own_among(runs: Path) -> int:
@@ -226,13 +203,6 @@ def own_among(runs: Path) -> int:
     with suppress(InputError):
         return sum(not _is_of_others(path) for path in run_paths(runs))
     return 0
-
-
-def _of_another(runs: Path) -> str:
-    try:
-        return "" if owned.is_trusted(runs) else owned.whose(runs.stat())
-    except OSError:
-        return ""
 
 
 class RunFolder:
@@ -325,8 +295,8 @@ class RunFolder:
         is_shared = plan.share == GROUP
         try:
             owned.provide_above(path, is_shared=is_shared)
-            if is_usual and runs.name == _RUNS and not os.environ.get("ASA_RUNS") and _of_another(runs):
-                return cls.create(_own_runs(runs), plan)
+            if is_usual and runs.name == _RUNS and not os.environ.get("ASA_RUNS") and owned.of_another(runs):
+                return cls.create(owned.own_beside(runs), plan)
             check_runs(runs)
             owned.make_folder(path, is_shared=is_shared)
             owned.make_folder(path / _REQUESTS)
@@ -487,8 +457,7 @@ class RunFolder:
     def _log(self, words: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"{moment} {socket.gethostname()} process {os.getpid()}: {on_one_line(words)}\n"
-        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        with suppress(OSError), os.fdopen(os.open(self.path / _CLIENTS, how, 0o600), "wb") as file:
+        with suppress(OSError), append_to(self.path / _CLIENTS, is_private=True) as file:
             file.write(line.encode())
 
     def take_requests(self) -> list[CancelRequest]:
@@ -865,11 +834,8 @@ def check_runs(runs: Path) -> None:
     OSError
         It cannot be looked at.
     """
-    owned.check_links(runs)
-    about = runs.stat()
-    if about.st_mode & stat.S_ISVTX and not owned.whose(about):
-        return  # all can make runs there, and exchange none
-    if said := owned.trouble(runs, about):
+    if said := owned.exchange_trouble(runs):
+        about = runs.stat()
         hint = "Name a folder of your own with --runs or ASA_RUNS; nothing was submitted."
         if not owned.whose(about):
             place = shlex.quote(str(runs.absolute()))

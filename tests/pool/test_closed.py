@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,10 +14,11 @@ pytest.importorskip("distributed", reason="dask.distributed is not installed")
 import dask
 from distributed.security import Security
 
-from asa.errors import InputError, OwnerError
-from asa.pool import AsaCluster
+from asa.errors import InputError, OwnerError, UnavailableError
+from asa.pool import AsaCluster, stages
 from asa.pool.jobs import WorkerJobs, make_scratch
 from asa.pool.pages import on_loopback
+from asa.pool.roster import Roster
 from asa.pool.values import Shape
 
 _POOL = """
@@ -165,7 +167,7 @@ def test_a_page_is_shown_to_this_machine_alone_unless_a_host_is_named():
 
 def test_a_pool_is_not_kept_where_others_can_change_it(accounts):
     """Its key and its jobs' scripts are there."""
-    victim, project = accounts.victim, accounts.group_folder()
+    victim, project = accounts.victim, accounts.group_folder(mode=0o3775)
     theirs = accounts.stranger.mkdir(project / "theirs", 0o777), victim.mkdir(project / "open", 0o2775)
 
     def begins(folder):
@@ -176,3 +178,56 @@ def test_a_pool_is_not_kept_where_others_can_change_it(accounts):
         with pytest.raises(OwnerError, match=r"belongs to user|can be changed by group"):
             victim.call(begins, folder)
         assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_each_member_of_a_group_has_a_folder_of_pools_in_its_project(accounts, mode):
+    """Before, the second one's could not be made; or it was, where the first one could put another in its place."""
+    victim, project = accounts.victim, accounts.group_folder(mode=0o3775)
+    accounts.stranger.mkdir(project / "asa-pools", mode)
+    settings = {"spool": str(victim.home / "spool"), "cores": 1}
+    folder = victim.call(_pool_of, settings, cwd=project, umask=0o002)
+    own = project / f"asa-pools-{victim.uid}"
+    assert folder.parent == own
+    assert own.stat().st_mode & 0o022 == 0
+    assert list((project / "asa-pools").iterdir()) == []
+
+
+def test_a_pool_is_not_kept_where_others_can_put_another_in_its_place(accounts):
+    """Before, only the pool's own folder counted; now one that all share is fit where the sticky bit is set."""
+    victim, project = accounts.victim, accounts.group_folder()
+    settings = {"spool": str(victim.home / "spool"), "cores": 1}
+    theirs, shared = accounts.stranger.mkdir(project / "theirs", 0o777), accounts.group_folder("shared", 0o3775)
+    for pools, words in ((theirs, "belongs to|can be changed"), (project, "can be changed by group")):
+        with pytest.raises(OwnerError, match=words) as refusal:
+            victim.call(_pool_of, settings, cwd=project, env={"ASA_POOLS": str(pools)})
+        assert "ASA_POOLS" in str(refusal.value.hint)
+        assert not [path for path in pools.iterdir() if path.name.startswith("pool-")]
+    folder = victim.call(_pool_of, settings, cwd=project, env={"ASA_POOLS": str(shared)})
+    assert folder.parent == shared
+
+
+def _pool_of(settings):
+    with AsaCluster(backend="local", settings=settings, bank=False, n_workers=0) as pool:
+        return pool.folder
+
+
+def test_nothing_of_a_pool_is_written_through_a_link(tmp_path):
+    """Before, its tokens, its picture's figures and what tasks print were."""
+    precious = tmp_path / "thesis.tex"
+    precious.write_text("ten years of work\n")
+    folder = tmp_path / "pool"
+    folder.mkdir(0o700)
+    for name in ("timeline.json", "asked", "log.out"):
+        (folder / name).symlink_to(precious)
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        Roster(folder).add(SimpleNamespace(id="a1", token="t"))
+    (folder / "asked").unlink()
+    AsaCluster(
+        backend="local", settings={"spool": str(tmp_path / "spool"), "cores": 1}, folder=folder, bank=False, n_workers=0
+    ).close()
+    assert not (folder / "timeline.json").is_symlink()
+    order = stages._Order("echo through", str(folder), "1", str(folder / "log"), str(folder), 60.0)
+    with pytest.raises(OSError, match="symbolic links"):
+        stages.run_part(order, [])
+    assert precious.read_text() == "ten years of work\n"
