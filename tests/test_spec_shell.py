@@ -130,3 +130,13 @@ def test_what_changes_the_search_is_told():
 def test_any_text_is_read_to_its_end(text):
     """No text makes it fail or never end."""
     read_shell(text)
+
+
+@pytest.mark.parametrize("piece", ["$(", "`", "<(", '"$(', "$(a "])
+def test_a_text_that_is_nothing_but_commands_within_commands_is_read_as_far_as_it_goes(piece):
+    """Before, some hundred ended `asa check` as a bug, and many took a minute."""
+    read_shell(piece * 5000)
+
+
+def test_commands_within_commands_are_found():
+    assert [program.name for program in read_shell("a $(b $(c $(d)))").programs] == ["d", "c", "b", "a"]

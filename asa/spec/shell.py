@@ -43,6 +43,7 @@ FORMS = {
 _HIDE = frozenset({".", "source", "module", "ml", "conda", "mamba", "micromamba", "spack", "eval", "alias"})
 _THEN_A_COMMAND = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time", "coproc"})
 _ENDS = frozenset({"fi", "done", "esac", "}"})
+_MAX_DEPTH = 10  # of commands within commands that are read; nobody writes more
 _OPERATORS = ("&&", "||", ";;&", ";;", ";&", "|&", "&>>", "&>", "<<<", "<<-", "<<", "<>", ">>", ">|", "<&", ">&")
 _SINGLE = ";&|()<>\n"
 _SEPARATORS = frozenset({"&&", "||", ";", "&", "|", "|&", "\n", "(", ")", ";;", ";&", ";;&"})
@@ -175,8 +176,8 @@ class _Token:
 class _Reader:
     """Walks through the commands of a text."""
 
-    def __init__(self, text: str, found: ShellText, line: int = 0) -> None:
-        self._tokens = list(_Lexer(text, found, line))
+    def __init__(self, text: str, found: ShellText, line: int = 0, depth: int = 0) -> None:
+        self._tokens = list(_Lexer(text, found, line, depth))
         self._found = found
         self._at = 0
         for token, after in pairwise(self._tokens):
@@ -369,10 +370,11 @@ def _words_of_option(text: str, options: dict[str, int]) -> int | None:
 class _Lexer:
     """Cuts a shell's text into words and operators, and reads what is substituted inside."""
 
-    def __init__(self, text: str, found: ShellText, line: int) -> None:
+    def __init__(self, text: str, found: ShellText, line: int, depth: int) -> None:
         self._text = text
         self._found = found
         self._line = line
+        self._depth = depth
         self._at = 0
         self._documents: list[tuple[str, bool]] = []
 
@@ -505,7 +507,8 @@ class _Lexer:
         self._go(end + 1)
 
     def _inside(self, text: str) -> None:
-        _Reader(text, self._found, self._line).read()
+        if self._depth < _MAX_DEPTH:
+            _Reader(text, self._found, self._line, self._depth + 1).read()
 
     def _closing(self, at: int) -> int:
         """Find the bracket that closes, beyond those in quotes."""
