@@ -39,7 +39,7 @@ def bare_command(*arguments: str) -> list[str]:
 # ---------------------------------------------------------------------- processes that multiprocessing starts
 
 
-class _Process(SpawnProcess):
+class _SafeProcess(SpawnProcess):
     """A process that is started as `command` would have it; where it looks for modules then, its parent tells it."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -58,7 +58,7 @@ class _Process(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    Process = _Process
+    Process = _SafeProcess
 
 
 def context() -> SpawnContext:

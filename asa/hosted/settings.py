@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from asa.core import owned
 from asa.errors import InputError
 from asa.estimators.store import default_folder
+from asa.runner.folder import own_beside
 from asa.sites import OpenedSite, open_facility
 
 USUAL_RUNS = Path(".snakemake/asa")
@@ -65,4 +65,4 @@ def runs_folder(given: Path) -> Path:
     given
         What the user says.
     """
-    return owned.ones_own(given) if given == USUAL_RUNS else given
+    return own_beside(given) if given == USUAL_RUNS else given

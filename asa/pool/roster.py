@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backend import JobState, JobStatus
-from asa.core import owned
-from asa.core.files import append_to
+from asa.core.files import append_to, read_text
 from asa.errors import UnavailableError
 
 from .allocation import Allocation, AllocationPhase
@@ -89,10 +88,7 @@ class Roster:
 
     def left_over(self) -> list[str]:
         """Give the tokens of the jobs that an earlier pool in the same folder asked for."""
-        try:
-            return owned.read(self._tokens_file).decode("ascii").split()
-        except FileNotFoundError:
-            return []
+        return read_text(self._tokens_file, "ascii").split() if self._tokens_file.exists() else []
 
     def next_id(self) -> str:
         """Give the name of the allocation that is asked for next."""

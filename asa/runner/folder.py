@@ -189,7 +189,20 @@ def default_runs_folder(*, begins: bool = False) -> Path:
     """
     if named := os.environ.get("ASA_RUNS"):
         return Path(named)
-    return owned.ones_own(Path(_RUNS), begins=begins)
+    return own_beside(Path(_RUNS), begins=begins)
+
+
+def own_beside(runs: Path, *, begins: bool = True) -> Path:
+    """Give a folder of runs, or, where that is another user's, the one of one's own beside it, by the user's name.
+
+    Parameters
+    ----------
+    runs
+        The folder.
+    begins
+        Whether a run is to begin there; else one's own is given once it is there.
+    """
+    return owned.ones_own(runs, begins=begins)
 
 
 def beside_own(runs: Path) -> tuple[Path, str]:
