@@ -218,8 +218,8 @@ class JobSpec(Demands):
         Which leg it is, from 1 on, of what goes on from one job to the next, in turn: those of one `bag`. `run_s` is
         what all of them take together. 0 for what one job does.
     saves_s
-        How long a leg really takes to save its state when it is told to, as it is when the next one has started. Known
-        to simulators only; None for one that is not told to, and that the next waits for.
+        How long a leg really takes to save its state once it is signalled to, as it is when the next one has started.
+        Known to simulators only; None for one that gets no signal, and for whose end the next one waits.
     run_s
         How long the payload really runs. Known to simulators, which need it; never shown to a strategy, and ignored
         by real sites.

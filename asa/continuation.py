@@ -87,7 +87,7 @@ class Continuation:
 
     @property
     def hands_over(self) -> bool:
-        """Whether a leg can be told to make room for the next one."""
+        """Whether a leg can be signalled to make room for the next one."""
         return bool(self.warn)
 
     def trouble(self, walltime_s: float) -> tuple[str, str] | None:

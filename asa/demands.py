@@ -29,7 +29,7 @@ class Resource(NamedTuple):
 
     @property
     def parse(self) -> Callable[[str], int]:
-        """Read a text of it, of which only those in bytes have one."""
+        """Give what reads it from text; only resources in bytes are written as text."""
         return parse_memory if self.key == "memory" else parse_storage
 
 
@@ -135,7 +135,7 @@ def together(stages: Iterable[Demands]) -> Demands:
 
 
 def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
-    """Give what one job needs for all of some stages, which run in it one after the other: of each the most.
+    """Give what a job needs in which some stages run one after the other: of each resource the largest amount.
 
     Examples
     --------

@@ -112,7 +112,7 @@ class Submitter(ABC):
 
     @abstractmethod
     def accepted(self, token: str, status: JobStatus) -> None:
-        """Note that the batch system has the job of a token, which takes the place of one that it had before."""
+        """Note that the batch system has a job of a token; an earlier job of the same token counts no more."""
 
     @abstractmethod
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:

@@ -72,7 +72,7 @@ class SiteFacts:
     whole_nodes
         Jobs share no node.
     age_accrues
-        Whether jobs gain priority while a dependency keeps them back; None where that is not told.
+        Whether jobs gain priority while a dependency keeps them back; None where that is not known.
     scheduler, settings
         Its name among ``asa.schedulers``, and how it is set.
     knows_rules

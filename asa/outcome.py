@@ -31,7 +31,7 @@ class JobOutcome(StrEnum):
     UNABLE = "unable"  # what asa needs of the node, as space for temporary files, was not to be had
     TOO_FEW_CORES = "too-few-cores"  # for its next stage, as after a requeue
     GAVE_BACK = "gave-back"  # the job began early, and idled for as long as it may
-    UNYIELDING = "unyielding"  # so it did, and the leg before did not end when it was told to
+    UNYIELDING = "unyielding"  # so it did, and the leg before did not end when it was signalled to
     TWIN = "twin"  # another job of the same token runs it, or did
 
     @property

@@ -82,7 +82,7 @@ class SiteFile:
     strategy
         Name of the strategy of runs there; empty if it does not say.
     notify
-        Who is told of runs there: a command or an address; empty for nobody.
+        Who is notified of runs there: a command or an address; empty for nobody.
     input_patience_s
         For how long stages look for their inputs there that do not say so themselves; None if it does not say.
     share
@@ -125,7 +125,7 @@ class OpenedSite:
     strategy
         Name of the strategy of runs there; empty if the site does not say.
     notify
-        Who is told of runs there: a command or an address; empty for nobody.
+        Who is notified of runs there: a command or an address; empty for nobody.
     input_patience_s
         For how long stages look for their inputs there that do not say so themselves; None if the site does not say.
     share

@@ -43,7 +43,7 @@ class Place:
         return named or (self.known.partitions[0] if self.known is not None else "")
 
     def impossible(self, cores: int, walltime_s: float, partition: str) -> str:
-        """Say why a job cannot run, or why nothing can be told of its wait; empty if nothing speaks against it."""
+        """Say why a job cannot run, or why its wait cannot be predicted; empty if nothing speaks against it."""
         from asa.backend import JobSpec
         from asa.cli.known_waits import check_width
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SPREAD = ("p10", "p50", "p90")
 _P90_OF_NORMAL = 1.2816
 _WIDE = 104
-_SAME_S = 30.0  # ends that lie no further apart are told as the same
+_SAME_S = 30.0  # ends that lie no further apart are shown as the same
 _SAME_HOURS = 0.05
 _SAME = 0.02  # of either, where they are small
 _NOTHING = 0.005  # share of the time to the end

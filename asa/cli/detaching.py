@@ -230,7 +230,7 @@ def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
 
 @contextmanager
 def _interrupted_after(seconds: float, is_so: threading.Event) -> Iterator[None]:
-    """Have this process told to end after a while, which a client that drives a run does in good order."""
+    """Have this process signalled to end after a while, which a client that drives a run does in good order."""
 
     def interrupt() -> None:
         is_so.set()

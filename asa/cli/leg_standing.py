@@ -25,7 +25,7 @@ class LegStanding:
     worked_s: float  # that all legs have run so far
     total_s: float | None  # that they are expected to run; None if that is not known
     shown: str = ""  # what showed its progress when this leg began, in a line
-    saves_s: float | None = None  # how long it takes to save its state; None if no leg was told to
+    saves_s: float | None = None  # how long it takes to save its state; None if no leg was signalled to
     next_job_id: str | None = None  # the job of the next leg, where it was asked for
     next_state: str = ""  # how that one stands, and why, in the batch system's words
     next_reason: str = ""

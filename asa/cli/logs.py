@@ -212,7 +212,7 @@ def last_lines(file: Path, lines: int) -> str:
 
 
 def _job_that_ran(state: RunState, stage: str) -> Job | None:
-    """Give the job that a stage has, or the last that it had, unless others of that one alone ran in it."""
+    """Give the job that a stage has, or the last that it had; None where only other stages ran in that job."""
     job = latest_job(state, stage)
     is_its = job is not None and (state.stages[stage].job_id is not None or has_begun_in(job, stage))
     return job if is_its else None

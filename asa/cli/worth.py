@@ -198,7 +198,7 @@ def _tell(verdict: WorthVerdict, runs: Sequence[CompareRun], about: Any, compari
 
 
 def _of_workflow(comparison: Comparison) -> Sequence[str]:
-    """Give what is to be known of the workflow in its twin; of the twin all is told."""
+    """Give what is to be known of the workflow in its twin; of the twin all is reported."""
     return comparison.notes[len(comparison.site.notes) :]
 
 

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 Progress = Callable[[str, int, int], None]
-"""Is told what is done, how much of it has been, and of how much."""
+"""Takes reports of progress: what is done, how much of it has been, and of how much."""
 
 
 def silent(_what: str, _done: int, _of: int) -> None:

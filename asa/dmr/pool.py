@@ -35,7 +35,7 @@ from asa.errors import InputError, RunError
 from .distribution import Move, blocks, moves
 from .protocol import whole
 
-_END_S = 5.0  # who is told to end has so many seconds for it
+_END_S = 5.0  # who is signalled to end has so many seconds for it
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

@@ -533,7 +533,7 @@ def _never(site: Capabilities, kind: Stage, backend: Backend | None) -> str | No
 def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
     """End what former hosted runs have left in the queue, and wait until it has.
 
-    `say`: is told what is done, in words.
+    `say`: gets each step in words, as it is done.
     Raises `AsaError`: another host is at one of them, what one did is not known, or its jobs cannot be ended now.
     """
     for folder in list_runs(runs, only_own=True):

@@ -134,7 +134,9 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Keep of each one's predecessors those that no other of them comes after; the graph must have no cycle.
+    """Leave out the predecessors that are implied: those that another predecessor of the same one follows already.
+
+    The graph must have no cycle.
 
     Returns: the same keys, each with the predecessors that are left, in the order of the keys.
 

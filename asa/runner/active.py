@@ -168,7 +168,7 @@ class Active(Submitter):
         return [t for t in self.state.jobs.doubtful if not self.state.jobs.has_sent(t) and self.may_turn_up(t)]
 
     def to_cancel(self) -> list[str]:
-        """Jobs whose cancellation was decided, and of which it is not known that they have ended of it."""
+        """Jobs that are to be cancelled, as long as it is not known that the cancellation has ended them."""
         return [
             job_id
             for job_id in self.state.jobs.condemned

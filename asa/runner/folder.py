@@ -106,7 +106,7 @@ class RunPlan:
     fail_fast
         Whether it ends as soon as a stage has failed.
     notify
-        Who is told of its end, of failures, and when nothing moves: a command or an address; empty for nobody.
+        Who is notified of its end, of failures, and when nothing moves: a command or an address; empty for nobody.
     host
         The program that hosts it, which adds stages and hands over what they run, as ``Snakemake``; empty for none.
     max_jobs

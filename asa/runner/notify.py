@@ -31,12 +31,12 @@ _TOLD = "told"
 class Notifier:
     """Tells a user of what became of a run; each thing once, whoever drives it then.
 
-    What cannot be told harms no run: `client.log` says so.
+    A notification that cannot be sent harms no run: `client.log` says so.
 
     Parameters
     ----------
     folder
-        The run's. Its plan says who is told, and how: an address, to which `mail` writes, or a command, which gets
+        The run's. Its plan says who is notified, and how: an address, to which `mail` writes, or a command, which gets
         ``ASA_EVENT`` (``completed``, ``failed``, ``cancelled``, ``stage-failed``, ``stuck``), ``ASA_RUN`` (the run's
         folder) and the message as its input.
     """
@@ -72,7 +72,7 @@ class Notifier:
         return self._folder.path.name
 
     def _tell(self, once: str, event: str, message: str) -> None:
-        """Tell something, unless it was told: at most once, should this client be killed meanwhile."""
+        """Send a notification, unless it was sent: at most once, should this client be killed meanwhile."""
         marks = self._folder.path / _TOLD
         try:
             owned.provide_folder(marks)

@@ -297,5 +297,5 @@ def _is_open(view: StageView) -> bool:
 
 
 def _counted(phase: Phase) -> tuple[int, int, int, int]:
-    """Say as what a stage counts for those that follow it, kind by kind."""
+    """Count a stage for those that follow it: as not settled, without a result, failed or blocked, conditional."""
     return (int(not phase.is_settled), int(phase in _OUT), int(phase in _BAD), int(phase is Phase.CONDITIONAL))

@@ -128,8 +128,8 @@ class StageView:
     leg_start_s
         When the payload of this leg began.
     is_unyielding
-        A leg of it did not end when it was told to, or the next one was taken out of the queue: no other is asked for
-        before its turn.
+        A leg of it did not end when it was signalled to, or the next one was taken out of the queue: no other is asked
+        for before its turn.
     """
 
     stage: Stage

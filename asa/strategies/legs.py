@@ -1,12 +1,12 @@
 """When the next leg of a stage is asked for: at its turn, behind the leg that runs, or so early that it takes over.
 
-Where a leg can be told to save its state and end, the next one takes over as soon as it starts: nothing idles, and what
-an early start costs is a shorter leg. So the wait is what a lead is chosen against, over the chain as a whole: a leg of
-L seconds, whose successor is asked for a seconds before it has to save its state and waits w, is worked in for
-min(L - s, L - s - a + w) seconds, s being how long it takes to save its state; then nothing runs for s + max(w - a, 0)
-seconds. The lead that is taken makes what is lost least, over what is worked in: lost time, and the core-hours of the
-s seconds in which both legs hold their cores, at the price of plans. What a job waits beyond the whole of a leg no lead
-saves, and it is left out: it would make short legs look dearer than they are, since waits come in spells.
+Where a leg can be signalled to save its state and end, the next one takes over as soon as it starts: nothing idles, and
+an early start costs no more than a shorter leg. So the lead is weighed over all legs together. Take legs of L seconds
+that need s seconds to save their state; the next one is asked for a seconds before that, and waits for w seconds. Then
+each leg is worked in for min(L - s, L - s - a + w) seconds, and nothing runs for s + max(w - a, 0) seconds between two.
+The lead that is taken loses least for each second of work: lost are that time, and, at the price of plans, the
+core-hours of the s seconds in which both legs hold their cores. What a job waits beyond the length of a leg no lead
+saves. It is left out, as waits come in spells: else short legs would look more expensive than they are.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Running:
 
     @property
     def ready_s(self) -> float:
-        """From when on it may be told to end: what has just begun has nothing to save yet."""
+        """From when on it may be signalled to end: what has just begun has nothing to save yet."""
         began_s = self.stage.leg_start_s
         return (self.view.now_s if began_s is None else began_s) + self.terms.warn_s
 
@@ -160,7 +160,7 @@ NextLeg = Callable[[Running], PlannedJob | None]
 
 
 def ahead(leg: Running) -> PlannedJob | None:
-    """Ask for it so early that it takes over in time; behind the one that runs where that is not told to end."""
+    """Ask for it so early that it takes over in time; behind the one that runs where that gets no signal."""
     if not leg.terms.hands_over:
         return behind(leg, ", which is not told to end: with `warn` the next one can take over")
     stage, warn_s = leg.stage, leg.terms.warn_s

@@ -255,7 +255,7 @@ class DmrCore(InPython):
         self._promise()
 
     def _promise(self) -> None:
-        """Have those asked again whose answers hang on what others were promised."""
+        """Ask those jobs again whose answer depends on what was promised to others."""
         self._unpromised = None
         self._changed = True
 

@@ -227,7 +227,7 @@ class LocalManager:
             return self._answer(running, request).message()
 
     def _answer(self, running: _Running, request: DmrRequest) -> Reply:
-        """Answer a program of which it is known what it has."""
+        """Answer a program whose number of processes is known."""
         if request.what == "expand":
             return self._expand(running, request.to, request.wait_s)
         if request.wish is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from .spool import Order, process_space
 
 UNBEGUN_EXIT = 88
-"""Exit code of a job's first process which could not write down that it began, or had a twin that did."""
+"""Exit code of a job's first process which could not write down that it began, or had a duplicate that did."""
 
 NO_OUTPUT = "no output"
 """What stands in place of an exit code where a job's output cannot be written."""

@@ -73,17 +73,14 @@ class ClientJob:
     reason: str = ""  # why it waits, or how it ended
     doomed: bool = field(default=False)  # whether its dependency can never be met
     beside: bool = False  # whether it runs beside the machine, and takes none of its cores
-    # number of the job that its cores are for; None if it is one by itself
-    joins: int | None = None  # number of the job that its cores are for
+    joins: int | None = None  # the number of the job to which it brings its cores; None if it runs something itself
     unended: int = 0  # jobs that have not ended and whose end it waits for
-    # from which second of the payload on it has how many cores, and whether these are the most or the least
-    widths: tuple[tuple[int, int, bool], ...] = ()  # from which second of the payload on how wide at most, or at least
-    # so many of `widths` are past
-    place: int = 0  # so many of them are past
-    # at which second of the payload it stood still for want of cores, and for how long
-    stood: tuple[tuple[int, int], ...] = ()  # at which second of the payload it stood still, for how many
-    # since when it does; UNSTARTED if it does not
-    stands: int = UNSTARTED  # since when it does, for want of cores
+    # each: a second of the payload, the cores from then on, and whether it waits for these or gives back the others
+    widths: tuple[tuple[int, int, bool], ...] = ()
+    place: int = 0  # the number of `widths` that are past
+    # each: the second of the payload at which it stood still for want of cores, and for how many seconds
+    stood: tuple[tuple[int, int], ...] = ()
+    stands: int = UNSTARTED  # since when it stands still for want of cores; UNSTARTED while it does not
     bag: str = ""  # what it does together with others that run at the same time; empty if it does all by itself
     leg: int = 0  # which one it is of those that do a bag in turn; 0 for those that do it together
     saves: int = UNSTARTED  # seconds that a leg takes to save its state; UNSTARTED for one that is not told to

@@ -163,7 +163,7 @@ def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) ->
 
 
 def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
-    """Say what the others suffer by who is quickest, and by whom most."""
+    """Say how much longer other users wait because of the quickest strategy, and which strategy costs them most."""
     if not quick.longer:
         words = f"The others wait neither significantly longer nor less for `{quick.strategy}`"
     else:
