@@ -15,6 +15,7 @@ asa_run() {
   while :; do
     asa_was=$asa_heard
     wait "$asa_child" && asa_new=0 || asa_new=$?
+    [ "$asa_new" -lt 256 ] || asa_new=$((asa_new - 128)) # as ksh counts signals
     case $asa_code:$asa_new in [0-9]*:127 | [0-9]*:-*) ;; *) asa_code=$asa_new ;; esac
     [ "$asa_was" -ne "$asa_heard" ] || break
   done

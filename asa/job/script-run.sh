@@ -27,6 +27,7 @@ reap() {
   while :; do
     before=$heard
     wait "$1" && new=0 || new=$?
+    [ "$new" -lt 256 ] || new=$((new - 128)) # as ksh counts signals
     case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
     [ "$before" -ne "$heard" ] || break
   done
