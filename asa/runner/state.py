@@ -50,7 +50,7 @@ from asa.runner.jobs import Job
 from asa.runner.put_off import PutOff
 from asa.runner.stages import Stages
 from asa.runner.units import UnitsOfRun
-from asa.runner.units.lost import HOPELESS
+from asa.runner.units.base import HOPELESS
 from asa.strategies.base import Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
 from asa.workflow import Workflow

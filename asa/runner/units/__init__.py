@@ -17,7 +17,6 @@ from asa.runner.units.elements import ElementUnits
 from asa.runner.units.growth import GrowthUnits
 from asa.runner.units.legs import LegUnits
 from asa.runner.units.tasks import TaskUnits
-from asa.runner.units.whole import WholeUnits
 from asa.strategies.base import PlannedJob, StageView
 from asa.workflow import Stage
 
@@ -26,7 +25,7 @@ from asa.workflow import Stage
 class UnitsOfRun:
     """The units of a run's stages, by their kinds."""
 
-    whole: WholeUnits = field(default_factory=WholeUnits)
+    whole: Units = field(default_factory=Units)
     tasks: TaskUnits = field(default_factory=TaskUnits)
     elements: ElementUnits = field(default_factory=ElementUnits)
     legs: LegUnits = field(default_factory=LegUnits)

@@ -25,7 +25,7 @@ from asa.runner.course import RunCourse
 from asa.runner.jobs import Job, round_of
 from asa.runner.nodes import moved
 from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits
-from asa.strategies.base import Keep, Phase, PlannedJob
+from asa.strategies.base import Phase, PlannedJob
 from asa.workflow import Stage
 
 _UNCOUNTED = frozenset({TWIN, NUMBER_LOST})  # reasons of elements that ran nothing
@@ -171,16 +171,10 @@ class ElementUnits(RoundUnits):
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
         """Plan the next part of a round, unless all its elements are asked for."""
-        name = lead.planned.stages[0]
-        array = run.stages[name].stage.array
+        array = run.stages[lead.planned.stages[0]].stage.array
         if array is not None and not lead.giving_up and self.unasked(lead.round, array):
-            yield replace(
-                lead.planned,
-                submit_s=now_s,
-                keep=Keep.NOTHING if name in run.stages.ready else lead.planned.keep,
-                reason="more elements of its array",
-                mate=1 + max((one.planned.mate for one in self.parts(lead.round)), default=0),
-            )
+            mate = 1 + max((one.planned.mate for one in self.parts(lead.round)), default=0)
+            yield self.another(run, lead, mate, "more elements of its array", now_s)
 
     # ------------------------------------------------------------------ what is to be done about those that failed
 

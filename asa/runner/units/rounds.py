@@ -20,8 +20,8 @@ from asa.outcome import JobOutcome
 from asa.records import Record
 from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
-from asa.runner.units.base import Units, set_running
-from asa.strategies.base import Phase, PlannedJob, StageView
+from asa.runner.units.base import Units, cut_short, set_running
+from asa.strategies.base import Keep, Phase, PlannedJob, StageView
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 
@@ -85,6 +85,11 @@ class RoundUnits(Units):
         live = [lead.status, *(one.status for one in self.others(lead))]
         running = sum(one.state is JobState.RUNNING for one in live)
         return running, sum(one.state is JobState.PENDING for one in live)
+
+    def another(self, run: RunCourse, lead: Job, mate: int, reason: str, now_s: float) -> PlannedJob:
+        """Plan a further job of a round, as the one that stands for the stage."""
+        keep = Keep.NOTHING if lead.planned.stages[0] in run.stages.ready else lead.planned.keep
+        return replace(lead.planned, submit_s=now_s, keep=keep, reason=reason, mate=mate)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
         """Say that nothing is left to do, if so."""
@@ -168,7 +173,7 @@ class RoundUnits(Units):
 
     def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
         """Decide what becomes of a stage when one of its jobs has ended, and the stage has not."""
-        raise NotImplementedError
+        yield from cut_short(run, job, [*job.planned.stages], end_s)
 
     def completed(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
         """Note that a stage completed in one of its jobs."""

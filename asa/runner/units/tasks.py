@@ -15,9 +15,9 @@ from asa.runner.arrays import in_turn
 from asa.runner.course import RunCourse
 from asa.runner.entries import Intended
 from asa.runner.jobs import Job, round_of
+from asa.runner.units.base import cut_short
 from asa.runner.units.rounds import MAX_ROUNDS, NOTHING_LEFT, RoundUnits, has_completed, number_of, ran_out
-from asa.runner.units.whole import cut_short
-from asa.strategies.base import Keep, PlannedJob, StageView
+from asa.strategies.base import PlannedJob, StageView
 
 
 @dataclass(slots=True)
@@ -66,21 +66,15 @@ class TaskUnits(RoundUnits):
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
         """Plan the next job of a round that has yet to be asked for: one more for each whose walltime was over."""
-        number, name, count = lead.round, lead.planned.stages[0], lead.spec.sharing
+        number, count = lead.round, lead.spec.sharing
         if lead.giving_up or number in self.drained | self.full:
             return
-        jobs, rounds = self.jobs[number], run.stages[name].resubmissions
+        jobs, rounds = self.jobs[number], run.stages[lead.planned.stages[0]].resubmissions
         there = {one.planned.mate for one in jobs}
         over = sum(one.status.job_id in self.moved or (ran_out(one.status) and _did(run, one)) for one in jobs)
         for mate in range(1, count + min(over, (MAX_ROUNDS - rounds) * count)):
             if mate not in there:
-                yield replace(
-                    lead.planned,
-                    submit_s=now_s,
-                    keep=Keep.NOTHING if name in run.stages.ready else lead.planned.keep,
-                    reason=f"one of {count} jobs at a time that share its tasks",
-                    mate=mate,
-                )
+                yield self.another(run, lead, mate, f"one of {count} jobs at a time that share its tasks", now_s)
                 return
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
