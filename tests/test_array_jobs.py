@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from asa.backends.shell.marks import RunFolder
+from asa.backends.shell.marks import MarksFolder
 from asa.backends.shell.script import Payload, array_of, batch_script, file_name
 from asa.backends.slurm.commands.reading import QueueFormat, RecordFormat
 from asa.backends.slurm.link import SlurmJob, elements_of
@@ -24,7 +24,7 @@ class Array:
     """An array whose script is run here, element by element, as a batch system would."""
 
     def __init__(self, root, text, command="echo $SLURM_ARRAY_TASK_ID >>ran", *, token="t-0", only=None, **more):
-        self.root, self.folder = root, RunFolder(root)
+        self.root, self.folder = root, MarksFolder(root)
         array = parse_array(text)
         payload = Payload(
             "b", command, str(root), self.folder.marks, self.folder.posts, token, posted=(WHOLE,),

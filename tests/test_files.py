@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from asa.backends.shell.marks import KeptSubmission
-from asa.backends.shell.marks import RunFolder as Marks
+from asa.backends.shell.marks import MarksFolder as Marks
 from forked import Command
 from local_queue import Queue
 

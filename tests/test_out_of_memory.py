@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from asa.backends.shell.marks import RunFolder
+from asa.backends.shell.marks import MarksFolder
 from asa.backends.shell.script import Payload, batch_script
 
 from asa.backend import Step
@@ -77,7 +77,7 @@ def job(request, tmp_path):
         (group / "memory.limit_in_bytes").write_text(str(60 << 20))
     except OSError:
         pytest.skip("no control group for memory can be made here")
-    folder = RunFolder(tmp_path / "run")
+    folder = MarksFolder(tmp_path / "run")
 
     def run(command="", **options):
         made = Payload("fit.a", command, str(tmp_path), folder.marks, folder.posts, token="a", posted=("x",), **options)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.environment import carried
-from asa.backends.shell.marks import KeptSubmission, Mark, RunFolder, StepMarks
+from asa.backends.shell.marks import KeptSubmission, Mark, MarksFolder, StepMarks
 from asa.backends.shell.script import Payload, batch_script, file_name, is_utf8, job_name, requested
 
 from asa.backend import (
@@ -117,7 +117,7 @@ class LocalBackend:
         clock: Callable[[], float] = time.time,
         linger_s: float = 30.0,
     ) -> None:
-        self._folder = RunFolder(folder)
+        self._folder = MarksFolder(folder)
         self._spools, self._host = spool, host
         self._spool = Spool(spool / host)
         try:

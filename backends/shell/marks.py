@@ -73,7 +73,7 @@ class KeptSubmission:
     suspended_s: float | None = None  # when it was last seen suspended, about: it may run for its whole walltime after
 
 
-class RunFolder:
+class MarksFolder:
     """The folder of a run.
 
     `root`: on a file system that compute nodes see under the same path. It is made where it is missing.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from asa.backends.shell.marks import KeptSubmission, RunFolder
+from asa.backends.shell.marks import KeptSubmission, MarksFolder
 
 from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import NONE, Elements, parse_elements
@@ -38,7 +38,7 @@ class TrackedElement(TrackedJob):
         """Its array's."""
         return self.holds[1]
 
-    def is_twin_of_another(self, folder: RunFolder) -> bool:
+    def is_twin_of_another(self, folder: MarksFolder) -> bool:
         """Say whether another array has the claim, or nobody has and this one is to run nothing more."""
         token, array_id = self.holds
         return bool(token) and folder.holder(token) != array_id
@@ -78,7 +78,7 @@ class TrackedArray(TrackedJob):
     # ------------------------------------------------------------------ what is heard
 
     def hear_all(
-        self, records: Sequence[SlurmRecord], folder: RunFolder, now_s: float, clock_s: float
+        self, records: Sequence[SlurmRecord], folder: MarksFolder, now_s: float, clock_s: float
     ) -> tuple[bool, set[int]]:
         """Take in what Slurm tells of its elements; give whether something changed, and those that it does not know.
 
@@ -114,7 +114,7 @@ class TrackedArray(TrackedJob):
         self._absent = {number: absence for number, absence in self._absent.items() if number in missing}
         return self._become(self._together(now_s)), missing
 
-    def _hear_one(self, number: int, record: SlurmRecord, folder: RunFolder, now_s: float, clock_s: float) -> None:
+    def _hear_one(self, number: int, record: SlurmRecord, folder: MarksFolder, now_s: float, clock_s: float) -> None:
         one = self._one(number)
         was = one.status
         if not one.is_live and ended_as(record) is not None and record.restarts <= was.restarts:
@@ -144,7 +144,7 @@ class TrackedArray(TrackedJob):
     def miss_all(
         self,
         numbers: Collection[int],
-        folder: RunFolder,
+        folder: MarksFolder,
         now_s: float,
         clock_s: float,
         *,
@@ -178,11 +178,11 @@ class TrackedArray(TrackedJob):
         """Elements that have not ended."""
         return {number for number in self.numbers if number not in self.own or self.own[number].is_live}
 
-    def is_needless(self, folder: RunFolder) -> bool:  # noqa: ARG002 - as of a job
+    def is_needless(self, folder: MarksFolder) -> bool:  # noqa: ARG002 - as of a job
         """Say that it is not back in the queue as a whole; see `needless`."""
         return False
 
-    def needless(self, folder: RunFolder) -> list[tuple[int, str]]:
+    def needless(self, folder: MarksFolder) -> list[tuple[int, str]]:
         """Name elements that are back in the queue though their payloads have completed, and their own ids."""
         return [
             (number, self.raw_ids[number])
@@ -190,7 +190,7 @@ class TrackedArray(TrackedJob):
             if number in self.raw_ids and self.raw_ids[number] != self.job_id and one.is_needless(folder)
         ]
 
-    def conclude_one(self, number: int, folder: RunFolder, now_s: float) -> None:
+    def conclude_one(self, number: int, folder: MarksFolder, now_s: float) -> None:
         """Let an element have ended as its payload did."""
         self.own[number].conclude(folder)
         self._become(self._together(now_s))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asa.backends.shell.marks import KeptSubmission, RunFolder
+from asa.backends.shell.marks import KeptSubmission, MarksFolder
 from asa.backends.shell.script import Payload, file_name, is_utf8, job_name, requested
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
@@ -85,7 +85,7 @@ class SlurmBackend:
         seed: int = 0,
     ) -> None:
         self._link = link
-        self._folder = RunFolder(folder)
+        self._folder = MarksFolder(folder)
         self._capabilities = capabilities
         self._defaults = defaults or JobDefaults()
         self._poll_s = poll_s

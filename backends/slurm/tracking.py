@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from asa.backends.shell.marks import KeptSubmission, Mark, RunFolder
+from asa.backends.shell.marks import KeptSubmission, Mark, MarksFolder
 
 from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
@@ -113,7 +113,7 @@ class TrackedJob:
         """Say whether a record of this job's number is about this job: numbers are used again."""
         return record.name == self.kept.name
 
-    def hear(self, record: SlurmRecord, folder: RunFolder, now_s: float, clock_s: float) -> bool:
+    def hear(self, record: SlurmRecord, folder: MarksFolder, now_s: float, clock_s: float) -> bool:
         """Take in what Slurm tells, and return whether something changed that matters; ended jobs change no more.
 
         Raises `UnavailableError`: the job has ended, and its marks cannot be read: whether its payload began is
@@ -128,7 +128,7 @@ class TrackedJob:
 
     def miss(
         self,
-        folder: RunFolder,
+        folder: MarksFolder,
         now_s: float,
         clock_s: float,
         *,
@@ -188,7 +188,7 @@ class TrackedJob:
             is_certain=certain,
         )
 
-    def _not_shown(self, began: Mark | None, past: SlurmRecord | None, folder: RunFolder) -> JobStatus:
+    def _not_shown(self, began: Mark | None, past: SlurmRecord | None, folder: MarksFolder) -> JobStatus:
         """Say that the job runs, which the controller does not show."""
         was = self.status
         known = (was.start_s, past.start_s if past is not None else None, began.time_s if began is not None else None)
@@ -224,7 +224,7 @@ class TrackedJob:
         end_s = max(now_s, self._latest_s())
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
 
-    def is_needless(self, folder: RunFolder) -> bool:
+    def is_needless(self, folder: MarksFolder) -> bool:
         """Say whether the job is back in the queue though its payload has completed.
 
         So it is when the controller did not hear of the end, since it was away or had lost its latest state. What it
@@ -238,7 +238,7 @@ class TrackedJob:
         ended = folder.ended(self.job_id, kept.token)
         return ended is not None and ended.exit_code == 0
 
-    def conclude(self, folder: RunFolder) -> None:
+    def conclude(self, folder: MarksFolder) -> None:
         """Let it have ended as its payload did, before it came back into the queue."""
         if (ended := folder.ended(self.job_id, self.kept.token)) is not None:
             self._become(replace(self._ended_by(ended, folder), reason=PAYLOAD_COMPLETED))
@@ -257,7 +257,7 @@ class TrackedJob:
         was = self.status
         return not status.state.is_final and (status.restarts > was.restarts or was.state is JobState.CANCELLED)
 
-    def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: RunFolder, clock_s: float) -> JobStatus:
+    def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: MarksFolder, clock_s: float) -> JobStatus:
         """Add what Slurm does not tell."""
         job_id, kept = by_slurm.job_id, self.kept
         status = replace(by_slurm, held=self.status.held or self._is_held_by_others(record, by_slurm, clock_s))
@@ -283,7 +283,7 @@ class TrackedJob:
             return replace(status, state=JobState.COMPLETED, exit_code=0, reason=reason, outcome=JobOutcome.COMPLETED)
         return status if status.state is not JobState.FAILED else self._failed(status, record, folder, ended)
 
-    def _failed(self, status: JobStatus, record: SlurmRecord, folder: RunFolder, ended: Mark | None) -> JobStatus:
+    def _failed(self, status: JobStatus, record: SlurmRecord, folder: MarksFolder, ended: Mark | None) -> JobStatus:
         """Say how a job failed, whose mark of its end may be of an earlier run."""
         token, code = self.kept.token, status.exit_code
         has_begun = folder.began(self.job_id, token) is not None
@@ -309,7 +309,7 @@ class TrackedJob:
         """Say whether a process was killed for want of memory, and that counts."""
         return record.states[0] == _OUT_OF_MEMORY and self.kept.out_of_memory != "ignore"
 
-    def _undone(self, status: JobStatus, folder: RunFolder) -> JobStatus:
+    def _undone(self, status: JobStatus, folder: MarksFolder) -> JobStatus:
         """Say that a job has failed whose payload exited with 0, though a process of it was killed for want of memory.
 
         What it has posted is taken back, so that it is run again. Raises `UnavailableError`: that cannot be done now.
@@ -318,7 +318,7 @@ class TrackedJob:
         steps = tuple(replace(step, end_s=None) for step in status.steps)
         return replace(status, exit_code=None, outcome=JobOutcome.OUT_OF_MEMORY, steps=steps, in_doubt=True)
 
-    def is_twin_of_another(self, folder: RunFolder) -> bool:
+    def is_twin_of_another(self, folder: MarksFolder) -> bool:
         """Say whether another job has the claim."""
         return folder.holder(self.kept.token) != self.job_id
 
@@ -334,7 +334,7 @@ class TrackedJob:
         ours = self.kept.kept_back or self.held_here or self.released_s is not None or record.restarts
         return not ours and by_slurm.eligible_s is not None and by_slurm.eligible_s > by_slurm.submit_s + _SETTLE_S
 
-    def _payload_start_s(self, status: JobStatus, folder: RunFolder) -> float | None:
+    def _payload_start_s(self, status: JobStatus, folder: MarksFolder) -> float | None:
         if status.start_s is None or not self.kept.awaits:
             return status.start_s
         known_s = self.status.payload_start_s
@@ -348,7 +348,7 @@ class TrackedJob:
         latest_s = began.time_s if status.end_s is None else min(began.time_s, status.end_s)
         return max(latest_s, status.start_s)
 
-    def _steps(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
+    def _steps(self, status: JobStatus, folder: MarksFolder) -> tuple[StepTimes, ...]:
         """Tell when the payload's steps began and completed, within the job's own times.
 
         Those that ended before the job was put back into the queue keep the times of their marks.
@@ -376,7 +376,7 @@ class TrackedJob:
             if self.kept.token or one.began.time_s >= start_s - CLOCKS_S
         )
 
-    def _before_requeue(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
+    def _before_requeue(self, status: JobStatus, folder: MarksFolder) -> tuple[StepTimes, ...]:
         """Tell when a payload of one step ran that completed before its job was put back into the queue."""
         if not (status.restarts and self.kept.token and status.start_s is not None):
             return ()
@@ -390,7 +390,7 @@ class TrackedJob:
         since_s = self.status.submit_s if self.status.start_s is None else self.status.start_s
         return mark.time_s >= since_s - CLOCKS_S
 
-    def _ended_by(self, ended: Mark, folder: RunFolder) -> JobStatus:
+    def _ended_by(self, ended: Mark, folder: MarksFolder) -> JobStatus:
         """Say how the job ended by its own mark, with what Slurm reported before."""
         was, code = self.status, ended.exit_code or 0
         began = folder.began(self.job_id, self.kept.token)

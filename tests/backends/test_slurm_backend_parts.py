@@ -7,7 +7,7 @@ import resource
 from dataclasses import replace
 
 import pytest
-from asa.backends.shell.marks import KeptSubmission, RunFolder
+from asa.backends.shell.marks import KeptSubmission, MarksFolder
 from asa.backends.shell.script import Payload, batch_script, file_name
 from asa.backends.slurm.absence import Inquiry
 from asa.backends.slurm.arrays import TrackedArray
@@ -157,8 +157,8 @@ def test_words_for_slurm():
 
 def test_what_is_kept_of_a_job_is_read_again(tmp_path):
     kept = KeptSubmission("fit.a", "a", True, ("one", "two"), False, math.inf, 12.0)
-    RunFolder(tmp_path).keep_job("5", kept)
-    folder = RunFolder(tmp_path)
+    MarksFolder(tmp_path).keep_job("5", kept)
+    folder = MarksFolder(tmp_path)
     assert folder.kept_job("5") == kept
     assert folder.kept_job("6") is None
     assert folder.job_ids() == {"5"}
@@ -166,7 +166,7 @@ def test_what_is_kept_of_a_job_is_read_again(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "x"}', '{"steps": 3}'])
 def test_what_cannot_be_read_is_not_known(tmp_path, text):
-    folder = RunFolder(tmp_path)
+    folder = MarksFolder(tmp_path)
     (tmp_path / "jobs" / "5").write_text(text)
     assert folder.kept_job("5") is None
     (folder.marks / "a").mkdir()
@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_not_known(tmp_path, text):
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="file"):
-        RunFolder(tmp_path / "file" / "run")
+        MarksFolder(tmp_path / "file" / "run")
 
 
 def test_the_environment_goes_along_without_slurms_secrets(monkeypatch):
@@ -236,7 +236,7 @@ BY_REST = [*BY_COMMANDS[:1], (("PENDING", "COMPLETING"), 1, 100.0, None), *BY_CO
 @pytest.mark.parametrize("is_same", [True, False], ids=["one client", "a client each look"])
 def test_what_an_element_ran_before_it_was_requeued_is_known_whichever_looks_were_missed(tmp_path, told, is_same):
     """If one saw it run, before or at the time when it was put back."""
-    folder = RunFolder(tmp_path)
+    folder = MarksFolder(tmp_path)
     fresh = KeptSubmission(
         "job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="3"
     )
@@ -269,7 +269,7 @@ def _told_to_end(folder, *, code=143, signals=1):
 @pytest.mark.parametrize("pending", [True, False])
 def test_a_job_that_a_signal_ended_may_be_back_in_the_queue(tmp_path, pending):
     """A requeue, as by a preemption, ends it in this way; that it is not shown for a while is no end."""
-    folder = RunFolder(tmp_path)
+    folder = MarksFolder(tmp_path)
     _told_to_end(folder)
     kept = KeptSubmission("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
     job = TrackedJob(kept, JobStatus("7", JobState.RUNNING, 100.0, start_s=105.0), heard_s=0.0)
@@ -283,7 +283,7 @@ def test_a_job_that_a_signal_ended_may_be_back_in_the_queue(tmp_path, pending):
 
 @pytest.mark.parametrize(("code", "signals", "cancelled_s"), [(3, 0, None), (0, 0, None), (143, 1, 119.0)])
 def test_a_job_that_ended_by_itself_has_ended_though_it_is_not_shown(tmp_path, code, signals, cancelled_s):
-    folder = RunFolder(tmp_path)
+    folder = MarksFolder(tmp_path)
     _told_to_end(folder, code=code, signals=signals)
     kept = KeptSubmission("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
     job = TrackedJob(replace(kept, cancelled_s=cancelled_s), JobStatus("7", JobState.RUNNING, 100.0), heard_s=0.0)
@@ -292,7 +292,7 @@ def test_a_job_that_ended_by_itself_has_ended_though_it_is_not_shown(tmp_path, c
 
 
 def test_waiting_elements_that_were_not_shown_for_a_while_are_back_once_they_are(tmp_path):
-    folder = RunFolder(tmp_path)
+    folder = MarksFolder(tmp_path)
     kept = KeptSubmission(
         "job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3"
     )
@@ -314,7 +314,7 @@ def test_waiting_elements_that_were_not_shown_for_a_while_are_back_once_they_are
 @pytest.mark.parametrize("heeds", ["fail", "ignore", BY_TASK])
 def test_what_a_job_posts_and_heeds_is_known_by_its_script(tmp_path, heeds):
     """Where its client was killed before it could note that."""
-    folder = RunFolder(tmp_path)
+    folder = MarksFolder(tmp_path)
     places = folder.marks, folder.posts
     made = Payload("job.t", "true", "/", *places, token="t", posted=("run/a", "b"), heeds=heeds)
     folder.keep_script("job.t", batch_script(made, "SLURM_JOB_ID"))
@@ -337,7 +337,7 @@ def test_a_node_that_failed_under_an_element_is_named_by_that_element(tmp_path):
             (1, ("NODE_FAIL",), "n2", 0), (2, ("FAILED",), "n2", 1), (3, ("FAILED",), "n2", 1),
         )
     ]  # fmt: skip
-    array.hear_all(records, RunFolder(tmp_path), 300.0, 300.0)
+    array.hear_all(records, MarksFolder(tmp_path), 300.0, 300.0)
     ended = {str(one.elements): (one.nodes, one.bad_nodes) for one in array.status.elements.ended}
     assert ended == {"1": (("n2",), ("n2",)), "2-3": (("n2",), ())}
     assert array.status.bad_nodes == ("n2",)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from asa.backends.shell.environment import carried
-from asa.backends.shell.marks import RunFolder
+from asa.backends.shell.marks import MarksFolder
 from asa.backends.shell.script import Payload, file_name, job_name, token_of_file, traits
 from asa.backends.slurm.script import batch_script, before_step
 from hypothesis import given
@@ -33,7 +33,7 @@ SHELLS = [
 
 @pytest.fixture
 def folder(tmp_path):
-    return RunFolder(tmp_path / "a run's \\new \\0folder, 100%")
+    return MarksFolder(tmp_path / "a run's \\new \\0folder, 100%")
 
 
 @pytest.fixture(params=SHELLS, ids=" ".join)

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from asa.backends.shell.marks import RunFolder
+from asa.backends.shell.marks import MarksFolder
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.rest import RestLink
 from slurm_testbed import until
@@ -111,7 +111,7 @@ def test_a_cancelled_payload_may_tidy_up(client, folder):
     assert status.state is JobState.CANCELLED
     assert status.start_s is not None
     assert (folder / "told").read_text() == "tidy\n"
-    assert RunFolder(folder).ended(job, "a").exit_code == 1
+    assert MarksFolder(folder).ended(job, "a").exit_code == 1
     assert not list((folder / "posts").iterdir())
 
 
