@@ -80,7 +80,8 @@ class Place:
         self.asa("report", "--csv", "jobs.csv", "--trace", "trace.json")
         for name in (name for name in row.tried if ending.states[name] in {"done", "failed"}):
             self.asa("explain", name)
-            self.asa("logs", name)
+            if self.pays:
+                self.asa("logs", name)
 
 
 def check_all(rows, place_of, at_once=4):
