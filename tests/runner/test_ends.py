@@ -404,7 +404,7 @@ def test_a_stage_that_is_refused_is_named(tmp_path):
     place = Place(tmp_path, [stage("a", "sleep 5"), stage("b", "sleep 5", ("a",))], link=Strict)
     result = place.go()
     assert (result.outcome, result.reason) == ("failed", "stage 'b' was refused: no such feature. Take it out.")
-    assert list(place.folder.state()[0].refused) == ["b"]
+    assert list(place.folder.state()[0].ending.refused) == ["b"]
 
 
 @pytest.mark.parametrize("at", ["open", "write"])
