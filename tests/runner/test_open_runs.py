@@ -411,7 +411,7 @@ def test_no_hand_over_looks_at_all_jobs(tmp_path):
 
         items = values = keys = __iter__
 
-    state.jobs = Jobs(state.jobs)
+    state.jobs._by_id = Jobs(state.jobs._by_id)
     cancelled = []
     one = SimpleNamespace(
         state=state,
