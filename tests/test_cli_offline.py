@@ -38,8 +38,8 @@ def there(tmp_path):
 def test_headers_environment_and_payload_are_seen_without_a_cluster(there, tmp_path):
     done = there("--dry-run", "--scripts", "--offline", "--strategy", "per-stage")
     for words in (
-        "--partition=batch", "--constraint=haswell", "--cpus-per-task=4", "--time=60", "asa_load gcc/12.2",
-        "srun --ntasks=32 --cpus-per-task=4 ", "./solve it",
+        "--partition=batch", "--constraint=haswell", "--cpus-per-task=4", "--time=60", "asa_modules=gcc/12.2",
+        "srun --ntasks=32 --cpus-per-task=4", "./solve it",
     ):  # fmt: skip
         assert words in done.stdout
     assert (

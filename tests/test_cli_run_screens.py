@@ -3,6 +3,7 @@
 import io
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_what_is_pending_is_never_running(kind, keeps, reason):
     if kind.is_final:
         told = replace(told, end_s=NOW_S + 2)
     tell(state, Reported(told))
-    path = type("P", (), {"name": "m"})()
+    path = Path("m")
     folder = type("Folder", (), {"path": path, "plan": None, "owner": "another", "last_left": lambda _: ""})()
     [stage] = [s for s in stand(folder, state, [], NOW_S + 5).stages if s.stage == "project"]
     assert (stage.state == "running") == (kind is JobState.RUNNING)
@@ -227,7 +228,7 @@ def test_the_summary_tells_the_metrics_and_events_are_lines(folder):
     assert all("\n" not in line for line in lines)
     assert lines[-1].endswith("the run completed")
     state = RunState("mosaic", run.workflow, folder.plan.capabilities, "x")
-    state.outcome = "completed"
+    state.ending.outcome = "completed"
     assert metrics_of(state, result.records).makespan_s > 0
     file = io.StringIO()
     standing = replace(stand(folder, state, result.records, NOW_S), metrics=metrics_of(state, result.records))
