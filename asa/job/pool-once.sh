@@ -4,7 +4,7 @@
 mkdir -p "${asa_done%/*}" && : >"$asa_done.draft" || exit 87
 asa_ending= asa_began=$(date +%s)
 trap asa_ending=1 HUP INT TERM
-(eval "$asa_text")
+sh -c "$asa_text" # a process of its own: its number leads to the folders that it holds open
 asa_code=$?
 [ "$asa_code" -eq 0 ] || exit "$asa_code"
 [ -z "$asa_ending" ] || exit 143
