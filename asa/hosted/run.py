@@ -400,8 +400,8 @@ def command_path(folder: Path, stage: str) -> Path:
 def command_of(folder: Path, stage: str) -> str:
     """Write the command of a stage that runs what is put down later, in the folder that its job holds open."""
     named, file = shlex.quote(str(folder)), shlex.quote(f"{_COMMANDS}/{stage}")
-    held = f'*:{named}) exec sh "${{ASA_RUN_HELD%%:*}}"/{file} ;;'
-    return f"case ${{ASA_RUN_HELD-}} in {held} esac; exec sh {named}/{file}"
+    held = f'*:{named}) exec sh "${{held%%:*}}"/{file} ;;'
+    return f"held=${{ASA_RUN_HELD-}}; unset ASA_RUN_HELD; case $held in {held} esac; exec sh {named}/{file}"
 
 
 def begin(

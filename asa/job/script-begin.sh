@@ -10,8 +10,6 @@ until asa_hold "$named" 8; do
   sleep 2
 done
 run=$asa_held
-ASA_RUN_HELD= # for what the payload has in the run's folder
-[ "$run" = "$named" ] || ASA_RUN_HELD=$run:$named
-export ASA_RUN_HELD
+unset ASA_RUN_HELD
 marks=$run/$marks_in/${token:-job.$job} posts=$run/$posts_in
 gate=$marks

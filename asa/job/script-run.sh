@@ -38,7 +38,10 @@ run() { # a text, and what it reads, if that is the payload
   over= wary= word= outcome=$marks/.outcome.$job$inner
   case ${SLURM_JOB_ID:+${2:-$1}} in *srun* | *mpirun* | *mpiexec*) wary=1 ;; esac
   command=$1 number=0
+  held=
+  case ${2:-$1} in *ASA_RUN_HELD*) [ "$run" = "$named" ] || held=$run:$named ;; esac
   case ${2:-$1} in *asa_outcome=*) set -- "ASA_OUTCOME=$outcome" ;; *) set -- ;; esac
+  [ -z "$held" ] || set -- "$@" "ASA_RUN_HELD=$held"
   ! env --default-signal=INT,QUIT true 2>/dev/null || set -- --default-signal=INT,QUIT "$@"
   while [ "$number" -lt "$entries" ]; do
     number=$((number + 1))
