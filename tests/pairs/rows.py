@@ -1,5 +1,6 @@
 """The table: kinds of stages, strategies, and what is behind or beside them."""
 
+import os
 from dataclasses import dataclass
 from itertools import chain, cycle, product
 from random import Random
@@ -7,6 +8,8 @@ from random import Random
 from asa.core.plugins import names
 from pairs.kinds import KINDS, Kind, one
 
+ALL = os.environ.get("ASA_PAIRS") == "all"
+"""Whether all rows are tried, which takes a quarter of an hour; else a part of those that take long."""
 STRATEGIES = tuple(sorted(set(names("asa.strategies")) - {"oracle", "asa-asks", "asa-naive-asks"}))
 """Those of `asa run`; the others need a simulator, which knows the future, or a batch system that plans."""
 BEHIND = {
@@ -91,9 +94,9 @@ def given_back(kind, strategies=STRATEGIES, whens=tuple(GIVEN_BACK)):
 
 
 def paired(kind, others, strategies=STRATEGIES):
-    """Make the rows of a kind with each of other kinds, behind it and beside it, under three strategies in turn."""
+    """Make the rows of a kind with each of other kinds, behind it and beside it, under strategies in turn."""
     turn, behind = cycle(Random(f"strategies {kind}").sample(strategies, len(strategies))), cycle(BEHIND)
-    several = product(others, ("then", "and"), range(3))
+    several = product(others, ("then", "and"), range(3 if ALL else 1))
     return [Row(next(turn), (kind, other), how, next(behind)) for other, how, _ in several]
 
 
