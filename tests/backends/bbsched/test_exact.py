@@ -270,9 +270,9 @@ import numpy as np
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.problem import Problem, Window
-from asa.backends.bbsched.system import Kind, System
+from asa.backends.bbsched.system import JobKind, System
 from asa.core.compiled import COMPILED
-system = System([Kind(1000, {"ssd": 128}), Kind(1000, {"ssd": 256})], {"bb": 10_000})
+system = System([JobKind(1000, {"ssd": 128}), JobKind(1000, {"ssd": 256})], {"bb": 10_000})
 rng, said = np.random.default_rng(0), []
 for own in (False, True):
     for count in (8, 13, 40):
