@@ -62,7 +62,7 @@ class HandoverMemory:
 
         Examples
         --------
-        >>> memory = Memory()
+        >>> memory = HandoverMemory()
         >>> memory.hold([1, 2]).value()
         [1, 2]
         """

@@ -73,7 +73,7 @@ def read_array(directive: Directive) -> ArrayOption:
     Examples
     --------
     >>> read_array(Directive("array", "1-9:2%3", "a.sh:2"))
-    Array(elements=(1, 3, 5, 7, 9), at_once=3, step=2)
+    ArrayOption(elements=(1, 3, 5, 7, 9), at_once=3, step=2)
     """
     listed, _, at_once = (directive.value or "").partition("%")
     elements: set[int] = set()
@@ -154,7 +154,7 @@ def parts_of(array: ArrayOption, per_job: int, where: str) -> list[ElementsOfJob
 
     Examples
     --------
-    >>> array = Array((0, 1, 2, 3, 4), at_once=3, step=1)
+    >>> array = ArrayOption((0, 1, 2, 3, 4), at_once=3, step=1)
     >>> [(part.elements, part.follows) for part in parts_of(array, 2, "a.sh:2")]
     [((0, 1), None), ((2,), None), ((3, 4), 0)]
     """

@@ -59,7 +59,7 @@ def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> 
 
     Examples
     --------
-    >>> rehearse(0.0, [Wave(8, 10.0), Wave(1, 5.0)], [Slot(4, 0.0, 100.0, 0.0), Slot(4, 10.0, 100.0, 10.0)])
+    >>> rehearse(0.0, [Wave(8, 10.0), Wave(1, 5.0)], [PoolSlot(4, 0.0, 100.0, 0.0), PoolSlot(4, 10.0, 100.0, 10.0)])
     Rehearsal(end_s=20.0, left=0.0, begins_s=(0.0, 15.0), idle=(0.0, 35.0))
     """  # noqa: D205 - one sentence
     changes: dict[float, int] = {}

@@ -46,7 +46,7 @@ class System:
 
     Examples
     --------
-    >>> system = System([Kind(50, {"ssd": 128}), Kind(50, {"ssd": 256})], {"burst buffer": 100})
+    >>> system = System([JobKind(50, {"ssd": 128}), JobKind(50, {"ssd": 256})], {"burst buffer": 100})
     >>> system.objectives
     ('nodes', 'burst buffer', 'ssd', 'wasted ssd')
     >>> system.whole

@@ -329,7 +329,7 @@ class Request:
 
         Examples
         --------
-        >>> Request.parse("rset=2:licence=3", {"licence": Kind.COUNT}).job_set()
+        >>> Request.parse("rset=2:licence=3", {"licence": RequestKind.COUNT}).job_set()
         {'licence': 6}
         >>> Request.parse("rset=ncpus=4, walltime=lots")
         Traceback (most recent call last):
