@@ -286,6 +286,7 @@ def test_where_a_batch_system_is_at_hand_its_queue_and_its_limits_count(place):
     assert "it asks for nodes" in blind
 
 
+@pytest.mark.usefixtures("own_home")
 def test_waits_on_this_machine_say_nothing_of_a_batch_system(tmp_path, monkeypatch):
     """As where somebody has tried workflows out: run times are told, and no width is advised."""
     monkeypatch.setattr("platform.node", lambda: "laptop.home")

@@ -319,7 +319,7 @@ def test_secrets_are_not_kept(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "hush")
     monkeypatch.setenv("HTTPS_PROXY", "http://me:hush@proxy:3128")
     monkeypatch.setenv("ASA_KEEP", "OTHER*")
-    keepers.note(tmp_path, keepers.Kept.made(keepers.Way.CRON, "m"))
+    keepers.note(tmp_path, keepers.KeptRun.made(keepers.Way.CRON, "m"))
     text = (tmp_path / "kept.json").read_text()
     assert "hush" not in text
     assert json.loads(text)["environment"]["ASA_RUNS"] == "/runs"
