@@ -186,7 +186,7 @@ def pytest_sessionfinish(session):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(request):
-    """Fail a test that leaves anything in the root of the project, or, if it is no whole command, in the home folder."""
+    """Fail a test that leaves anything in the root of the project, or at home if it is no whole command."""
     before = _at_root()
     yield
     left = list(HOME.iterdir())
