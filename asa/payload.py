@@ -176,7 +176,7 @@ class _ShellText:
 
     def whole(self) -> str:
         """Write it."""
-        return f"{text('told')}{exported(self.exported)}{head(self.values)}{text(*self.files)}"
+        return f"{text('outcome')}{exported(self.exported)}{head(self.values)}{text(*self.files)}"
 
 
 def _add_what_it_needs(made: _ShellText, stage: Stage, place: str, share: Share | None) -> None:

@@ -122,3 +122,15 @@ def test_settings_of_a_folder_of_others_do_not_draw(accounts, place, named):
     assert run(victim, DRAWN, place, cwd=folder, env=env).stdout == "False 7.0\n"
     victim.write(own / "matplotlibrc", "lines.linewidth: 6\n")
     assert run(victim, DRAWN, place, cwd=own, env={"MPLCONFIGDIR": str(victim.home)}).stdout == "False 6.0\n"
+
+
+def _sees_yaml():
+    sys.modules["yaml"] = mark = object()
+    with compiled._without_settings_of_the_folder():
+        return sys.modules["yaml"] is mark
+
+
+def test_while_numba_is_imported_others_find_yaml_where_nobody_else_can_write(accounts):
+    """A thread that imports it meanwhile would not; where others can write it is hidden all the same."""
+    assert accounts.victim.call(_sees_yaml, cwd=accounts.victim.home)
+    assert not accounts.victim.call(_sees_yaml, cwd=accounts.group_folder())

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core import owned, plainly
+from asa.core.python import folder_here
 from asa.errors import OwnerError
 
 _NOBODY_ELSE = 0o077
@@ -27,7 +28,10 @@ _NOBODY_ELSE = 0o077
 
 @contextmanager
 def _without_settings_of_the_folder() -> Iterator[None]:
-    """Have numba not read the ``.numba_config.yaml`` of the folder that one is in, which may be anybody's."""
+    """Have numba not read the ``.numba_config.yaml`` of the folder that one is in, where others can put one."""
+    if folder_here():
+        yield
+        return
     absent = object()
     before: Any = sys.modules.get("yaml", absent)
     sys.modules["yaml"] = None  # type: ignore[assignment]  # what Python has for a module that cannot be imported

@@ -32,6 +32,19 @@ _WITHOUT_VOWELS = re.compile(r"[b-df-hj-np-tv-xz]{7}", re.IGNORECASE)
 _CODE = re.compile(r"[A-Za-z0-9]{1,7}(?:[._/-][A-Za-z0-9]{1,7})?")
 _PROGRAM = re.compile(r"[\w./+-]*\.(?:x|exe|py|sh|pl|R|jl|out)(?:\s.*)?|(?:srun|mpirun|mpiexec|aprun|jsrun)\s.*")
 _FILE = re.compile(r"/?(?:[A-Za-z][\w-]{0,40}/){0,8}[A-Za-z][\w-]{0,40}(?:\.[A-Za-z][A-Za-z0-9]{0,5}){1,2}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TAGGED = re.compile(
+    r"[A-Za-z]{2,10}(?:[_-][A-Za-z0-9]{1,8}){0,2}[_-](?P<body>[0-9A-Za-z]{30,})"
+    r"(?:[_-][0-9A-Za-z]{1,64})?"
+)
+_OF_SUMS = re.compile(
+    r"(?:sha|md|git|commit|run|exp|job|id|uuid|guid|env|build|hash|digest|etag|crc)[0-9]*[_-]", re.IGNORECASE
+)
+_WHOLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_~.=-]*")
+_MAX_LENGTH, _MAX_DIGITS, _MAX_DIGITS_OF_A_VARIANT = 32768, 9, 4
+_MIN_DRAWN, _MIN_TURNS, _MIN_TURNS_A_LETTER = 8, 3, 0.2
+_MIN_WHOLE, _MAX_WHOLE, _MIN_RUN, _MIN_TURNS_OF_WHOLE = 20, 512, 10, 0.3
+_MAX_CODE = 10
 
 _WORDS = """
     true false yes no on off none null nil t f y n auto automatic default any all some both first last always never ask
@@ -52,12 +65,12 @@ _WORDS = """
     agg gtk qt tk cairo webagg wayland x11 xcb offscreen surfaceless egl osmesa
     int integer long short float double real complex bool fp16 fp32 fp64 bf16 tf32 f32 f64 i32 i64
     sync async blocking nonblocking lazy eager once append overwrite replace keep skip ignore include exclude
-    pass fail ok done ready stop start begin end mpifort spawn daily hourly monthly yearly annual
+    pass fail ok done ready stop start begin end daily hourly monthly yearly annual
     endian convert unit readwrite readonly read write
     o0 o1 o2 o3 os oz og ofast std standard reference ref base control ctl historical
 """
 _SETTINGS = frozenset(_WORDS.split())
-"""Words that programs are told how to work with; nobody can keep a secret in one."""
+"""Words that tell programs how to work; nobody can keep a secret in one."""
 
 
 def is_ordinary(value: str, known: Collection[str] = ()) -> bool:
@@ -89,9 +102,6 @@ def is_ordinary(value: str, known: Collection[str] = ()) -> bool:
     return all(_is_item(item, known) for item in items) or bool(_AT_A_HOST.fullmatch(value))
 
 
-_MAX_LENGTH, _MAX_DIGITS, _MAX_OF_A_VARIANT = 32768, 9, 4
-
-
 def _is_item(item: str, known: Collection[str]) -> bool:
     if any(form.fullmatch(item) for form in (_VERSION, _DATE, _OPTION)):
         return True
@@ -106,9 +116,8 @@ def _is_item(item: str, known: Collection[str]) -> bool:
 
 
 def _is_little(word: str) -> bool:
-    return (len(word) == 1 and word.isalnum()) or (
-        word.isdigit() and len(word) <= 4
-    )  # a letter; the number of a variant
+    """Whether a word is a letter, or the number of a variant."""
+    return (len(word) == 1 and word.isalnum()) or (word.isdigit() and len(word) <= _MAX_DIGITS_OF_A_VARIANT)
 
 
 def are_places(value: str) -> bool:
@@ -158,9 +167,6 @@ def looks_drawn(value: str) -> bool:
     return any(_is_drawn(run) for run in _RUN.findall(value[:_MAX_LENGTH]))
 
 
-_MIN_DRAWN, _MIN_TURNS, _MIN_TURNS_A_LETTER = 8, 3, 0.2
-
-
 def _is_drawn(run: str) -> bool:
     if len(run) < _MIN_DRAWN or _DATE.fullmatch(run):
         return False
@@ -196,24 +202,9 @@ def is_drawn_whole(value: str) -> bool:
     return sum(len(_TURN.findall(run)) for run in runs) >= _MIN_TURNS_OF_WHOLE * len(letters)
 
 
-_MIN_WHOLE, _MAX_WHOLE, _MIN_RUN, _MIN_TURNS_OF_WHOLE = 20, 512, 10, 0.3
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_TAGGED = re.compile(
-    r"[A-Za-z]{2,10}(?:[_-][A-Za-z0-9]{1,8}){0,2}[_-](?P<body>[0-9A-Za-z]{30,})"
-    r"(?:[_-][0-9A-Za-z]{1,64})?"
-)
-_OF_SUMS = re.compile(
-    r"(?:sha|md|git|commit|run|exp|job|id|uuid|guid|env|build|hash|digest|etag|crc)[0-9]*[_-]", re.IGNORECASE
-)
-_WHOLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_~.=-]*")
-
-
 def is_short_code(value: str) -> bool:
     """Say whether a value is a short name of a place, a case or a variable, as ``EU``, ``DE-Tha`` or ``r1i1p1``."""
     return len(value) <= _MAX_CODE and _CODE.fullmatch(value) is not None
-
-
-_MAX_CODE = 10
 
 
 def is_program_or_file(value: str) -> bool:

@@ -44,7 +44,7 @@ class _SafeProcess(SpawnProcess):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._told = os.environ.get(_SAFE)
+        self._safe_path = os.environ.get(_SAFE)
 
     def start(self) -> None:
         """Start it."""
@@ -53,7 +53,7 @@ class _SafeProcess(SpawnProcess):
 
     def run(self) -> None:
         """Do its work, with the user's own environment, which what it starts inherits."""
-        _set(self._told)
+        _set(self._safe_path)
         super().run()
 
 
@@ -124,5 +124,8 @@ def folders_of_program() -> list[str]:
 
 def folder_here() -> list[str]:
     """Name the working directory, if nobody else can put a file there, or the user trusts what is there."""
-    here = Path.cwd()
-    return [] if owned.trouble(here, here.stat()) else [str(here)]
+    try:
+        here = Path.cwd()
+        return [] if owned.trouble(here, here.stat()) else [str(here)]
+    except OSError:  # it was removed
+        return []

@@ -1,6 +1,6 @@
-"""What runs inside a job: shell text in the files beside this, for any POSIX shell, and what it is told.
+"""What runs inside a job: shell text in the files beside this, for any POSIX shell, and what that is given.
 
-A text for a shell is a head, which is a line ``name=value`` for each thing that it is told, and then the files that it
+A text for a shell is a head, which is a line ``name=value`` for each thing that it is given, and then the files that it
 needs, each as it stands here but for its comments. Nothing else of it is made, so what shellcheck says of the files
 holds for it. All files are read at once, when the first is asked for: an update of asa beside a client that runs does
 not mix two versions.
@@ -46,7 +46,7 @@ def _bare(file: str) -> str:
 
 
 def head(values: Mapping[str, object]) -> str:
-    """Write what a text is told; None and False are empty, and True is 1.
+    """Write what a text is given; None and False are empty, and True is 1.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def head(values: Mapping[str, object]) -> str:
 
 
 def exported(values: Mapping[str, object]) -> str:
-    """Write what a text and all that it starts are told: one line, or none.
+    """Write what a text and all that it starts are given: one line, or none.
 
     Examples
     --------

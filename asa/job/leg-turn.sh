@@ -23,7 +23,7 @@ fi
 asa_before=$((asa_leg - 1))
 if [ "$asa_leg" -gt 1 ] && [ ! -h "$asa_legs/over.$asa_before" ]; then
   if [ -n "$asa_warning" ]; then
-    asa_say "leg $asa_before still runs: it is told to save its state and end"
+    asa_say "leg $asa_before still runs: it is asked to save its state and end"
     : >"$asa_legs/wanted.$asa_before" || asa_unwritable
   fi
   asa_waited=0

@@ -209,9 +209,17 @@ def _on_one_line(text: str) -> str:
 
 def _shown(command: str, most: int) -> list[str]:
     """Show what a command itself shows at its beginning, or else the command."""
-    lines = command.removeprefix(PRIVATE).splitlines()
-    own = list(takewhile(lambda line: line.startswith(SHOWN), lines))
+    own, rest = _parted(command)
+    lines = rest.removeprefix(PRIVATE).splitlines()
     return [*own[:most], *([f"{SHOWN}..."] if len(own) > most else [])] if own else shown(lines, most - 1)
+
+
+def _parted(command: str) -> tuple[list[str], str]:
+    """Give the lines in which a command shows at its beginning what it runs, and the command without them."""
+    private = PRIVATE * command.startswith(PRIVATE)
+    lines = command.removeprefix(private).split("\n")
+    own = list(takewhile(lambda line: line.startswith(SHOWN), lines))
+    return own, private + "\n".join(lines[len(own) :])
 
 
 def requested(spec: JobSpec) -> str:
@@ -262,6 +270,7 @@ def _steps(payload: Payload) -> dict[str, object]:
 
 def _run(suffix: str, command: str, *, heeds: bool) -> dict[str, object]:
     """Say what is run: handed over as an argument, or in a file where it is too long for one, or private."""
+    _, command = _parted(command)  # what it shows is at the script's own beginning
     in_file = len(command.encode()) > _LONGEST_ARGUMENT_BYTES or command.startswith(PRIVATE)
     return {f"heeds{suffix}": heeds, f"in_file{suffix}": in_file, f"text{suffix}": command}
 

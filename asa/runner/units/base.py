@@ -44,7 +44,7 @@ class Units:
         return {}
 
     def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
-        """Say what a job's script is told of those before and after it; None if it is by itself."""
+        """Say what a job's script is given of those before and after it; None if it is by itself."""
         return None
 
     def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
@@ -56,7 +56,7 @@ class Units:
         return DependencyType.AFTERANY if job.spec.has_waves else DependencyType.AFTEROK
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
-        """Plan the next job that has yet to be asked for beside one that stands for its stage."""
+        """Plan the next job that has yet to be asked for beside one that represents its stage."""
         yield from ()
 
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
@@ -80,7 +80,7 @@ class Units:
         """Note that the batch system has a job."""
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether a job that was accepted stands for its stages; `former`: the job that its token had before."""
+        """Whether a job that was accepted represents its stages; `former`: the job that its token had before."""
         return True
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:

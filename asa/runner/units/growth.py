@@ -17,7 +17,7 @@ class GrowthUnits(Units):
     """Jobs without a unit of their own."""
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether such a job stands for the stage that it is for: never."""
+        """Whether such a job represents the stage that it is for: never."""
         return False
 
     def began(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:

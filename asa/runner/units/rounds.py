@@ -1,6 +1,6 @@
-"""Units that several jobs run of one stage: which of these jobs stands for the stage, and which are left.
+"""Units that several jobs run of one stage: which of these jobs represents the stage, and which are left.
 
-One job stands for the stage in its view: the first that is submitted, then the first to begin; where it ends before the
+One job represents the stage in its view: the first that is submitted, then the first to begin; where it ends before the
 stage does, another that is there takes its place. A strategy knows of it alone: the others are asked for as it was, as
 soon as it is accepted. All of one *round*, from one time that the stage is asked for to the next, share what they run.
 """
@@ -55,7 +55,7 @@ class RoundUnits(Units):
         return DependencyType.AFTERANY
 
     def leads(self, run: RunCourse) -> Iterator[Job]:
-        """Give the jobs that stand for stages that several jobs run now."""
+        """Give the jobs that represent stages that several jobs run now."""
         for name in run.workflow.shared:
             view = run.stages[name]
             lead = run.jobs.get(view.job_id or "")
@@ -67,7 +67,7 @@ class RoundUnits(Units):
         self.jobs.setdefault(job.round, []).append(job)
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether a job stands for its stage: not where another of its round does already."""
+        """Whether a job represents its stage: not where another of its round does already."""
         leads = run.stages[job.planned.stages[0]].job_id
         return leads is None or (former is not None and former.status.job_id == leads)
 
@@ -87,7 +87,7 @@ class RoundUnits(Units):
         return running, sum(one.state is JobState.PENDING for one in live)
 
     def another(self, run: RunCourse, lead: Job, mate: int, reason: str, now_s: float) -> PlannedJob:
-        """Plan a further job of a round, as the one that stands for the stage."""
+        """Plan a further job of a round, as the one that represents the stage."""
         keep = Keep.NOTHING if lead.planned.stages[0] in run.stages.ready else lead.planned.keep
         return replace(lead.planned, submit_s=now_s, keep=keep, reason=reason, mate=mate)
 
@@ -95,10 +95,10 @@ class RoundUnits(Units):
         """Say that nothing is left to do, if so."""
         return "" if is_of_its_round(run, job) else "no tasks are left"
 
-    # ------------------------------------------------------------------ who stands for the stage
+    # ------------------------------------------------------------------ who represents the stage
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
-        """Let who is furthest stand for the stage."""
+        """Let who is furthest represent the stage."""
         if is_anew:
             self.hand_over(run, job)
         if job.status.state.is_final or not is_of_its_round(run, job):
@@ -111,7 +111,7 @@ class RoundUnits(Units):
             run.allocated(job, start_s)
 
     def hand_over(self, run: RunCourse, job: Job) -> bool:
-        """Let another of its round stand for the stage in place of a job; say whether there is one."""
+        """Let another of its round represent the stage in place of a job; say whether there is one."""
         if not is_of_its_round(run, job):
             return False
         others, view = self.others(job), run.stages[job.planned.stages[0]]
@@ -218,7 +218,7 @@ def ran_out(status: JobStatus) -> bool:
 
 
 def handed_to(job: Job, view: StageView) -> StageView:
-    """Let a job stand for a stage."""
+    """Let a job represent a stage."""
     status, planned = job.status, job.planned
     as_running = status.payload_start_s is not None
     handed = replace(view, job_id=status.job_id, keep=planned.keep, hold_until_s=None, limit_s=None)
