@@ -13,7 +13,7 @@ from asa.errors import InputError, WorkflowError
 from asa.preparation import Preparation
 from asa.shapes import Moldable, RunAt, Scaling, run_time_at
 from asa.spec import load_workflow, write_workflow
-from asa.workflow import Stage, Workflow
+from asa.workflow import LONGEST_WALLTIME_S, Stage, Workflow
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
 BRACES = st.sampled_from(
@@ -175,7 +175,8 @@ def workflows(draw):
     )
     listed = [draw(stages(name, names[:i])) for i, name in enumerate(names)]
     whole_s = sum(stage.in_one_job_s for stage in listed)
-    return Workflow(draw(SOME), listed, walltime_s=draw(st.sampled_from([None, whole_s * 1.5])))
+    whole_s = min(whole_s * 1.5, LONGEST_WALLTIME_S)
+    return Workflow(draw(SOME), listed, walltime_s=draw(st.sampled_from([None, whole_s])))
 
 
 @given(workflows())

@@ -6,11 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,28 +20,23 @@ from asa.workflow import Stage
 
 LENT = {}  # by cluster, where its jobs have a Python
 EXAMPLE = Path(__file__).parents[2] / "examples" / "legs"
-SIZE, SAMPLE, LASTS_S = 60, 100_000, 40.0
+SIZE = 60
+STEPS = 200_000  # seconds of computing; it saves its state 40 times, and a job waits a second each time, on any machine
 LEGS = 12  # of the random trial, at least
 
 
-@cache
-def steps():
-    """How many steps take longer than a leg on this machine, however busy it is now."""
-    with tempfile.TemporaryDirectory() as folder:
-        began_s = [time.monotonic()]
-        for _ in range(4):
-            uninterrupted(Path(folder), SAMPLE)
-            shutil.rmtree(Path(folder, "ckpt"))
-            began_s.append(time.monotonic())
-    fastest_s = min(after_s - before_s for before_s, after_s in pairwise(began_s))
-    return int(LASTS_S * SAMPLE / fastest_s)
+SLOWER = """\
+import os, time
+fsync = os.fsync
+os.fsync = lambda file: (time.sleep(1.0), fsync(file))[1]
+"""
 
 
 class LegRun(SlurmRun):
     """A run of the example's solver, and of a stage after it."""
 
     def __init__(self, slurm, *, walltime_s=60, warn="USR1@30s", retries=0, times=1, **options):
-        self._legs, self._steps = (walltime_s, warn, retries), times * steps()
+        self._legs, self._steps = (walltime_s, warn, retries), times * STEPS
         super().__init__(slurm, [Stage("a", cores=1, command="x"), Stage("b", cores=1, command="x")], **options)
         (self.folder.path / "tasks").mkdir(exist_ok=True)
         (self.folder.path / "tasks").chmod(0o777)
@@ -87,7 +79,7 @@ def as_dict(terms):
 
 
 def lent_python(slurm):
-    """Give a Python with numpy that jobs may run, whoever and wherever they are: a copy of this one."""
+    """Give a copy of this Python, with numpy, that any user's job can run; in it each fsync takes a second more."""
     if slurm.root not in LENT:
         place = LENT[slurm.root] = slurm.folder("python")
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -102,6 +94,7 @@ def lent_python(slurm):
                 shutil.copytree(Path(np.__file__).parents[1] / name, place / "lib" / version / name, ignore=ignored)
         for library in (here / "lib").glob(f"lib{version}*.so*"):
             shutil.copy(library, place / "lib")
+        (place / "lib" / version / "sitecustomize.py").write_text(SLOWER)
         run = f'#!/bin/sh\nLD_LIBRARY_PATH={place}/lib PYTHONHOME={place} exec {place}/bin/{version} "$@"\n'
         (place / "run").write_text(run)
         (place / "run").chmod(0o755)
@@ -118,7 +111,7 @@ def uninterrupted(place, count):
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory):
     """The result of one uninterrupted run."""
-    return uninterrupted(tmp_path_factory.mktemp("alone"), steps())
+    return uninterrupted(tmp_path_factory.mktemp("alone"), STEPS)
 
 
 @pytest.mark.parametrize(("link", "strategy"), [("rest", "asa"), ("commands", "chained")])
@@ -162,7 +155,7 @@ def test_whatever_is_killed_the_result_is_that_of_one_run(slurm, tmp_path):
     if client.exitcode is None or client.exitcode:
         process(run).join(300.0)
     legs = run.check(LEGS)
-    whole = uninterrupted(tmp_path, 6 * steps())
+    whole = uninterrupted(tmp_path, 6 * STEPS)
     assert (run.place / "ckpt" / "result.npy").read_bytes() == whole, (legs, killed)
 
 
