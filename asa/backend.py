@@ -1,7 +1,7 @@
 """The port to a batch system: what every backend must offer, and the values that cross it.
 
-A backend owns the clock. All times are seconds on that clock (for a real site: the epoch, as the scheduler tells it),
-so a wait is always the difference of two readings of one clock.
+A backend owns the clock. All times are seconds on it (at a real site: since 1970, by the scheduler's clock), so a wait
+is always the difference of two readings of one clock.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Dependency:
     job_id
         The job waited for; the backend must know it.
     type
-        For what of it.
+        Which of its events is waited for.
     delay_s
         Seconds after its start, for `DependencyType.AFTER` only.
     """
@@ -99,35 +99,34 @@ class Dependency:
 
 
 REFUSAL = "~no"
-"""With a token before it, what is posted to tell those that wait for the token that it will not come: they give up."""
+"""Suffix of a token in the marker which says that the token will never come: jobs that wait for it give up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands that a job runs, in waves: a wave begins if all of the one before it completed.
+    """One of several commands of a job. They run in waves: a wave begins if all of the previous one completed.
 
-    Those of one wave run at the same time, and one that fails leaves the others be.
+    Steps of one wave run at the same time; one that fails does not end the others.
     """
 
     name: str
     command: str  # what to run; ignored by simulators
-    # cores that the job keeps from here on, where it then gives others back; 0 for all that it has. A site that cannot
-    # take them back leaves the job as wide as it is. If they are more than it had, the step begins when they have
-    # joined (`Growing`); a site where jobs cannot grow does not wait for them.
+    # cores that the job keeps from this step on; it gives the others back, if the site can take them. 0 for all that it
+    # has. If they are more than it had, the step begins when they have joined (`Growing`), but does not wait for them
+    # at a site where jobs cannot grow.
     cores: int = 0
-    # from when to when it really runs, in seconds from the payload's beginning. Known to simulators, like
+    # when it really begins and ends, in seconds from the payload's beginning. Known to simulators only, like
     # `JobSpec.run_s`.
     slot_s: tuple[float, float] | None = None
-    # what the step would ask for in a job of its own, which is all that it is to see of the job where the batch system
-    # tells a job its size: how many tasks, of how many cores each, spread over how many nodes. 0 tasks for as many as
-    # the job has, 0 nodes for as few as may be.
+    # the step's size in a job of its own: tasks, cores of each, nodes. It replaces the job's size in the variables by
+    # which the batch system reports that to a job. 0 tasks for as many as the job has, 0 nodes for as few as possible.
     tasks: int = 0
     cpus_per_task: int = 1
     nodes: int = 0
-    # token that is posted when the step has completed; empty for none. A step whose token is posted already is not run
-    # again.
+    # token whose completion marker is written when the step has completed; empty for none. A step whose marker is there
+    # already is not run again.
     post: str = ""
-    # tokens that others post: the step begins when all are there. See `JobSpec.awaits`, and `REFUSAL`.
+    # tokens whose completion markers others write: the step begins when all are there. See `JobSpec.awaits`, `REFUSAL`.
     awaits: tuple[str, ...] = ()
     # whether it is of the same wave as the step before it
     beside: bool = False
@@ -137,12 +136,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step began, when it completed, and the cores that its job had kept by then; 0 for all that it got.
+    """When a step began and completed, and how many cores its job had kept by then; 0 for all that it got.
 
-    Of one that failed while others of its wave went on, its exit code, and how it ended.
+    A step that failed while others of its wave went on also has its exit code and how it ended.
 
-    A job of a single payload tells one, without a name, where that completed before the job was put back into the
-    queue.
+    A job of a single payload reports one, without a name, if the payload completed before the job was requeued.
     """
 
     name: str
@@ -162,17 +160,17 @@ class JobSpec(Demands):
     name
         Shown in the queue.
     token
-        Tells this job from every other, for life: letters, digits and ``-``. It travels with the job, so that
-        `Backend.find` can tell whether a submission whose answer was lost was accepted. Of several jobs of one token,
+        Identifies this job among all others, for ever: letters, digits and ``-``. It is part of the job, so that
+        `Backend.find` can show whether a submission whose answer was lost was accepted. Of several jobs with one token,
         at most one runs its payload. Empty for a job that need not be found.
     cores
         Cores to allocate.
     walltime_s
-        The job is killed when it has run so long.
+        The job is killed after this time.
     command
         What to run; ignored by simulators.
     steps
-        What to run in place of `command`, where it is several commands; their names differ.
+        Several commands to run in place of `command`; their names differ.
     nodes, memory_bytes, gpus, partition, account
         Further demands; 0 and empty mean no demand.
     burst_buffer_bytes
@@ -180,64 +178,61 @@ class JobSpec(Demands):
     exclusive
         No other job may be on its nodes; `cores` are all of theirs.
     cpus_per_task
-        Cores that belong together on one node, for one task each; `cores` is a multiple.
+        Cores of one task, together on one node; `cores` is a multiple.
     tasks
-        How many tasks of `cpus_per_task` its payload is to find, where that takes fewer than all of its cores; 0 for
-        all of them.
+        How many tasks of `cpus_per_task` its payload sees, if fewer than fit on its cores; 0 for as many as fit.
     options
-        Further options in the batch system's own words, as in ``--constraint=haswell``; ignored where it has none.
+        Further options of the batch system, as in ``--constraint=haswell``; ignored where it has none.
     avoid
-        Names of nodes that it is not to run on, since they failed before; ignored where nodes have no names.
+        Names of nodes to exclude, since they failed before; ignored where nodes have no names.
     local
-        To be run where the client is, by no batch system's queue. A backend never sees such a job unless it can.
+        To be run where the client is, without a batch system. Only backends that can do so get such jobs.
     dependencies
         All of them must be met before the job may start.
     begin_s
         The job may not start before this time.
     held
-        Submitted on hold; `Backend.release` releases it.
+        It is submitted on hold; `Backend.release` releases it.
     awaits
-        Tokens that other jobs post when they complete. The allocation may begin earlier, but the payload inside it
-        begins only when all of them are posted; until then the allocation idles.
+        Tokens whose completion markers other jobs write. The allocation may begin earlier, but idles until all the
+        markers are there; then the payload begins.
     max_await_s
-        For so many seconds at most, together with what its steps wait for: then the job ends by itself, should nobody
-        have cancelled it. Simulators, which have their client always beside them, do not heed it. None for as long as
-        its walltime.
+        Upper bound for that wait, in seconds, and for that of its steps together: then the job ends by itself.
+        Simulators, whose client is always there, ignore it. None for its walltime.
     posts
-        Tokens that this job posts when it completes. A job of which all are posted already runs nothing.
+        Tokens whose completion markers this job writes when it completes. If all are there already, it runs nothing.
     supersedes
-        Tokens of earlier jobs, which have ended, of what this one runs. Should the batch system start one of them once
-        more, it runs nothing.
+        Tokens of earlier jobs, now ended, with the same payload. If the batch system starts one of them again, it runs
+        nothing.
     bag
-        Names what the payload takes its tasks from, together with other jobs of the same; empty for a job by itself. It
-        ends as `asa.outcome.JobOutcome.PART_DONE` if none is left to take and others still run some: then the job has
-        completed, and posts nothing.
+        Name of the bag from which this payload and those of other jobs take their tasks; empty for a job by itself. If
+        no task is left and others still run some, it ends as `asa.outcome.JobOutcome.PART_DONE`: the job has completed,
+        and writes no completion marker.
     sharing
-        How many jobs share the bag. `run_s` holds if they all run at once.
+        How many jobs take from the bag. `run_s` holds if they all run at the same time.
     leg
-        Which leg it is, from 1 on, of what goes on from one job to the next, in turn: those of one `bag`. `run_s` is
-        what all of them take together. 0 for what one job does.
+        Number of the leg, from 1 on; the legs of one computation have the same `bag`. `run_s` is what all of them take
+        together. 0 for a computation in one job.
     saves_s
-        How long a leg really takes to save its state once it is signalled to, as it is when the next one has started.
-        Known to simulators only; None for one that gets no signal, and for whose end the next one waits.
+        How long a leg really takes to save its state after the signal that it gets when the next leg has started. Known
+        to simulators only; None for one that gets no signal: the next leg then waits for its end.
     run_s
-        How long the payload really runs. Known to simulators, which need it; never shown to a strategy, and ignored
-        by real sites.
+        How long the payload really runs. Simulators need it; strategies never see it, and real sites ignore it.
     exit_code
         How the payload really ends; likewise.
     secrets
-        Names of variables of the client's that its payload is given beside those that every job is; see
+        Names of the client's variables that its payload gets in addition to those that every job gets; see
         `asa.core.variables.asked`.
     request
-        How large it is, in the batch system's own words, as in ``--ntasks-per-node=4``, which it gets as they are:
-        `cores`, `memory_bytes` and `gpus` only say what they come to. None where these are asked for.
+        Its size in options of the batch system, as in ``--ntasks-per-node=4``, which are passed on unchanged: `cores`,
+        `memory_bytes` and `gpus` only say what they amount to. None where these are asked for.
     array
-        It is a job array: one submission, of which each element is a job of what is asked for here, and runs the
-        payload with its number in ``SLURM_ARRAY_TASK_ID``. What the job posts is posted once all of `Array.all` have
-        completed, in this job or in others that post the same. None for one job.
+        It is a job array: one submission. Each element is a job with this request, and runs the payload with its number
+        in ``SLURM_ARRAY_TASK_ID``. The completion markers in `posts` are written once all of `Array.all` have
+        completed, in this job or in others with the same `posts`. None for one job.
     out_of_memory
-        Whether it has failed (``fail``) if a process of it was killed since its memory was used up, though its payload
-        exits with 0; of a job of steps, ``ignore`` if all of them ignore it.
+        ``fail``: it has failed if one of its processes was killed for lack of memory, even if its payload exits with 0.
+        ``ignore``: it has not; a job of steps has this if all of them do.
     """
 
     name: str
@@ -296,7 +291,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElementEnd:
-    """How some elements of a job array ended that did not complete.
+    """How elements of a job array that did not complete have ended.
 
     Parameters
     ----------
@@ -328,15 +323,15 @@ class ElementsStatus:
     running, completed
         Which.
     ended
-        Those that ended otherwise, put together by how.
+        Those that ended otherwise, grouped by how.
     ran_s
-        Seconds that all elements have held their cores together, those that run not counted.
+        Sum of the seconds for which elements that have ended held their cores.
     nodes
         Names of nodes on which elements completed, sixteen at most.
     held
         Those that wait until somebody releases them.
     held_reason
-        Why, in the batch system's words; of several that of the first.
+        Why, in the batch system's words; of several, the first's.
     """
 
     running: Elements = NONE
@@ -369,12 +364,12 @@ class JobStatus:
     submit_s
         When it was submitted.
     eligible_s
-        When nothing but resources and priority stood between the job and its start: dependencies met, not held, begin
-        time reached. None while that is not so.
+        Since when only resources and priority keep the job from starting: dependencies met, not held, begin time
+        reached. None before.
     start_s
         When its allocation began.
     payload_start_s
-        When the payload began inside it; later than `start_s` for a job that awaited tokens.
+        When the payload began inside it; later than `start_s` for a job that waited for completion markers.
     end_s
         When it ended or was cancelled.
     exit_code
@@ -383,28 +378,26 @@ class JobStatus:
         Why it is pending or how it failed, in the batch system's words. `DependencyNeverSatisfied` marks a job that
         cannot start any more.
     expected_start_s
-        When the batch system itself expects a pending job to start, where it says so.
+        When the batch system expects a pending job to start, if it says so.
     restarts
-        How often the batch system put it back into the queue after it had started. The times are those of the latest
-        start, so its queue wait is not known any more.
+        How often the batch system requeued it after it had started. The times are those of the latest start, so its
+        queue wait is no longer known.
     held
-        It was seen on hold by somebody, so that the time until its start is no queue wait.
+        It was seen on hold, so the time until its start is no queue wait.
     steps
-        Those of the job's steps that have begun, where that is reported.
+        The job's steps that have begun, if reported.
     bad_nodes
-        Names of nodes whose fault ended the job, where that is reported.
+        Names of the nodes whose failure ended the job, if reported.
     elements
-        Of a job array: it starts with its first element, and ends with its last, completed if all have. Its exit code,
-        outcome and reason are those of one that did not. None of one job.
+        Of a job array, which starts with its first element, ends with its last, and completed if all did; its exit
+        code, outcome and reason are those of one that did not. None of one job.
     outcome
-        How its payload ended, where the backend can tell that from the exit codes of programs; `asa.outcome` says what
-        else is gone by.
+        How its payload ended, if the backend can distinguish that from exit codes of programs; else see `asa.outcome`.
     nodes
-        Names of the nodes that it runs on, or ran, where that is reported: the one first on which its script does, and
-        sixteen at most.
+        Names of the nodes that it runs or ran on, if reported: first the one of its script; sixteen at most.
     in_doubt
-        A process of it was killed since memory was used up, and nobody saw of which of its tasks: those that exited
-        with 0 in it may have failed.
+        One of its processes was killed for lack of memory, and it is not known in which task: tasks that exited with 0
+        may have failed.
     """
 
     job_id: str
@@ -434,17 +427,17 @@ class PartitionLimits:
     Parameters
     ----------
     max_walltime_s, max_nodes, max_cores
-        Most that one job may have; None where there is no limit or none is known.
+        Upper bounds for one job; None if there is no limit or none is known.
     cores_per_node
-        Of its nodes, the widest; 0 if not known.
+        Of its widest node; 0 if not known.
     memory_per_node_bytes
         Likewise.
     gpus_per_node
-        Of its nodes, the most; None if not known.
+        The most that one of its nodes has; None if not known.
     is_up
         Whether jobs may be sent there now.
     accounts, barred_accounts
-        Those whose jobs alone it takes, and those whose jobs it does not; empty for all, and for none.
+        The only accounts whose jobs it takes, empty for all; and those whose jobs it refuses, empty for none.
     whole_nodes
         Whether no two jobs share a node of it.
     """
@@ -470,7 +463,7 @@ _NO_LIMITS = PartitionLimits()
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a site can do and by which rules; data, so that a strategy can be chosen by it.
+    """What a site can do, and by which rules, as data by which a strategy can be chosen.
 
     Parameters
     ----------
@@ -486,38 +479,38 @@ class Capabilities:
     dependency_types
         Kinds of dependency that it knows.
     begin_time
-        Whether a job can be told not to begin before a time.
+        Whether a job can have an earliest begin time.
     partition
-        Where jobs go that name none; empty if not known.
+        The default partition; empty if not known.
     partitions
         Limits of each partition that is known.
     accounts
-        Those that a job which names none may count for; empty if not known.
+        Those that may be charged for a job which names none; empty if not known.
     shrink_by
-        A running job can give cores back in multiples of so many, those of a node where only whole nodes are taken
-        back; 0 if it cannot.
+        A running job can give back multiples of so many cores (of a node's, where only whole nodes are taken back); 0
+        if it cannot.
     shrinks_from_outside
-        Whether others can have it do so (`Adjustable.shrink`), and not its own script alone.
+        Whether others can shrink it (`Adjustable.shrink`), and not only its own script.
     grow_by
-        A running job can get more cores, in multiples of so many, by a second job whose cores join its own (`Growing`);
-        0 if it cannot.
+        A running job can get multiples of so many cores more, by a second job whose cores join its own (`Growing`); 0
+        if it cannot.
     max_queued
-        Jobs that a user may have in the queue at a time; None where there is no limit or none is known.
+        Jobs that a user may have in the queue at a time; None if there is no limit or none is known.
     charges
-        What a user pays for: all that is ``allocated``, or only what is ``used``, so that idle cores cost nothing.
+        What a user pays for: all that is ``allocated``, or only what is ``used``, where idle cores cost nothing.
     plans
-        Whether every job is given a start when it comes, so that one can be asked for beforehand (`Planning`).
+        Whether every job gets a planned start when it is submitted, and one can be asked for in advance (`Planning`).
     burst_buffer_bytes
-        Its burst buffer; None where what jobs ask of one is not looked at.
+        Size of its burst buffer; None where what jobs ask of one is ignored.
     accepts_late
-        A submission whose answer never came may be accepted later on. If not, a job that `Backend.find` does not show
-        will not turn up.
+        A submission whose answer was lost may be accepted later. If not, a job that `Backend.find` does not show was
+        not accepted.
     arrays
         Whether it has job arrays (`JobSpec.array`).
     max_array_size
-        Elements that one may have; None where there is no limit or none is known.
+        Elements that one may have; None if there is no limit or none is known.
     whole_nodes
-        Whether no two jobs share a node, in any partition: who asks for a core has, and pays for, all of a node.
+        Whether no two jobs share a node, in any partition: a job of one core gets, and pays for, a whole node.
     """
 
     system: str
@@ -550,7 +543,7 @@ class Capabilities:
         return self.whole_nodes or limits.whole_nodes
 
     def paid_cores(self, cores: int, partition: str = "") -> int:
-        """Count the cores that a job holds which asks for so many: all of its nodes, where these are given whole.
+        """Count the cores that a job of so many cores holds: all of its nodes', where these are given whole.
 
         Examples
         --------
@@ -562,7 +555,7 @@ class Capabilities:
         return -(-cores // per_node) * per_node if per_node and self.gives_whole_nodes(limits) else cores
 
     def impossible(self, spec: JobSpec) -> str | None:
-        """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.
+        """Say why a job could never run here, in words, by the known limits; None if they allow it.
 
         Examples
         --------
@@ -628,12 +621,12 @@ def _gibibytes(size: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How well a client and its batch system understand each other at the moment.
+    """Whether the batch system answers its client at the moment.
 
     Parameters
     ----------
     heard_s
-        When the batch system last reported the client's jobs, on its own clock: how old is what is known.
+        When the batch system last reported the client's jobs, on its own clock.
     trouble
         Why it cannot be asked, in words; empty while it can.
     calls
@@ -652,7 +645,7 @@ class Advice:
     Parameters
     ----------
     meaning
-        In a sentence, for somebody who does not know the batch system.
+        One sentence, for somebody who does not know the batch system.
     remedy
         What to do, if anything.
     """
@@ -680,9 +673,9 @@ class Backend(Protocol):
         ...
 
     def submit(self, spec: JobSpec) -> str:
-        """Submit a job and return its id. It counts at once, before the site lists it.
+        """Submit a job and return its id. The job is known at once, before the site lists it.
 
-        A dependency on a job that the site no longer knows is never passed on, for some sites drop it and start the
+        A dependency on a job that the site no longer knows is never passed on, since some sites drop it and start the
         job.
 
         Raises
@@ -692,22 +685,21 @@ class Backend(Protocol):
         SubmitDeferredError
             It is not accepted now.
         SubmitInDoubtError
-            It may have been accepted: `find` it before it is sent again.
+            It may have been accepted: call `find` before it is sent again.
         UnavailableError
             The site cannot be asked; the job was certainly not accepted.
         """
         ...
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Look for jobs by their tokens, afresh; each token's jobs, the one that runs or ran its payload first.
+        """Ask the site for the jobs of some tokens; of each, the one that runs or ran its payload comes first.
 
-        Jobs that are found are this client's from then on, as if it had submitted them. A job that is not found may
-        still be on its way.
+        Jobs that are found are then this client's, as if it had submitted them. One that is not found may still arrive.
         """
         ...
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a pending or running job; of one that has ended, do nothing.
+        """Cancel a pending or running job; do nothing with one that has ended.
 
         Raises
         ------
@@ -735,18 +727,18 @@ class Backend(Protocol):
         ...
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
-        """Sleep until jobs of this client changed or the clock reads `until_s`; return the changed ones.
+        """Sleep until jobs of this client change or the clock reads `until_s`; return the changed jobs.
 
-        With `until_s` None, sleep until something changes. Returns an empty sequence when the time has come or when
-        nothing can ever change. It goes on asking while the site cannot be asked, and `condition` says so meanwhile.
+        With `until_s` None, sleep until something changes. Returns an empty sequence when the time has come or nothing
+        can change any more. While the site cannot be asked it keeps trying, and `condition` says so.
         """
         ...
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what everybody's jobs did since the last call, as far as the site shows it, in the order of time.
+        """Report what all users' jobs did since the last call, as far as the site shows it, in order of time.
 
-        The first call tells the past: the latest `most` jobs and whatever still waits. This client's own jobs are left
-        out. With `ends`, ends of runs are reported as well, and the past contains whatever still runs.
+        The first call reports the past: the latest `most` jobs and all that still wait. This client's own jobs are left
+        out. With `ends`, jobs' ends are reported as well, and the past includes all that still run.
         """
         ...
 
@@ -768,7 +760,7 @@ class CancelsMany(Protocol):
     """A backend that cancels several jobs by few calls."""
 
     def cancel_all(self, job_ids: Collection[str]) -> Mapping[str, BackendError]:
-        """Cancel pending or running jobs; those that have ended are left as they are.
+        """Cancel pending or running jobs; ignore those that have ended.
 
         Parameters
         ----------
@@ -778,7 +770,8 @@ class CancelsMany(Protocol):
         Returns
         -------
         dict of BackendError
-            The jobs that were not cancelled, each with why. One that the site does not know has a `JobNotFoundError`.
+            The jobs that were not cancelled, each with the reason: `JobNotFoundError` for one that the site does not
+            know.
 
         Raises
         ------
@@ -834,17 +827,17 @@ class Withdrawing(Protocol):
     """A backend at which time passes between a look at a job and its cancellation, in which its payload may begin."""
 
     def withdraw(self, job_id: str) -> bool:
-        """See to it that a job's payload does not begin, before the job is cancelled; False where it has begun.
+        """Keep a job's payload from beginning, before the job is cancelled; False if it has begun.
 
-        A job that has a token and comes to its payload afterwards ends as `asa.outcome.JobOutcome.GAVE_BACK`. To
-        withdraw it once more does nothing, and so does withdrawing a job without a token, which nobody would look for.
+        A job with a token that reaches its payload afterwards ends as `asa.outcome.JobOutcome.GAVE_BACK`. Withdrawing
+        twice does nothing, nor does withdrawing a job without a token.
 
         Raises
         ------
         JobNotFoundError
             The site does not know the job.
         UnavailableError
-            It cannot be noted now: whether the payload begins is open.
+            It cannot be recorded now: the payload may begin.
         """
         ...
 
@@ -854,7 +847,7 @@ class TakesUp(Protocol):
     """A backend that changes the jobs of its own run alone, and one of its user's that it is given by name."""
 
     def take_up(self, job_id: str) -> None:
-        """Count a running or pending job as one's own that was not submitted from here, as the one in which this runs.
+        """Treat a job that was submitted elsewhere as this client's, such as the one in which it runs.
 
         Raises
         ------
@@ -871,12 +864,12 @@ class Growing(Protocol):
     """A backend whose jobs can get more cores after they started: by a second job, whose cores join the first's."""
 
     def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
-        """Ask for more cores for a job, and return the id of the second job, which waits for them in the queue.
+        """Ask for more cores for a job; return the id of the second job, which waits for them in the queue.
 
-        The second job is eligible while the first runs, and asks for the time that the first has left. Its state tells
-        how it goes: it is pending as long as there are none, running once they have joined, and it ends with the first,
-        or when the first gives the last of them back. To cancel it withdraws the wish, or gives the cores back. From a
-        step on that keeps more cores than the job had before (`Step.cores`), the payload waits for these.
+        The second job is eligible while the first runs, and asks for the first's remaining walltime. It is pending
+        until it has the cores, and running once they have joined. It ends with the first, or when the first has given
+        all of them back. Cancelling it withdraws the request, or gives the cores back. Before a step that keeps more
+        cores than the job had (`Step.cores`), the payload waits for them.
 
         Parameters
         ----------
@@ -885,14 +878,14 @@ class Growing(Protocol):
         cores
             How many more, a multiple of `Capabilities.grow_by`.
         token
-            Tells the second job from every other, as `JobSpec.token` does; `Backend.find` knows it.
+            Identifies the second job, as `JobSpec.token` does; `Backend.find` finds it by this.
 
         Raises
         ------
         JobNotFoundError
             The site does not know the first job.
         SubmitRejectedError
-            There will never be so many.
+            The site will never give so many.
         BackendError
             The site cannot, or the first job has ended.
         """
@@ -922,12 +915,12 @@ class Previewing(Protocol):
     """A backend that can show what it would send."""
 
     def preview(self, spec: JobSpec) -> Mapping[str, str]:
-        """Show what `Backend.submit` would send for a job, and send nothing.
+        """Show what `Backend.submit` would send for a job, without sending it.
 
         Parameters
         ----------
         spec
-            The job. It may depend on jobs that are not there yet, whose ids are made up.
+            The job. It may depend on jobs that do not exist yet, with made-up ids.
 
         Returns
         -------
@@ -952,16 +945,16 @@ class Facility(Protocol):
         Parameters
         ----------
         folder
-            Where the scripts, the output and the marks of the run's jobs are kept; on a file system that compute nodes
-            see. A client that opens the same folder again, after a crash say, sees the marks of the first.
+            Where the scripts, output and marks of the run's jobs are kept, on a file system that compute nodes see. A
+            client that opens the same folder again, as after a crash, sees the marks of the first.
         sleep
-            What `Backend.wait` sleeps with; it returns true, early, where something else wants attention, and then so
-            does `wait`.
+            The function by which `Backend.wait` sleeps. If something else needs attention it returns true early, and
+            `wait` returns.
 
         Raises
         ------
         InputError
-            The settings make no sense.
+            The settings are invalid.
         UnavailableError
             It cannot be reached.
         """
@@ -975,13 +968,13 @@ class Finding:
     Parameters
     ----------
     topic
-        What it is about, in a word or three.
+        What it is about, in one to three words.
     told
         What the site reported.
     verdict
-        Whether that is good, worth knowing, or keeps asa from working.
+        Whether that is good, worth knowing, or prevents asa from working.
     consequence
-        What asa does differently because of it, or what its user can do; empty if nothing.
+        What asa does differently because of it, or what the user can do; empty if nothing.
     """
 
     topic: str
@@ -997,11 +990,11 @@ class Examination:
     Parameters
     ----------
     findings
-        In the order in which they are best read.
+        In reading order.
     settings
-        What a site file should keep, by the names of the facility's own settings.
+        What a site file should keep, by names of the facility's settings.
     observed
-        What it should note beside them, for people: the version, for example.
+        What it should also record for people, such as the version.
     """
 
     findings: Sequence[Finding]
@@ -1019,17 +1012,17 @@ class Examinable(Protocol):
     """A facility that can be examined, and that has kept what became of past jobs."""
 
     def examine(self, *, probe: bool) -> Examination:
-        """Find out what it can do and how it is best asked. That it cannot be reached is a finding, no error.
+        """Find out what it can do and how best to ask it. An unreachable site is a finding, not an error.
 
         Parameters
         ----------
         probe
-            Whether a job may be submitted that never runs, and is cancelled at once.
+            Whether a test job may be submitted; it never runs, and is cancelled at once.
         """
         ...
 
     def history(self, since_s: float) -> JobHistory:
-        """Read what became of past jobs: everybody's, or one's own where it shows no others.
+        """Read past jobs: all users', or the user's own where it shows no others.
 
         Parameters
         ----------
@@ -1039,7 +1032,7 @@ class Examinable(Protocol):
         Raises
         ------
         BackendError
-            It keeps no accounts, or does not show them.
+            It keeps no accounting, or does not show it.
         TraceError
             There is no job among them whose wait is known.
         """
@@ -1057,15 +1050,15 @@ class Foresight(Protocol):
 
 @runtime_checkable
 class Planning(Protocol):
-    """A backend whose scheduler gives every job a start at once, and can be asked for it beforehand.
+    """A backend whose scheduler gives every job a planned start at once, and can be asked for one in advance.
 
-    `Capabilities.plans` tells whether it is one.
+    `Capabilities.plans` says whether it is one.
     """
 
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
-        """When a job would be planned to start if it were submitted, without dependencies, at a time not before now.
+        """Planned start of a job if it were submitted, without dependencies, at a time not before now.
 
-        What is planned may come earlier, when others end before they have to; not later, unless something breaks.
+        The job may start earlier, when others end before their walltime; later only if something breaks.
         """
         ...
 
@@ -1075,9 +1068,9 @@ class EstimatesStarts(Protocol):
     """A backend whose batch system says when it expects a job to start that is not submitted, and promises nothing."""
 
     def estimated_start(self, spec: JobSpec) -> float | None:
-        """When the batch system expects a job to start if it were submitted now, without dependencies, on its clock.
+        """Start, on its clock, that the batch system expects for a job submitted now without dependencies.
 
-        None where it does not say, or was asked as often lately as is kind. It is a question to the batch system.
+        None if it does not say, or was asked too often lately. This asks the batch system.
         """
         ...
 
@@ -1087,20 +1080,20 @@ class Preflight(Protocol):
     """A backend whose batch system says whether a job could ever run that is not submitted."""
 
     def test(self, spec: JobSpec, timeout_s: float) -> str | None:
-        """Ask whether a job could ever run, and submit nothing. It is a question to the batch system.
+        """Ask the batch system whether a job could ever run, and submit nothing.
 
         Parameters
         ----------
         spec
-            The job, exactly as it would be submitted; what it depends on, and when it may begin, is left out.
+            The job as it would be submitted; its dependencies and begin time are left out.
         timeout_s
             Seconds that the batch system has for its answer.
 
         Returns
         -------
         str, optional
-            Why it never could, in the batch system's words. None where nothing speaks against it, and where the batch
-            system cannot be asked, does not answer in time, or says what may pass.
+            Why it never could, in the batch system's words. None if nothing prevents it, and if the batch system cannot
+            be asked, does not answer in time, or names a reason that may pass.
         """
         ...
 
@@ -1119,7 +1112,7 @@ def site_word_s(backend: Backend, spec: JobSpec) -> float | None:
 
 @runtime_checkable
 class Site(Protocol):
-    """Where backends come from: for experiments, a maker of repeatable worlds.
+    """For experiments: makes backends that are repeatable worlds.
 
     Every call with the same seed returns an equal world, so that strategies can be compared pair by pair.
     """

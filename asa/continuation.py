@@ -28,25 +28,26 @@ _MAX_EXIT = 125
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """How a stage goes on from one job to the next: its payload saves what it has done, and begins from there.
+    """How a stage continues from one job to the next: its payload saves its state, and the next job begins from there.
 
-    A leg is one job of it, with the stage's walltime. Its payload ends with 0 when all is done; with `unfinished`, or
-    by its walltime, when another leg is to go on.
+    A leg is one job of it, with the stage's walltime. Its payload exits with 0 when all is done. If it exits with
+    `unfinished` or reaches its walltime, another leg goes on.
 
     Parameters
     ----------
     max_legs
-        Jobs that follow each other at most.
+        Upper bound of legs.
     warn
-        The signal that tells a payload to save its state and end, without ``SIG``; empty for none: then a leg is never
-        asked to make room for the next one.
+        The signal, without ``SIG``, on which a payload saves its state and ends. Empty for none: then no leg ends early
+        for the next one.
     warn_s
-        Seconds before the end of the walltime at which it is sent: as long as the payload may take to save its state.
+        How many seconds before the end of the walltime it is sent: the longest that the payload may take to save its
+        state.
     unfinished
-        The exit code by which a payload says that another leg is to go on.
+        The exit code with which a payload asks for another leg.
     progress
-        Paths of what must change in each leg, as patterns; two legs in a row in which nothing did are a failure. None
-        for what shows no progress.
+        Patterns of paths that must change in each leg; two legs in a row without a change are a failure. None if there
+        is nothing to check.
 
     Examples
     --------
@@ -62,12 +63,12 @@ class Continuation:
 
     @classmethod
     def warned(cls, how: str) -> Continuation:
-        """Make one from how it is warned: a signal, and how long before the end, as in ``USR1@10min``.
+        """Make one from its warning: a signal, and how long before the end, as in ``USR1@10min``.
 
         Raises
         ------
         InputError
-            That is no signal that can be sent, or no time.
+            Not a signal that can be sent, or not a time.
         """
         signal, at, before = how.strip().partition("@")
         name = signal.strip().upper().removeprefix("SIG")
@@ -139,22 +140,22 @@ KEYS = ("total", "max_legs", "warn", "unfinished", "progress")
 
 
 def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:
-    """Gather what a stage says of its legs; None if it does not continue.
+    """Read what a stage says about its legs; None if it does not continue.
 
     Parameters
     ----------
     said
-        Values of ``continues`` and of `KEYS`, as far as they are given: `warn` as `Continuation.warned` gives it,
-        `progress` as a list of paths.
+        Given values of ``continues`` and of `KEYS`: `warn` as `Continuation.warned` returns it, `progress` as a list of
+        paths.
     where
         The stage, for errors.
     expects
-        Whether it says, too, how long one job of it runs.
+        Whether it also says how long one of its jobs runs.
 
     Raises
     ------
     WorkflowError
-        It does not continue, and says what only such stages do; or it does, and says ``expected``.
+        It does not continue, but has a key of stages that do; or it does, and has ``expected``.
     """
     if not said.get("continues"):
         if key := next((key for key in KEYS if said.get(key) is not None), ""):

@@ -1,7 +1,7 @@
-"""What a stage, and so its job, takes of a machine beside cores and time: each resource is described here, once.
+"""Resources that a stage and its job need in addition to cores and time: each is described once, here.
 
-Stages, jobs and what is passed to Slurm have these fields from here. What stages that share a job need together, the
-key of a workflow file that is written back, and the bounds that are checked follow from the description.
+Stages, jobs and Slurm's options take their fields from here. The description also gives the sum for stages that share a
+job, the key in a workflow file, and the upper bound that is checked.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from asa.units import parse_memory, parse_storage
 
 _MAX_BYTES = 1 << 60
 MAX_COUNT = 20_000_000
-"""Cores, nodes or GPUs of a stage at most: no machine has more."""
+"""Upper bound of a stage's cores, nodes or GPUs: no machine has more."""
 
 
 class Resource(NamedTuple):
-    """One of them."""
+    """A resource."""
 
     field: str  # of a stage and a job
     key: str  # of a workflow file and of `asa.stage`
-    words: str  # what there is so and so much of, in messages
+    words: str  # what is counted, in messages
     kind: Literal["count", "bytes", "flag"]
     max_amount: int
 
     @property
     def parse(self) -> Callable[[str], int]:
-        """Give what reads it from text; only resources in bytes are written as text."""
+        """Return the function that reads it from text; only resources in bytes are written as text."""
         return parse_memory if self.key == "memory" else parse_storage
 
 
@@ -47,18 +47,18 @@ def _flag(key: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
-    """What is needed for the whole of a stage or a job; 0 for nothing in particular.
+    """What a whole stage or job needs; 0 for no particular demand.
 
     Parameters
     ----------
     memory_bytes
-        Memory, on all its nodes together.
+        Memory, on all nodes together.
     gpus
         GPUs, likewise.
     burst_buffer_bytes
-        Fast storage that its nodes share while it runs.
+        Fast storage, shared by its nodes while it runs.
     exclusive
-        Its nodes are its own: no other job is on them, and it has, and pays for, all their cores.
+        No other job is on its nodes: it has, and pays for, all their cores.
     """
 
     memory_bytes: int = _size("memory", "memory")
@@ -67,7 +67,7 @@ class Demands:
     exclusive: bool = _flag("exclusive")
 
     def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
-        """Count the cores that are given to who asks for so many, or for nodes; 0 for what is not said."""
+        """Count the cores allocated for a request of cores, nodes or both; 0 for what is not given."""
         cores = max(cores, nodes * cores_per_node)
         return -(-cores // cores_per_node) * cores_per_node if self.exclusive and cores_per_node else cores
 
@@ -78,7 +78,7 @@ _VALUES = attrgetter(*_NAMES)
 
 
 def resources() -> Iterator[Resource]:
-    """List what there is to ask for.
+    """List the resources.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def resources() -> Iterator[Resource]:
 
 
 def demands_of(one: Demands) -> dict[str, Any]:
-    """Give what a stage or a job needs, by field.
+    """Return what a stage or a job needs, by field.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def demands_of(one: Demands) -> dict[str, Any]:
 
 
 def divided(one: Demands, count: int) -> dict[str, Any]:
-    """Give what each of so many jobs needs of what they need together, by field; what is counted is rounded up.
+    """Divide a need among so many jobs, by field, rounded up.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def divided(one: Demands, count: int) -> dict[str, Any]:
 
 
 def multiplied(one: Demands, count: int) -> dict[str, Any]:
-    """Give what so many of something need together, by field.
+    """Return what so many of the same need together, by field.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def multiplied(one: Demands, count: int) -> dict[str, Any]:
 
 
 def together(stages: Iterable[Demands]) -> Demands:
-    """Give what some stages need that run at the same time, in one job: the sum, and nodes of their own if one does.
+    """Return what stages need that run at the same time in one job: the sum; exclusive nodes if one asks for them.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def together(stages: Iterable[Demands]) -> Demands:
 
 
 def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
-    """Give what a job needs in which some stages run one after the other: of each resource the largest amount.
+    """Return what stages need that run one after the other in one job: the maximum of each resource.
 
     Examples
     --------

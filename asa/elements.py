@@ -38,14 +38,14 @@ Range = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Elements:
-    """A set of numbers of elements.
+    """A set of element numbers of a job array.
 
-    Two of the same numbers are equal. O(ranges) of space, and O(numbers) of time for what is made of them.
+    Sets of the same numbers are equal. Space is O(ranges); operations take O(numbers).
 
     Parameters
     ----------
     ranges
-        Of its numbers in ascending order, as `Elements.of` makes them.
+        Of its numbers, in ascending order, as `Elements.of` makes them.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class Elements:
         return self._sorted[-1]
 
     def take(self, count: int) -> Elements:
-        """Give the first so many of them.
+        """Return the first numbers.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ NONE: Final = Elements()
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """What of a job array is asked for.
+    """The elements of a job array that are asked for.
 
     Parameters
     ----------
@@ -136,9 +136,9 @@ class Array:
     at_once
         How many of them may run at the same time; 0 for all.
     whole
-        All that the stage has, where `elements` are those that are left of it; None for the same.
+        All elements of the stage, where `elements` are those that are left; None if they are the same.
     is_compact
-        Whether the batch system is to number the elements from 0 on, since it does not take numbers as large as theirs.
+        Whether the batch system numbers the elements from 0 on, since it does not take numbers this large.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class Array:
         return tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in values.items())
 
     def only(self, elements: Elements) -> Array:
-        """Ask for some of its elements alone.
+        """Ask for some of its elements only.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ def parse_elements(text: str) -> Elements:
 
 
 def parse_array(text: str) -> Array:
-    """Read what an array's option says.
+    """Read the value of the option ``--array``.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def parse_array_of(given: object) -> Array:
     Raises
     ------
     InputError
-        As `parse_array` does; or it is something else.
+        As `parse_array` does; or it is of another type.
 
     Examples
     --------

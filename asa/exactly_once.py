@@ -1,8 +1,8 @@
-"""Jobs submitted exactly once, whatever becomes of the answers: those of a run's stages, and those of a pool's workers.
+"""Submits jobs exactly once, even if answers are lost: those of a run's stages, and those of a pool's workers.
 
-A job's token is on the disk before the job is sent. Where it is not known what became of that, the job is looked for by
-its token before it is sent again. Should both arrive, at most one runs its payload, which is what tokens are for: that
-one is kept, and the other is cancelled, however late it turns up.
+A job's token is on the disk before the job is sent. If the answer is lost, the job is looked for by its token before it
+is sent again. If both submissions arrive, at most one job runs its payload, which is what tokens are for: that one is
+kept, and the other is cancelled, however late it turns up.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Submitter(ABC):
-    """Whoever has jobs submitted; it keeps what is found out of them before anything else is done because of that."""
+    """Owner of submitted jobs; it records what becomes known of them before it acts on that."""
 
     backend: Backend
     # why the batch system could not be asked, or did not take a cancellation, the last time that this was so
@@ -100,11 +100,11 @@ class Submitter(ABC):
 
     @abstractmethod
     def status_of(self, job_id: str) -> JobStatus | None:
-        """Say how a job was last seen; None of one that is not the owner's."""
+        """Return a job's last known status; None if it is not the owner's."""
 
     @abstractmethod
     def job_of(self, token: str) -> str | None:
-        """Name the job of a token; None if it has none, or its owner gave it up."""
+        """Return the job of a token; None if it has none, or its owner gave it up."""
 
     @abstractmethod
     def is_to_be_sent(self, token: str) -> bool:
@@ -112,7 +112,7 @@ class Submitter(ABC):
 
     @abstractmethod
     def accepted(self, token: str, status: JobStatus) -> None:
-        """Note that the batch system has a job of a token; an earlier job of the same token counts no more."""
+        """Note that the batch system has a job of a token; it replaces an earlier job of that token."""
 
     @abstractmethod
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
@@ -130,10 +130,10 @@ class Submitter(ABC):
 
     @abstractmethod
     def heard(self, status: JobStatus) -> None:
-        """Note how a job stands, which may be no news."""
+        """Note a job's status, changed or not."""
 
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
-        """Note how several jobs stand."""
+        """Note the status of several jobs."""
         for status in statuses:
             self.heard(status)
 
@@ -142,8 +142,7 @@ class Submitter(ABC):
     def send(self, token: str, attempt: Attempt, submit: Callable[[], str]) -> SubmitRejectedError | None:
         """Submit a job that is written down as intended; return why it will never be accepted, if so.
 
-        If none of this was kept by then, what became of it is for `clear_up` to find out; as it is where anything else
-        is raised.
+        If the process dies meanwhile, or anything else is raised, `clear_up` finds out what became of the job.
         """
         attempt.looks = 0
         try:
@@ -177,9 +176,10 @@ class Submitter(ABC):
         attempt.failed(now_s, cause, at_once=doubtful)
 
     def clear_up(self, token: str, attempt: Attempt) -> float:
-        """Find out whether a job was accepted of which that is not known; return when to go on.
+        """Find out whether a job in doubt was accepted; return when to go on.
 
-        By two looks with a pause, where it may be accepted late. They may be of two clients: see `sought`.
+        Where it may be accepted late it looks twice, with a pause; the second look may be another client's: see
+        `sought`.
         """
         now_s = self.backend.now()
         if not attempt.is_due(now_s):
@@ -211,9 +211,9 @@ class Submitter(ABC):
     # ------------------------------------------------------------------ second jobs
 
     def look_for_twins(self, doubtful: Mapping[str, float]) -> float | None:
-        """Look for second jobs of tokens that were sent again, and cancel them; return when to look next.
+        """Look for duplicates of jobs that were sent again, and cancel them; return when to look next.
 
-        `doubtful`: tokens of which one may turn up, and since when.
+        `doubtful`: tokens that may have a duplicate, and since when.
         """
         now_s = self.backend.now()
         since = {**doubtful, **self._suspects}  # of what was seen, since then
@@ -239,7 +239,7 @@ class Submitter(ABC):
         return self._late_looks.get(token, 0)
 
     def follow_twin(self, token: str, job_id: str) -> float | None:
-        """Have the job that runs the payload take the place of one that gave way to it; None if it is lost.
+        """Replace a job that gave way by its duplicate, which runs the payload; None if that is lost.
 
         Returns when to go on.
         """
@@ -261,9 +261,9 @@ class Submitter(ABC):
         return attempt.again_s
 
     def _keep_one(self, tokens: Collection[str]) -> list[str]:
-        """Keep of each token's jobs the one that runs the payload, and cancel the others; tell of which that was done.
+        """Keep each token's job that runs the payload, cancel its duplicates; return the tokens for which that is done.
 
-        Of a token that has no job any more, or never had one, all are cancelled.
+        If a token has no job any more, or never had one, all are cancelled.
         """
         kept = []
         for token, found in (self._find(tokens) or {}).items():
@@ -278,7 +278,7 @@ class Submitter(ABC):
         return kept
 
     def _suspect(self, token: str) -> None:
-        """Have another look tell whether a second job of a token that could not be cancelled is gone."""
+        """Look again later whether a duplicate that could not be cancelled is gone."""
         self._suspects[token] = self.backend.now()
         self._late_looks.pop(token, None)
 
@@ -293,7 +293,7 @@ class Submitter(ABC):
         return not self._cancel_unwanted({token: surplus})
 
     def _cancel_unwanted(self, unwanted: Mapping[str, Iterable[JobStatus]]) -> list[str]:
-        """Cancel jobs of tokens, and note that; tell of which tokens not all were: another look will tell."""
+        """Cancel jobs of tokens, and note that; return the tokens of which some were not cancelled."""
         alive = {token: _alive(found) for token, found in unwanted.items()}
         taken = self._cancel(list(itertools.chain.from_iterable(alive.values())))
         now_s = self.backend.now()
@@ -307,7 +307,7 @@ class Submitter(ABC):
         return self._cancel(job_ids := _alive(found)).issuperset(job_ids)
 
     def _cancel(self, job_ids: Collection[str]) -> set[str]:
-        """Send cancellations; give those that were taken, as are those of jobs that have ended, however."""
+        """Send cancellations; return the jobs for which they were accepted, or that have ended."""
         taken = set(job_ids)
         for job_id, error in cancel_all(self.backend, job_ids).items():
             if not isinstance(error, JobNotFoundError):
@@ -318,9 +318,9 @@ class Submitter(ABC):
     # ------------------------------------------------------------------ cancelling
 
     def withdraw(self, job_id: str) -> bool:
-        """See to it that a job which is to be cancelled does not begin its payload first; say whether that is certain.
+        """Keep a job that is to be cancelled from beginning its payload; return whether that is certain.
 
-        It is so for one that was seen to have begun, too, and for one that began before it was put back into the queue.
+        It is also certain for a job that was seen to have begun, and for one that began before it was requeued.
         """
         status = self.status_of(job_id)
         if status is None or status.payload_start_s is not None or not isinstance(self.backend, Withdrawing):
@@ -334,7 +334,7 @@ class Submitter(ABC):
             return False
 
     def tell_cancellations(self, job_ids: Iterable[str]) -> set[str]:
-        """Have jobs cancelled; give those of which the batch system took that. It is sent again until they end."""
+        """Cancel jobs; return those whose cancellation the batch system accepted. It is sent again until they end."""
         now_s, taken, due = self.backend.now(), set[str](), list[str]()
         for job_id in job_ids:
             status = self.status_of(job_id)
@@ -351,16 +351,16 @@ class Submitter(ABC):
         return taken
 
     def cancel(self, job_ids: Collection[str]) -> None:
-        """Have jobs cancelled, and hear how those stand of which that is taken."""
+        """Cancel jobs, and ask for the status of those whose cancellation was accepted."""
         if taken := self.tell_cancellations(job_ids):
             self.ask([job_id for job_id in job_ids if job_id in taken])
 
     def cancelled_s(self, job_id: str) -> float | None:
-        """Say since when the batch system knows that a job is to be cancelled; None if it does not."""
+        """Return since when the batch system has a job's cancellation; None if it has not."""
         return self._cancelled_s[job_id][0] if job_id in self._cancelled_s else None
 
     def end_all(self, tokens: Collection[str]) -> bool | None:
-        """Have all jobs of some tokens cancelled; say whether none is left, None if they could not be looked for."""
+        """Cancel all jobs of some tokens; return whether none is left, None if they could not be looked for."""
         if not tokens:
             return True
         if (jobs := self._find(tokens)) is None:
@@ -370,10 +370,10 @@ class Submitter(ABC):
         return not alive
 
     def cancel_unknown(self, tokens: Collection[str]) -> list[str] | None:
-        """Cancel jobs of some tokens that their owner does not know, or knows as cancelled; tell of which that failed.
+        """Cancel jobs that their owner does not know, or knows as cancelled; return the tokens for which that failed.
 
-        A submission may have arrived twice though it was answered well, and a batch system may lose the last calls
-        to it. None if they could not be looked for.
+        A submission may have arrived twice though it was answered, and a batch system may lose the last calls to it.
+        None if they could not be looked for.
         """
         if not tokens:
             return []
@@ -388,7 +388,7 @@ class Submitter(ABC):
     # ------------------------------------------------------------------ asking
 
     def ask(self, job_ids: Collection[str]) -> bool:
-        """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all."""
+        """Ask for the status of some jobs; return whether the batch system could be asked for all."""
         try:
             statuses = self.backend.status(job_ids)
         except UnavailableError as error:

@@ -12,18 +12,18 @@ __all__ = ["Away", "PartitionFacts", "SiteFacts", "Survey"]
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Cores that could not be used for a while.
+    """Cores that were unavailable for a while.
 
     Parameters
     ----------
     begin_s, end_s
-        From when and until when, seconds since 1970; None for still.
+        Seconds since 1970; `end_s` is None while it lasts.
     cores
         How many.
     pool
-        Of which group of nodes.
+        Their group of nodes.
     is_drained
-        Jobs that ran there could finish.
+        Whether jobs that ran there could finish.
     """
 
     begin_s: float
@@ -40,9 +40,9 @@ class PartitionFacts:
     Parameters
     ----------
     name
-        By which jobs name it.
+        By which jobs ask for it.
     pool
-        The group of nodes that its jobs run on; partitions that share nodes are of one.
+        The group of nodes that its jobs run on; partitions that share nodes have the same.
     limits
         What a job there may ask for.
     points
@@ -64,23 +64,23 @@ class SiteFacts:
     system
         Its name.
     pools
-        Cores of each group of nodes that partitions share.
+        Cores of each group of nodes.
     partitions
-        The one that jobs go to which name none comes first.
+        The default partition first.
     cores_per_node
         Of its widest nodes.
     whole_nodes
-        Jobs share no node.
+        Whether jobs never share a node.
     age_accrues
-        Whether jobs gain priority while a dependency keeps them back; None where that is not known.
+        Whether jobs gain priority while a dependency holds them back; None if not known.
     scheduler, settings
-        Its name among ``asa.schedulers``, and how it is set.
+        Its scheduler's name among ``asa.schedulers``, and that one's settings.
     knows_rules
-        Whether these are the site's own; else they are a guess.
+        Whether these are the site's; else they are a guess.
     away
-        What was away.
+        What was unavailable.
     seen, assumed
-        For people, a sentence each: what was read of the site, and what was taken to be so in its place.
+        For people, one sentence each: what was read from the site, and what was assumed.
     """
 
     system: str
@@ -99,18 +99,18 @@ class SiteFacts:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """How a batch system is asked for its facts, and for its jobs.
+    """How to ask a batch system for its facts and its jobs.
 
     Parameters
     ----------
     commands
-        By the name of the file that holds what it prints: a command line for a shell.
+        Shell command lines, by the name of the file for their output.
     read
-        Makes facts of the texts, by the same names; those that are missing were not to be had.
+        Makes facts of these texts, by the same names; some may be missing.
     jobs
         The name of the file of jobs.
     needed
-        Names without which nothing can be said.
+        Names that are indispensable.
     """
 
     commands: Mapping[str, str]

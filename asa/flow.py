@@ -97,38 +97,39 @@ _WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
 
 class Resources(TypedDict, total=False):
-    """What a stage asks for, and what is checked of it; `asa.Stage` says what each means.
+    """What a stage asks for, and what is checked; `asa.Stage` explains each.
 
     Parameters
     ----------
     cores, nodes, cpus_per_task, gpus
-        One core if neither cores nor nodes are given. Of cores or nodes several, or a range such as ``"7..112"``, of
-        which the first is its own.
+        One core if neither cores nor nodes are given. Cores or nodes may be several, or a range such as ``"7..112"``;
+        the first is the stage's own.
     memory, burst_buffer
         Bytes, or text such as ``"4G"``.
     walltime, expected
-        An hour if not given; `expected` may be ``"learn"``; both may be said by width, as in ``{7: "6h", 28: 5700}``.
+        An hour if not given; `expected` may be ``"learn"``; both may be given by width, as in ``{7: "6h", 28: 5700}``.
     scaling
-        ``"measured"``, ``"amdahl"``, ``"downey"`` or ``"tasks"``: how run times at other widths follow.
+        ``"measured"``, ``"amdahl"``, ``"downey"`` or ``"tasks"``: how to compute run times at other widths.
     array
-        Of a job array, the numbers of its elements: as sbatch takes them, as in ``"1-200%20"``, or several numbers.
+        The element numbers of a job array: as for sbatch, such as ``"1-200%20"``, or several numbers.
     jobs
         How many jobs share its tasks, or a range such as ``"1..32"``.
     continues, total, max_legs, warn, unfinished, progress
-        Whether it runs in legs, jobs of its walltime that go on where the one before stopped; `total` is what all of
-        them take, said as `expected` is; `warn` a signal and a time, as in ``"USR1@10min"``; see `asa.Continuation`.
+        Whether it runs in legs: jobs of its walltime, each of which goes on where the last one stopped. `total` is the
+        time of all legs, given like `expected`; `warn` a signal and a time, as in ``"USR1@10min"``; see
+        `asa.Continuation`.
     partition, account, options
-        For the batch system; of partitions and options one, or several.
+        For the batch system; one or several partitions and options.
     request
-        In place of cores, memory and GPUs: how large its job is, in options of sbatch, which Slurm gets as they are.
+        In place of cores, memory and GPUs: its job's size in options of sbatch, passed to Slurm unchanged.
     environment, secrets
-        Variables; and names of the client's own that it needs though they hold secrets.
+        Variables; and names of the client's variables that it needs though they hold secrets.
     modules, conda, container, binds, setup, launcher
         The environment that it runs in; see `asa.Preparation`.
     inputs, outputs
         Paths, one or several.
     input_patience
-        For how long inputs are looked for, and outputs: a time.
+        How long to look for inputs, and for outputs.
     retries, retry_walltime_factor, retry_memory_factor, retry_max_memory
         After a failure; `retry_max_memory` is written as `memory` is.
     exclusive, local, input_size, when, out_of_memory
@@ -180,7 +181,7 @@ class Resources(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function to be called in a stage, with its arguments: what `StageFunction.bind` gives.
+    """A function to be called in a stage, with its arguments, as `StageFunction.bind` returns it.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ class Call:
     command
         What the job runs.
     resources
-        What `stage` said of it.
+        Those given to `stage`.
     """
 
     name: str
@@ -198,10 +199,10 @@ class Call:
 
 
 class StageFunction(Generic[P]):
-    """A function that a stage can run; called as it is, it runs here.
+    """A function that a stage can run; a direct call runs it here.
 
-    It is found again by its module's name, or its file, and its own name, so it must stand at the top level of a file
-    that compute nodes see. What is returned is lost: stages hand on files.
+    A job finds it by its module's name, or its file, and its own name, so it must be at the top level of a file that
+    compute nodes see. Its return value is lost: stages pass on files.
 
     Parameters
     ----------
@@ -220,12 +221,12 @@ class StageFunction(Generic[P]):
         return self._function(*args, **kwargs)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
-        """Give the call for a stage; arguments are what JSON holds.
+        """Return the call for a stage; arguments must be values of JSON.
 
         Raises
         ------
         InputError
-            The function cannot be found by its name, as in a notebook, or an argument cannot be written down.
+            The function cannot be found by its name, as in a notebook, or an argument is no value of JSON.
         """
         name = self._function.__name__
         where = f"function {name!r}"
@@ -256,7 +257,7 @@ class StageFunction(Generic[P]):
 
 
 def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], StageFunction[P]]:
-    """Make a function one that stages can run.
+    """Turn a function into one that stages can run.
 
     Examples
     --------
@@ -271,7 +272,7 @@ def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], Sta
     Raises
     ------
     InputError
-        There is nothing of a name to ask for, or its value is of another kind.
+        There is no such resource, or its value has the wrong type.
     """
 
     def made(function: Callable[P, object]) -> StageFunction[P]:
@@ -321,15 +322,15 @@ class Flow:
         after: str | Stage | Iterable[str | Stage] = (),
         **resources: Unpack[Resources],
     ) -> Stage:
-        """Add a stage, and return it for others to come after.
+        """Add a stage, and return it, so that others can follow it.
 
         Parameters
         ----------
         name
             Unique in the workflow.
         command, script, tasks, tasks_file
-            What it runs, one of these: text for a shell, the path of a script, shell commands to be run side by side on
-            its cores, the path of a file of such commands.
+            One of these, to be run: text for a shell, the path of a script, shell commands to run side by side on its
+            cores, or the path of a file of such commands.
         after
             The stages that it follows, or their names.
         **resources
@@ -338,9 +339,9 @@ class Flow:
         Raises
         ------
         WorkflowError
-            It makes no sense, or one of its name is there.
+            It makes no sense, or its name is taken.
         InputError
-            The script cannot be read, there is nothing of a name to ask for, or its value is of another kind.
+            The script cannot be read, there is no such resource, or its value has the wrong type.
         """
         where = f"stage {name!r}"
         if name in self._stages:
@@ -374,13 +375,13 @@ class Flow:
         Parameters
         ----------
         call
-            What `StageFunction.bind` gave.
+            As `StageFunction.bind` returned it.
         name
             The function's if not given.
         after
             The stages that it follows, or their names.
         **resources
-            What it asks for other than the function's decorator says.
+            Those that differ from the function's decorator.
         """
         asked: Resources = {**call.resources, **resources}
         return self.stage(name or call.name, call.command, after=after, **asked)
@@ -404,35 +405,35 @@ class Flow:
         check: bool = True,
         on_record: Callable[[Record], None] = lambda _: None,
     ) -> RunResult:
-        """Run it, and wait until it has ended; `asa resume` goes on with it should this process die.
+        """Run it, and wait until it has ended; if this process dies, `asa resume` continues the run.
 
         Parameters
         ----------
         backend, site, settings
-            Where: as ``asa run`` has them. This computer, if nothing is given and no batch system is found.
+            Where, as for ``asa run``. This computer, if nothing is given and no batch system is found.
         strategy, estimator
-            Their names; the site's own strategy if not given, else `asa-plan`. The estimator that is best with what the
-            site shows, ``auto``, if not given.
+            Their names. If not given: the site's strategy, else `asa-plan`; and ``auto``, the best estimator for what
+            the site shows.
         name
             Of the run; the flow's if not given.
         folder
-            Where commands run. Other paths are as seen from here, not from there.
+            Where commands run. Other paths are relative to the current folder, not to this one.
         runs
-            In which folder the run's own is made; `asa-runs`, or what ``$ASA_RUNS`` says, if not given.
+            The folder in which the run's folder is made; ``$ASA_RUNS``, else `asa-runs`, if not given.
         bank
-            Folder of what is known of waits; the usual one if not given, none with None.
+            Folder of learned waits; the usual one if not given, none with None.
         history
-            Past jobs of everybody to learn at the beginning, where the site shows them.
+            How many past jobs of all users to learn from at the beginning, if the site shows them.
         seed
-            Of whatever is drawn.
+            Of all random numbers.
         fail_fast
-            End the run as soon as a stage has failed; by default what does not depend on it goes on.
+            End the run as soon as a stage has failed; by default stages that do not depend on it go on.
         preflight
             First ask the batch system whether it would accept each job, and submit none if it refuses one.
         check
             Raise an error if it does not complete.
         on_record
-            Called with all that happens.
+            Called with each record.
 
         Returns
         -------
@@ -444,9 +445,9 @@ class Flow:
         RunError
             It failed, or somebody cancelled it.
         AsaError
-            As ``asa run`` would tell.
+            As ``asa run`` would report.
         InputError
-            It is called where a stage only looks for its function.
+            A stage only imports this file to find its function.
         """
         if _inside_a_stage:
             hint = 'Write it below `if __name__ == "__main__":`.'

@@ -52,11 +52,11 @@ def walltime_class(walltime_s: ArrayLike) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobGeometry:
-    """The kind of job that a queue treats alike: where it is sent, how wide it is and how long it asks for.
+    """A class of jobs that a queue treats alike: by system and partition, width and walltime.
 
-    Widths and walltimes are kept in classes, because a queue does not tell 110 cores from 112 and because a learner
-    that never meets the same geometry twice learns nothing: cores by powers of two, rounded up, so that 28, 56, 112,
-    160, 320 and 640 cores (Section 4.3 of the paper) are six classes, and the walltime by half powers of two.
+    Widths and walltimes are in classes, because a queue does not distinguish 110 cores from 112, and an estimator that
+    never sees a geometry twice learns nothing. Cores are rounded up to powers of two, so that 28, 56, 112, 160, 320 and
+    640 cores (Section 4.3 of the paper) are six classes; walltimes are rounded to half powers of two.
 
     Parameters
     ----------

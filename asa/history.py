@@ -27,23 +27,22 @@ def _none() -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """Jobs that waits can be learned from; columns of equal length, in order of submission.
+    """Past jobs to learn waits from; columns of equal length, in order of submission.
 
     Parameters
     ----------
     submit_s
-        When each began to queue, in seconds of one clock: its submission, or when it became eligible if something kept
-        it back longer.
+        When each began to queue, in seconds of one clock: when it was submitted, or became eligible if that was later.
     wait_s
         Seconds that it queued.
     cores, walltime_s
         What it asked for.
     started
-        Whether it started; else it left the queue after `wait_s`, so that its wait would have been at least that.
+        Whether it started; else it left the queue after `wait_s`, a lower bound of its wait.
     run_s
         Seconds that it ran; negative where that is not known.
     user, partition
-        Its user and partition as places in `users` and `partitions`; -1 where that is not known.
+        Indices into `users` and `partitions`; -1 where not known.
     users, partitions
         Their names.
     system
@@ -51,9 +50,9 @@ class JobHistory:
     machine_cores
         Cores of the machine, 0 where that is not known.
     source
-        Where all this is from, for people.
+        Where the data are from, for people.
     oddities
-        How many rows each rule of the reader touched, by the rule's words.
+        How many rows each of the reader's rules changed or dropped, by the rule's words.
     allocated
         Cores that it got, which may be more than it asked for; 0 where that is not known.
     """
@@ -102,9 +101,9 @@ class JobHistory:
 
 @contextmanager
 def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[Stream]:
-    """Open a log, compressed by gzip or not, and say in our words what goes wrong while it is read.
+    """Open a log, compressed by gzip or not, and turn errors while it is read into `TraceError`.
 
-    For readers of histories. Gzip is seen by its first bytes, not by the name.
+    For readers of histories. Gzip is recognized by the first bytes, not by the name.
 
     Parameters
     ----------
@@ -129,11 +128,11 @@ def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[Stream]:
 
 
 def read_history(path: str | Path) -> JobHistory:
-    r"""Read jobs of the past from a file of any kind that an installed reader knows.
+    r"""Read past jobs from a file of any format that an installed reader knows.
 
     Readers are functions of a path in the entry-point group ``asa.histories``; one returns None for a file that is
-    clearly of another kind. The first that returns a history is believed. A reader may have an attribute
-    ``how_to_make``: where such files come from, shown to whoever gives a file that none knows.
+    clearly of another format. The first history that a reader returns is used. A reader may have an attribute
+    ``how_to_make``, which says where such files come from; it is shown for a file that no reader knows.
 
     Parameters
     ----------
@@ -148,7 +147,7 @@ def read_history(path: str | Path) -> JobHistory:
     Raises
     ------
     TraceError
-        The file cannot be read, is empty, is of no known kind, or is broken.
+        The file cannot be read, is empty, of no known format, or broken.
 
     Examples
     --------

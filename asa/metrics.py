@@ -36,13 +36,13 @@ class StageTimes:
     stage
         Its name.
     perceived_wait_s
-        PWT: from the end of the last stage that it follows, or from the run's start, to its own start; what was tried
-        in between and failed, or was run anew, counts, the time between an end of the run and its going on does not.
+        PWT: from the end of the last stage that it follows, or from the run's start, to its own start. Failed attempts
+        and reruns in between count; time between an end of the run and its resumption does not.
     run_s
         From its start to its end.
     critical
-        Whether the makespan hung on it: it ended last, or a critical stage waited for it last. The waits and run
-        times of the critical stages add up to the makespan.
+        Whether it is on the critical path: it ended last, or was the last that a critical stage waited for. The waits
+        and run times of the critical stages add up to the makespan.
     """
 
     stage: str
@@ -58,27 +58,26 @@ class RunMetrics:
     Parameters
     ----------
     makespan_s
-        From handing the workflow over to the end of its last stage, less the time between an end of the run and its
-        user's going on with it.
+        From submission of the workflow to the end of its last stage, less the time between an end of the run and its
+        resumption.
     twt_s
-        Total waiting time: the sum of the stages' perceived waits. Where stages run side by side they may wait side
-        by side, so that the sum exceeds what the makespan suffered; what a stage waits for cores inside a shared
-        allocation counts.
+        Total waiting time: the sum of the stages' perceived waits. Parallel stages may wait in parallel, so the sum may
+        exceed the waiting in the makespan. Waits for cores inside a shared allocation count.
     core_hours
         Everything that was allocated, overhead included.
     overhead_core_hours
-        OH: what was held before it could be used, between two stages of a job, and what was given back unused.
+        OH: cores held before they could be used, idle between two stages of a job, or given back unused.
     hits, misses
         Predictions that turned out accurate or too short, and too long; see `judge`.
     undecided
-        Predictions of which a censored observation leaves open which they were. A job that a dependency keeps back and
-        that starts the moment it is released tells no more.
+        Predictions that a censored observation leaves undecided, such as that of a job which started the moment its
+        dependency was met.
     resubmissions
-        Jobs that were asked for again.
+        How many jobs were submitted again.
     stages
         Each stage that ran, in the workflow's order.
     too_short
-        Those of the hits whose wait was longer than predicted, certainly and by more than the grid is coarse.
+        Hits whose wait was certainly longer than predicted, by more than the grid's spacing.
     """
 
     makespan_s: float
@@ -108,15 +107,14 @@ Verdict = Literal["hit", "miss"]
 
 
 def judge(predicted_s: float, observed: Observed) -> Verdict | None:
-    """Say whether a prediction was too long (*miss*) or not (*hit*), or None where that cannot be known.
+    """Say whether a prediction was too long (*miss*) or not (*hit*); None if that cannot be known.
 
-    Section 4.8 divides predictions into accurate ones and over-predictions, which bring resources too early; its 100 %
-    of hits at UPPMAX, for predictions of 3.9 h of waits of 11 h, shows that too short is no miss. Accurate means that
-    none of the paper's alternatives below the predicted one is nearer to the wait, so that a grid's coarseness is not
-    held against a prediction.
+    Section 4.8 of the paper divides predictions into accurate ones and over-predictions, which get resources too early.
+    It has 100 % hits at UPPMAX, where 3.9 h were predicted of waits of 11 h, so a short prediction is no miss. A
+    prediction is accurate if no lower alternative of the paper's grid is nearer to the wait, so the grid's spacing
+    causes no miss.
 
-    An *at most* shows a miss where the prediction exceeds even that, an *at least* shows a hit where the prediction
-    does not exceed it; all else is open.
+    A prediction above an upper bound is a miss; one not above a lower bound is a hit; all else is undecided.
 
     Parameters
     ----------
@@ -219,9 +217,9 @@ def _class_of(wait_s: float) -> int:
 
 
 def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
-    """Give when a run had ended and its user had not gone on with it yet: pairs of times, in order.
+    """Return the times between a run's end and its resumption: pairs, in order.
 
-    A run that failed may have other stages and jobs that end a little later; until then it is not idle.
+    After a failure other stages and jobs may end a little later; until then the run is not idle.
 
     Parameters
     ----------
@@ -245,12 +243,12 @@ def _ran_to_its_end(record: Record) -> bool:
 
 
 def without(idle: Iterable[tuple[float, float]], time_s: float) -> float:
-    """Give a time as if a run had gone on at once each time.
+    """Subtract a run's idle times from a time.
 
     Parameters
     ----------
     idle
-        What `idle_times` gives.
+        From `idle_times`.
     time_s
         On the same clock.
 
@@ -290,9 +288,9 @@ def _could_begin(
     ended: Iterable[tuple[float, Sequence[str]]],
     began_s: float,
 ) -> float:
-    """Say when all that a stage follows was settled; a failure counts where one completed only after the stage ran.
+    """Return when all a stage's predecessors had ended; a failure counts if one completed only after the stage ran.
 
-    So it is with a stage that cleaned up before the run was gone on with.
+    That is so for a stage that cleaned up before the run was resumed.
     """
     could_s = max((settled[before] for before in stage.after), default=began_s)
     if stage.when == "success" or could_s <= start_s:
@@ -312,9 +310,9 @@ def _critical_path(workflow: Workflow, settled: Mapping[str, float]) -> set[str]
 
 
 def _held(job: Ended, records: Sequence[Record]) -> float:
-    """Core-hours that a job held, without the cores that it gave back, by its records.
+    """Compute the core-hours that a job held, without cores that it gave back, from its records.
 
-    One that was put back into the queue held cores before, too, from each start to the next requeue.
+    A requeued job also held cores before, from each start to the next requeue.
     """
     if job.ran_s is not None:  # of a job array, each element of which held its own
         return core_hours(job.cores, job.ran_s)
@@ -340,9 +338,9 @@ def _held_between(cores: int, start_s: float, end_s: float, resized: Iterable[Re
 
 
 def _overhead(jobs: Sequence[Ended], records: Sequence[Record], of_job: Mapping[str, Sequence[Record]]) -> float:
-    """Core-hours held before the payload began, or the stage that cores joined another job's for; or all of them.
+    """Core-hours held before the payload began, or before the stage for which cores joined another job; or all.
 
-    And those of a job that stood still between two of its stages.
+    Includes those of a job that was idle between two of its stages.
     """
     joins = {r.job_id: (r.joins, r.stages) for r in records if isinstance(r, Submitted) and r.joins}
     began = {(r.job_id, r.stages): r.time_s for r in records if isinstance(r, StageStarted)}
@@ -357,9 +355,9 @@ def _overhead(jobs: Sequence[Ended], records: Sequence[Record], of_job: Mapping[
 
 
 def _stood_still(job: Ended, records: Sequence[Record]) -> float:
-    """Core-hours of a job between an end of its stages and the begin of the next, by the records of it alone.
+    """Core-hours of a job between the end of one of its stages and the start of the next, from its records.
 
-    Nothing is counted before its last start: of a job that was put back into the queue.
+    For a requeued job only the time since its last start counts.
     """
     total, running, since_s, cores = 0.0, set[str](), None, job.cores
     for record in (record for record in records if job.start_s is None or record.time_s >= job.start_s):

@@ -1,8 +1,7 @@
-"""How what a job ran has ended: a word, which a job's script writes beside the exit code.
+"""How a payload ended: a word, which a job's script writes together with the exit code.
 
-A program may exit with any number. So the word alone says what asa's own text around it did, and the exit code is the
-program's wherever the word is ``failed``. Only of an end for which nobody wrote a word, as in the journals and marks of
-earlier versions, is the number taken for one.
+A program may exit with any number. So only the word says what asa's own script text did, and with ``failed`` the exit
+code is the program's. The number is interpreted only if there is no word, as in journals and marks of earlier versions.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ def outcome_of(end: HowEnded) -> JobOutcome | None:
 
 
 def by_exit_code(exit_code: int) -> JobOutcome:
-    """Say how something ended for which nobody wrote a word.
+    """Interpret an exit code without a word.
 
     Examples
     --------
@@ -147,16 +146,16 @@ def by_exit_code(exit_code: int) -> JobOutcome:
 
 
 def without_mark(exit_code: int) -> JobOutcome:
-    """Say how a job ended whose script wrote no mark of its end, by the batch system's exit code.
+    """Say how a job ended whose script wrote no end mark, by the batch system's exit code.
 
-    A script that lives to its end leaves none only where it runs nothing, for another job does, or where it cannot
-    write; any other number is a program's own.
+    A script that reaches its end writes none only if it ran nothing, since another job runs the payload, or if it
+    cannot write. Any other number is a program's.
     """
     return by_exit_code(exit_code) if exit_code == 0 or exit_code in _OF_SCRIPTS else JobOutcome.FAILED
 
 
 def from_word(word: str) -> JobOutcome | None:
-    """Read a word that a script wrote; None for one that is not known.
+    """Read a script's word; None if it is unknown.
 
     Examples
     --------
@@ -178,7 +177,7 @@ def would_end_so_again(end: HowEnded) -> bool:
 
 
 def meaning(exit_code: int | None, outcome: JobOutcome | None = None) -> str:
-    """Say in words how a stage ended; empty if there is but an exit code of its command's own.
+    """Say in words how a stage ended; empty if only its command's exit code says that.
 
     Examples
     --------

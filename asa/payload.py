@@ -1,6 +1,6 @@
-"""The text that a stage's job runs: what a user wants run, between checks of what it needs and of what it made.
+"""The text that a stage's job runs: the user's command, between checks of its inputs and of its outputs.
 
-It is plain text for any POSIX shell, so it is the same under every backend, alone in a job or one of several steps.
+It is for any POSIX shell, and the same under every backend, alone in a job or as one of several steps.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
 
 PRIVATE = "# Not for the list of processes: it has values of variables.\n"
-"""How a payload begins that nobody else may read, as everybody may what is in a command line."""
+"""First line of a payload that others must not read, as they could in a command line."""
 
 SHOWN = "#     "
-"""What lines of a payload begin with that only show, at its beginning, what its user wants run."""
+"""Prefix of lines at a payload's beginning that only show the user's command."""
 
 _MAX_SHOWN, _MAX_SHOWN_LETTERS = 20, 400
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
@@ -38,14 +38,14 @@ _MAX_DIVISOR = 2048  # a bag of a million tasks is cut into some 15,000 chunks t
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job takes part in that runs a stage's tasks with others.
+    """The part of a job that runs a stage's tasks together with other jobs.
 
     Parameters
     ----------
     round
-        How often the stage was asked for before.
+        How often the stage was submitted before.
     taker
-        Tells this job from the others, for life: letters, digits and ``-``.
+        Identifies this job for ever: letters, digits and ``-``.
     jobs
         How many there are.
     """
@@ -57,14 +57,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Who notes which of a stage's tasks have completed, and whose notes are not believed.
+    """Which job records a stage's completed tasks, and whose records are ignored.
 
     Parameters
     ----------
     token
         Of this job.
     in_doubt
-        Tokens of earlier jobs, in which tasks may have failed that exited with 0.
+        Tokens of earlier jobs in which tasks that exited with 0 may have failed.
     """
 
     token: str = ""
@@ -80,16 +80,14 @@ def payload_text(
     turn: Turn | None = None,
     notes: Notes | None = None,
 ) -> str:
-    """Write what a stage's job runs.
+    """Write the text that a stage's job runs.
 
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, prepares the
     environment, runs, and checks the outputs.
 
-    `place`: a folder, which may be made, for what the stage is to remember if it is run again: which tasks ended
-    well.
-    `share`: its part in a stage whose tasks several jobs run; it needs a `place`, which is the same for all of them.
-    `turn`: which leg it runs of a stage that continues; None where there is no folder to tell of it.
-    `notes`: of its tasks, by whom they are made.
+    `place`: a folder, made if needed, that records which tasks completed, for the next attempt. `share`: its part in a
+    stage whose tasks several jobs run; all need the same `place`. `turn`: the number of the leg of a stage that
+    continues; None without a folder to record it. `notes`: who records its tasks.
 
     Examples
     --------
@@ -105,7 +103,7 @@ def payload_text(
 
 
 def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
-    """Show lines of a user's in comments, the first of many.
+    """Show a user's lines as comments; of many, the first.
 
     Examples
     --------
@@ -225,14 +223,14 @@ def _shell(stage: Stage) -> str:
 
 
 def _number_of_array(array: str, place: str) -> str:
-    """Name the file that has the number of the job which began first of an array; empty where there is none."""
+    """Name the file with the number of the array's job that began first; empty if there is none."""
     return f"{place.rpartition('/')[0]}/.array-{array}" if place else ""
 
 
 def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: Notes) -> str:
-    """Write how a job takes elements of an array in turn: as tasks, each of which is what an element's job would run.
+    """Write how a job takes elements of an array in turn: as tasks, each of which runs what an element's job would run.
 
-    It has a time of its own, as there.
+    Each has a time limit of its own, as there.
     """
     at_once = stage.job_count  # in this job: several where it has other stages, too, and so all that this one needs
     each, of_one = stage.of_each_job(), max(cores // at_once, 1)
@@ -249,7 +247,7 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: N
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """What is run in place of each task, if they are the elements of an array."""
+    """What runs in place of each task if the tasks are elements of an array."""
 
     element: str
     limit_s: int
@@ -260,9 +258,9 @@ def _has_tasks(stage: Stage) -> bool:
 
 
 def _patterns(paths: Iterable[str], stage: Stage) -> str:
-    """Write paths each as one word, which the shell does not expand before it is time.
+    """Write each path as one word that the shell does not expand too early.
 
-    In those of an array ``%a`` is the number of the element.
+    In paths of an array ``%a`` is the element's number.
     """
     if stage.array is None:
         return " ".join(shlex.quote(_pattern(path)) for path in paths)
@@ -278,9 +276,9 @@ def _pattern(path: str) -> str:
 
 
 def _where_all_nodes_look(stage: Stage, place: str) -> str:
-    """Name the folder for a script that a launcher starts on other nodes, too: of the run, which is its user's alone.
+    """Name the folder for a script that a launcher also starts on other nodes: the run's, which only its user can read.
 
-    Empty for any other script, which is for this node. Where there is no run it is the folder in which commands run.
+    Empty for any other script, which this node alone needs. Without a run it is the folder in which commands run.
     """
     is_launched = stage.preparation is not None and bool(stage.preparation.launcher)
     return (place or ".") if is_launched and (stage.script or _is_long(stage)) else ""

@@ -1,6 +1,6 @@
-"""What a stage says of the environment that it runs in: modules, a conda environment, a container, set-up, a launcher.
+"""The environment in which a stage runs: modules, a conda environment, a container, set-up, a launcher.
 
-`Preparation` holds what is said; `preparing` and `within` say what brings it about on a compute node.
+`Preparation` describes it; `preparing` and `within` write the text that sets it up on a compute node.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ _BIND = re.compile(r"[^:\0\n,]+(:[^:\0\n,]+(:(ro|rw))?)?")
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """In what environment a stage runs; empty for what the job has of itself.
+    """The environment in which a stage runs; an empty value leaves the job's as it is.
 
     Parameters
     ----------
     modules
-        Environment modules that are loaded, in this order.
+        Environment modules to load, in this order.
     conda
-        A conda environment that is activated: its name, its folder (with a ``/``), or a file (``.yml``) of which it was
+        A conda environment to activate: its name, its folder (with a ``/``), or the file (``.yml``) from which it was
         made.
     container
-        An image that all of it runs in, by Apptainer or Singularity: a path, or a URI such as ``docker://alpine``.
+        An image in which the whole stage runs, by Apptainer or Singularity: a path, or a URI such as
+        ``docker://alpine``.
     binds
-        What is seen in the container beside the folder in which commands run: ``/path`` or ``/path:/inside[:ro]``.
+        Paths to mount in the container, in addition to the folder in which commands run: ``/path`` or
+        ``/path:/inside[:ro]``.
     setup
-        Shell lines that come before, once in each job: what they export is there for what runs.
+        Shell lines that run first, once in each job; what they export is there for the command.
     launcher
-        What starts the command once for each task: ``srun``, ``mpirun`` or ``mpiexec``, with options of its own.
-        Empty where the command does that itself, or is one process.
+        What starts the command once for each task: ``srun``, ``mpirun`` or ``mpiexec``, with its options. Empty if the
+        command does that itself, or is one process.
 
     Examples
     --------
@@ -121,12 +123,12 @@ class Preparation:
 
 
 def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None:
-    """Gather what a stage says of its environment; None if that is nothing.
+    """Read what a stage says about its environment; None if nothing.
 
     Parameters
     ----------
     said
-        Values of `KEYS`, as far as they are given.
+        Given values of `KEYS`.
     where
         The stage, for errors.
 
@@ -154,19 +156,19 @@ def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None
 
 
 def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[dict[str, object], list[str]]:
-    """Say what comes before a stage's command, in the shell whose children are to have it.
+    """Return the text before a stage's command that sets up its environment.
 
     Parameters
     ----------
     preparation
         What is wanted.
     looks_only
-        Nothing of a place that `preparation` names is run: of such an environment it is only seen that it is there.
+        Whether to run nothing from the places that `preparation` names, and only check that they are there.
 
     Returns
     -------
     tuple
-        What that text is told, and its files in `asa.job`; it calls `asa_end`.
+        The values that the text is given, and its files in `asa.job`; it calls `asa_end`.
     """
     values: dict[str, object] = {}
     files = ["prepare-begin"]
@@ -190,16 +192,16 @@ def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[di
 
 
 def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, gpus: int, shown: str = "") -> str:
-    """Write what stands before the shell that runs a stage's command; empty, or with a space at its end.
+    """Write what precedes the shell that runs a stage's command; empty, or ending in a space.
 
     Parameters
     ----------
     preparation
-        What is wanted; `preparing` of it has come before.
+        What is wanted; the text from `preparing` has run before.
     cores, cpus_per_task, gpus
-        Of the stage: so many tasks are launched as fit.
+        Of the stage: as many tasks are launched as fit.
     shown
-        A folder, by its full path, that is seen in a container as well.
+        A folder, by its full path, that is also mounted in a container.
     """
     if preparation is None:
         return ""

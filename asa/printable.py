@@ -1,8 +1,8 @@
-r"""Text of any origin, written so that it does nothing to a terminal or a page but be read.
+r"""Makes text of any origin harmless to a terminal or a page.
 
-What batch systems, files and other users' runs say may hold characters that move the cursor, hide or colour what is
-around them, or turn its direction. Whatever is shown passes through here: errors as they become text
-(`asa.errors.AsaError`), whatever the command line writes (`asa.cli.terminal`), pages (`asa.report.page`).
+Text from batch systems, files and other users' runs may hold characters that move the cursor, hide or colour other
+text, or reverse its direction. All that is shown passes through here: errors as they become text
+(`asa.errors.AsaError`), the command line's output (`asa.cli.terminal`), pages (`asa.report.page`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BREAKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def printable(text: str) -> str:
-    r"""Escape control and direction characters; newlines and tabs stay, and so does all else.
+    r"""Escape control and direction characters; all others stay, as do newlines and tabs.
 
     Examples
     --------
@@ -33,9 +33,9 @@ def printable(text: str) -> str:
 
 
 def printable_in_colours(text: str) -> tuple[str, str]:
-    r"""Escape as `printable` does, but for the colours of letters and bold ones, which end with the text.
+    r"""Escape as `printable` does, but keep coloured and bold letters, which end with the text.
 
-    Returns the text, and what has begun at its end and may become a colour with what comes next.
+    Returns the text, and an incomplete sequence at its end that may become a colour with the next text.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def printable_in_colours(text: str) -> tuple[str, str]:
 
 
 def on_one_line(text: str) -> str:
-    r"""Escape newlines and tabs as well, for what has to stay on its line.
+    r"""Escape newlines and tabs as well, for text that must stay on its line.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def on_one_line(text: str) -> str:
 
 
 def printable_json(document: str) -> str:
-    r"""Escape such characters in a document of JSON, where they can only be inside of strings: it says the same.
+    r"""Escape such characters in a JSON document, where they only occur in strings: its values stay the same.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What happened in a run, one record an event.
+"""What happened in a run: one record for each event.
 
 Metrics are computed from records alone, and a run can be reconstructed from them.
 """
@@ -36,7 +36,7 @@ Outcome = Literal["completed", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Something that happened to a run at a time of the backend's clock.
+    """Something that happened in a run, at a time on the backend's clock.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class RunStarted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed(Record):
-    """A run that had ended goes on; some stages begin anew, from nothing.
+    """A run that had ended is resumed; some stages start from scratch.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ class RunResumed(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying(Record):
-    """A job failed, and its stages are asked for again.
+    """A job failed, and its stages are submitted again.
 
     Parameters
     ----------
     stages
-        What is asked for again.
+        Those submitted again.
     job_id
         The job that failed.
     reason
@@ -114,14 +114,14 @@ class _OfStages(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted(_OfStages):
-    """A wait was predicted for a job that is not submitted yet.
+    """The wait of a job that is not submitted yet was predicted.
 
     Parameters
     ----------
     wait_s
-        That it is expected to wait.
+        The predicted wait.
     needed_s
-        When its resources are needed, on the same clock.
+        When its resources are needed, on the backend's clock.
     """
 
     wait_s: float
@@ -130,7 +130,7 @@ class Predicted(_OfStages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deferred(_OfStages):
-    """A job was not accepted, and will be asked for again.
+    """A job was not accepted, and will be submitted again.
 
     Parameters
     ----------
@@ -155,19 +155,19 @@ class Submitted(_OfJob):
     cores, walltime_s
         What it asks for.
     keep
-        What keeps it from running early.
+        What keeps it from running too early.
     predicted_wait_s
-        That it is expected to wait; None where nothing was predicted.
+        The predicted wait; None if there is none.
     resubmission
-        How often the same was asked for before.
+        How often the same was submitted before.
     reason
         Why now.
     joins
-        The job that its cores are for, where they are; the stage is then the first that needs them.
+        The job that its cores will join, if any; the stage is then the first that needs them.
     shares
-        Whether several jobs share the tasks of its stage, of which the first alone tells when that begins.
+        Whether several jobs take the tasks of its stage; only the first of them shows when that begins.
     array
-        Of a job array, the numbers of its elements, as sbatch takes them.
+        The element numbers of a job array, as sbatch takes them.
     """
 
     cores: int
@@ -201,7 +201,7 @@ class Resized(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeued(_OfJob):
-    """The batch system put a job back into the queue after it had started, as after a node's failure.
+    """The batch system requeued a job after it had started, as after a node's failure.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class Ended(_OfJob):
     reason
         How it failed.
     ran_s
-        Of a job array, seconds that its elements held their cores together; None of one job.
+        Of a job array, the sum of the seconds for which its elements held their cores; None of one job.
     """
 
     state: JobState
@@ -262,9 +262,9 @@ class Observed(_OfJob):
     wait_s
         Seconds.
     bound
-        Whether that is the wait, or how it is censored.
+        Whether the observation is exact, or how it is censored.
     predicted_wait_s
-        What had been predicted; None where nothing was.
+        The predicted wait; None if there is none.
     """
 
     wait_s: float

@@ -1,7 +1,7 @@
-"""The shapes in which a stage may be asked for, and how its run time follows from its width.
+"""The shapes that a stage may ask for, and its run time at each width.
 
-Between two widths that were measured the run time is interpolated in the logarithms of both. Beyond them nothing is
-claimed unless a model is named, which is fitted to what is known by least squares on logarithms.
+Between two measured widths the run time is interpolated in the logarithms of both. Beyond them it is unknown unless a
+model is named, which is fitted to the known run times by least squares on logarithms.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["Moldable", "RunAt", "Scaling", "Shape", "run_time_at", "shapes_of"]
 
 Law = Literal["measured", "amdahl", "downey", "tasks"]
 
-# Of the logarithm of a run time, for each doubling of the width away from the nearest one that was measured: 0.10 and
-# 0.16 to 0.20 where one width of a NAS benchmark was left out and predicted from the others.
+# Standard deviation of the logarithm of a run time, for each doubling of the width away from the nearest measured one.
+# It was 0.10 and 0.16 to 0.20 where one width of a NAS benchmark was left out and predicted from the others.
 _BETWEEN, _BEYOND = 0.1, 0.2
 _SURE = 2.0  # spreads of its run time that a walltime has room for
 _UNKNOWN_FIT = 0.1  # spread of the logarithm about a model that as many points were fitted to as it has parameters
@@ -35,11 +35,11 @@ class RunAt:
     Parameters
     ----------
     width
-        Cores, or nodes of a stage that asks for whole nodes.
+        Cores; nodes of a stage that asks for whole nodes.
     run_s
         Seconds that it is expected to run.
     spread
-        How far that strays: the standard deviation of the logarithm.
+        Its uncertainty: the standard deviation of the logarithm.
     """
 
     width: int
@@ -49,27 +49,27 @@ class RunAt:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The law by which run times follow from widths.
+    """The law that gives run times from widths.
 
     Parameters
     ----------
     law
-        ``measured``: only what was measured counts, and what lies between. ``amdahl``: a part of the work is serial.
-        ``downey``: Downey's model of speedup, by the average parallelism and its variance. ``tasks``: a bag of equal
-        tasks, as many at a time as fit.
+        ``measured``: only measured widths, and those between them. ``amdahl``: a part of the work is serial.
+        ``downey``: Downey's model of speedup, by the average parallelism and its variance. ``tasks``: equal tasks, as
+        many at a time as fit.
     parallel
         Amdahl's law: the share of the work that runs in parallel, 0 to 1; fitted if not given.
     parallelism, variance
         Downey's model: the average parallelism, from 1 on, and its variance, from 0 on; fitted if not given.
     tasks
-        How many tasks a bag holds; 0 for so many that their number does not matter.
+        How many tasks there are; 0 for so many that their number does not matter.
     per_task
         Cores of each.
 
     Raises
     ------
     WorkflowError
-        A parameter means nothing, or belongs to another law.
+        A parameter is invalid, or belongs to another law.
 
     Examples
     --------
@@ -111,20 +111,20 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One way in which a stage may be asked for.
+    """One request that a stage may make.
 
     Parameters
     ----------
     width
         Cores; nodes of a stage that asks for nodes alone.
     run_s
-        Seconds that it is expected to run so.
+        Seconds that it is expected to run at this width.
     walltime_s
         Seconds to ask the batch system for.
     spread
-        How far its run time strays: the standard deviation of the logarithm.
+        Uncertainty of its run time: the standard deviation of the logarithm.
     partition
-        Where it is sent; empty for the site's own choice.
+        Where it is sent; empty for the site's default.
     """
 
     width: int
@@ -136,20 +136,20 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Moldable:
-    """What a stage may be asked for in place of its own shape.
+    """What a stage may ask for in place of its own shape.
 
     Parameters
     ----------
     widths
-        All widths, its own among them; empty for that alone.
+        All widths, its own among them; empty for its own only.
     run_at
-        What is known of how long it runs at which widths; what it is expected to run at its own if not given.
+        Known run times by width; if not given, the expected run time at its own.
     scaling
-        How its run time follows from its width, where that is not known.
+        The law for widths whose run time is not known.
     walltime_at
-        Seconds to ask for at some widths, and between them; by default in proportion to the run times.
+        Walltimes at some widths, in seconds, which also hold between them; by default in proportion to the run times.
     partitions
-        All partitions, its own among them; empty for that alone.
+        All partitions, its own among them; empty for its own only.
     """
 
     widths: tuple[int, ...] = ()
@@ -161,7 +161,7 @@ class Moldable:
 
 @lru_cache(maxsize=4096)
 def doubled(first: int, last: int) -> list[int]:
-    """List widths, each twice the one before, up to the last.
+    """List widths, each twice the previous one, up to the last.
 
     Examples
     --------
@@ -201,9 +201,9 @@ def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
 
 
 def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int, float]:
-    """Say what is to be asked for at each width, up to a factor that is the same for all.
+    """Compute the walltime of each width, up to a factor that is the same for all.
 
-    What is said at some widths holds there and between them; others are in proportion to the nearest of these.
+    Given walltimes hold at their widths and between them; others are in proportion to the nearest of these.
     """
     asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
     told = {width: one.run_s for width in runs if (one := run_time_at(width, asked)) is not None}
@@ -219,22 +219,21 @@ def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int,
 
 
 def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = None) -> RunAt | None:
-    """Say how long a stage runs at a width, and how sure that is.
+    """Return how long a stage runs at a width, with the uncertainty.
 
     Parameters
     ----------
     width
         In the unit of the points.
     points
-        What is known, one a width.
+        Known run times, one for each width.
     scaling
         The law; ``measured`` if not given.
 
     Returns
     -------
     RunAt or None
-        What was measured, at a width that was; what lies between two of them, or what a model says. None if neither
-        says anything.
+        The measured time at a measured width; else an interpolated one, or the model's; else None.
 
     Examples
     --------

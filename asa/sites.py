@@ -1,4 +1,4 @@
-"""Sites: what a user has set about a batch system, kept in a small file and opened by name.
+"""Sites: a user's settings for a batch system, kept in a small file and opened by name.
 
 A site file is TOML, with the backend and its settings at the top:
 
@@ -7,8 +7,8 @@ A site file is TOML, with the backend and its settings at the top:
     backend = "slurm-rest"
     url = "https://slurm.example.org:6820"
     partition = "batch"
-    strategy = "asa-plan"       # of `asa run` there, unless --strategy says otherwise
-    notify = "ann@example.org"  # who is told of its runs, unless --notify says otherwise
+    strategy = "asa-plan"       # of `asa run` there, unless --strategy is given
+    notify = "ann@example.org"  # who is notified of its runs, unless --notify is given
 
     # What `asa doctor` found. It writes this part anew; what is set above wins.
     [observed]
@@ -17,7 +17,7 @@ A site file is TOML, with the backend and its settings at the top:
     [observed.settings]
     age_accrues = false
 
-Files lie in a folder (`sites_folder`) and are named by their stem, or are given by their path.
+Files are in a folder (`sites_folder`), where a site's name is the file's stem, or are given by path.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ class SiteFile:
     path
         The file.
     backend
-        Name of the backend; empty if it does not say.
+        Name of the backend; empty if not set.
     settings
-        What its user has set, for the backend.
+        What its user has set for the backend.
     observed
-        What `asa doctor` has found; its ``settings`` are for the backend, where the user has set nothing.
+        What `asa doctor` has found; its ``settings`` are defaults for what the user has not set.
     strategy
-        Name of the strategy of runs there; empty if it does not say.
+        Name of the strategy of runs there; empty if not set.
     notify
         Who is notified of runs there: a command or an address; empty for nobody.
     input_patience_s
-        For how long stages look for their inputs there that do not say so themselves; None if it does not say.
+        How many seconds stages there look for their inputs if they do not say so themselves; None if not set.
     share
         Who may look at runs there beside their user: ``group``, or empty for nobody.
     """
@@ -116,18 +116,18 @@ class OpenedSite:
     facility
         What was opened.
     settings
-        What it was opened with: `open_facility` of this backend and these opens it again. No secret is among it but
-        what the user has put into `environment`, the variables of jobs.
+        What it was opened with: `open_facility` with this backend and these settings opens it again. They contain no
+        secret, except what the user has put into `environment`, the variables of jobs.
     file
         The site file, if there is one.
     why
-        Why this one was taken, where the user named none; else empty.
+        Why this one was chosen, if the user named none; else empty.
     strategy
-        Name of the strategy of runs there; empty if the site does not say.
+        Name of the strategy of runs there; empty if not set.
     notify
         Who is notified of runs there: a command or an address; empty for nobody.
     input_patience_s
-        For how long stages look for their inputs there that do not say so themselves; None if the site does not say.
+        How many seconds stages there look for their inputs if they do not say so themselves; None if not set.
     share
         Who may look at runs there beside their user: ``group``, or empty for nobody.
     """
@@ -157,7 +157,7 @@ def site_names() -> list[str]:
 
 
 def site_path(site: str) -> Path:
-    """Path of a site's file, which need not be there: a name's is in the folder, a path's is itself.
+    """Path of a site's file, which need not exist: in the folder for a name, unchanged for a path.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def read_site(site: str) -> SiteFile:
     InputError
         It cannot be read.
     OwnerError
-        Others own it, or can change it: it names commands that are run.
+        Others own it or can change it, though it names commands that are run.
     """
     path = site_path(site)
     try:
@@ -248,31 +248,31 @@ def facilities() -> list[str]:
 def open_facility(
     backend: str | None = None, site: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> OpenedSite:
-    """Open a batch system by what the user says of it; of what is said twice, the later wins.
+    """Open a batch system by the user's settings; of settings given twice, the later wins.
 
-    What `asa doctor` found is said first, then what the site file sets, then `settings`. If neither a backend nor a
-    site is named, it is found: the only site there is, the one called ``default``, or a backend that sees its commands
-    on this computer; and where there is nothing, this computer itself.
+    First comes what `asa doctor` found, then what the site file sets, then `settings`. If neither a backend nor a site
+    is named, this takes the only site, the one called ``default``, or a backend that finds its commands on this
+    computer; failing these, this computer itself.
 
     Parameters
     ----------
     backend
-        Its name in ``asa.backends``; what the site file says if not given.
+        Its name in ``asa.backends``; the site file's if not given.
     site
         Name or path of a site file.
     settings
-        Of the backend; text will do for all of them.
+        Of the backend; all may be text.
 
     Returns
     -------
     OpenedSite
-        Nothing was asked of it yet.
+        It has not been contacted yet.
 
     Raises
     ------
     InputError
-        There is no such backend or site, it is not one that can be connected to, or a setting makes no sense. The
-        message tells the setting, and where it is set.
+        There is no such backend or site, one cannot connect to it, or a setting is invalid. The message names the
+        setting, and where it is set.
     """
     given, why = dict(settings or {}), ""
     share = given.pop(_SHARE, "")
@@ -318,7 +318,7 @@ def save_site(
     observed: Mapping[str, Setting],
     found: Mapping[str, Setting],
 ) -> Path:
-    """Write a site file, or what is new into one that is there: its user's lines and comments stay as they are.
+    """Write or update a site file; its user's lines and comments stay as they are.
 
     Parameters
     ----------
@@ -327,11 +327,11 @@ def save_site(
     backend
         The backend's name.
     settings
-        What the user sets; values of the same keys in the file are replaced, all others stay.
+        What the user sets: replaces values of the same keys in the file; all others stay.
     observed
         What was found, for people.
     found
-        Settings that were found. What was found before and is not found now stays.
+        Settings that were found. Earlier ones that were not found now stay.
 
     Returns
     -------
@@ -341,7 +341,7 @@ def save_site(
     Raises
     ------
     InputError
-        The file cannot be written, or its lines are such that only its user can change them.
+        The file cannot be written, or its form is one that only its user can edit.
     """
     path = site_path(site)
     before = read_site(site) if path.exists() else SiteFile(path)

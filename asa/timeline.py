@@ -32,7 +32,7 @@ Kind = Literal["kept", "pending", "held", "running"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a job did for a while.
+    """A time in which a job did one thing.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class Span:
     begin_s, end_s
         Since when, until when.
     cores
-        What it asked for while it was pending, and what it had from then on.
+        What it asked for, while pending; then what it had.
     stage
-        Which ran; empty where none did.
+        Which ran; empty if none did.
     """
 
     kind: Kind
@@ -62,26 +62,26 @@ class Lane:
     job_id
         The batch system's.
     stages
-        What it was for, in order.
+        Its stages, in order.
     cores, walltime_s
         What it asked for.
     submit_s
         When.
     predicted_start_s
-        When it was believed to start as it was submitted, but not before what it was kept back by had ended; None if
-        nothing was believed, or it is not known until when it was kept back.
+        Its start as predicted at submission, but not before what held it back had ended; None if nothing was predicted,
+        or that end is not known.
     start_s
-        When it did; None if never.
+        When it started; None if never.
     spans
         In order, without gaps.
     state
         How it ended; ``running`` or ``pending`` if it had not.
     reason
-        Why it was submitted then, and how it failed.
+        Why it was submitted at that time, and how it failed.
     joins
-        The job that its cores were for, if they were for another.
+        The job that its cores joined, if any.
     predicted_wait_over_s
-        When the wait that was predicted was over, whether it was kept back then or not; None if none was predicted.
+        When the predicted wait was over, whether it was held back then or not; None if none was predicted.
     """
 
     job_id: str
@@ -119,7 +119,7 @@ class Timeline:
     run
         Its name.
     begin_s, end_s
-        When the workflow was handed over, and when all was over, or what was last heard.
+        When the workflow was submitted, and when it ended, or its last record.
     lanes
         The jobs, in order of submission.
     """
@@ -167,9 +167,9 @@ class Timeline:
         ]
 
     def trace_events(self) -> dict[str, Any]:
-        """Give it as trace events, which Perfetto and the browsers' tracing pages draw: a track for each job.
+        """Return it as trace events for Perfetto and browsers' tracing pages: one track for each job.
 
-        Times are microseconds from the run's begin.
+        Times are microseconds from the run's beginning.
         """
         process = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": self.run}}
         events: list[dict[str, Any]] = [process]
@@ -210,16 +210,16 @@ class Timeline:
 
 
 def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age_accrues: bool = True) -> Timeline:
-    """Tell what each job of a run did when.
+    """Work out what each job of a run did, and when.
 
     Parameters
     ----------
     records
-        Of one run, in order; of one that goes on, too.
+        Of one run, in order; the run need not have ended.
     workflow
-        What ran, which says what each job followed: without it, being kept back counts as waiting.
+        What ran, which shows what each job followed. Without it, time held back counts as waiting.
     age_accrues
-        Whether a job that is kept back waits its turn meanwhile; else its wait begins when it is released.
+        Whether a job that a dependency holds back ages meanwhile; else its wait begins when it is eligible.
 
     Raises
     ------

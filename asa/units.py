@@ -1,7 +1,7 @@
-"""Durations in every spelling that Slurm knows, memory sizes, core-hours.
+"""Durations in all of Slurm's spellings, memory sizes, core-hours.
 
-Inside `asa` a duration is a number of seconds and its name ends in ``_s``; memory is a number of bytes. Text is
-understood here, at the border, and nowhere else.
+Inside `asa` a duration is a number of seconds, and its name ends in ``_s``; memory is a number of bytes. Only this
+module reads them from text.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _MEMORY_EXPONENT = {"k": 1, "": 2, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds that a duration written for people or for Slurm stands for.
+    """Read a duration, written for people or for Slurm, as seconds.
 
     Slurm's spellings are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
-    ``days-hours:minutes`` and ``days-hours:minutes:seconds``; beside them numbers with units as in ``1h30m``.
-    A bare number is minutes, as in Slurm.
+    ``days-hours:minutes`` and ``days-hours:minutes:seconds``. Numbers with units, as in ``1h30m``, are read too. A bare
+    number is minutes, as in Slurm.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_walltime(seconds: float) -> str:
-    """Write a walltime as Slurm wants it, ``days-hours:minutes:seconds``, rounded up to the second.
+    """Write a walltime for Slurm, ``days-hours:minutes:seconds``, rounded up to the second.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def format_walltime(seconds: float) -> str:
 
 
 def round_walltime(seconds: float) -> float:
-    """Round up to a walltime that people ask for.
+    """Round up to a walltime that people usually ask for.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def round_walltime(seconds: float) -> float:
     Returns
     -------
     float
-        Seconds: a figure that stands on a clock up to a day, whole days beyond.
+        Seconds: a round clock time up to a day, whole days beyond.
 
     Examples
     --------
@@ -187,12 +187,12 @@ def round_walltime(seconds: float) -> float:
 
 
 def parse_memory(text: str) -> int:
-    """Bytes that a memory size stands for; as in Slurm a bare number is MiB and units are powers of 1024.
+    """Read a memory size as bytes; as in Slurm, a bare number is MiB and units are powers of 1024.
 
     Parameters
     ----------
     text
-        A number, and perhaps one of the units K, M, G, T.
+        A number, optionally with a unit: K, M, G, T.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def parse_memory(text: str) -> int:
 
 
 def parse_storage(text: str) -> int:
-    """Bytes that a size of storage stands for; as memory, but never without a unit: who writes 5 hardly means MiB.
+    """Read a storage size as bytes; like memory, but the unit is required: a bare 5 hardly means MiB.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def parse_storage(text: str) -> int:
     Raises
     ------
     InputError
-        It stands for none, or has no unit.
+        It is no size, or has no unit.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def _bytes(text: str, what: str) -> int:
 
 
 def core_hours(cores: int, seconds: float) -> float:
-    """Core-hours that so many cores cost when held for so many seconds (equation 1 of the ASA paper).
+    """Compute the core-hours of some cores held for some seconds (equation 1 of the ASA paper).
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def core_hours(cores: int, seconds: float) -> float:
 
 
 def format_core_hours(hours: float) -> str:
-    """Write core-hours: to a tenth, and what is less than one to two digits.
+    """Write core-hours to a tenth; less than one, to two digits.
 
     Parameters
     ----------

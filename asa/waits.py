@@ -1,6 +1,6 @@
-"""Queue waits as values: the job that waits, what is predicted of it, what becomes known of it; and who predicts.
+"""Queue waits as values: the waiting job, predictions, observations; and the interface of estimators.
 
-These cross every border: between estimators, evaluation, the runner and the backends.
+Estimators, evaluation, the runner and the backends exchange these.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 class WaitObservation:
     """An observation of a queue wait, exact or censored.
 
-    A wait is not always seen whole. A job that was kept back by a dependency and started the moment it was released
-    would have been ready earlier: its wait is *at most* the time since its submission. A job that was cancelled in
-    the queue would have waited *at least* until then. Fed as exact, such waits teach errors that feed themselves.
+    A wait is not always seen from beginning to end. If a dependency held a job back and it started the moment it was
+    released, its turn had come before: the time since submission is an upper bound. If a job was cancelled in the
+    queue, its time there is a lower bound. Taken as exact, such waits teach errors that reinforce themselves.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class WaitObservation:
 
 
 def exactly(wait_s: float) -> WaitObservation:
-    """Note a wait that was seen from beginning to end.
+    """Make an exact observation: the wait was seen from beginning to end.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def exactly(wait_s: float) -> WaitObservation:
 
 
 def at_most(wait_s: float) -> WaitObservation:
-    """Note an upper bound: the job was ready before it was allowed to start.
+    """Make an upper bound: the job's turn came before it was allowed to start.
 
     Parameters
     ----------
@@ -81,29 +81,29 @@ def at_most(wait_s: float) -> WaitObservation:
 
 
 def at_least(wait_s: float) -> WaitObservation:
-    """Note a lower bound: the job was still waiting when it was last seen in the queue.
+    """Make a lower bound: the job was still waiting when it was last seen in the queue.
 
     Parameters
     ----------
     wait_s
-        Seconds, at least 0, that the wait exceeded or will.
+        Seconds, at least 0, that the wait exceeds.
     """
     return WaitObservation(wait_s, "at_least")
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job as it stands in a queue: what may be known of it at the moment it is submitted, and nothing later.
+    """A queued job: what is known at its submission, and nothing later.
 
     Parameters
     ----------
     submit_s
-        Since when it queues, on the scheduler's clock. For a job that a dependency or a begin time kept back, since it
-        was released.
+        Since when it queues, on the scheduler's clock. If a dependency or a begin time held it back: since it is
+        eligible.
     cores, walltime_s
         What it asks for.
     user
-        Whose it is; any text that tells users apart, empty if unknown.
+        Its owner: any text that distinguishes users, empty if unknown.
     system, partition
         Where it was sent; may be empty.
     """
@@ -133,18 +133,18 @@ class QueuedJob:
 
 
 class QueueEvent(NamedTuple):
-    """Something that anybody's job did.
+    """Something that a job of any user did.
 
     Parameters
     ----------
     what
         ``submitted``, with the job; ``started``; ``left`` the queue without having started; or ``ended``.
     key
-        Whose event it is: one for each job, for as long as the queue is followed.
+        Identifies the job, for as long as the queue is followed.
     time_s
         When, on the scheduler's clock.
     job
-        The job, where it was submitted.
+        The job, if it was submitted.
     """
 
     what: Literal["submitted", "started", "left", "ended"]
@@ -154,14 +154,14 @@ class QueueEvent(NamedTuple):
 
 
 class WaitForecast(NamedTuple):
-    """What is believed of a wait before it is known.
+    """The prediction of a wait.
 
     Parameters
     ----------
     quantiles_s
-        Waits in seconds that are not exceeded with the probabilities of `LEVELS`; ascending.
+        Quantiles of the wait at the probabilities of `LEVELS`, in seconds; ascending.
     wait_s
-        The one number to count on, in seconds; for most estimators the p50.
+        The point prediction, in seconds; for most estimators the p50.
     alternative
         Index of the alternative that `wait_s` was drawn from, for estimators that draw (Algorithm 1); else -1.
 
@@ -177,16 +177,17 @@ class WaitForecast(NamedTuple):
     alternative: int = -1
 
     def at(self, level: float) -> float:
-        """Wait that is not exceeded with a probability, straight between the stated quantiles.
+        """Return the quantile at a probability, interpolated linearly between the given ones.
 
-        With what a second too late costs against a second too early, ``late / (late + early)`` is the level whose
-        quantile, taken as lead, costs least.
+        If a second too late costs ``late`` and a second too early ``early``, the lead that costs least is the quantile
+        at level ``late / (late + early)``.
 
         Parameters
         ----------
         level
-            From 0 to 0.99; more is taken to be 0.99. Below p10 it goes down to 0 s. Above p90 the tail is Pareto's,
-            through p80 and p90, floored at 10 s: waits are heavy-tailed, and a straight line would promise too much.
+            From 0 to 0.99; more counts as 0.99. Below p10 the line goes to 0 s. Above p90 the tail is a Pareto
+            distribution through p80 and p90, floored at 10 s: waits are heavy-tailed, and a straight line would promise
+            too much.
         """
         q = self.quantiles_s
         if level <= LEVELS[0]:
@@ -224,7 +225,7 @@ class Surroundings:
     Parameters
     ----------
     seed
-        Of whatever it draws.
+        Of its random numbers.
     machine_cores
         Cores of the machine, 0 where that is not known.
     """
@@ -235,12 +236,12 @@ class Surroundings:
 
 @runtime_checkable
 class WaitEstimator(Protocol):
-    """Learns a whole site's waits from what is submitted and started there, and predicts.
+    """Learns a site's waits from the jobs submitted and started there, and predicts.
 
-    The order of calls is the order of time. `predict` may be asked as often as wanted and changes nothing. A job that
-    is really submitted is announced by `submitted`, which returns a ticket; the ticket is handed back to `observe` when
-    something became known of its wait, and to `ended` when its run ended. Many jobs wait at once. State is plain data,
-    so that it can be kept and shared; an estimator made from another's state continues exactly where that one stood.
+    Calls come in order of time. `predict` changes nothing, and may be called at any time. `submitted` announces a job
+    that is really submitted, and returns a ticket; pass that to `observe` when something becomes known of the wait, and
+    to `ended` when the job has ended. Many jobs may wait at the same time. State is plain data, which can be stored and
+    shared; an estimator made from another's state continues exactly where that one was.
     """
 
     def predict(self, job: QueuedJob) -> WaitForecast:

@@ -1,8 +1,8 @@
-"""Waves: which stages of a job run at the same time inside it, each on cores of its own.
+"""Waves: the stages of a job that run at the same time inside it, each on cores of its own.
 
-Stages that share a job run one after the other. Of those that do not depend on each other small ones, of a single task
-each, run side by side as far as the job's cores go, all on one node. Where jobs get whole nodes these are all cores of
-a node, which would be paid for anyway. A wave has ended when all of it has; then the next one begins.
+Stages in one job run one after the other. Small ones, of a single task each, that do not depend on each other run side
+by side, as many as fit on the job's cores of one node. Where jobs get whole nodes, these are all of the node's cores,
+which are paid for anyway. The next wave begins when all stages of the last one have ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on whatever cores th
 
 
 def is_small(stage: Stage) -> bool:
-    """Whether a stage is of a single task, so that it can run beside others on a node.
+    """Whether a stage has a single task, so that it can run side by side with others on a node.
 
     Examples
     --------
@@ -48,10 +48,9 @@ def is_small(stage: Stage) -> bool:
 
 
 def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
-    """Tell what stages must have in common to share a job.
+    """Return what stages must have in common to run in one job.
 
-    That is what it asks for beside cores and time. Small ones on whole nodes have these together, whatever memory and
-    cores each of them needs.
+    That is all that they ask for except cores and time. Small ones on whole nodes may differ in cores and memory.
     """
     demands = of_stage(stage)
     if site is not None and is_small(stage) and site.gives_whole_nodes(site.limits(stage.partition)):
@@ -67,17 +66,17 @@ def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:
     stages
         Those that share the job, in the workflow's order.
     site
-        How large nodes are, and whether they are given whole.
+        Gives the size of nodes, and whether they are allocated whole.
 
     Returns
     -------
     tuple of tuple of Stage
-        One wave after the other; a stage by itself where nothing can run beside it.
+        The waves, in order; a stage is alone if nothing can run side by side with it.
 
     Notes
     -----
-    O(stages + edges). Stages that are as deep in the graph are put into waves in their order, each into the last one
-    if it has room for it.
+    O(stages + edges). Stages of equal depth in the graph are put into waves in their order, each into the last wave if
+    it fits.
 
     Examples
     --------

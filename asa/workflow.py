@@ -84,89 +84,88 @@ _VARIABLE = re.compile(VARIABLE_PATTERN)
 
 @dataclass(frozen=True, slots=True)
 class Stage(Demands):
-    """One stage of a workflow: what runs, on how much, for how long, and after which others.
+    """One stage of a workflow: what runs, on which resources, for how long, and after which others.
 
     Parameters
     ----------
     name
         Letters, digits, ``_``, ``.``, ``-``; unique in the workflow.
     cores, nodes
-        What it needs; at least one of them. Nodes alone mean whole nodes of the site.
+        At least one of them. Nodes alone mean whole nodes of the site.
     walltime_s
-        Seconds to ask the batch system for; the stage is killed after them.
+        Seconds to ask the batch system for; then the stage is killed.
     expected_run_s
         Seconds that it usually runs; the walltime if not given.
     run_spread
-        How far its run times stray: the standard deviation of their logarithm; 0 where nothing is known of that.
+        Spread of its run times: the standard deviation of their logarithm; 0 if not known.
     after
-        Names of the stages that must have ended before, well unless `when` says otherwise.
+        Names of the stages that must have completed before, unless `when` says otherwise.
     when
         ``success``: it runs once all stages that it follows have completed. ``failed``: it runs once they have all
-        ended, if one of them failed, or could not run since another failed. ``always``: it runs once they have ended,
-        however.
+        ended, if one of them failed or could not run because another failed. ``always``: it runs once they have all
+        ended.
     command
         What to run: text for `sh`.
     memory_bytes, gpus, burst_buffer_bytes
-        Further needs, for the whole stage. A burst buffer is fast storage that a job has while it runs.
+        Further demands, for the whole stage. A burst buffer is fast storage that a job has while it runs.
     exclusive
-        Its nodes are its own: all their cores count as its, of which its tasks are on `cores`.
+        No other job is on its nodes: it is charged for all their cores, but its tasks run on `cores` of them.
     partition, account
-        Where its job is sent and who is charged; the site's defaults if not given.
+        Where its job is sent, and what is charged; the site's defaults if not given.
     script
         The text of a script, run by the interpreter that its first line names; in place of `command`.
     tasks
         Shell commands, one a task, run side by side on all cores; in place of `command`.
     tasks_file
-        A file of them, one a line, read when the stage begins: a stage before it may write it. In place of `command`.
+        A file of tasks, one a line, read when the stage begins: an earlier stage may write it. In place of `command`.
     cpus_per_task
-        Cores that belong together, for one task each. `cores` is a multiple.
+        Cores of one task. `cores` is a multiple.
     options
         Further options of the batch system, as in ``--constraint=haswell``.
     request
-        How large its job is, as options of sbatch, which Slurm gets as they are. `cores`, `cpus_per_task`,
-        `memory_bytes` and `gpus` then say what they come to, as far as that can be counted. None where these
-        themselves are asked for.
+        Its job's size in options of sbatch, passed to Slurm unchanged. `cores`, `cpus_per_task`, `memory_bytes` and
+        `gpus` then say what they amount to, as far as that can be computed. None where these themselves are asked for.
     environment
         Names and values of variables.
     secrets
-        Names of variables of the client's own that it needs, though they hold secrets: others of the client's go on to
-        jobs by themselves.
+        Names of the client's variables that it needs though they hold secrets; jobs get the client's other variables
+        anyway.
     inputs, outputs
-        Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: what must be there and not empty before it
-        begins, and after it ended.
+        Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: files that must exist and not be empty
+        before it begins, and after it ended.
     input_patience_s
-        For so many seconds inputs that are not to be seen, or empty, are looked for, and outputs likewise; half of its
-        walltime at most. None for what the site says, else a minute.
+        How many seconds to wait for inputs that are missing or empty, and for outputs; at most half of its walltime.
+        None for the site's setting, else a minute.
     retries
-        How often it is asked for again after it has failed.
+        How often it is submitted again after it has failed.
     retry_walltime_factor
-        How much longer a walltime it gets each time that it ran out of it.
+        Factor on its walltime each time that it reached it.
     retry_memory_factor, retry_max_memory_bytes
-        How much more memory it gets each time that it used more than it had asked for, and how much at most; 0 for
-        what a node of its partition has.
+        Factor on its memory each time that it used more than it had asked for, and the upper bound; 0 for what a node
+        of its partition has.
     out_of_memory
-        ``fail``: it has failed if the kernel killed a process of it since its memory was used up, whatever its command
-        exits with. ``ignore``: its exit code alone counts.
+        ``fail``: it has failed if the kernel killed one of its processes for lack of memory, whatever its command's
+        exit code. ``ignore``: only its exit code counts.
     local
-        It is tiny: it runs where the client is, and waits in no queue.
+        It is tiny: it runs where the client is, without a queue.
     learns_run
-        How long it usually runs is learned from how long it ran; until that is known, `expected_run_s` holds.
+        Its expected run time is learned from earlier runs; until there are any, `expected_run_s` holds.
     input_size
-        How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.
+        How much it has to do, in any unit: run times for other amounts are kept apart, or scaled.
     moldable
-        In which other shapes it may be asked for: of what width, sent where. None for this one alone.
+        Other shapes that it may ask for: widths and partitions. None for its own only.
     jobs
-        Its tasks are run by so many jobs at least, and at most, each with its part of the cores and of all else that
-        the stage needs; who comes late takes what is left.
+        Lower and upper bound of the jobs that run its tasks, each with its part of the cores and of all else that the
+        stage needs; a job that starts late takes the tasks that are left.
     continues
-        It is one long computation, in legs: jobs of `walltime_s` that go on where the one before stopped, until it says
-        that it is done. `expected_run_s` is then what all legs together take. None for what one job does.
+        It is one long computation, in legs: jobs of `walltime_s`, each of which goes on where the last one stopped,
+        until the payload says that it is done. `expected_run_s` is then the time of all legs. None for a computation in
+        one job.
     preparation
-        The environment that it runs in: modules, conda, a container, set-up, a launcher. None for what a job has of
-        itself.
+        The environment in which it runs: modules, conda, a container, set-up, a launcher. None for the job's own.
     array
-        It is a job array: what it runs is run once for each element, each on what the stage asks for, and for its
-        walltime at most. Its `inputs` and `outputs` may say ``%a`` for the number of the element. None for no array.
+        It is a job array: its command runs once for each element, each with the stage's request and walltime. Its
+        `inputs` and `outputs` may contain ``%a`` for the element's number. None for no array.
 
     Examples
     --------
@@ -452,10 +451,10 @@ class Stage(Demands):
         return self.array is not None and bool(self.tasks)
 
     def in_turn(self, max_cores: int, cores_per_node: int) -> Stage:
-        """Give the stage as it is run where the batch system has no arrays: by jobs that take elements in turn.
+        """Return the stage as it runs where the batch system has no arrays: by jobs that take elements in turn.
 
-        There are as many jobs as elements may run at once, and fit onto the machine; each has what an element asks for,
-        and time for as many as it takes if all last equally long.
+        There are as many jobs as elements may run at the same time and fit onto the machine. Each has an element's
+        request, and walltime for its share of the elements.
 
         Parameters
         ----------
@@ -481,7 +480,7 @@ class Stage(Demands):
         )
 
     def can_be_shared_on(self, width: int) -> bool:
-        """Whether as many jobs as it asks for may share a width evenly; true of what one job runs.
+        """Whether its jobs can divide a width evenly; true if one job runs it.
 
         Parameters
         ----------
@@ -523,9 +522,9 @@ class Stage(Demands):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes in which it may be asked for, its own as it is among them.
+        """The shapes that it may ask for, its own unchanged among them.
 
-        A width of which the run time is not known is none of them: see `asa.shapes.run_time_at`.
+        Widths whose run time is not known are left out: see `asa.shapes.run_time_at`.
         """
         own = Shape(self.width, self.expected_s, self.walltime_s, self.run_spread, self.partition)
         if self.moldable is None:
@@ -541,7 +540,7 @@ class Stage(Demands):
         )
 
     def shaped(self, shape: Shape) -> Stage:
-        """Ask for it in one of its shapes; it may still be asked for in the others.
+        """Return it in one of its shapes; it may still ask for the others.
 
         Parameters
         ----------
@@ -564,14 +563,14 @@ class Stage(Demands):
         )
 
     def fixed(self, width: int | None = None) -> Stage:
-        """Ask for it in one shape alone.
+        """Return it in one shape only.
 
         Parameters
         ----------
         width
-            The width itself if it is one of its widths; else the widest that is no wider, of those of which the run
-            time is known if there are any; else the narrowest. Its own if not given. Where nothing is known of how long
-            it runs so, it asks for its own walltime.
+            Taken if it is one of the stage's widths; else the widest below it, of those with a known run time if there
+            are any; else the narrowest. The stage's own if not given. If the run time is not known it keeps its
+            walltime.
         """
         if self.moldable is None:
             return self
@@ -667,7 +666,7 @@ class Workflow:
     stages
         In any order; `Stage.after` gives the edges.
     walltime_s
-        Seconds to ask for when all stages share one allocation; the sum of the stages' walltimes if not given.
+        Walltime in seconds if all stages share one allocation; the sum of the stages' walltimes if not given.
 
     Raises
     ------
@@ -730,7 +729,7 @@ class Workflow:
         return tuple(name for name, stage in self.stages.items() if stage.array is not None)
 
     def in_turn(self, max_cores: int, cores_per_node: int) -> Workflow:
-        """Give the workflow as it is run where the batch system has no arrays; see `Stage.in_turn`.
+        """Return the workflow as it runs where the batch system has no arrays; see `Stage.in_turn`.
 
         Parameters
         ----------
@@ -810,9 +809,9 @@ class Workflow:
         return self._walltime_s is not None
 
     def walltime_of(self, names: Iterable[str], asked_s: float) -> float:
-        """Give what to ask for when stages share one allocation whose shapes ask for so much in sum.
+        """Return the walltime for stages in one allocation, from the sum of their shapes' walltimes.
 
-        Where a walltime of the whole is given it is as much of that as the whole's is of its stages' own.
+        If the workflow has a walltime of its own, the sum is scaled by that over the sum for all its stages.
         """
         if len(set(names)) < len(self.stages) or self._walltime_s is None:
             return asked_s
@@ -840,12 +839,12 @@ class Workflow:
             )
 
     def fixed(self, width: int | None = None) -> Workflow:
-        """Give the workflow with each stage in one shape; see `Stage.fixed`.
+        """Return the workflow with each stage in one shape; see `Stage.fixed`.
 
         Parameters
         ----------
         width
-            The widest that stages of several shapes are to have; their own if not given.
+            Upper bound for stages of several shapes; their own if not given.
         """
         if all(stage.moldable is None for stage in self.stages.values()):
             return self
@@ -858,14 +857,14 @@ class Workflow:
         return max(stage.cores_on(cores_per_node) for stage in self.stages.values())
 
     def layout(self, names: Iterable[str], run_s: Mapping[str, float] | None = None) -> tuple[Slot, ...]:
-        """Place stages inside one allocation: one after the other, branches too, as a batch script runs them.
+        """Place stages inside one allocation, one after the other, including branches, as a batch script runs them.
 
         An allocation of all stages lasts the sum of their run times (equation 1 of the ASA paper). O(s log s).
 
         Parameters
         ----------
         names
-            The stages that share the allocation.
+            Those in the allocation.
         run_s
             Run time of each stage; the expected ones if not given.
 
