@@ -25,7 +25,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack,
 
 from asa.backend import Backend, Facility
 from asa.continuation import KEYS, Continuation, continuation_of
-from asa.core import python
+from asa.core import owned, python
 from asa.core.documents import read_text
 from asa.demands import resources
 from asa.elements import parse_array_of
@@ -457,7 +457,7 @@ class Flow:
         how = check_strategy(chosen)
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
         runs_folder = Path(runs or default_runs_folder(begins=True)).absolute()
-        with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-") as place:
+        with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as place:
             with _closing(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
                 who = choose_estimator(estimator, chosen, world, history)

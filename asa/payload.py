@@ -213,7 +213,7 @@ def _add_command(made: _ShellText, stage: Stage, cores: int, place: str, legs: C
     script = stage.script or stage.command
     first, _, _ = script.partition("\n")
     interpreter = first[2:].split() if first.startswith("#!") else ["sh"]
-    made.add("temporary", "script", asa_beside=beside, asa_interpreter=shlex.join(interpreter))
+    made.add("fixed", "temporary", "script", asa_beside=beside, asa_interpreter=shlex.join(interpreter))
     made.values["asa_command"] = script.removesuffix("\n")
 
 
@@ -317,10 +317,10 @@ def _add_tasks(
         divisor = len(stage.tasks) if turns else min(_CHUNKS_A_WORKER * workers * share.jobs, _MAX_DIVISOR)
         made.add("bag-reading", "bag-open", "bag-run", asa_bag=place, asa_round=share.round, asa_taker=share.taker)
         made.values["asa_divisor"] = divisor
-        inner.add("bag-reading", "bag-arguments", "temporary", "tasks-workers", "bag-take")
+        inner.add("bag-reading", "bag-arguments", "fixed", "temporary", "tasks-workers", "bag-take")
     else:
-        made.add("temporary", "tasks", asa_done=place)
-        inner.add("tasks-arguments", "temporary", "tasks-workers", "tasks-pool", asa_token=notes.token)
+        made.add("fixed", "temporary", "tasks", asa_done=place)
+        inner.add("tasks-arguments", "fixed", "temporary", "tasks-workers", "tasks-pool", asa_token=notes.token)
     made.values["asa_inner"] = inner.whole()
 
 

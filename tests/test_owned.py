@@ -1,5 +1,6 @@
 """What another user has left, or could change, is not acted on; what one makes is one's own alone."""
 
+import ast
 import json
 import os
 import re
@@ -1142,15 +1143,47 @@ def test_a_leg_writes_into_its_runs_own_folder(accounts, project, swapped, shell
     assert file.read_text() == MINE
 
 
-@pytest.mark.parametrize(
-    ("mode", "is_used"), [(0o700, True), (0o755, True), (0o1777, True), (0o2775, False), (0o777, False)]
-)
-def test_a_jobs_files_lie_where_nobody_else_can_exchange_them(accounts, project, mode, is_used):
-    folder = accounts.victim.mkdir(project / "tmp", mode=mode)
+@pytest.fixture(params=["700 home", "755 home", "1777 home", "2775 home", "777 home", "1777 other", "700 project"])
+def temporary(request, accounts, project):
+    """A folder for temporary files, and whether nobody else can exchange what is in it, nor itself."""
+    mode, where = request.param.split()
+    maker = accounts.stranger if where == "other" else accounts.victim
+    above = {"home": accounts.victim.home, "project": project}.get(where) or accounts.group_folder("others", 0o1777)
+    accounts.victim.home.chmod(0o755)
+    return maker.mkdir(above / "tmp", int(mode, 8)), request.param in {"700 home", "755 home", "1777 home"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_jobs_files_lie_where_nobody_else_can_exchange_them(accounts, project, temporary, shell):
+    """Before, in a folder of another user that has the sticky bit, and below one that others can write to."""
+    folder, is_used = temporary
     stage = Stage("a", cores=1, walltime_s=60, script="#!/bin/sh\necho $0")
     text = payload_text(stage, 1, place=f"{project}/tasks")
-    said = accounts.victim.run("sh", input=text, cwd=project, env={"TMPDIR": str(folder)}).stdout
+    said = accounts.victim.run(shell, input=text, cwd=project, env={"TMPDIR": str(folder)}).stdout
     assert str(Path(said).parent) == (str(folder) if is_used else "/tmp"), said
+
+
+_TEMPORARY = "from asa.core import owned; print(owned.temporary_folder())"
+
+
+def test_files_of_a_command_lie_where_nobody_else_can_exchange_them(accounts, temporary):
+    folder, is_used = temporary
+    said = accounts.victim.run(sys.executable, "-c", _TEMPORARY, env={"TMPDIR": str(folder)}).stdout.strip()
+    assert said == (str(folder) if is_used else "/tmp"), said
+
+
+_MAKES = {"TemporaryDirectory", "NamedTemporaryFile", "SpooledTemporaryFile", "mkdtemp", "mkstemp", "mktemp"}
+
+
+def test_no_file_that_ends_with_a_command_lies_elsewhere():
+    """What has no name (`TemporaryFile`) nobody finds."""
+    root = Path(__file__).parents[1]
+    sources = [path for room in ("asa", "backends", "workflows") for path in (root / room).rglob("*.py")]
+    nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text()))]
+    calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
+    made = [call for call in calls if call.partition("(")[0].rpartition(".")[2] in _MAKES]
+    assert len(made) >= 10
+    assert [call for call in made if "dir=owned.temporary_folder(" not in call] == []
 
 
 @pytest.mark.parametrize("shell", SHELLS)

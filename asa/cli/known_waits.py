@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.core import owned
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def from_queue(
 
     folder = bank or default_folder()
     with (
-        tempfile.TemporaryDirectory(prefix="asa-") as nowhere,
+        tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as nowhere,
         connected(lambda: opened.facility.connect(Path(nowhere))) as world,
     ):
         capabilities, now_s = world.capabilities, world.now()

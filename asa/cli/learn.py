@@ -18,6 +18,7 @@ from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import OptionsOption, given_settings
 from asa.cli.runs import print_document
+from asa.core import owned
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, TraceError
 from asa.units import MAX_JOBS
@@ -159,7 +160,7 @@ def _file(source: Path) -> Iterator[Path]:
     if str(source) != "-":
         yield source
         return
-    with tempfile.NamedTemporaryFile(prefix="stdin-") as copy:
+    with tempfile.NamedTemporaryFile(prefix="stdin-", dir=owned.temporary_folder()) as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
         try:

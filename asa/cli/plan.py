@@ -32,7 +32,7 @@ from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
 from asa.cli.runs import SCHEMA
 from asa.cli.screen import clock, probability
-from asa.core import plugins
+from asa.core import owned, plugins
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
@@ -162,7 +162,10 @@ def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
     from asa.strategies.planned import Planned
     from asa.strategies.planning import look_ahead, read_aim
 
-    with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
+    with (
+        tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as place,
+        asked.connected(Path(place)) as world,
+    ):
         now_s = world.now()
         aims = {name: _in_seconds(name, text, now_s) for name, text in wanted.items() if text is not None}
         aim = read_aim(aims)

@@ -43,6 +43,7 @@ from asa.cli.runs import (
     runs_folder,
     stage_of,
 )
+from asa.core import owned
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, UnavailableError
 from asa.units import format_duration
@@ -173,7 +174,10 @@ def run(
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     for note in facility.notes if offline and not quiet else ():
         sys.stderr.write(f"Note: {note}.\n")
-    with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
+    with (
+        tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as place,
+        asked.connected(Path(place)) as world,
+    ):
         if strategy is None and not asked.opened.strategy and not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
             why = [_WHY, *([_OF_SHAPES] if chooses else []), _BY_RULE[world.capabilities.age_accrues]]

@@ -4,6 +4,11 @@
 # one look: between two it could be swapped.
 if [ -n "$base" ]; then mkdir -p "$base"; else base=${TMPDIR:-/tmp}; fi
 if [ -d "$base" ] && [ -w "$base" ]; then :; else base=/tmp; fi
+at=`asa_fixed "$base"` || at=
+if [ -z "$at" ] && [ "$base" != /tmp ]; then
+  printf 'asa: others can exchange what is in %s: workers keep their files in /tmp\n' "$base" >&2
+fi
+base=${at:-/tmp}
 user=$(id -u)
 scratch=$base/asa-pools-$user
 mkdir -m 700 "$scratch" 2>/dev/null

@@ -15,7 +15,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
 
 from asa.backend import JobSpec
-from asa.core import python
+from asa.core import owned, python
 from asa.job import head, text
 
 from .pages import on_loopback
@@ -86,7 +86,7 @@ class WorkerJobs:
 def _in_scratch(command: str) -> str:
     """Write what finds a worker's folder for files, where dask is configured to or in TMPDIR, and runs the worker."""
     base = dask.config.get("temporary-directory", None) or ""
-    return f"{head({'base': base, 'command': command})}{text('pool-scratch')}"
+    return f"{head({'base': base, 'command': command})}{text('fixed', 'pool-scratch')}"
 
 
 def modules_of_program() -> bytes:
@@ -109,4 +109,4 @@ def make_scratch() -> str:
     """Make a folder for the scheduler's files, likewise, which is its user's alone."""
     if configured := dask.config.get("temporary-directory", None):
         Path(configured).mkdir(parents=True, exist_ok=True)
-    return tempfile.mkdtemp(prefix="asa-pool-", dir=configured or None)
+    return tempfile.mkdtemp(prefix="asa-pool-", dir=owned.temporary_folder(configured or ""))

@@ -15,7 +15,6 @@ import os
 import secrets
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -414,7 +413,7 @@ class StagesBackend:
             self.close()
             if not isinstance(error, (OSError, RuntimeError)):  # as dask says it of a full disk, or of no free port
                 raise
-            hint = f"Is there space in {tempfile.gettempdir()}, and in the run's folder? Another goes into TMPDIR."
+            hint = f"Is there space in {owned.temporary_folder()}, and in the run's folder? Another goes into TMPDIR."
             raise UnavailableError(
                 f"the pool cannot begin: {error}", where="the pool of this run", hint=hint
             ) from error

@@ -31,6 +31,7 @@ from typing import Any, Self
 from asa.backends.local.processes import tell_session
 
 from asa.backend import JobState
+from asa.core import owned
 from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, DmrRequest, Reply, Wish
 from asa.errors import InputError
 
@@ -107,7 +108,7 @@ class LocalManager:
         self._is_closed = False
         self._temporary = None
         if folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="asa-dmr-")
+            self._temporary = tempfile.TemporaryDirectory(prefix="asa-dmr-", dir=owned.temporary_folder())
             folder = Path(self._temporary.name)
         self._folder = folder
         self._desk = Desk(self._folder / SOCKET, self)

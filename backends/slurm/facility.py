@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from asa.backend import Advice, Capabilities, Examination
+from asa.core import owned
 from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
 from asa.workflow import MAX_CORES
@@ -136,7 +137,9 @@ class SlurmFacility:
             )
         with closing(self._open_link()) as link:
             text = link.accounting(since_s, self._clock())
-            with tempfile.NamedTemporaryFile("w", prefix="accounting-", encoding="utf-8", errors="replace") as file:
+            with tempfile.NamedTemporaryFile(
+                "w", prefix="accounting-", dir=owned.temporary_folder(), errors="replace", encoding="utf-8"
+            ) as file:
                 file.write(text)
                 file.flush()
                 try:

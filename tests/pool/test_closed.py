@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -134,6 +135,26 @@ def test_workers_of_several_nodes_have_a_folder_of_the_users_own_on_each(account
             folder = Path(words[words.index("--local-directory") + 1])
             assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (victim.uid, 0o700), done
             assert folder.parent == place
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_a_pools_files_are_where_nobody_else_can_exchange_them(accounts, is_configured):
+    """Before, in a folder that could be renamed, and looked for modules in whatever had its name then."""
+    victim, place = accounts.victim, accounts.group_folder()
+    jobs = WorkerJobs("pool", "echo", "env", {}, {})
+    with dask.config.set({"temporary-directory": str(place)} if is_configured else {}):
+        command = jobs.spec("a1", Shape(1, 60.0, 1), "tls://here:1", 60.0).command
+    done = victim.sh(command, env={} if is_configured else {"TMPDIR": str(place)})
+    folder = Path(done.stdout.split()[-1])
+    assert folder.parent == Path("/tmp")
+    assert f"others can exchange what is in {place}: workers keep their files in /tmp" in done.stderr
+    with suppress(OSError):  # others' pools have theirs there
+        folder.rmdir()
+    code = "from asa.pool.jobs import make_scratch; print(make_scratch())"
+    env = {"DASK_TEMPORARY_DIRECTORY" if is_configured else "TMPDIR": str(place)}
+    made = Path(victim.run(sys.executable, "-c", code, env=env).stdout.strip())
+    made.rmdir()
+    assert made.parent == Path("/tmp")
 
 
 def test_a_pools_files_are_where_dask_is_configured_to_have_them(tmp_path, monkeypatch):

@@ -136,7 +136,7 @@ def beside(
         raise InputError("this is no job of a batch system", where="--job", hint="Say which job it is.")
     where = partition or os.environ.get("SLURM_JOB_PARTITION", "")
     site_settings = dict(_setting(text) for text in settings or [])
-    with tempfile.TemporaryDirectory(prefix="asa-dmr-") as name:
+    with tempfile.TemporaryDirectory(prefix="asa-dmr-", dir=owned.temporary_folder()) as name:
         opened = open_facility(backend, site, site_settings).facility.connect(Path(name, "run"))
         manager = JobManager(opened, number, processes, cores_per_process=cores, partition=where)
         desk = Desk(Path(name, SOCKET), manager)
