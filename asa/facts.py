@@ -72,7 +72,7 @@ class SiteFacts:
     whole_nodes
         Whether jobs never share a node.
     age_accrues
-        Whether jobs gain priority while a dependency holds them back; None if not known.
+        Whether jobs gain priority while a dependency keeps them back; None if not known.
     scheduler, settings
         Its scheduler's name among ``asa.schedulers``, and that one's settings.
     knows_rules

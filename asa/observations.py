@@ -30,9 +30,9 @@ def queued(asking: _Asking, capabilities: Capabilities, since_s: float, user: st
 def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities) -> WaitObservation | None:
     """Return the observation of the queue wait in a job's times; None if there is none, or not yet.
 
-    - A job that nothing held back: its wait is exactly its start less its submission.
-    - Held back by a dependency where age does not accrue: it queued only since it was eligible.
-    - Held back where age accrues: exact if it waited on after it was eligible. If it started that very second, its turn
+    - A job that nothing kept back: its wait is exactly its start less its submission.
+    - Kept back by a dependency where age does not accrue: it queued only since it was eligible.
+    - Kept back where age accrues: exact if it waited on after it was eligible. If it started that very second, its turn
       may have come long before: the time since submission is an upper bound.
     - Cancelled while it was in the queue: a lower bound.
     - On hold meanwhile: an upper bound.

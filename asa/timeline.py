@@ -68,7 +68,7 @@ class Lane:
     submit_s
         When.
     predicted_start_s
-        Its start as predicted at submission, but not before what held it back had ended; None if nothing was predicted,
+        Its start as predicted at submission, but not before what kept it back had ended; None if nothing was predicted,
         or that end is not known.
     start_s
         When it started; None if never.
@@ -81,7 +81,7 @@ class Lane:
     joins
         The job that its cores joined, if any.
     predicted_wait_over_s
-        When the predicted wait was over, whether it was held back then or not; None if none was predicted.
+        When the predicted wait was over, whether it was kept back then or not; None if none was predicted.
     """
 
     job_id: str
@@ -217,9 +217,9 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
     records
         Of one run, in order; the run need not have ended.
     workflow
-        What ran, which shows what each job followed. Without it, time held back counts as waiting.
+        What ran, which shows what each job followed. Without it, time kept back counts as waiting.
     age_accrues
-        Whether a job that a dependency holds back ages meanwhile; else its wait begins when it is eligible.
+        Whether a job that a dependency keeps back ages meanwhile; else its wait begins when it is eligible.
 
     Raises
     ------

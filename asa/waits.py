@@ -38,7 +38,7 @@ LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 class WaitObservation:
     """An observation of a queue wait, exact or censored.
 
-    A wait is not always seen from beginning to end. If a dependency held a job back and it started the moment it was
+    A wait is not always seen from beginning to end. If a dependency kept a job back and it started the moment it was
     released, its turn had come before: the time since submission is an upper bound. If a job was cancelled in the
     queue, its time there is a lower bound. Taken as exact, such waits teach errors that reinforce themselves.
 
@@ -98,7 +98,7 @@ class QueuedJob:
     Parameters
     ----------
     submit_s
-        Since when it queues, on the scheduler's clock. If a dependency or a begin time held it back: since it is
+        Since when it queues, on the scheduler's clock. If a dependency or a begin time kept it back: since it is
         eligible.
     cores, walltime_s
         What it asks for.

@@ -32,14 +32,14 @@ Range = tuple[int, int]
 
 
 def chunks(count: int, divisor: int) -> Iterator[Range]:
-    """Cut a list into what is taken at a time: a part of what is left, so that the last are small.
+    """Cut a list into chunks, each a fraction of what is left, so that the last are small.
 
     Parameters
     ----------
     count
         Tasks in the list.
     divisor
-        Into how many parts what is left is cut, of which one is taken next; of one task at least.
+        The next chunk is this fraction of the rest, but at least one task.
 
     Examples
     --------
@@ -55,18 +55,18 @@ def chunks(count: int, divisor: int) -> Iterator[Range]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a bag has come.
+    """Progress of a bag.
 
     Parameters
     ----------
     tasks
         How many there are.
     completed, failed
-        Of these, those that have ended. What failed is repeated only if the stage is.
+        Of these, those that have ended. A failed task is repeated only with its stage.
     running
-        Those that jobs run now, as far as their logs tell.
+        Those that jobs run now, as far as their logs show.
     rate
-        Tasks that end in a second, by what those that run have done last; 0 if nothing is known of them.
+        Tasks that end per second, by the latest records of the running jobs; 0 if not known.
     """
 
     tasks: int
@@ -89,7 +89,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deeds:
-    """What a job did of a bag, a row for each task that ended, in order of its log.
+    """What a job ran of a bag: one row for each task that ended, in order of its log.
 
     Parameters
     ----------
@@ -113,21 +113,21 @@ class Bag:
     Parameters
     ----------
     folder
-        Where it is; it need not be there yet.
+        Its path; it need not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def progress(self, ended: Iterable[str] = ()) -> Progress | None:
-        """Say how far it has come, in the latest round; None if no job has begun it, or it cannot be read.
+        """Return the progress in the latest round; None if no job has begun it, or it cannot be read.
 
         O(bytes of the logs), to count lines.
 
         Parameters
         ----------
         ended
-            Tokens of jobs that have ended, which run nothing any more.
+            Tokens of jobs that have ended.
         """
         try:
             rounds = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
@@ -137,7 +137,7 @@ class Bag:
             return None
 
     def deeds(self) -> list[Deeds]:
-        """Say which job ran which tasks when, in all rounds, in order of their first beginning; as far as can be read.
+        """Return which job ran which tasks when, in all rounds, in order of the first beginning, as far as can be read.
 
         O(bytes of the logs).
         """
@@ -155,9 +155,9 @@ class Bag:
         return sorted(made, key=lambda one: float(one.began_s.min()))
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
-        """Give the last exit code and the outcome of each task that has ended, by its text, as far as can be read.
+        """Return the last exit code and outcome of each task that has ended, by its text, as far as can be read.
 
-        A task has no outcome but where asa's own text ended it, as it may an element of an array.
+        A task has an outcome only if asa's own script text ended it, as it may end an element of an array.
         """
         found: dict[str, tuple[int, JobOutcome | None]] = {}
         with suppress(OSError, ValueError):
@@ -183,7 +183,7 @@ class Bag:
         return False
 
     def saw_kills(self, number: int, token: str) -> bool:
-        """Whether a job itself saw of which of its tasks a process was killed since memory was used up.
+        """Whether a job itself saw which of its tasks lost a process for lack of memory.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Bag:
         return False
 
     def give_back(self, number: int, token: str) -> bool:
-        """Give back what a job that is no more had taken and not ended, so that others take it.
+        """Give back what a job that is gone had taken and not ended, so that others take it.
 
         Parameters
         ----------
@@ -210,8 +210,7 @@ class Bag:
         Returns
         -------
         bool
-            Whether nothing is left to be given back. If not, it is to be tried again: the disk is full, or not all is
-            seen yet.
+            Whether all is given back. If not, try again: the disk is full, or not all files are visible yet.
         """
         try:
             one = _Round(self._folder / str(number))

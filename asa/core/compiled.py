@@ -1,8 +1,8 @@
-"""Compiling the kernels with numba where it is installed; without it the same functions run as they are.
+"""Compiles the kernels with numba where it is installed; without it the same functions run as plain Python.
 
-Kernels only index arrays and return numbers: they allocate nothing. So numba needs not count references, which costs
-more than the work itself in functions of a few nanoseconds (``_nrt=False``), and plain Python can be given memory
-views, through which it reads a number several times faster than through an array.
+Kernels only index arrays and return numbers: they allocate nothing. So numba need not count references, which would
+cost more than the work in functions of a few nanoseconds (``_nrt=False``), and plain Python gets memory views, in which
+it reads a number several times faster than in an array.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def _is_ones_own(beside: Path) -> bool:
 
 @cache
 def _own_folder(named: str) -> str | None:
-    """Provide a folder for results that nobody else can enter; None if there can be none.
+    """Provide a folder for compiled results that nobody else can enter; None if that fails.
 
-    `named`: in which numba is to keep what it compiles; empty for none.
+    `named`: the folder in which numba is set to keep what it compiles; empty for none.
     """
     try:
         folder = Path(named, "asa") if named else owned.cache_folder() / "compiled"
@@ -121,9 +121,8 @@ def is_ready(function: Any) -> bool:
 
 
 def seen(array: NDArray[Any]) -> Any:
-    """Show an array to a kernel in the form that is quickest for it.
+    """Return an array in the form that a kernel reads fastest.
 
-    Returns: the array for numba; its memory for plain Python, which reads single elements of it faster. Nothing is
-    copied.
+    That is the array itself for numba, and a memory view for plain Python. Nothing is copied.
     """
     return array if COMPILED else array.data

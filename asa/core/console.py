@@ -1,7 +1,7 @@
-"""Where text becomes colours and tables: consoles on which no text does anything but be read.
+"""Consoles for coloured text and tables, on which text of others can do no harm.
 
-Colours and what moves the cursor are control characters as well. So text is checked here, before it has any; the
-streams beneath (`asa.cli.terminal`) check what comes to them by any other way.
+Colours and cursor moves are control characters themselves. So text is checked here, before it gets any; the streams
+below (`asa.cli.terminal`) check text that reaches them by other ways.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Console(RichConsole):
 
 
 def check_others() -> None:
-    """Have the consoles of other packages check text, too, as those with which typer writes its help and errors.
+    """Make the consoles of other packages check text as well, such as typer's for help and errors.
 
-    And what is written to a stream beside a live display, in which rich would look for colours. Texts are measured as
-    they are shown.
+    Also checks what is written to a stream during a live display, where rich would look for colours. Text is measured
+    as it is shown.
     """
     Text.__rich_measure__ = _measured  # type: ignore[method-assign, assignment]
     RichConsole.render = _render_checked  # type: ignore[method-assign, assignment]

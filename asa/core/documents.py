@@ -1,7 +1,7 @@
-"""Documents of any origin: whatever is in them, it is understood or refused with an `OSError` or a `ValueError`.
+"""Reads documents of any origin; bad ones are refused with an `OSError` or a `ValueError`, whatever is in them.
 
-The standard library's parsers recurse, and raise what nobody expects of a file when it is nested too deep; a device
-such as ``/dev/zero`` is read until there is no memory left; and thirty million brackets become two gigabytes of lists.
+The standard library's parsers recurse, and raise unexpected errors if a file is nested too deep; they read a device
+such as ``/dev/zero`` until memory is exhausted; and they turn thirty million brackets into two gigabytes of lists.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _check_count(text: str | bytes | bytearray) -> None:
 def read_toml(text: str) -> dict[str, Any]:
     """Read a document of TOML.
 
-    Raises `ValueError`: it is none, or has a number of too many digits; `TooDeepError` if it is nested too deep.
+    Raises `ValueError`: it is no TOML, or has a number of too many digits; `TooDeepError`: it is nested too deep.
 
     Examples
     --------

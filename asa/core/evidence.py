@@ -74,14 +74,14 @@ _SETTINGS = frozenset(_WORDS.split())
 
 
 def is_ordinary(value: str, known: Collection[str] = ()) -> bool:
-    """Say whether a value is nothing but paths, numbers, dates, versions, options and words of settings.
+    """Whether a value consists only of paths, numbers, dates, versions, options and words of settings.
 
     Parameters
     ----------
     value
         Of a variable.
     known
-        Words that are in the open already, in lower case.
+        Words that are public anyway, in lower case.
 
     Examples
     --------
@@ -121,9 +121,9 @@ def _is_little(word: str) -> bool:
 
 
 def are_places(value: str) -> bool:
-    """Say whether a value is whole paths, with colons, semicolons, commas or spaces between them.
+    """Whether a value is a list of whole paths, separated by colons, semicolons, commas or spaces.
 
-    Of one that is not there (yet) the topmost folder is, and nothing in it looks drawn.
+    Of a path that does not exist (yet), the topmost folder must, and no part may look random.
     """
     if not value.startswith(("/", "file:///")):
         return False
@@ -155,7 +155,7 @@ def gives_away(value: str) -> bool:
 
 
 def looks_drawn(value: str) -> bool:
-    """Say whether a part of a value changes between small letters, capitals and digits as chance does, and no word.
+    """Whether a part of a value changes between small letters, capitals and digits like a random text, not a word.
 
     Examples
     --------
@@ -177,10 +177,10 @@ def _is_drawn(run: str) -> bool:
 
 
 def is_drawn_whole(value: str) -> bool:
-    """Say whether a value is one long text of small letters, capitals and digits by lot, with little else in it.
+    """Whether a value is one long random text of small letters, capitals and digits, with little else in it.
 
-    So are such letters and digits behind a tag, as services mark their tokens. Hexadecimal digits alone are no
-    evidence: they are sums of files, commits and identities of devices.
+    This includes such a text after a prefix, as in services' tokens. Hexadecimal digits alone are no evidence: they are
+    checksums, commits and identities of devices.
 
     Examples
     --------

@@ -19,7 +19,7 @@ _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a de
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file for reading; what is none, such as a FIFO, which could make us wait for ever, is refused.
+    """Open a regular file for reading; others are refused, such as a FIFO, which could block for ever.
 
     Examples
     --------
@@ -53,10 +53,10 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict", max_b
 def replacing(
     path: Path, *, is_private: bool = False, is_shared: bool = False, is_durable: bool = False
 ) -> Iterator[BinaryIO]:
-    """Write a file that is there whole, or as it was before, whatever lay there; a link is replaced, not followed.
+    """Replace a file, completely or not at all, whatever was there before; a link is replaced, not followed.
 
-    `is_private`: only its user may read it. `is_shared`: its group may read it, too, whatever the umask says.
-    `is_durable`: it is on the disk before it takes its place.
+    `is_private`: only its user may read it. `is_shared`: its group may read it too, whatever the umask. `is_durable`:
+    it is on the disk before it replaces the old one.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     made = partial(os.open, mode=0o600 if is_private else 0o666)  # so, and not changed afterwards
@@ -76,9 +76,9 @@ def replacing(
 
 
 def append_to(path: Path, *, is_private: bool = False) -> BinaryIO:
-    """Open a file to add to its end, which is made if need be; nothing goes through a link, or into a pipe.
+    """Open a file for appending, and create it if needed; links are not followed, and pipes refused.
 
-    `is_private`: a new one is for its user alone, else as the umask says.
+    `is_private`: only its user may read a new one; else the umask decides.
     """
     how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, how, 0o600 if is_private else 0o666)

@@ -1,12 +1,11 @@
-"""Means with their 95 % intervals, by Student's t; and which of several differences are significant, by Holm's rule.
+"""Means with 95 % intervals, by Student's t; and which of several differences are significant, by Holm's method.
 
-One rule for all: it says how far the mean of a few replications may be off, from two on, and the same each time. Of
-normal values its intervals hold as often as they say, of 3 as of 40. Of values with a long tail they hold less often,
-as do those of every rule of so few: of log-normal ones (sigma 1) Student's hold 84, 82, 83, 87 and 89 % of the time
-with 3, 5, 10, 20 and 40 values, the percentile bootstrap's 64, 73, 80, 86 and 89 %, and BCa's hardly more. The
-bootstrap-t's hold 75, 90, 90, 92 and 92 %, for intervals that are up to six times as wide. What is compared here are
-differences and ratios that are paired by replication; the tails of these are alike on both sides, and Student's hold 95
-to 98 %.
+One method for all: it gives the error of a mean from two replications on, and is deterministic. For normal values its
+intervals have the stated coverage, with 3 values as with 40. For values with a long tail the coverage is lower, as with
+every method for so few values: for log-normal ones (sigma 1) and 3, 5, 10, 20 and 40 values it is 84, 82, 83, 87 and 89
+% for Student's t, 64, 73, 80, 86 and 89 % for the percentile bootstrap, hardly more for BCa, and 75, 90, 90, 92 and 92
+% for the bootstrap-t, whose intervals are up to six times as wide. What is compared here are differences and ratios
+paired by replication, whose tails are alike on both sides; there Student's t covers 95 to 98 %.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Interval:
         return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
 
     def within(self, least: float = -math.inf, most: float = math.inf) -> Interval:
-        """Leave out what cannot be, such as waits below 0; it holds as often. What is left tells of no chance.
+        """Cut off impossible values, such as waits below 0; the coverage stays. `chance` of the result is nan.
 
         Examples
         --------
@@ -61,9 +60,9 @@ class Interval:
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Give the mean and its 95 % interval, by Student's t; values that are nan are left out.
+    """Return the mean and its 95 % interval, by Student's t, without values that are nan.
 
-    `values`: independent ones, at least two for bounds; of none at all the mean is nan, too.
+    `values`: independent, at least two for bounds; with none the mean is nan too.
 
     Examples
     --------
@@ -75,11 +74,10 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] = ()) -> Interval:
-    """Average groups that have nothing in common, such as replications of several logs, each by its own spread.
+    """Average independent groups, such as replications of several logs, each with its own spread.
 
-    `groups`: values of each; those that are nan are left out, as are groups without any.
-    Returns: of the weighted mean of the groups' means, by Student's t with Welch's degrees of freedom; without
-    bounds where a group has one value only.
+    `groups`: the values of each; nan and empty groups are left out. Returns the mean of the groups' means, weighted, by
+    Student's t with Welch's degrees of freedom; without bounds if a group has only one value.
 
     Examples
     --------
@@ -107,11 +105,10 @@ def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] 
 
 
 def statistic_interval(statistic: Callable[[NDArray[np.float64]], float], rows: NDArray[np.float64]) -> Interval:
-    """Give a statistic of means, such as a ratio of two, with its 95 % interval: the jackknife, and Student's t.
+    """Return a statistic of means, such as a ratio of two, with its 95 % interval, by the jackknife and Student's t.
 
-    `rows`: an array of any shape for each replication: the means are over these. Those in which something is nan
-    are left out.
-    Returns: of a plain mean it is `mean_interval`'s. O(n) calls of the statistic.
+    `rows`: an array of any shape for each replication; the means are over replications. Those with a nan are left out.
+    For a plain mean the result is that of `mean_interval`. O(n) calls of the statistic.
 
     Examples
     --------
@@ -132,7 +129,7 @@ def statistic_interval(statistic: Callable[[NDArray[np.float64]], float], rows: 
 
 
 def as_ratio(of_logs: Interval) -> Interval:
-    """Make the interval of a geometric mean of that of its logarithm.
+    """Convert the interval of a logarithm into that of the geometric mean.
 
     Examples
     --------
@@ -143,9 +140,9 @@ def as_ratio(of_logs: Interval) -> Interval:
 
 
 def chance(found: Interval, nothing: float = 0.0) -> float:
-    """Say how likely a mean is so far from nothing, to either side, if nothing is the truth; nan if nobody can tell.
+    """Return the two-sided p-value of a mean against `nothing`; nan if it cannot be computed.
 
-    `found`: the mean, with its interval; nobody can tell without bounds and degrees of freedom.
+    `found`: the mean with its interval; bounds and degrees of freedom are needed.
 
     Examples
     --------
@@ -165,9 +162,9 @@ def chance(found: Interval, nothing: float = 0.0) -> float:
 
 
 def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[bool]:
-    """Say of each of several differences whether it is there, so that all is right at once with 95 % (Holm).
+    """Say which of several differences are significant, with a family-wise error of 5 % (Holm).
 
-    `ratios`: whether they are ratios, see `as_ratio`, of which 1 is no difference.
+    `ratios`: whether they are ratios (see `as_ratio`), where 1 is no difference.
 
     Examples
     --------

@@ -43,16 +43,16 @@ class Holder(NamedTuple):
 
 
 class FileLock:
-    """A file that exists while somebody holds it, and is touched meanwhile.
+    """A lock file, which exists while somebody holds it, and is touched meanwhile.
 
-    It is stale when its process has ended, or when it was touched too long ago by the clock of the file system, which
-    is the only one that all hosts share. Only who holds the lock on a stale lock may delete it, and only after another
-    look. So no two take it over, and nobody deletes what another has just made.
+    It is stale when its process has ended, or was touched too long ago by the file system's clock, the only one that
+    all hosts share. To delete a stale lock one must hold a second lock on it, and look again. So no two take it over,
+    and nobody deletes a lock that another has just made.
 
-    Who was stopped for so long that another took over does not know it: `check` tells, before anything is done that
-    only one may do.
+    A holder that was stopped for so long that another took over does not notice; `check` raises then. It is called
+    before anything that only the holder may do.
 
-    `doing`: what a holder does with what the lock guards, for the message.
+    `doing`: what a holder does, for the message.
     """
 
     def __init__(self, path: Path, wait_s: float = 0.0, *, doing: str = "is in use by") -> None:
@@ -178,9 +178,9 @@ def machine() -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this machine runs, as far as can be seen.
+    """Whether a process runs on this machine, as far as can be seen.
 
-    `pid`: of the process; one that has ended and was not fetched does not run.
+    `pid`: of the process; a zombie does not run.
     """
     try:
         os.kill(pid, 0)

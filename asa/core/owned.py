@@ -1,12 +1,11 @@
-"""Whose a file or folder is, and whether what is in it may be acted on; no other place decides that.
+"""Who owns a file or folder, and whether its content may be acted on; only this module decides that.
 
-To act on something is to run commands from it, to cancel jobs because of it, or to learn from it: what lets somebody do
-so who is not the user must be the user's own or root's, and nobody else may be able to change it. A user who trusts a
-place all the same lists it in a file of their own, as `trusted_file` names it: a folder a line. Who only looks is shown
-whose something is.
+To act on content is to run commands from it, cancel jobs because of it, or learn from it. Such a file must be the
+user's own or root's, and nobody else may be able to change it. A user who trusts another place lists it in a file of
+their own, which `trusted_file` names: one folder a line. Commands that only look show the owner instead.
 
-`check` is asked of what was opened, so that nobody can swap it in between. Of a folder it is asked by name: whatever is
-read in that folder is checked in turn.
+`check` is given an opened file, so that nobody can swap it in between. A folder is checked by name, since each file
+that is read in it is checked as well.
 """
 
 from __future__ import annotations
@@ -59,19 +58,19 @@ def look_at(path: Path) -> None:
 
 
 def trouble(path: Path, about: os.stat_result) -> str:
-    """Say why what is in a file or folder may not be acted on, as it goes on after its name; empty if it may.
+    """Say, to follow its name, why the content of a file or folder may not be acted on; empty if it may.
 
-    `about`: of what was opened, if there is anything to read in it.
+    `about`: of the opened file, if it has content.
     """
     said = _of_others(path, about) or _open_to_others(path, about)
     return said if said and not is_trusted(path) else ""
 
 
 def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "") -> None:
-    """Refuse to act on what others own, or can change; of a folder by its name, where `about` is not given.
+    """Refuse to act on what others own or can change; without `about`, a folder by its name.
 
-    `if_theirs`: what to do where it is another user's, in place of trusting it.
-    Raises `OwnerError`. Raises `OSError`: it is not there, or cannot be looked at.
+    `if_theirs`: the hint if it is another user's, in place of that to trust it. Raises `OwnerError`. Raises `OSError`:
+    it does not exist, or cannot be examined.
     """
     about = about or path.stat()
     if said := trouble(path, about):
@@ -79,7 +78,7 @@ def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "
 
 
 def check_links(path: Path) -> None:
-    """Refuse to follow links that others have put on the way to something.
+    """Refuse a path with links of other users on it.
 
     Raises `OwnerError`. Raises `OSError`: a folder on the way cannot be looked at.
     """
@@ -95,9 +94,9 @@ def check_links(path: Path) -> None:
 
 
 def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file, max_bytes: int = DOCUMENT_BYTES) -> bytes:
-    """Read the whole of a file that is acted on, as `opened` opens it, up to the bound.
+    """Read a whole file that is acted on, opened by `opened`, up to the size limit.
 
-    Raises `OwnerError`: others own it, or can change it. Raises `OSError` as `opened` does.
+    Raises `OwnerError`: others own it or can change it. Raises `OSError` as `opened` does.
     """
     with opened(path) as file:
         check(path, os.fstat(file.fileno()))
@@ -118,9 +117,9 @@ def own_beside(path: Path) -> Path:
 
 
 def ones_own(path: Path, *, begins: bool = True) -> Path:
-    """Give a folder in which a user keeps something, or, where another has made it, the one of one's own beside it.
+    """Return a user's folder, or, if another user has made it, the user's own next to it.
 
-    `begins`: whether something is to begin there; else one's own is given once it is there.
+    `begins`: whether something new will be put there; else the own one is returned only if it exists.
     """
     own = own_beside(path)
     try:
@@ -131,7 +130,7 @@ def ones_own(path: Path, *, begins: bool = True) -> Path:
 
 
 def exchange_trouble(path: Path) -> str:
-    """Say who else can put one thing in a folder in the place of another, as it goes on after its name.
+    """Say, to follow its name, who else can replace things in a folder.
 
     Raises `OwnerError`: a link of another user leads there. Raises `OSError`: it cannot be looked at.
     """
@@ -142,10 +141,10 @@ def exchange_trouble(path: Path) -> str:
 
 
 def make_folder(path: Path, *, is_shared: bool = False) -> None:
-    """Make a folder of its user's alone, whatever umask, setgid and default access lists say.
+    """Make a folder that only its user can enter, whatever umask, setgid and default access lists say.
 
-    `is_shared`: its group may look into it. In a trusted place it is as the umask says.
-    Raises `OSError`: it cannot be made, or is there.
+    `is_shared`: its group may read it; in a trusted place the umask decides. Raises `OSError`: it cannot be made, or
+    exists.
     """
     if is_trusted(path.parent):
         path.mkdir()
@@ -156,9 +155,9 @@ def make_folder(path: Path, *, is_shared: bool = False) -> None:
 
 
 def provide_above(path: Path, *, is_shared: bool = False) -> None:
-    """Make the folders above something that are missing, as the umask says, but so that nobody else can change them.
+    """Make the missing folders above something, by the umask, but so that nobody else can change them.
 
-    `is_shared`: whatever the umask says, all may look into them.
+    `is_shared`: all may read them, whatever the umask.
     """
     for folder in reversed(path.parents):
         with suppress(FileExistsError):
@@ -181,9 +180,9 @@ def provide_folder(path: Path, *, is_shared: bool = False) -> None:
 
 
 def cache_folder() -> Path:
-    """Folder of what may be deleted: ``asa`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``.
+    """Folder for what may be deleted: ``asa`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``.
 
-    Raises `RuntimeError`: nobody's home is known here.
+    Raises `RuntimeError`: the home folder is not known.
     """
     named = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "asa"
@@ -193,10 +192,10 @@ def cache_folder() -> Path:
 
 
 def followed(path: Path) -> Path:
-    """Follow the user's own links, and root's, to where a user wants something written.
+    """Follow the user's own links, and root's, to the file that a user wants written.
 
-    What is no plain file, such as a pipe, stays as named.
-    Raises `OwnerError`: a link on the way is of another user. Raises `OSError`: what it leads to cannot be looked at.
+    A path to anything but a plain file, such as a pipe, stays as it is. Raises `OwnerError`: a link on the way is
+    another user's. Raises `OSError`: its target cannot be examined.
     """
     place = path
     for _ in range(_MAX_LINKS):
@@ -209,9 +208,9 @@ def followed(path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Write what a user named, as `followed` gives it: into a pipe, or in place of a file, whose mode a new one keeps.
+    """Write to the path from `followed`: into a pipe, or in place of a file, whose mode the new one keeps.
 
-    Raises `OwnerError`: it is a pipe that another user has made, or a link of theirs leads there.
+    Raises `OwnerError`: it is another user's pipe, or a link of theirs leads there.
     """
     place = followed(path)
     if not place.is_file() and place.exists():
@@ -228,9 +227,9 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing_text(path: Path, *, newline: str | None = None, is_new: bool = False) -> Iterator[TextIO]:
-    """Write a text where a user wants it, as `writing` does.
+    """Write a text to the user's path, as `writing` does.
 
-    `is_new`: it must not be there yet.
+    `is_new`: the file must not exist yet.
     """
     with _making(path) if is_new else writing(path) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline=newline)
@@ -307,9 +306,9 @@ def _listed() -> tuple[list[str], str]:
 
 
 def _why_not(line: str) -> str:
-    """Say why a line of the list counts for nothing; empty if it counts.
+    """Say why a line of the list is ignored; empty if it is not.
 
-    Only those who can change a folder that a user trusts may be able to put another in its place.
+    Nobody may be able to replace a trusted folder who cannot also change it.
     """
     listed = Path(line)
     if not listed.is_absolute():
@@ -325,7 +324,7 @@ def _why_not(line: str) -> str:
 
 
 def check_way(path: Path) -> None:
-    """Refuse what is called by its name later on, where others can put another in its place by then.
+    """Refuse a path that is used by name later, if others can replace it until then.
 
     Raises `OwnerError`. Raises `OSError`: a folder above it cannot be looked at.
     """
@@ -348,7 +347,7 @@ def temporary_folder(named: str = "") -> str:
 
 
 def is_open(path: Path) -> bool:
-    """Whether something is the user's own, and others can change it, so that it is not acted on.
+    """Whether something is the user's own but others can change it, so that it is not acted on.
 
     Raises `OSError`: it is not there, or cannot be looked at.
     """
@@ -357,7 +356,7 @@ def is_open(path: Path) -> bool:
 
 
 def open_above(path: Path) -> list[Path]:
-    """Name the user's own folders above something in which others can put another in its place.
+    """Name the user's own folders above something in which others can replace it.
 
     Raises `OSError`: a folder above it cannot be looked at.
     """
@@ -367,10 +366,10 @@ def open_above(path: Path) -> list[Path]:
 
 
 def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
-    """Name what leads to something where others can put another in its place, and say who; empty if there is none.
+    """Name the part of a path that others can replace, and say who; empty if there is none.
 
-    `trusted`: of a folder whose owner, and whose group and others as far as they can change it, are trusted.
-    Raises `OSError`: a folder on the way cannot be looked at.
+    `trusted`: a folder whose owner is trusted, and whose group and others are, as far as they can change it. Raises
+    `OSError`: a folder on the way cannot be looked at.
     """
     whole = path.absolute()
     for part in whole.parents:
@@ -459,9 +458,9 @@ def _access_list(path: Path, about: os.stat_result) -> bytes:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is a user's own, as where each user has one of the same name, and begins with it.
+    """Whether a group is a user's own: each user's primary group has the user's name.
 
-    Who begins with a group is not among its members: this computer's own list of users is asked, and no other.
+    Users with a primary group are not listed as its members; so this computer's own user list is read, and no other.
     """
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
@@ -500,7 +499,7 @@ def account(uid: int) -> str:
 
 
 def not_shared(path: Path) -> tuple[str, str]:
-    """Say why nobody of its group can look into a folder that is shared with it, and what to do; empty if they can.
+    """Say why its group cannot read a folder that is shared with it, and what to do; empty if it can.
 
     Raises `OSError`: it cannot be looked at.
     """

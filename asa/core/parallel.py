@@ -103,9 +103,9 @@ def available_cores() -> int:
 
 @contextmanager
 def pool(processes: int) -> Iterator[Processes | None]:
-    """Open a pool of processes; none for one process.
+    """Open a pool of processes; none if one process is enough.
 
-    An interrupt is the parent's business: it ends the processes at once and waits for nothing.
+    Only the parent handles an interrupt: it kills the processes at once, without waiting.
     """
     if processes <= 1:
         yield None
@@ -139,9 +139,10 @@ def end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_deferred() -> Iterator[None]:
-    """Keep an interrupt until the end of the block: a process that is half started could not be ended.
+    """Defer an interrupt to the end of the block: a half-started process could not be killed.
 
-    Blocking the signal is not enough, as another thread of this process may take it. One that is ignored stays so.
+    Blocking the signal is not enough, as another thread of this process may receive it. An ignored signal stays
+    ignored.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

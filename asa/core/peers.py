@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection within this computer: its user, root, or somebody else.
+"""Who is at the other end of a connection within this computer: this user, root, or somebody else.
 
-A path in ``/tmp`` and a port of the loopback belong to whoever takes them first. So the kernel is asked who is at the
-other end once connected, before anything is sent: nobody can take that one's place any more.
+A path in ``/tmp`` and a port of the loopback belong to whoever takes them first. So once connected, and before anything
+is sent, the kernel is asked who is at the other end: by then that can no longer change.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _Address = IPv4Address | IPv6Address
 
 
 def stranger_at_socket(connection: socket.socket, path: str | Path | None = None, trusted: Iterable[int] = ()) -> str:
-    """Say who is at the other end of a Unix socket, if it is neither this user nor root, nor one of `trusted`.
+    """Name the user at the other end of a Unix socket, unless it is this user, root, or one of `trusted`.
 
-    Empty if it is. `path`: of the socket, where its place may say who is meant: see `_keeper`.
+    Empty if it is. `path`: of the socket; its folder may say who is expected: see `_keeper`.
     """
     user = _user_of(connection)
     if user is None:
@@ -44,10 +44,10 @@ def stranger_at_socket(connection: socket.socket, path: str | Path | None = None
 
 
 def stranger_at_port(connection: socket.socket, trusted: Iterable[int] = ()) -> str:
-    """Say who is at the other end of a TCP connection over the loopback, if it is neither this user nor root.
+    """Name the user at the other end of a loopback TCP connection, unless it is this user, root, or one of `trusted`.
 
-    Empty if it is, or one of `trusted`. Every listener counts that could have answered, and who holds the other end: a
-    listener may have gone since.
+    Empty if it is. All listeners that could have answered are checked, and the owner of the other end, as a listener
+    may have gone since.
     """
     users = list(_users_at(connection))
     meant = {os.geteuid(), _ROOT, *trusted}
@@ -71,11 +71,11 @@ def _user_of(connection: socket.socket) -> int | None:
 
 
 def _keeper(path: Path) -> int:
-    """Give the user for whom root, or this user, made a socket, or the folder that it is in; root if there is none.
+    """Return the user for whom root, or this user, made a socket or its folder; root if there is none.
 
-    So administrators give a daemon its place. It counts where nobody else can have put it there: not in a place such as
-    ``/tmp``, where anybody makes folders, nor by a link of another user. Links of root, as from ``/var/run``, are
-    followed.
+    Administrators set up a daemon's folder in this way. It counts only if nobody else can have put it there: not in a
+    place such as ``/tmp``, where anybody can make folders, nor through another user's link. Root's links, as from
+    ``/var/run``, are followed.
     """
     own = {os.geteuid(), _ROOT}
     try:

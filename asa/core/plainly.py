@@ -1,6 +1,6 @@
-"""Whether kernels run as plain Python though they could be compiled: for so few calls that loading them takes longer.
+"""Whether kernels run as plain Python though they could be compiled: for few calls, loading would take longer.
 
-What they return is the same to the bit. It is heeded when `asa.core.compiled` is first imported.
+They return the same to the bit. `asa.core.compiled` reads this when it is first imported.
 """
 
 wanted = False

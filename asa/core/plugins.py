@@ -1,7 +1,7 @@
-"""Finding workflows, backends, strategies and commands by name, through entry points.
+"""Finds workflows, backends, strategies and commands by name, through entry points.
 
-The core never imports a concrete backend or workflow. What this package ships and what a third party installs are found
-the same way, so a third party's backend is as good as ours.
+The core never imports a concrete backend or workflow. Those of this package and of third parties are found in the same
+way, and have equal rights.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def names(group: str) -> list[str]:
 
 
 def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
-    """Build the error for a name that nothing goes by, with the nearest known one as a remedy.
+    """Build the error for an unknown name, with the nearest known one as a hint.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def load(group: str, name: str) -> Any:
 
 
 def lacking(group: str, name: str) -> tuple[str, str] | None:
-    """Say which package of an entry point's extra is not installed, and how to install it; None if none is missing.
+    """Say which package of an entry point's extra is missing, and how to install it; None if none is.
 
     An entry point may name an extra of its own package: ``asa-boost = "module:function [boost]"``.
     """
@@ -100,11 +100,11 @@ def _is_there(package: str) -> bool:
 
 
 def describe(group: str, name: str) -> tuple[str, list[str]]:
-    """Say what an entry point is for, by its docstring's first paragraph, and what may be set of it.
+    """Say what an entry point is for, by its docstring's first paragraph, and what its parameters are.
 
-    What this package ships is read, not imported: compiled kernels and graphs of all of it would take a second.
+    This package's own files are read, not imported: importing all kernels and graphs would take a second.
 
-    Returns: the words, on one line, and the names of a function's parameters.
+    Returns the text, on one line, and the names of the function's parameters.
     """
     point = _group(group)[name]
     is_ours = point.dist is not None and point.dist.name == _OURS

@@ -1,8 +1,8 @@
-"""How a Python of ours is started: everywhere in this way, so that it takes no module of the folder that one is in.
+"""How asa starts a Python, everywhere: so that it imports no module from the current folder.
 
-With ``-m`` and ``-c`` Python looks for modules in the working directory before anything else; in a folder that others
-can write to, a file of theirs by the name of a module would run as the user. Where a user's own functions find their
-modules is said once ours are loaded: see `folders_of_program`.
+With ``-m`` and ``-c`` Python first looks for modules in the working directory; in a folder that others can write to,
+their file with a module's name would run as the user. The folders for a user's own functions are added once asa's
+modules are loaded: see `folders_of_program`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STARTING = Lock()
 
 
 def command(*arguments: str, python: str = sys.executable) -> list[str]:
-    """Write how a Python is started that looks for modules where they are installed, and in ``PYTHONPATH``.
+    """Write the command of a Python that imports only installed modules, and those in ``PYTHONPATH``.
 
     `python`: the interpreter; this one if not given.
     """
@@ -95,7 +95,7 @@ def _set(value: str | None) -> None:
 
 
 def folder_of(module: str, file: str) -> str:
-    """Name the folder in which a module is found by its name; of one that was run as a program, its own.
+    """Name the folder from which a module can be imported by name; for one that was run as a program, its own.
 
     Examples
     --------

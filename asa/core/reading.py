@@ -1,14 +1,14 @@
-"""The one reader of what others have made: files, logs, answers and what commands print, each with a bound in bytes.
+"""The one reader of data from others: files, logs, answers and output of commands, each with an upper bound in bytes.
 
-A file may have grown by mistake, or been made to take a node's memory; a server may never end its answer; four
-megabytes of gzip unpack to four gigabytes. So nothing is read whole without a bound, and what unpacks, or is endless,
-is taken in pieces. What goes beyond is refused with a `TooLargeError`, an `OSError` whose `strerror` says the bound and
-what to do: whoever reports what the system refuses reports this, too.
+A file may have grown by mistake, or be made to exhaust a node's memory; a server may never end its answer; four
+megabytes of gzip unpack to four gigabytes. So nothing is read whole without a bound, and packed or endless data are
+read in pieces. Larger data are refused with a `TooLargeError`, an `OSError` whose `strerror` gives the bound and what
+to do, so that it is reported wherever errors of the system are.
 
-The bounds are such that reading takes less than 300 MB of memory, and far beyond what is seen at sites. Who needs more
-has it: the variable ``ASA_READ_FACTOR`` multiplies them all.
+With these bounds reading takes less than 300 MB of memory; they are far above sizes seen at sites. The variable
+``ASA_READ_FACTOR`` multiplies them all.
 
-A test looks through the sources for files that are read in another way.
+A test searches the sources for other ways of reading.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class Stream(Protocol):
 
 
 def read_whole(file: IO[bytes], path: object, max_bytes: int = DOCUMENT_BYTES) -> bytes:
-    """Read a file that is open from where it stands to its end.
+    """Read an open file from its position to its end.
 
-    Raises `TooLargeError`: there is more than the bound. Of a file that says so itself nothing is read.
+    Raises `TooLargeError`: there is more than the bound; if the file's size says so, nothing is read.
     """
     most = bound(max_bytes)
     try:
@@ -147,7 +147,7 @@ def read_whole(file: IO[bytes], path: object, max_bytes: int = DOCUMENT_BYTES) -
 def read_lines(
     file: Stream, path: object, max_line_bytes: int = LINE_BYTES, max_bytes: int = LOG_BYTES
 ) -> Iterator[bytes]:
-    r"""Read a stream line by line, without their ends.
+    r"""Read a stream line by line, without line ends.
 
     Raises `TooLargeError`: a line, or all, is longer than the bound.
 
@@ -191,7 +191,7 @@ def read_blocks(
 
 
 def read_pieces(file: Stream, path: object, max_bytes: int, piece_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
-    """Read a stream in pieces as they come.
+    """Read a stream in pieces as they arrive.
 
     Raises `TooLargeError`: all together are larger than the bound.
     """
@@ -222,7 +222,7 @@ UNPACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 def inflate(packed: bytes, max_bytes: int = DOCUMENT_BYTES) -> bytes:
     """Unpack what zlib packed.
 
-    Raises `zlib.error`: it is none; `TooLargeError`: it unpacks to more than the bound.
+    Raises `zlib.error`: it is not packed so; `TooLargeError`: it unpacks to more than the bound.
     """
     most = bound(max_bytes)
     unpacking = zlib.decompressobj()
@@ -235,9 +235,9 @@ def inflate(packed: bytes, max_bytes: int = DOCUMENT_BYTES) -> bytes:
 
 
 def inflated(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """Unpack what comes in pieces, packed as HTTP's ``gzip`` or ``deflate``, in pieces that are not large, either.
+    """Unpack a stream of pieces, packed as HTTP's ``gzip`` or ``deflate``, into pieces of limited size.
 
-    Raises `zlib.error`: it is none, or packed in another way.
+    Raises `zlib.error`: it is not packed, or in another way.
     """
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise zlib.error(f"it is packed as {encoding}, which is not read")
@@ -252,7 +252,7 @@ def inflated(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def joined(pieces: Iterable[bytes], what: str, max_bytes: int) -> bytes:
-    """Join what comes in pieces.
+    """Join pieces.
 
     Raises `TooLargeError`: together they are larger than the bound.
     """
@@ -276,9 +276,9 @@ def run_command(
     max_bytes: int = OUTPUT_BYTES,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, and receive what it prints, as `subprocess.run` does, but no more than the bound.
+    """Run a command to its end and return its output, as `subprocess.run` does, but no more than the bound.
 
-    `stdin`: what it is given; nothing if not given. `errors`: how bytes that are no text are read. `options`: of
+    `stdin`: its input; empty if not given. `errors`: how bytes that are no text are decoded. `options`: of
     `subprocess.Popen`.
 
     Raises `OSError`: it cannot be started; `subprocess.TimeoutExpired`: it took longer, and was killed;
@@ -306,7 +306,7 @@ def run_command(
 def received(
     process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float | None, max_bytes: int, name: str
 ) -> tuple[bytes, bytes]:
-    """Give a process its input, and receive what it prints until it ends, as `Popen.communicate` does.
+    """Send a process its input, and return its output until it ends, as `Popen.communicate` does.
 
     Raises `subprocess.TimeoutExpired`, or `TooLargeError`: the process goes on, its pipes are closed.
     """

@@ -1,15 +1,15 @@
-"""Files of lines that are added to and never changed, on file systems that hosts share: what every store promises.
+"""Append-only files of lines on shared file systems: what every store guarantees.
 
-A line is there whole or not at all. What a writer that was killed, or found the disk full, has left of one is never
-taken for a line. Nothing is asked of the file system but that appending, `fsync` and renaming do what they say: no
-locks of its own, no atomic appends between hosts, no clocks that agree.
+A line is there whole or not at all: a part of one, left when a writer was killed or the disk was full, is never read as
+a line. The file system need only provide appending, `fsync` and renaming: no locks, no atomic appends between hosts, no
+synchronized clocks.
 
-- `LineFile`: one file, and one process that adds to it.
-- `SegmentFolder`: a folder that many processes add to at once, each by files of its own, its *segments*. Those that
-  came at once appear whole under their names. Many become one now and then: that one says what it *took* of others,
-  and from the moment that it appears under its name readers pass over that, deleted or not. So merging and forgetting
-  happen in one step, the renaming of a finished file, and who dies in between has changed nothing or leaves files that
-  nobody reads.
+- `LineFile`: one file, with one process that appends to it.
+- `SegmentFolder`: a folder to which many processes add at the same time, each with files of its own, its *segments*. A
+  segment that is added as a whole appears under its name when it is complete. Now and then many are merged into one,
+  which says what it *took* from others; as soon as it appears under its name, readers skip that, deleted or not. So
+  merging and forgetting are one step, the renaming of a complete file; a process that dies before or after it has
+  changed nothing, or leaves files that nobody reads.
 """
 
 from __future__ import annotations
@@ -93,14 +93,12 @@ def read_lines(path: Path) -> tuple[list[bytes], bytes]:
 
 
 class LineFile:
-    """A file of lines that one process adds to.
+    """A file of lines to which one process appends.
 
-    `end`: how many of its bytes are known to be whole lines; all up to its last line end if not given. What lies behind
-    is cut off before the next line is written.
-    `withdrawal`: written behind what a failed write has left of a line, where nothing may be cut off since others read
-    it meanwhile. The file has to be there.
-    `durable`: whether a line is on the disk when `append` returns, so that it outlives a crash of the host.
-    `mode`: rights of the file, if it is made.
+    `end`: how many of its bytes are known to be whole lines; all up to its last line end if not given. Bytes after that
+    are cut off before the next line is written. `withdrawal`: written after the remains of a failed write, if these
+    must not be cut off since others read the file meanwhile. The file must exist. `durable`: whether a line is on the
+    disk when `append` returns, so that it survives a crash of the host. `mode`: permissions of the file, if it is made.
     """
 
     def __init__(
@@ -121,10 +119,10 @@ class LineFile:
         return self._descriptor >= 0
 
     def append(self, line: bytes) -> None:
-        """Add a line, which ends in a newline.
+        """Append a line, which ends in a newline.
 
-        Raises `OSError`: it could not be written, and is not there, unless the disk failed after the fact. The file is
-        still open if it is known what was left of it, which needs a `withdrawal`.
+        Raises `OSError`: it could not be written, and is not there, unless the disk failed afterwards. The file stays
+        open if the remains of the line are known, which needs a `withdrawal`.
         """
         try:
             if self._descriptor < 0:
@@ -229,12 +227,12 @@ class Segment(NamedTuple):
 
 
 class SegmentFolder:
-    """A folder to which many processes, on many hosts, add segments at once.
+    """A folder to which many processes, on many hosts, add segments at the same time.
 
-    `signed`: whether segments are named after the processes that write them.
-    `must_exist`: whether it is an error that it is missing; else it is made when something is written.
+    `signed`: whether segments are named after the processes that write them. `must_exist`: whether it is an error if
+    the folder is missing; else it is made at the first write.
 
-    All methods raise `StateError` where the system refuses something.
+    All methods raise `StateError` if the system refuses something.
     """
 
     def __init__(self, path: Path, *, signed: bool, must_exist: bool = False) -> None:
@@ -285,7 +283,7 @@ class SegmentFolder:
         return segment, file
 
     def add(self, kind: str, lines: Iterable[bytes], *, before: Callable[[], None] = lambda: None) -> Segment:
-        """Add a segment that appears under its name when it is finished, and on the disk; `before`: called just then.
+        """Add a segment, which appears under its name once it is complete and on the disk; `before`: called just then.
 
         If that raises, or this process is killed, nothing was added.
         """
@@ -360,10 +358,9 @@ class SegmentFolder:
 
     @contextmanager
     def tidied(self, wait_s: float) -> Iterator[FileLock]:
-        """Keep others from merging and forgetting meanwhile.
+        """Lock the folder against merging and forgetting by others.
 
-        Not losing records does not hang on it: it only keeps two from doing the same work, and what was forgotten from
-        being written again.
+        No records would be lost without this: it only avoids double work, and that forgotten records are written again.
         """
         try:
             with (

@@ -1,8 +1,8 @@
-"""Which variables of a user's shell hold secrets, and which are kept: one rule for whatever writes or hands on any.
+"""Which variables of a user's shell hold secrets, and which are kept: one rule for all that store or pass them on.
 
-Secrets go on to nobody who has not asked for them by name. And nobody can list all that holds a secret: so what is
-written to the disk, for what runs later in the shell's place, has something that speaks for it: its name is on a list,
-or its value is nothing but an ordinary setting.
+Secrets are passed on only to those who ask for them by name. As nobody can list all variables with secrets, a variable
+is written to the disk, for later processes, only with evidence that it is harmless: its name is on a list, or its value
+is an ordinary setting.
 """
 
 from __future__ import annotations
@@ -170,9 +170,9 @@ _VALUE = re.compile(
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Say whether a variable holds a secret, by the words of its name, or by what is unmistakable in its value.
+    """Whether a variable holds a secret, by the words in its name, or by unmistakable signs in its value.
 
-    The place of a file is none, nor is a yes or no, nor a number where the name is not that of a password.
+    A path of a file is none, nor is yes or no, nor a number unless the name is that of a password.
 
     Examples
     --------
@@ -202,10 +202,9 @@ def secrets_of(variables: Mapping[str, str]) -> list[str]:
 
 
 def asked(names: Iterable[str], who: str = "a stage") -> dict[str, str]:
-    """Give the variables of this process that a job asks for by name, since secrets do not go on by themselves.
+    """Return the variables of this process that a job asks for by name, since secrets are not passed on otherwise.
 
-    `who` asks for them, in words.
-    Raises `InputError`: one is not set here, and the job would begin without it.
+    `who` asks for them, in words. Raises `InputError`: one is not set here, so the job would lack it.
     """
     wanted = {name: os.environ.get(name) for name in names}
     if absent := [name for name, value in wanted.items() if value is None]:
@@ -219,7 +218,7 @@ def asked(names: Iterable[str], who: str = "a stage") -> dict[str, str]:
 
 
 def kept(variables: Mapping[str, str]) -> dict[str, str]:
-    """Give those of a shell's variables that may be written down, for what is run later in its place.
+    """Return those of a shell's variables that may be stored for later processes.
 
     Examples
     --------

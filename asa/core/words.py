@@ -1,6 +1,6 @@
-"""The words of a command, as a shell parts them, in time that grows with their length and no faster.
+"""Splits a command into words as a shell does, in linear time.
 
-`shlex.split` gives the same, and copies a word for each of its letters: a word of a megabyte takes it half a minute.
+`shlex.split` does the same, but copies a word for each of its letters: a megabyte takes half a minute.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _ESCAPED = re.compile(r'\\(["\\])')
 
 
 def split(text: str, *, comments: bool = False) -> list[str]:
-    r"""Part a command into words as a shell does; raises `ValueError` if a quote is not closed.
+    r"""Split a command into words as a shell does; raises `ValueError` if a quote is not closed.
 
-    `comments`: whether what comes after a ``#`` outside of quotes is left out, to the end of its line.
+    `comments`: whether to drop text after a ``#`` outside of quotes, to the end of its line.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""What runs inside a job: shell text in the files beside this, for any POSIX shell, and what that is given.
+"""What runs inside a job: shell text, in the ``.sh`` files of this folder, for any POSIX shell; and its values.
 
-A text for a shell is a head, which is a line ``name=value`` for each thing that it is given, and then the files that it
-needs, each as it stands here but for its comments. Nothing else of it is made, so what shellcheck says of the files
-holds for it. All files are read at once, when the first is asked for: an update of asa beside a client that runs does
-not mix two versions.
+A text is a head, with a line ``name=value`` for each value, and then the files that it needs, unchanged except that
+comments are left out. Nothing else is generated, so shellcheck's findings on the files hold for the text. All files are
+read when the first is needed, so that an update of asa under a running client does not mix two versions.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SPECIAL_ESCAPED = str.maketrans({letter: f"\\{letter}" for letter in _SPECIAL})
 
 
 def text(*names: str) -> str:
-    """Give the text of files, one after the other and each once, without what is only for their readers here.
+    """Return the text of some files, in order and each once, without comments.
 
     Examples
     --------
@@ -41,12 +40,12 @@ def _files() -> dict[str, str]:
 
 
 def _bare(file: str) -> str:
-    """Leave out lines that are comments: a job takes its text along."""
+    """Leave out comment lines: each job's script contains the text."""
     return "".join(line for line in file.splitlines(keepends=True) if not line.lstrip().startswith("#"))
 
 
 def head(values: Mapping[str, object]) -> str:
-    """Write what a text is given; None and False are empty, and True is 1.
+    """Write the values of a text; None and False are empty, and True is 1.
 
     Examples
     --------
@@ -59,7 +58,7 @@ def head(values: Mapping[str, object]) -> str:
 
 
 def exported(values: Mapping[str, object]) -> str:
-    """Write what a text and all that it starts are given: one line, or none.
+    """Write the values of a text and of all that it starts: one line, or none.
 
     Examples
     --------
@@ -77,7 +76,7 @@ def _word(value: object) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Write a text as one word for a shell, in the quotes that let more of it stand as it is."""
+    """Write a text as one word for a shell, in the quotes that need fewer escapes."""
     if _NEEDS_NO_QUOTES.fullmatch(value):
         return value
     if len(value) < _SHORT and sum(map(value.count, _SPECIAL)) < 3 * value.count("'"):

@@ -1,5 +1,5 @@
-# Gives all stages that hold elements of one array the number of the job that began first of them. That one links its
-# number's file to where all look; who comes later finds it there, also after a retry.
+# Gives all stages with elements of one array the same number: that of their job that began first. That job links the
+# file with its number into place; later jobs find it there, also after a retry.
 SLURM_ARRAY_JOB_ID=${SLURM_JOB_ID:-$$}
 asa_here "$asa_array"
 asa_array=$asa_at

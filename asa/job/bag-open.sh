@@ -1,5 +1,5 @@
-# Makes the round's folder and list, unless another job did; finds a name for this start of this job, and gives back
-# what was taken by its earlier ones, which a requeue has ended.
+# Makes the round's folder and list, unless another job did; chooses a name for this start of this job, and gives back
+# what its earlier starts, ended by a requeue, had taken.
 mkdir -p "$asa_bag" || asa_end unable 87
 asa_hold_own "$asa_bag"
 [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || asa_bag=$asa_held

@@ -1,5 +1,5 @@
-# Reads the rounds' lists and logs. A record is whole from its colon to its semicolon: a disk may fill up within one,
-# and the next is written behind what there was space for. Its line's end comes last, for bash writes up to each.
+# Reads the rounds' lists and logs. A record is complete from its colon to its semicolon: a disk may fill up within one,
+# and the next follows the part that was written. The newline comes last, since bash writes up to each.
 
 asa_give_up() {
   asa_told=$*

@@ -1,5 +1,5 @@
-# Runs on each node of the job: takes chunks, and has its workers run their tasks. A worker is a number that is free or
-# busy; who becomes free says so in a pipe. A task that is interrupted as this job is ended does not count.
+# Runs on each node of the job: takes chunks, and lets its workers run their tasks. A worker is a number that is free or
+# busy; one that becomes free writes to a pipe. A task that is interrupted with the job does not count.
 asa_me=$asa_me.${asa_cpus:+$SLURM_PROCID}
 [ -n "${asa_me##*.}" ] || asa_me=${asa_me}0
 read -r asa_count asa_divisor asa_before <"$asa_dir/list"

@@ -1,5 +1,5 @@
-# A word tells whoever runs this text how it ended; it is a link's, which needs no space on a disk. What runs inside has
-# nobody to tell: its exit code is this text's own.
+# A word reports how this text ended to whoever runs it; it is the target of a link, which needs no space on a disk.
+# What runs inside this text reports to nobody: its exit code becomes this text's own.
 asa_end() { # a word, an exit code
   [ -z "$asa_outcome" ] || ln -sf "$1" "$asa_outcome" || :
   exit "$2"

@@ -1,5 +1,5 @@
-# Sets `asa_at` to a name by which this computer reaches what is in the run's folder, which its job's script holds open:
-# others may put another folder in its place.
+# Sets `asa_at` to a name by which this computer reaches the run's folder. The job's script holds that folder open, as
+# others may replace it under its own name.
 asa_held_run=${ASA_RUN_HELD-}
 unset ASA_RUN_HELD
 asa_here() { # a path

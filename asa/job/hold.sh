@@ -1,5 +1,5 @@
-# Opens a folder, and sets `asa_held` to a name by which processes of this computer reach it while this shell runs,
-# whatever others rename or put in its place. It fails where that has just been done, or the folder is not there.
+# Opens a folder, and sets `asa_held` to a name by which processes of this computer reach it while this shell runs, even
+# if others rename or replace it. Fails if that has just happened, or the folder does not exist.
 asa_hold() { # a folder, a number that stands for it
   asa_named=$1 asa_held=$1
   [ -d "/proc/$$/fd/." ] || return 0 # a system without such names

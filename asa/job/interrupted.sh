@@ -1,6 +1,6 @@
-# Whether a task that has ended may have been interrupted, with its job: it may have saved its state and left. Whoever
-# ends a job lists its processes, then signals one after the other. A pause that begins after the task's end and is
-# ended by a signal was on that list, so that the task was not: it had ended by itself.
+# Whether a task that has ended may have been interrupted with its job: it may have saved its state and exited. Whoever
+# ends a job lists its processes, then signals one after the other. So a pause is started after the task's end: if a
+# signal ends the pause, the pause was on that list and the task was not: the task had ended by itself.
 asa_interrupted() {
   if [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ]; then return 0; fi
   [ -n "${SLURM_JOB_ID-}" ] || return 1

@@ -1,6 +1,6 @@
-# The warning is for whoever heeds it: a shell that runs a program does not, and would die of it, and leave the program
-# behind. Of what runs in the payload those get it that handle it, or wait for it, the topmost of each branch; if nobody
-# does, all are told to end.
+# The signal is for processes that handle it: a shell that runs a program does not, and would die and leave the program
+# behind. In the payload's process tree the topmost process of each branch that handles the signal, or waits for it,
+# gets it; if there is none, all are signalled to end.
 asa_heeding() { # a process, a signal's number
   ps -e -o pid= -o ppid= | awk -v root="$1" -v bit="$(($2 - 1))" '
     { kids[$2] = kids[$2] " " $1 }

@@ -1,5 +1,5 @@
-# What a stage shows of its progress: its files' names, as a step may be in them; what is in small files; how long large
-# ones are, and since when; of folders the same of what is in them.
+# A stage's progress, as its files show it: names, which may contain a step's number; contents of small files; size and
+# time of large ones; for folders the same of their files.
 asa_list() { ls -lnd --full-time -- "$1" 2>/dev/null || ls -lnd -- "$1"; }
 asa_show() {
   eval "set -- $asa_progress"

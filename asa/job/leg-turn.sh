@@ -1,5 +1,5 @@
-# A leg's turn comes once the one before is over, which is asked to end if it runs. Its own turn may be over before: its
-# job was put back into the queue, or the client took it for dead.
+# A leg waits until the previous one is over, which it asks to end if it runs. It may be over itself by then: its job
+# was requeued, or the client took it for dead.
 asa_say() { printf 'asa: %s\n' "$*" >&2; }
 asa_unwritable() { asa_say "cannot write into $asa_legs_named"; asa_end unable 87; }
 asa_legs_named=$asa_legs

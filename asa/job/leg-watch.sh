@@ -1,5 +1,5 @@
-# The watch looks every five seconds whether the next leg wants to begin, or the walltime is nearly over, and has this
-# shell pass on the signal, once. It writes nothing to the job's output, whose end it must not hold up.
+# The watch checks every five seconds whether the next leg waits, or the walltime is nearly over, and then lets this
+# shell pass on the signal, once. It does not keep the job's output open, whose end it would delay.
 ASA_LEG_END=$asa_legs_named/wanted.$asa_leg
 asa_wanted=$asa_legs/wanted.$asa_leg
 export ASA_LEG ASA_LEG_END

@@ -1,6 +1,6 @@
-# How many processes of this job the kernel has killed since memory was used up, as far as its node shows that, by
-# Slurm's names of control groups. Version 2 counts for a group with all below it; version 1 for each group by itself,
-# until that is gone, so that what srun started is counted while it runs.
+# How many processes of this job the kernel has killed for lack of memory, as far as its node shows that, by Slurm's
+# names of control groups. Version 2 counts for a group and all below it; version 1 for each group alone, while it
+# exists, so that what srun started is counted only while it runs.
 asa_add_kills() {
   while read -r asa_oom_id asa_oom_count; do
     [ "$asa_oom_id" != oom_kill ] || asa_killed=$((asa_killed + asa_oom_count))

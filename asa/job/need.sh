@@ -11,8 +11,8 @@ asa_list_to() {
     ls "$asa_way" >/dev/null 2>&1 || :
   done
 }
-# A path that is there, and no file without content; of a pattern one is enough. What another node has written may be
-# seen up to a minute later.
+# Checks that a path exists and is no empty file; one match of a pattern is enough. Files written on another node may
+# become visible up to a minute later.
 asa_lacks() {
   asa_lack=
   for asa_pattern do

@@ -1,7 +1,6 @@
-# Whether a folder is this user's or root's, or of whoever makes this user's files there.
-#
-# Names may be swapped between two looks at them. So the folder is asked where the shell stands in it, and what this
-# user makes there through a descriptor: `set -C` opens a new file, or what is no plain file, as a pipe of another user.
+# Whether a folder belongs to this user or root, or to the owner that this user's new files get there. Names may be
+# swapped between two looks. So the folder is examined as the shell's current one, and a new file through its
+# descriptor: `set -C` opens only a new file, or a special one, such as another user's pipe.
 asa_owned() {
   [ ! -O "$1" ] || return 0
   (

@@ -1,5 +1,6 @@
-# Runs a stage, or a task of a list, unless it completed before: who was to tell of that may have died since. Space for
-# the note is taken before. What was told to end may have saved its state and left: it has not completed.
+# Runs a stage, or a task of a list, unless it completed before, though its worker may have died before it reported
+# that. Space for the note is reserved first. What was signalled to end may have saved its state and exited: it has not
+# completed.
 [ ! -e "$asa_done" ] || exit 0
 mkdir -p "${asa_done%/*}" && : >"$asa_done.draft" || exit 87
 asa_ending= asa_began=$(date +%s)

@@ -1,7 +1,6 @@
-# A folder for the files of a worker of dask: where memory has no space for them, and where it looks for modules; else it
-# would be in one that anybody may have made. It is one for all of a user's pools, in which dask removes what is left of
-# workers that were killed; where that name is taken, one that nobody can have made. Whose it is, and of what kind, is
-# one look: between two it could be swapped.
+# A folder for a dask worker's files: for data that do not fit into memory, and for modules; else dask would use one
+# that anybody may have made. All of a user's pools share it, so that dask removes the remains of killed workers there;
+# if its name is taken, a new one is made. Its owner and type are read in one look: between two it could be swapped.
 if [ -n "$base" ]; then mkdir -p "$base"; else base=${TMPDIR:-/tmp}; fi
 if [ -d "$base" ] && [ -w "$base" ]; then :; else base=/tmp; fi
 at=`asa_fixed "$base"` || at=

@@ -1,6 +1,6 @@
 asa_shell=$(set +o) asa_why='its setup ended the shell, by exit or an error'
 eval "$asa_setup"
-# What set-up changes of the shell itself would change what follows, too.
+# Changes of set-up to the shell itself would also affect what follows.
 # shellcheck disable=SC2181 # in a condition `set -e` of the set-up would not hold
 [ "$?" -eq 0 ] || asa_unready "the last line of its setup failed"
 eval "$asa_shell"

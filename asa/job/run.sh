@@ -1,6 +1,6 @@
-# Runs a program. Signals go on to it, which a shell that waits for it in the foreground would not do. What runs in the
-# background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: what may still run is waited for again, and
-# where it had ended in that moment the first answer stands.
+# Runs a program, and passes on signals, which a shell with a program in the foreground would not do. A program in the
+# background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: a program that may still run is waited for
+# again; if it had ended at that moment, the first answer holds.
 asa_sh='sh' asa_env=
 [ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'

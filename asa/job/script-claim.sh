@@ -13,8 +13,9 @@ ending= # told to end after that
 word= # how it ended
 unset ASA_OUTCOME
 
-# Variables whose names not every shell keeps, as those of functions that bash exported, and those of names that this
-# script uses itself come numbered, and are put back for the payload alone; its shell is bash where sh may drop them.
+# Some variables arrive under numbers, and get their names back for the payload only: those whose names not every shell
+# keeps, such as functions exported by bash, and those whose names this script uses itself. The payload's shell is bash
+# if sh may drop them.
 shell='sh'
 entries=0
 while eval "entry=\${ASA_ENTRY_$((entries + 1))-}" && [ -n "$entry" ]; do

@@ -1,5 +1,5 @@
-# What tells an element of an array from the others: its number, and where its marks and its post are. What holds for
-# the job as a whole, as whose claim it is, stays in its own folder.
+# What an element of an array has of its own: its number, and the places of its marks and completion marker. What holds
+# for the whole job, such as the owner of its claim, stays in the job's folder.
 owner=${SLURM_ARRAY_JOB_ID:?} element=${SLURM_ARRAY_TASK_ID:?}
 [ -n "$token" ] || gate=${marks%/*}/job.$owner
 if [ -n "$ranges" ]; then # its number follows from its place among all

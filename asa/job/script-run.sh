@@ -12,13 +12,13 @@ pass_on() {
   if [ -n "$child" ]; then asa_tell_process "$child" "$1"; else early="$early $1"; fi
 }
 
-# A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
-# in that moment the second `wait` may know it no more (127, in bash -1), and the first one's answer stands.
+# A trapped signal ends `wait` early: the child may still run, and is waited for again. If it had ended at that moment,
+# the second `wait` may no longer know it (127, in bash -1), and the first answer holds.
 await_child() {
   reap "$child"
   child= # its number may be another's soon
-  # What is told to end may save its state and exit with 0, before Slurm, which signals one process after the other,
-  # reaches this one. So may srun, if Slurm takes the job away before its tasks begin, and longer before.
+  # A process that is signalled to end may save its state and exit with 0 before Slurm, which signals one process after
+  # the other, reaches this one. So may srun, and longer before, if Slurm takes the job away before its tasks begin.
   [ "$code" -ne 0 ] || [ -z "${SLURM_JOB_ID-}" ] || sleep "${wary:-0.3}" || sleep 1 || :
   over=1
 }

@@ -16,7 +16,7 @@ keep() {
   if [ "${cores:-0}" -lt "$2" ]; then
     say "its first $1 nodes have not the $2 cores that it needs: it gives none back"
   elif only "NumNodes=$1" || only "ReqNodeList=$(first "$1")"; then
-    # Slurm wrote down what a job's environment has to be from now on
+    # Slurm wrote down what the job's environment must be from now on
     # shellcheck disable=SC1090 # of Slurm's making
     [ ! -e "$marks/slurm_job_${job}_resize.sh" ] || . "$marks/slurm_job_${job}_resize.sh"
     rm -f "$marks/slurm_job_${job}_resize.sh" "$marks/slurm_job_${job}_resize.csh"
@@ -36,8 +36,8 @@ room() {
   finish 88 too-few-cores
 }
 
-# Has a step see so many tasks, of so many cores each and at most so many a node, as in a job of its own: else what
-# it starts by `srun` or `mpirun` would fill all that the job has. It sees the first nodes, each filled before the next.
+# Shows a step its own numbers of tasks, cores of each and tasks per node, as in a job of its own: else what it starts
+# by `srun` or `mpirun` would fill the whole allocation. It sees the first nodes, each filled before the next.
 share() {
   # shellcheck disable=SC2016 # of awk
   fill='function put() { if (run) { t = t sep last (run > 1 ? "(x" run ")" : "")

@@ -1,5 +1,5 @@
-# Runs something on each node of the job: on several srun would pass a signal to everything that runs there, and not to
-# the tasks alone.
+# Runs a text on each node of the job: one srun for several nodes would pass a signal to all processes there, and not
+# only to the tasks.
 # shellcheck disable=SC2086 # words
 asa_run_on_each() {
   if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] && command -v srun >/dev/null 2>&1; then

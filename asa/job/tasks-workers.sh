@@ -1,5 +1,4 @@
-# What a node of a job has of its workers; a folder for what they tell each other, and a pipe in which they say that
-# they are free.
+# A node's workers: a folder through which they communicate, and a pipe in which they report that they are free.
 if [ -n "$asa_cpus" ]; then # of each node
   # shellcheck disable=SC2046 # words
   set -- $(printf '%s\n' "$asa_cpus" | awk -F, -v size="$asa_cpus_per_task" -v r="$SLURM_PROCID" '

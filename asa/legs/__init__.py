@@ -1,20 +1,19 @@
-"""Legs: one long computation, continued by one job of a stage after the other, never by two at a time.
+"""Legs: one long computation, continued by one job of a stage after the other, never by two at the same time.
 
-The legs of a stage share a folder of the run, with a folder in it for each *round*: from one time that the stage is
-asked for to the next, after a failure. In a round's folder are, for each leg K,
+The legs of a stage have a common folder in the run's, with a folder for each *round*: a new round begins when the stage
+is submitted again after a failure. In a round's folder are, for each leg K,
 
-- ``over.K``: a symbolic link, made once, from which on leg K runs nothing and leg K+1 may begin. To make it is atomic.
-  Leg K makes it itself as its payload has ended; else the client does, once the batch system says that its job is no
-  more. Its target says how it ended: ``left``, with the seconds that it took to save its state once it was told to;
-  ``done``; or ``gone``.
-- ``wanted.K``: leg K is to save its state and end: made by leg K+1 when it starts while K runs, or by leg K's own watch
-  when its walltime is nearly over. The watch sends the stage's signal then. A payload may look for the file instead,
+- ``over.K``: a symbolic link, made once, atomically: from then on leg K runs nothing and leg K+1 may begin. Leg K makes
+  it when its payload has ended; else the client does, once the batch system says that its job is gone. Its target says
+  how leg K ended: ``left``, with the seconds that it took to save its state after the signal; ``done``; or ``gone``.
+- ``wanted.K``: leg K is to save its state and end. Made by leg K+1 if it starts while K runs, or by leg K's own watch
+  when its walltime is nearly over. The watch then sends the stage's signal. A payload may look for this file instead,
   which ``ASA_LEG_END`` names.
-- ``at.K``: what the stage showed of its progress when leg K began: a digest of it, and a line to be shown.
+- ``at.K``: the stage's progress when leg K began: a digest, and a line to be shown.
 
-So two payloads of a stage never run at a time: K+1 begins once ``over.K`` is there, and K, should the batch system
-start its job again, not any more. What is assumed of the file system: to make a link fails if there is one; a look
-whether one is there may be late, which costs time and no more.
+So two payloads of a stage never run at the same time: K+1 begins once ``over.K`` is there, and then K runs no more,
+even if the batch system starts its job again. One assumption is made of the file system: making a link fails if it
+exists. A check whether it exists may be out of date, which only costs time.
 """
 
 from .folder import Legs, Standing

@@ -12,14 +12,14 @@ from asa.core.files import read_text
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far the legs of a stage have come.
+    """Progress of a stage's legs.
 
     Parameters
     ----------
     shown
-        What the stage shows of its progress, in a line: as the latest leg began. Empty for nothing.
+        The stage's progress when the latest leg began, in one line. Empty for none.
     saves_s
-        How long those legs took to save their state that were told to, in the mean, in seconds; None if none was.
+        Mean time in seconds that signalled legs took to save their state; None if none was signalled.
     """
 
     shown: str
@@ -32,14 +32,14 @@ class Legs:
     Parameters
     ----------
     folder
-        Where it is; it need not be there yet.
+        Its path; it need not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def close(self, leg: int) -> bool:
-        """See to it that a leg whose job is no more is over, so that the next may begin; False if that cannot be noted.
+        """Record that a leg whose job is gone is over, so that the next may begin; False if that cannot be written.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ class Turn:
 
 
 def turn_values(terms: Continuation, turn: Turn, patterns: str) -> dict[str, object]:
-    """Say what a leg's job is told: when its turn comes, and what is watched.
+    """Return the values for a leg's job: when its turn comes, and what is watched.
 
     `patterns`: the paths that show its progress, each a word for `eval`.
     """
