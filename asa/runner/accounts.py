@@ -90,14 +90,14 @@ class Accounts:
         return self._growths.get(job_id, [])
 
     def _widths_of(self, job: Job) -> list[tuple[float, int]]:
-        """Tell since when a job had how many cores of its own."""
+        """Return since when a job had how many cores of its own."""
         first = self.jobs[job.planned.joins] if job.planned.joins else job
         return self.widths_with(first).get(job.status.job_id, [])
 
     def widths_with(self, first: Job) -> dict[str, list[tuple[float, int]]]:
-        """Tell since when a job, and each of those that joined it, had how many cores of its own.
+        """Return, for a job and each that joined it, since when it had how many cores of its own.
 
-        What was asked for last is given back first. O(steps + growths) where few are there at a time.
+        The cores requested last are given back first. O(steps + growths) if few are there at a time.
         """
         line = [first, *self.growths_of(first.status.job_id)]
         widths = [[] if (at_s := one.status.start_s) is None else [(at_s, one.spec.cores)] for one in line]

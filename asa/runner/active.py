@@ -33,35 +33,36 @@ class Run:
     strategy
         How its resources are asked for.
     name
-        Unique among those that run together; the workflow's name if not given.
+        Unique among runs that run together; the workflow's name if not given.
     bank
-        Where predictions come from and what is observed goes to, for strategies that learn.
+        Source of predictions and store of observations, for strategies that learn.
     run_s
-        How long each stage really runs, for simulators; as expected if not given.
+        The real run time of each stage, for simulators; the expected one if not given.
     delay_s
-        Seconds from the call of `run_all` to handing this workflow over.
+        Seconds from the call of `run_all` to the submission of this workflow.
     id
-        Tells this run from all others, for life: letters and digits. Made up if not given.
+        Identifies this run for ever: letters and digits. Generated if not given.
     journal
-        Where everything that happens is written down before anything is done because of it. One with entries is of a
-        run that was interrupted, which goes on from there.
+        Where each event is written before the run acts on it. A journal with entries is that of an interrupted run,
+        which goes on from there.
     retry
-        If the journal's run has ended without its result: ask again for what did not complete.
+        If the journal's run has ended without its result: submit again what did not complete.
     again
-        Stages that are run once more, with all that follow them, if the journal's run has ended, however.
+        Stages to run once more, with all that follow them, if the journal's run has ended, however.
     revised, walltime_s
-        With `retry` or `again`: what the workflow's stages are from then on, the same names in the same order, and the
-        walltime of the whole; as before if not given.
+        With `retry` or `again`: the workflow's new stages, with the same names in the same order, and its new walltime;
+        as before if not given.
     place
-        Folder in which stages keep what they remember when they are run again; empty for none.
+        Folder for stages' records, which they read when they run again; empty for none.
     fail_fast
-        End the run as soon as a stage has failed, and cancel what still runs. By default what does not depend on the
-        failure goes on.
+        End the run as soon as a stage has failed, and cancel what still runs. By default stages that do not depend on
+        it go on.
     is_open
-        Another program hosts it: that adds stages while it goes on (`asa.runner.requests`), and says of each when it
-        may begin, until it closes the run. Allocations are asked for ahead of that.
+        Another program hosts it, adds stages to the run (`asa.runner.requests`), releases each when it may begin, and
+        closes the run in the end. Allocations are asked for ahead of that.
     max_jobs
-        Jobs that such a program hands over at a time; so many allocations are held ahead at most. None for any number.
+        How many jobs such a program hands over at a time: the upper bound of allocations held ahead. None for any
+        number.
     """
 
     workflow: Workflow
@@ -236,9 +237,9 @@ class Active(Submitter):
         self.heard_all([status])
 
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
-        """Note what is new of several jobs; failures last, for how others do is evidence on them.
+        """Note the news of several jobs; failures last, since the state of other jobs is evidence on their cause.
 
-        But for those that make what others say of their common tasks doubtful.
+        Not those that cast doubt on other jobs' results for their common tasks.
         """
 
         def place(one: JobStatus) -> bool:

@@ -21,9 +21,9 @@ def as_run(workflow: Workflow, site: Capabilities) -> Workflow:
 
 
 def in_turn(ends: Mapping[str, tuple[int, JobOutcome | None]]) -> ElementsStatus:
-    """Say how elements that take turns ended, by their exit codes, and their outcomes where these are known.
+    """Say how elements that ran in turn ended, by their exit codes, and their outcomes if known.
 
-    Those of earlier versions have none: there who ran out of time ended with the exit code of `timeout`.
+    Earlier versions recorded no outcomes: an element that reached its time limit had the exit code of `timeout`.
     """
     alike: dict[tuple[int, JobOutcome | None], list[int]] = {}
     for number, how in ends.items():
@@ -37,7 +37,7 @@ def in_turn(ends: Mapping[str, tuple[int, JobOutcome | None]]) -> ElementsStatus
 
 
 def how_they_ended(ends: Iterable[ElementEnd]) -> str:
-    """Say of elements how they ended, of those together that ended alike.
+    """Say how elements ended, grouped by how.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def how_they_ended(ends: Iterable[ElementEnd]) -> str:
 
 
 def alike(ends: Iterable[ElementEnd]) -> list[tuple[Elements, str]]:
-    """Put elements together of which the same is to be said, and say it; in the order of their numbers.
+    """Group elements that ended in the same way, and say how; in order of their numbers.
 
-    Slurm may give reasons beside the same exit code, or none.
+    Slurm may give a reason with an exit code, or none.
 
     Examples
     --------

@@ -1,12 +1,11 @@
-"""When what was put off is sent again, and what that holds up.
+"""When a deferred job is sent again, and which others wait meanwhile.
 
-A job that the batch system does not accept holds up what depends on it, and no other. A target (partition, account,
-quality of service, reservation) that has put off jobs of two stages, and accepted none in between, is closed: its jobs
-are tried one at a time, with growing pauses, until one is accepted: first those that were not tried yet, then that
-which was longest ago. So one that can never be accepted keeps no other out. A batch system that cannot be reached
-holds up all.
+A job that the batch system does not accept delays only what depends on it. A target (partition, account, quality of
+service, reservation) that has deferred jobs of two stages, and accepted none in between, is closed: its jobs are tried
+one at a time, with growing pauses, until one is accepted: first those not yet tried, then the one tried longest ago. So
+a job that can never be accepted does not block the others. A batch system that cannot be reached delays all.
 
-Pauses are a client's own: the next one may try at once what the last one was refused.
+Pauses are not kept beyond a client: the next client may try at once what the last one was refused.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _DEFAULT = Chosen(BLIND)
 
 
 def choose_estimator(wanted: str, strategy: str, world: Backend, history: int) -> Chosen:
-    """Take the estimator that is wanted, or else the best with what is visible, which costs a look at the queue.
+    """Choose the estimator that is wanted, or else the best for what is visible, which takes a look at the queue.
 
     Raises `InputError`: there is no such estimator, or no such strategy.
     """
@@ -77,14 +77,12 @@ def plan_run(
     only_look: bool = False,
     fail_fast: bool = False,
 ) -> RunPlan:
-    """Put together what a run is, and refuse one that cannot go well.
+    """Make the plan of a run, and refuse one that cannot succeed.
 
-    `bank`: folder of the bank, which is made if it is missing; None for none.
-    `source`, `parameters`, `width`: the file that the workflow was read from, with which parameters, and in which width
-    its stages of several shapes are asked for, if in one.
-    `only_look`: nothing will be submitted: stages may have nothing to run, and the bank is not touched.
-    Raises `InputError`: the strategy is not there, a stage has nothing to run, a job could never
-    start, nothing can be kept in the bank, or a path cannot be written down.
+    `bank`: folder of the bank, made if missing; None for none. `source`, `parameters`, `width`: the workflow's file,
+    its parameters, and the one width for stages of several shapes, if given. `only_look`: nothing will be submitted, so
+    stages may have nothing to run, and the bank is not touched. Raises `InputError`: there is no such strategy, a stage
+    has nothing to run, a job could never start, the bank cannot be written, or a path cannot be recorded.
     """
     how = check_strategy(strategy)
     place = str((folder or Path.cwd()).absolute())
@@ -125,7 +123,7 @@ def plan_run(
 
 
 def notes_before(stages: Collection[Stage], folder: str) -> Iterator[str]:
-    """Give what its user is to read before a run begins, a line each: what of this process its jobs will not have.
+    """Return notes to the user before a run begins, a line each: what of this process its jobs will not have.
 
     Parameters
     ----------
@@ -136,7 +134,7 @@ def notes_before(stages: Collection[Stage], folder: str) -> Iterator[str]:
 
 
 def check_secrets(stages: Iterable[Stage]) -> None:
-    """Refuse stages that ask for variables which are not set here, before anything of them is written down.
+    """Refuse stages that ask for variables which are not set here, before the run's folder is written.
 
     Raises `InputError`, which names the first such stage.
     """
@@ -145,10 +143,10 @@ def check_secrets(stages: Iterable[Stage]) -> None:
 
 
 def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str], *, retry: bool) -> None:
-    """Refuse to go on with a run, of which stages that are still to be submitted ask for variables not set here.
+    """Refuse to resume a run if stages still to be submitted ask for variables that are not set here.
 
-    `workflow`: as it is from now on. `again` and `retry`: what of a run that has ended is tried again.
-    Raises `InputError`.
+    `workflow`: as it is from now on. `again` and `retry`: what is tried again of a run that has ended. Raises
+    `InputError`.
     """
     if state.outcome is not None and not (retry or again):
         return
@@ -166,7 +164,7 @@ def _patient(stage: Stage, patience_s: float | None) -> Stage:
 def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = False) -> None:
     """Refuse stages that would run nothing.
 
-    `is_model`: the workflow is a model, whose stages have names where their commands would be.
+    `is_model`: the workflow is a model, whose stages have names in place of commands.
     """
     idle = [stage.name for stage in stages if stage.is_idle or (is_model and stage.command.strip() == stage.name)]
     if idle:

@@ -284,9 +284,9 @@ class BesideBackend:
 
 
 def _advice(reason: str, *places: object) -> Advice:
-    """Ask each place, until one knows the reason; what none knows is given in the words of the first.
+    """Ask each backend until one knows the reason; if none does, return the first one's answer.
 
-    A reason that both know is the far one's, as here nobody queues.
+    A reason that both know is the batch system's, as there is no queue here.
     """
     answers = [place.advice(reason) for place in places if isinstance(place, Advisor)]
     return next((advice for advice in answers if reason not in str(advice)), answers[0] if answers else Advice(reason))

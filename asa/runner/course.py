@@ -1,8 +1,8 @@
-"""The course of a run: what is true of its stages, its jobs and its host, and what is done to a stage.
+"""The course of a run: the state of its stages, its jobs and its host, and the changes to a stage.
 
-A stage is attempted again and again until it is done: an attempt is *asked for again* when its job came to nothing, is
-*tried again* when it failed and may, is *handed back* to the host of an open run, or *fails* for good. Who decides that
-is the unit that its job runs; see `asa.runner.units`.
+A stage is attempted until it is done: an attempt is *asked for again* if its job never ran it, is *tried again* if it
+failed and may, is *handed back* to the host of an open run, or *fails* for good. The unit that its job runs decides
+that; see `asa.runner.units`.
 """
 
 from __future__ import annotations
@@ -215,9 +215,9 @@ class RunCourse:
         return learned(view.stage, stage)
 
     def hand_back(self, name: str, reason: str, at_s: float, job_id: str = "") -> Iterator[Record]:
-        """Note that a stage failed which its host hands over once more, with what it asks for then.
+        """Note that a stage failed and its host will hand it over once more, with a new request.
 
-        So did a job ahead of one that was not handed over yet: it is asked for no more before that.
+        The same holds if a job failed ahead of the handover: then none is submitted before that.
         """
         self.host.handed_back(name, reason, self.stages)
         yield self.retrying([name], reason, at_s, job_id)

@@ -39,32 +39,32 @@ def drive(
     on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
     requests: Callable[[], Iterable[Request]] = tuple,
 ) -> RunResult:
-    """Drive a run until it ends; one that was left goes on where it was.
+    """Drive a run until it ends; a run that was left goes on where it was.
 
     Parameters
     ----------
     folder
         The run's.
     connect
-        Opens the batch system for it, to be slept with by `RunFolder.sleep`.
+        Opens the batch system for it, with `RunFolder.sleep` as its sleep.
     retry
-        Ask again for what did not complete, if the run has ended without its result.
+        Submit again what did not complete, if the run has ended without its result.
     again
         Stages to run once more, with all that follow them, if the run has ended, however.
     revised
-        With `retry` or `again`: the workflow as it is from then on, with the same stages in the same order.
+        With `retry` or `again`: the new workflow, with the same stages in the same order.
     on_record
         Called with each new record as it happens.
     on_pass
-        Called in each turn of the loop, before it waits: with the run's state in a sequence, the batch system, and
+        Called in each pass of the loop, before it waits: with a sequence of the run's state, the batch system, and
         until when the loop will wait.
     requests
-        Asked for what a program wants that hosts an open run; what others ask of it is in its folder.
+        Returns requests of the program that hosts an open run; those of others are in its folder.
 
     Returns
     -------
     RunResult
-        With the records of the whole run. The metrics of one that completed are in the folder, too.
+        With the records of the whole run. The metrics of one that completed are in the folder as well.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def drive(
     JournalError
         The folder cannot be read or written.
     InputError
-        Its strategy or estimator is not installed, or the settings make no sense.
+        Its strategy or estimator is not installed, or the settings are invalid.
     UnavailableError
         The batch system could not be reached at the beginning.
     """
@@ -132,7 +132,7 @@ def drive(
 
 
 def kind_of(stage: str) -> str:
-    """Say of which kind a stage of a hosted run is, whose name is its kind's with a number.
+    """Return the kind of a hosted run's stage, whose name is the kind and a number.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What changes a run: everything that was decided, done or heard, one value each.
+"""Changes of a run: one value for each thing that was decided, done or reported.
 
-A run's state is what these make of it in order, and of nothing else. Written down, they are its journal; read again,
-they bring a run that was interrupted back to where it was.
+A run's state follows from these entries, in order, and from nothing else. They are written to its journal; read again,
+they restore the state of an interrupted run.
 """
 
 from __future__ import annotations

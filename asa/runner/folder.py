@@ -67,30 +67,30 @@ def _renamed(capabilities: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run is: written once, when it is begun.
+    """What a run consists of: written once, when it begins.
 
     Parameters
     ----------
     id
-        Tells it from every other: letters and digits.
+        Identifies it: letters and digits.
     name
         Of the run.
     workflow, stages, walltime_s
-        The workflow's name, its stages and, where it has one of its own, the walltime of the whole.
+        The workflow's name, its stages, and its own walltime, if it has one.
     strategy, estimator
         Their names.
     estimator_why
-        Why that estimator, in words; empty where the user named it, or nothing is predicted.
+        Why that estimator, in words; empty if the user named it, or nothing is predicted.
     backend, settings
-        The backend's name and what opens it; no secrets but what a user has put into variables of jobs.
+        The backend's name and settings; no secrets, except what a user has put into variables of jobs.
     capabilities
         The site's rules as they were when the run began.
     folder
         Where the stages' commands run.
     seed
-        Of whatever is drawn.
+        Of all random numbers.
     history
-        Everybody's past jobs to learn at the beginning.
+        How many past jobs of all users to learn from at the beginning.
     bank
         Folder of the bank; empty for none.
     created_s
@@ -98,21 +98,21 @@ class RunPlan:
     version
         Of asa.
     source
-        Path of the file that the workflow was read from; empty if it was from none.
+        Path of the workflow's file; empty if there is none.
     parameters
-        With which that was read, where they differ from what the file says.
+        Parameters that differ from the file's.
     width
-        In which its stages of several shapes are asked for; None where the strategy chooses.
+        The one width for stages of several shapes; None if the strategy chooses.
     fail_fast
         Whether it ends as soon as a stage has failed.
     notify
-        Who is notified of its end, of failures, and when nothing moves: a command or an address; empty for nobody.
+        Who is notified of its end, of failures, and if it is stuck: a command or an address; empty for nobody.
     host
-        The program that hosts it, which adds stages and hands over what they run, as ``Snakemake``; empty for none.
+        The program that hosts it, adds stages and hands over their commands, such as ``Snakemake``; empty for none.
     max_jobs
-        Jobs that this one hands over at a time; None for any number.
+        How many jobs that program hands over at a time; None for any number.
     share
-        Who may look at it beside its user: ``group``, or empty for nobody.
+        Who else may look at it: ``group``, or empty for nobody.
     """
 
     id: str
@@ -156,13 +156,13 @@ class Pulse:
     at_s
         When it was given, seconds since 1970 by the client's clock.
     condition
-        How well the client and the batch system understand each other.
+        Whether the batch system answers the client.
     expected
         When the batch system expects jobs to start, by their ids.
     next_s
-        When the client means to act next, on the batch system's clock, where that is planned.
+        When the client plans to act next, on the batch system's clock, if it does.
     planned
-        What it means to submit, and why then.
+        What it plans to submit, and why at that time.
     """
 
     at_s: float
@@ -178,9 +178,9 @@ _request: TypeAdapter[CancelRequest] = TypeAdapter(CancelRequest)
 
 
 def default_runs_folder(*, begins: bool = False) -> Path:
-    """Folder in which runs are kept: what the environment's ``ASA_RUNS`` says, else ``asa-runs`` in this folder.
+    """Folder of runs: the environment's ``ASA_RUNS``, else ``asa-runs`` in this folder.
 
-    Where that is another user's, as in a project's folder of a group, it is ``asa-runs-USER`` from one's first run on.
+    If that is another user's, as in a group's project folder, it is ``asa-runs-USER`` from the user's first run on.
 
     Parameters
     ----------
@@ -193,14 +193,14 @@ def default_runs_folder(*, begins: bool = False) -> Path:
 
 
 def own_beside(runs: Path, *, begins: bool = True) -> Path:
-    """Give a folder of runs, or, where that is another user's, the one of one's own beside it, by the user's name.
+    """Return a folder of runs, or, if that is another user's, the user's own next to it, which has the user's name.
 
     Parameters
     ----------
     runs
         The folder.
     begins
-        Whether a run is to begin there; else one's own is given once it is there.
+        Whether a run is to begin there; else the own one is returned only if it exists.
     """
     return owned.ones_own(runs, begins=begins)
 
@@ -223,36 +223,33 @@ class RunFolder:
 
     ::
 
-        run.json        what runs, how and where; written anew only by who drives the run, as a whole
-        journal.jsonl   everything that was decided, done and heard, one entry a line
-        lease           while a client drives the run: which
-        pulse.json      that client's latest sign of life
-        client.log      when clients began to drive it and left it, and why
-        cluster.json    on which cluster it is, where its backend notes that
-        wishes/         what others ask of it, until it is done
-        scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
-        metrics.json    once it has completed
+        run.json what runs, how and where; written anew only by who drives the run, as a whole journal.jsonl
+        everything that was decided, done and heard, one entry a line lease           while a client drives the run:
+        which pulse.json      that client's latest sign of life client.log      when clients began to drive it and left
+        it, and why cluster.json    on which cluster it is, where its backend notes that wishes/         what others ask
+        of it, until it is done scripts/ logs/ marks/ posts/   the jobs', laid out by the backend metrics.json    once
+        it has completed
 
-    It is its user's alone, or its group may read what is in it of how the run stands; nobody else may change it.
+    Only its user can read it, or its group as well, as far as it shows the run's state; nobody else may change it.
 
     Parameters
     ----------
     path
         The folder; `create` begins one.
     max_bytes
-        The most that is read of one of its files, where that is less than usual.
+        Upper bound for reading one of its files, if less than usual.
 
     Attributes
     ----------
     owner
-        Whose it is, in words, if it is somebody else's; empty if not. It can be looked at then, and not acted on.
+        Its owner, in words, if that is another user; else empty. Such a run can only be looked at, not acted on.
 
     Raises
     ------
     InputError
         There is no run there, or one of a later version.
     OwnerError
-        It is another user's, who lets nobody look into it.
+        It is another user's, and others must not read it.
     """
 
     def __init__(self, path: str | Path, *, max_bytes: int = JOURNAL_BYTES) -> None:
@@ -297,7 +294,8 @@ class RunFolder:
         plan
             Of the run.
         is_usual
-            Whether nobody has named that folder: if another user has made it meanwhile, it is one's own beside it.
+            Whether that is the default folder: if another user has made it meanwhile, the user's own next to it is
+            taken.
 
         Raises
         ------
@@ -339,12 +337,12 @@ class RunFolder:
     # ------------------------------------------------------------------ for the client that drives it
 
     def check_own(self) -> None:
-        """Refuse to act on a run that others own, or can change, or to which a link of theirs leads.
+        """Refuse to act on a run that others own or can change, or to which their link leads.
 
         Raises
         ------
         OwnerError
-            It is so, and the place is none that the user trusts.
+            It is so, and the user does not trust the place.
         InputError
             It cannot be looked at.
         """
@@ -364,7 +362,7 @@ class RunFolder:
 
     @contextmanager
     def driven(self) -> Iterator[Journal]:
-        """Be the one client that drives the run; gives its journal.
+        """Become the one client that drives the run; yields its journal.
 
         Raises
         ------
@@ -400,12 +398,12 @@ class RunFolder:
         return self._journal is not None and isinstance(self._journal.latest, Intended | Again)
 
     def check(self, journal: Journal) -> None:
-        """Refuse a journal that knows less than what the jobs have left behind.
+        """Refuse a journal that lacks something that the jobs' files show.
 
         Raises
         ------
         JournalError
-            A stage has completed of which the journal does not know that it was asked for.
+            A stage has completed though by the journal it was never submitted.
         """
         self._check_known(self._completed(), journal.entries)
 
@@ -436,7 +434,7 @@ class RunFolder:
         self._log("drives the run")
 
     def log_left(self, why: str, then: str) -> None:
-        """Note that this client left the run, for whoever finds that nobody drives it.
+        """Note that this client left the run, for those who find it without a client.
 
         Parameters
         ----------
@@ -485,12 +483,12 @@ class RunFolder:
         return requests
 
     def revise(self, **changes: Any) -> None:
-        """Change what is recorded of the run, for good; only while nobody drives it, or by who does.
+        """Change the run's plan for good; only while nobody drives it, or by the client that does.
 
         Parameters
         ----------
         **changes
-            Fields of the plan. What runs is not among them: the journal tells how that changed.
+            Fields of the plan, but not what runs: changes of that are in the journal.
 
         Raises
         ------
@@ -537,7 +535,7 @@ class RunFolder:
         return ""
 
     def output_of(self, token: str, job_id: str, kind: str) -> Path | None:
-        """Find the file that a job of a token writes its output to, or its errors; None if there is none.
+        """Find the file with the output, or the errors, of a token's job; None if there is none.
 
         `kind`: ``out`` or ``err``.
         """
@@ -562,12 +560,12 @@ class RunFolder:
             return None
 
     def state(self) -> tuple[RunState, list[Record]]:
-        """Tell how the run stands, from its journal alone; disturbs nobody.
+        """Return the run's state, from its journal alone; needs no lease.
 
         Raises
         ------
         JournalError
-            The journal cannot be read, is damaged, or knows less than what the jobs have left behind.
+            The journal cannot be read, is damaged, or lacks something that the jobs' files show.
         """
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()  # the journal knew before
         entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
@@ -639,7 +637,7 @@ def _beating(lease: FileLock) -> Iterator[None]:
 
 
 def is_run_open(path: Path) -> bool:
-    """Whether a run of the user's own can be changed by others, as one that an earlier version began; reads nothing.
+    """Whether others can change a user's own run, as one that an earlier version began; reads no file.
 
     Parameters
     ----------
@@ -652,7 +650,7 @@ def is_run_open(path: Path) -> bool:
 
 
 def open_listed(path: Path) -> RunFolder:
-    """Open one run of many, of which others may have put there any number: of theirs a small part is read at most.
+    """Open one of many runs; as others may have made any number of them, little is read of theirs.
 
     Parameters
     ----------
@@ -662,20 +660,20 @@ def open_listed(path: Path) -> RunFolder:
     Raises
     ------
     InputError
-        As `RunFolder` does, or somebody else's run is large.
+        As `RunFolder` does; or another user's run is large.
     """
     return RunFolder(path, max_bytes=OTHERS_BYTES) if _is_of_others(path) else RunFolder(path)
 
 
 def list_runs(runs: Path, *, only_own: bool = False) -> list[RunFolder]:
-    """Give the runs in a folder, the latest last; what is none is passed over.
+    """Return the runs in a folder, the latest last; all else is skipped.
 
     Parameters
     ----------
     runs
         The folder.
     only_own
-        Without those of others, of which nothing is read then.
+        Leave out those of others, without reading them.
     """
     found: list[RunFolder] = []
     for path in run_paths(runs):
@@ -738,7 +736,7 @@ def _began_s(path: Path) -> float:
 
 
 def run_paths(runs: Path) -> list[Path]:
-    """Give the paths of all that may be a run in a folder: what has a plan, and what cannot be looked into.
+    """Return the paths of all possible runs in a folder: folders with a plan, and those that cannot be read.
 
     Parameters
     ----------
@@ -771,9 +769,9 @@ def _may_be_run(path: Path) -> bool:
 
 
 def find_run(runs: Path, named: str) -> RunFolder:
-    """Find a run by its folder, the folder's name in `runs`, its own name, or a beginning of it; empty for the latest.
+    """Find a run by its folder, the folder's name in `runs`, its own name, or a prefix of it; empty for the latest.
 
-    Of several runs of the very name the latest is taken. Runs of others count only where there is none of one's own.
+    Of several runs with exactly that name the latest is taken. Others' runs count only if there is no own one.
 
     Parameters
     ----------
@@ -785,7 +783,7 @@ def find_run(runs: Path, named: str) -> RunFolder:
     Raises
     ------
     InputError
-        There is none, or several begin so, or it cannot be read.
+        There is none, several have this prefix, or it cannot be read.
     """
     if named and (path := next((path for path in (Path(named), runs / named) if _may_be_run(path)), None)):
         return RunFolder(path)
@@ -833,7 +831,7 @@ def _one_of(found: list[_ListedRun], named: str) -> _ListedRun:
 
 
 def check_runs(runs: Path) -> None:
-    """Refuse a folder of runs in which others can put one run in the place of another.
+    """Refuse a folder of runs in which others can replace a run.
 
     Parameters
     ----------
@@ -879,8 +877,8 @@ def _write_plan(folder: Path, plan: RunPlan) -> None:
 
 
 def _write(path: Path, data: bytes, *, is_shared: bool = False) -> None:
-    """Write for the run's other clients on whatever host; for nobody else, but for the group where it may look.
+    """Write a file for the run's clients on any host; only its user, and its group if it may look, can read it.
 
-    Values of variables, and secrets among them, may be in what runs and in what is wanted of it.
+    Plans and requests may contain values of variables, including secrets.
     """
     put(path, data, is_private=True, is_shared=is_shared, is_durable=True)

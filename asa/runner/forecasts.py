@@ -35,10 +35,10 @@ class NoForecast:
 
 
 class LearnedForecast:
-    """Predictions of a bank, for jobs as if they were submitted now.
+    """A bank's predictions, for jobs as if they were submitted now.
 
-    What an estimator draws (Algorithm 1) stays until the bank learned something new of the client's own jobs: a plan
-    that is only looked at again does not change its mind, and does not draw until it likes the answer.
+    An estimator's random draw (Algorithm 1) holds until the bank learns something new from the client's own jobs. So
+    looking at a plan again does not change it, and does not repeat the draw until it suits.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class PlannedForecast:
 class KnownForecast:
     """Waits read from a simulator's future.
 
-    What is asked is when a job would start if it were submitted at a time but kept back until it is needed, as a
-    dependency does; then the shortest lead is taken with which it starts as early as it possibly can.
+    The simulator says when a job would start that is submitted at some time but kept back until it is needed, as by a
+    dependency. The result is the shortest lead with which it starts as early as possible.
     """
 
     is_informed = True

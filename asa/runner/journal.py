@@ -19,31 +19,31 @@ _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
 
 
 def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOURNAL_BYTES) -> tuple[list[Entry], int]:
-    """Read the entries of a journal, and how many of its bytes hold them.
+    """Read a journal's entries, and how many of its bytes hold them.
 
-    Whoever was killed, or found the disk full, may have left a part of a line, or what the file system puts in its
-    place, at the end. That is no entry: nothing was done because of it.
+    A client that was killed, or found the disk full, may have left a part of a line at the end, or what the file system
+    puts in its place. That is no entry: nothing was done because of it.
 
     Parameters
     ----------
     path
-        Of the journal; one that does not exist is empty.
+        Of the journal; a missing file counts as empty.
     is_acted_on
-        Whether something is done because of it, so that it has to be its user's own.
+        Whether it is acted on, so that it must be the user's own.
     max_bytes
-        The most that is read of it. The user's own is read up to `OWN_JOURNAL_BYTES`, unless this is less than usual.
+        Upper bound for reading. The user's own is read up to `OWN_JOURNAL_BYTES`, unless this is less than usual.
 
     Returns
     -------
     (list of Entry, int)
-        In the order in which they were written; and bytes.
+        The entries in the order in which they were written, and the bytes.
 
     Raises
     ------
     JournalError
-        It cannot be read, or it is damaged before its end, where what was done is no longer known.
+        It cannot be read, or is damaged before its end, so that what was done is not known.
     OwnerError
-        It is acted on, and others own it or can change it.
+        It is acted on, but others own it or can change it.
     """
     entries: list[Entry] = []
     sound = lines = 0
@@ -104,9 +104,9 @@ def _read_block(block: bytes, entries: list[Entry]) -> int:
 
 
 def _is_torn(rest: bytes) -> bool:
-    """Whether this may be left of an entry that was not written to its end: its beginning, zeros for what is lost.
+    """Whether this may be the rest of an incomplete entry: its beginning, with zeros for lost bytes.
 
-    Each entry is on the disk before the next is written, so that only the last can be so.
+    Each entry is on the disk before the next is written, so only the last can be incomplete.
     """
     line = rest.removesuffix(b"\n")
     is_part = line == rest or b"\0" in line
@@ -114,21 +114,21 @@ def _is_torn(rest: bytes) -> bool:
 
 
 class Journal:
-    """An append-only file of entries, of which those that came together are a line, on the disk when `append` returns.
+    """An append-only file of entries: those appended together are one line, on the disk when `append` returns.
 
     Parameters
     ----------
     path
         The file; made when the first entry is written.
     guard
-        Called before each entry is written. It raises if this client may not go on, as when another has taken over.
+        Called before each entry is written. Raises if this client must not go on, as when another has taken over.
 
     Attributes
     ----------
     entries
-        What was there when it was opened.
+        Those in the file when it was opened.
     latest
-        The latest entry that was written since; None before the first.
+        The last entry written since; None before the first.
 
     Raises
     ------
@@ -139,8 +139,7 @@ class Journal:
 
     Notes
     -----
-    Only one process may write. Plain appends and `fsync` are all that is asked of the file system, so that NFS and
-    Lustre will do.
+    Only one process may write. The file system need only provide plain appends and `fsync`, as NFS and Lustre do.
     """
 
     def __init__(self, path: Path, *, guard: Callable[[], None] = lambda: None) -> None:
@@ -151,7 +150,7 @@ class Journal:
         self._file = LineFile(path, end=sound, mode=0o600)
 
     def append(self, *entries: Entry) -> None:
-        """Write one or more entries, as one line: they are there for good, or not at all.
+        """Write one or more entries as one line: all of them are on the disk, or none.
 
         Raises
         ------

@@ -22,14 +22,14 @@ class _LookedAtAll(Exception):  # noqa: N818 - it is no error
 
 
 class Looked(NamedTuple):
-    """What a look came to.
+    """The result of a look.
 
     Parameters
     ----------
     is_over
-        The run has ended, and nothing of it is left to be done.
+        Whether the run has ended, and nothing is left to do.
     wake_s
-        When something is planned next, by the batch system's clock, if nothing happens before; None if nothing is.
+        The next planned action, on the batch system's clock, if nothing happens before; None if none is planned.
     """
 
     is_over: bool
@@ -43,7 +43,7 @@ def look(
     on_record: Callable[[Record], None] = lambda _: None,
     **how: Any,
 ) -> Looked:
-    """Hear what became of a run's jobs, do what is due, and leave; stages that run where the client is are waited for.
+    """Ask for the status of a run's jobs, do what is due, and leave; waits for local stages.
 
     Parameters
     ----------
@@ -54,17 +54,17 @@ def look(
     on_record
         Called with each new record.
     **how
-        What of a run that has ended is to be tried again: `retry`, `again`, `revised` of `drive`.
+        What to try again of a run that has ended: `retry`, `again`, `revised`, as for `drive`.
 
     Returns
     -------
     Looked
-        How the run stands after that.
+        The run's state after that.
 
     Raises
     ------
     AsaError
-        As `drive` does. A `LeaseError` means that somebody else drives it, or looks.
+        As `drive` does. `LeaseError`: somebody else drives it, or looks.
     """
 
     def leave(states: Sequence[RunState], _: Backend, wake_s: float | None) -> None:

@@ -56,7 +56,7 @@ _HOST_S = 60.0  # an open run looks around after so long, whatever happens
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, and everything that happened in it.
+    """How a run ended, and all that happened in it.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class RunResult:
     records
         What happened, in order.
     trouble
-        What was wrong with keeping its waits; empty for nothing.
+        Why its waits could not be stored; empty if they could.
     """
 
     run: Run
@@ -89,7 +89,7 @@ def run_all(
     requests: Callable[[], Iterable[Request]] = tuple,
     on_pass: Callable[[Sequence[RunState], float | None], None] = lambda _states, _wake_s: None,
 ) -> list[RunResult]:
-    """Run workflows side by side until each has ended.
+    """Run workflows at the same time until each has ended.
 
     Parameters
     ----------
@@ -98,34 +98,34 @@ def run_all(
     runs
         The workflows; each with its own strategy. They may share a bank.
     history
-        Jobs of everybody's past that banks learn at the beginning, the latest that the site shows. 0: they learn from
-        this client's own jobs only, then and later.
+        How many past jobs of all users banks learn from at the beginning, the latest that the site shows. 0: they only
+        ever learn from this client's own jobs.
     is_followed
-        Whether the banks follow this queue already: they have learned what `Backend.queue_events` has told until now.
-        They are taken for copies, of no use afterwards, which follow on only while something is left to plan.
+        Whether the banks already follow this queue: they know all that `Backend.queue_events` has reported until now.
+        They must be copies that nobody uses afterwards, as they follow it only while something is left to plan.
     on_record
-        Called with each record as it happens; not with those of a journal.
+        Called with each new record; not with those of a journal.
     requests
-        Asked for what somebody wants: at the beginning and after each wait.
+        Called for requests, at the beginning and after each wait.
     on_pass
-        Called once in each turn of the loop, before it waits, with the state of each run, to be looked at only, and
-        the time until which it will wait, if that is planned.
+        Called once in each pass of the loop, before it waits, with the state of each run, read-only, and the time until
+        which it will wait, if that is planned.
 
     Returns
     -------
     list of RunResult
-        In the order of `runs`. A workflow whose stage failed, or one of whose jobs the site refused, has the outcome
-        ``failed`` and the reason; that is no exception, and the others run on. A batch system that cannot be asked is
-        no failure, however long that lasts.
+        In the order of `runs`. A workflow with a failed stage, or with a job that the site refused, has the outcome
+        ``failed`` and the reason; nothing is raised, and the others go on. A batch system that cannot be asked is no
+        failure, however long that lasts.
 
     Raises
     ------
     InputError
         Two runs of one name, or a strategy that lacks its forecast.
     RunError
-        Nothing can happen any more though a workflow has not ended.
+        Nothing can happen any more, but a workflow has not ended.
     JournalError, LeaseError
-        What happens cannot be written down, or another client has taken over. Nothing was done that is not written.
+        The journal cannot be written, or another client has taken over. Nothing was done that is not in the journal.
 
     Examples
     --------
@@ -204,9 +204,9 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 
 
 def _may_plan(one: Active) -> bool:
-    """Whether a run has stages that are to be asked for, or jobs that may be given back, replaced or get more cores.
+    """Whether a run has stages to submit, or jobs that may be given back, replaced or get more cores.
 
-    A leg that runs is to be followed by another.
+    A running leg counts, as another follows it.
     """
     phases = {Phase.WAITING, Phase.ALLOCATED}
     if one.run.strategy.replaces:

@@ -1,24 +1,24 @@
-"""Nodes on which jobs of a run fail through no fault of their own: the evidence, and the run's list of bad nodes.
+"""Bad nodes, on which jobs of a run fail through no fault of their own: the evidence, and the run's list.
 
-What counts against a node is how a job of a single stage ended on it:
+The evidence against a node is how a job of a single stage ended on it:
 
 - Slurm says that the node failed;
-- nothing of the payload began, since the job could not be launched, or its work folder is not there;
-- an input, a module or the command itself was not found (126 and 127, too), while another job of the run has completed
-  on another node, runs there, or may begin to at any time: then another node is asked for its opinion. Where none has
-  completed elsewhere, or one has on this node, that is no more than a suspicion: this stage alone is kept off it;
-- a second stage failed there within minutes of its beginning, whatever its exit code, while others have completed or
-  run on other nodes, and none has completed there meanwhile.
+- the payload did not begin, since the job could not be launched, or its work folder is missing;
+- an input, a module or the command itself was not found (also 126 and 127), while another job of the run has completed
+  on another node, runs there, or may begin to at any time: then another node is tried. If none has completed elsewhere,
+  or one has on this node, that is only a suspicion: only this stage avoids the node;
+- a second stage failed there within minutes, whatever its exit code, while others have completed or run on other nodes,
+  and none has completed there meanwhile.
 
-Such a node is on the list for an hour. Jobs of the run are kept off it if it is not only suspected, and the stage that
-failed is asked for again at once, which counts as no retry. If it completes on another node, the fault of the first is
-proven. If it fails there, too, it has failed by itself: then what it said against nodes counts no more, and after some
-such stages none is moved but off proven nodes, as where all of a large fan have the same mistake. A job that shares the
-stage, and was on the first node already when the other failed there, has failed on no second one. All of this follows
-from what the run's journal says, so that whoever goes on with the run knows it.
+Such a node is on the list for an hour. Unless it is only suspected, all jobs of the run avoid it. The stage that failed
+is submitted again at once, which does not count as a retry. If it completes on another node, the first node is proven
+bad. If it fails there too, the stage itself is at fault: its evidence against nodes is dropped. After some such stages,
+stages are moved only off proven nodes, as all stages of a wide fan may have the same mistake. If several jobs run the
+stage, a job that was on the first node already when another failed there is no second failure. All this follows from
+the run's journal, so a client that resumes the run knows it.
 
-A job that is pending stays kept off the nodes that were avoided when it was submitted. Once one of them may be tried
-again, and the batch system says that the others are away, the job is given back and asked for anew.
+A pending job goes on avoiding the nodes that were listed when it was submitted. Once one of them may be tried again,
+and the batch system says that the others are down, the job is given back and submitted anew.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ class Nodes:
             self._accuse(name, job.planned.stages[0], _NODE_FAILED, _end_s(status))
 
     def moves(self, stage: Stage, end: End, job: Job) -> str:
-        """Say off which node a stage that failed is asked for again without counting a retry; empty if that counts.
+        """Return the node that a failed stage's next attempt avoids, if that does not count as a retry; else empty.
 
-        `end`: how it ended, in which job, which has ended.
+        `end`: how it ended, and in which job, which has ended too.
         """
         node = next(iter(end.bad_nodes or end.nodes), "")  # the first one is where its script ran
         if end.state is not JobState.FAILED or not node:
@@ -232,9 +232,9 @@ class Nodes:
         return is_second
 
     def _does_well_elsewhere(self, node: str, *, waits: bool = False) -> bool:
-        """Say whether a job of the run has completed on another node, or runs there as far as is known.
+        """Whether a job of the run has completed on another node, or runs there as far as is known.
 
-        `waits`: or if one may, of which nothing keeps it from running.
+        `waits`: also count a job that nothing keeps from running.
         """
         places = [name for name in islice(self._live, 3) if waits or name != _ANYWHERE]
         return any(name != node for name in chain(self._well, places))

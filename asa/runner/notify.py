@@ -29,14 +29,14 @@ _TOLD = "told"
 
 
 class Notifier:
-    """Tells a user of what became of a run; each thing once, whoever drives it then.
+    """Notifies a user of what happens in a run: once of each event, whichever client drives it.
 
-    A notification that cannot be sent harms no run: `client.log` says so.
+    If a notification cannot be sent the run goes on, and `client.log` says so.
 
     Parameters
     ----------
     folder
-        The run's. Its plan says who is notified, and how: an address, to which `mail` writes, or a command, which gets
+        The run's. Its plan says who is notified: an address, to which `mail` writes, or a command, which gets
         ``ASA_EVENT`` (``completed``, ``failed``, ``cancelled``, ``stage-failed``, ``stuck``), ``ASA_RUN`` (the run's
         folder) and the message as its input.
     """

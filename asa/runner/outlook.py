@@ -101,9 +101,9 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
 
 
 def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
-    """Refuse a run of whose stages one has options that the batch system's backend refuses, before anything is sent.
+    """Refuse a run with a stage whose options the backend refuses, before anything is sent.
 
-    `backend`: the batch system, which is not asked; nothing is looked at if it shows no previews.
+    `backend`: the batch system, which is not asked; nothing is checked if it has no previews.
     """
     if not isinstance(backend, Previewing) or not any(stage.options for stage in plan.stages):
         return
@@ -174,10 +174,10 @@ def _conflict(stages: Sequence[Stage], site: Capabilities) -> str | None:
 
 
 def read_only_bank(plan: RunPlan, folder: Path | None, now_s: float) -> WaitBank:
-    """Open what is known of waits, so that nothing is changed.
+    """Open the bank read-only.
 
-    `plan`: what the run is: its estimator, its seed, and the site's cores.
-    `folder`: of the bank; None, or one that does not exist, for nothing known.
+    `plan`: gives the estimator, the seed, and the site's cores. `folder`: of the bank; None or a missing one if nothing
+    is known.
     """
     store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
     site = plan.capabilities
@@ -191,9 +191,9 @@ def plan_of(
     bank: WaitBank,
     events: Sequence[QueueEvent] | None = None,
 ) -> list[PlannedSpec]:
-    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing.
+    """Plan a run as at its beginning; reads the queue, if the bank learns from it, and changes nothing.
 
-    `events`: what a look at the queue showed already, from which the bank has not learned; None if nobody looked.
+    `events`: of the queue, if it was read already, from which the bank has not learned yet; None if not.
     """
     is_learned = strategy.forecast is ForecastKind.LEARNED
     forecast = forecast_of(plan, backend, bank, events) if is_learned else NoForecast()

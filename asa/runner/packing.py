@@ -1,6 +1,6 @@
-"""Small stages that are ready, or follow the same, put into jobs that they share: as many as run beside each other.
+"""Packs small stages that are ready, or follow the same stages, into common jobs: as many as run side by side.
 
-That is done where jobs get whole nodes: each of these stages would hold all of a node for a part of its cores.
+Only where jobs get whole nodes: alone, each of these stages would hold a whole node for a part of its cores.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from asa.waves import is_small, likeness, waves_of
 
 
 def packed(state: RunState, submissions: Sequence[PlannedJob], now_s: float) -> list[PlannedJob]:
-    """Put jobs together that are due and alike; each pack stands where its first job stood.
+    """Pack jobs that are due and alike; each pack takes the place of its first job.
 
     Parameters
     ----------
     state
         The run.
     submissions
-        Jobs that are planned.
+        The planned jobs.
     now_s
-        Those up to now are due.
+        Jobs planned until then are due.
 
     Notes
     -----
-    O(jobs times a node's stages). Of jobs that are alike those that last longest come first, so that a node is not
-    held for one long stage in each pack.
+    O(jobs times a node's stages). Of jobs that are alike the longest come first, so that not every pack holds a node
+    for one long stage.
     """
     by_kind: dict[object, list[PlannedJob]] = {}
     for job in submissions:

@@ -45,7 +45,7 @@ class _Questions:
 def check_accepted(
     plan: RunPlan, strategy: Strategy, backend: Backend, *, timer: Callable[[], float] = time.monotonic
 ) -> None:
-    """Refuse a run of which the batch system says that some jobs could never run: all of them at once.
+    """Refuse a run if the batch system says that some of its jobs could never run; names all of them.
 
     Raises `InputError`: there are such jobs.
     """

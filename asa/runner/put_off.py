@@ -1,7 +1,7 @@
-"""Jobs that the batch system has put off: which, since when and why, and where several of a kind were.
+"""Jobs that the batch system has deferred: which, since when and why, and the targets that deferred several.
 
-All of it is in the journal, so that clients that look once know it as well as one that stays. What a client makes of
-it, which is when to send what again, is in `asa.runner.attempts`.
+All of it is in the journal, so clients that look once know it as well as one that stays. When to send which job again
+is decided in `asa.runner.attempts`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from asa.workflow import Stage
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """A request to cancel a run under way, or the job of one of its stages.
+    """A request to cancel a run, or the job of one of its stages.
 
     Parameters
     ----------
@@ -19,9 +19,9 @@ class CancelRequest:
     stage
         The stage's name; empty for the whole run.
     what
-        Of it; so far only to cancel.
+        What to do; so far only to cancel.
     reason
-        Who wants it, and why, in words; empty for somebody.
+        Who asks, and why, in words; empty if not known.
     """
 
     run: str

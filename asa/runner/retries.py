@@ -59,9 +59,9 @@ def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
 
 
 def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities, needed: int = 1) -> tuple[str, ...]:
-    """Choose the nodes that a job is to avoid, the latest to fail: eight, and half of all nodes, at most.
+    """Choose the nodes that a job avoids, the latest to fail: at most eight, and at most half of all nodes.
 
-    `needed`: nodes that the job is to find beside them.
+    `needed`: how many other nodes the job needs.
     """
     nodes = capabilities.max_cores // capabilities.cores_per_node if capabilities.cores_per_node else 0
     count = max(min(_MAX_AVOIDED, nodes // 2, nodes - needed), 0) if nodes else _MAX_AVOIDED

@@ -179,9 +179,9 @@ def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
 def _max_await_s(
     state: RunState, planned: PlannedJob, before: Iterable[str], own_s: float, handover_s: float
 ) -> float | None:
-    """Say for how long a job may wait by itself for what it follows: for as long as it asks for beyond its own.
+    """Return how long a job may wait inside its allocation for what it follows: its walltime less its stages' own.
 
-    `handover_s`: beyond that, for its host to hand it over.
+    `handover_s`: additional time for its host to hand it over.
     """
     idle_s = local_before(state, before)
     is_early = planned.keep is Keep.AWAIT or (planned.keep is not Keep.NOTHING and bool(idle_s))
@@ -283,9 +283,9 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, w
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
-    """Give the jobs that must complete before some stages have.
+    """Return the jobs that must complete before some stages have.
 
-    A local stage has none in the queue: those before it stand for it, and the payload itself waits for it.
+    A local stage has no job in the queue: its predecessors' jobs take its place, and the payload itself waits for it.
     """
     jobs, to_see, seen = set[str](), list(before), set[str]()
     while to_see:

@@ -17,10 +17,10 @@ _KINDS = ("open", "out", "bad", "conditional")
 
 
 class Stages(Mapping[str, StageView]):
-    """The stages of a run by name; changed by `put` alone, which lets those that follow know.
+    """The stages of a run by name; only `put` changes one, and updates those that follow it.
 
-    A stage is settled once it is done, has failed for good, or will not run. A stage that follows a failure will not,
-    unless it says otherwise (`asa.workflow.Stage.when`). To change one costs O(stages that follow it).
+    A stage is settled once it is done, has failed for good, or will not run. A stage after a failure will not, unless
+    it says otherwise (`asa.workflow.Stage.when`). A change costs O(stages that follow).
     """
 
     def __init__(self, workflow: Workflow) -> None:
@@ -240,11 +240,10 @@ class Stages(Mapping[str, StageView]):
         return pauses
 
     def in_order(self, name: str, at_s: float) -> float:
-        """Move a time of a stage to where what is known of those before and after it lets it be.
+        """Shift a stage's time so that it is consistent with the stages before and after it.
 
-        A batch system may tell of an end some time after others began for which it was waited, or not know of it until
-        long after; clocks differ, and seconds are rounded. That a stage begins when those that it follows have ended
-        is certain.
+        A batch system may report an end late, after jobs have begun that waited for it; clocks differ, and seconds are
+        rounded. It is certain that a stage begins only when those before it have ended.
         """
         for began_s, ended_s in self._nearest(name, self._before):
             at_s = max(at_s, began_s if ended_s is None else ended_s)
@@ -264,9 +263,9 @@ class Stages(Mapping[str, StageView]):
         return start_s, start_s if known_end_s is None else known_end_s
 
     def _nearest(self, name: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[tuple[float, float | None]]:
-        """Say when the nearest stages in one direction that have begun did, and ended; beyond, times are in order.
+        """Return begin and end of the nearest stages in one direction that have begun; beyond them, times are in order.
 
-        While no stage has begun before one that it follows, none lies behind one that has not begun.
+        While no stage has begun before one that it follows, no stage after one that has not begun needs a look.
         """
         to_see, seen = list(neighbours[name]), set[str]()
         while to_see:
@@ -279,7 +278,7 @@ class Stages(Mapping[str, StageView]):
                 to_see.extend(neighbours[one])
 
     def _note_order(self, name: str) -> None:
-        """Keep in mind which stages have begun, as far as is known, before one that they follow has."""
+        """Remember which stages have begun, as far as is known, before one that they follow has."""
         for one in (name, *self._after[name]):
             has_begun = self._views[one].started_s is not None
             if has_begun and any(_is_open(self._views[before]) for before in self._before[one]):

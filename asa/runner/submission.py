@@ -28,11 +28,11 @@ _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was canc
 
 
 def cancel(one: Active, reasons: Mapping[str, str]) -> set[str]:
-    """Decide that jobs are to be cancelled, each for a reason, unless it has ended meanwhile; tell which were decided.
+    """Decide to cancel jobs, each for a reason, unless they have ended meanwhile; return those decided.
 
-    While the run goes on, one whose payload has not begun is cancelled only if it never will: between a look and the
-    cancellation it might begin, and complete just as it is killed. Where the batch system cannot be asked now nothing
-    is decided: what is known may be old.
+    While the run goes on, a job whose payload has not begun is first kept from beginning it: else it might begin
+    between the look and the cancellation, and complete just as it is killed. If the batch system cannot be asked now
+    nothing is decided, since what is known may be old.
     """
     had_begun = {job_id for job_id in reasons if one.state.jobs[job_id].status.payload_start_s is not None}
     one.ask(reasons)
@@ -56,9 +56,9 @@ def cancel(one: Active, reasons: Mapping[str, str]) -> set[str]:
 
 
 def tell_cancellations(one: Active) -> float | None:
-    """Tell cancellations, and note those that have come true; return when to try again.
+    """Send cancellations, and note those that have taken effect; return when to try again.
 
-    A job is given up once it has ended: until then it may yet complete, and its stages must not have another.
+    A job is given up only once it has ended: until then it may complete, and its stages must not get another job.
     """
     again: list[float] = []
     ended: list[Entry] = []
@@ -166,10 +166,10 @@ def give_back(one: Active) -> float | None:
 
 
 def open_gates(one: Active) -> float | None:
-    """Let jobs begin stages that were handed over, and give up those that ask for too little, or were dropped.
+    """Release jobs whose stages were handed over; give up those whose request is too small, or that were dropped.
 
-    Each job is told by a file that comes into being once, whatever it does in that moment. Return when to try again
-    what cannot be written now.
+    A job is released by a file that is made once, whatever the job does at that moment. Return when to try again if
+    that fails.
     """
     state, again = one.state, None
     for name in list(state.host.unopened):
@@ -221,9 +221,9 @@ def _post(one: Active, token: str) -> bool:
 
 
 def _word_s(one: Active, spec: JobSpec) -> float | None:
-    """Ask the batch system how long a job would wait, so that it is learned how far off its word is.
+    """Ask the batch system how long a job would wait, to learn how accurate its estimates are.
 
-    Only where that is kept, and where the queue is hidden: beside an estimator that sees it the word is worth nothing.
+    Only if that is stored, and if the queue is hidden: an estimator that sees the queue does not need it.
     """
     bank = one.run.bank
     if bank is None or bank.store is None or bank.sees_queue or not isinstance(one.forecast, LearnedForecast):
@@ -308,9 +308,9 @@ def look_for_twins(one: Active) -> float | None:
 
 
 def give_up_orphans(one: Active) -> float | None:
-    """Cancel what can never start, or is of no use any more; return when to go on.
+    """Cancel jobs that can never start, or are no longer needed; return when to go on.
 
-    Of its stages those are asked for again that may still run, and so are those that depend on them in turn.
+    Their stages that may still run are submitted again, and so are all stages that depend on them.
     """
     if one.state.outcome not in (None, "completed"):
         return None  # all are cancelled

@@ -16,9 +16,9 @@ _MAX_IDLE = 0.25  # of a workflow's core-hours, that may idle in a run while the
 
 
 def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
-    """Ask for stages whose job may yet turn up in no other company: in another job they would run twice.
+    """Submit stages whose job may yet turn up only in the same combination: in another job they would run twice.
 
-    What comes before such stages in a planned job is asked for first.
+    Stages before them in a planned job are submitted first.
     """
     if planned.joins or planned.leg or not state.jobs.doubtful:
         return planned
@@ -141,10 +141,10 @@ def _follows_legs(state: RunState, stages: Sequence[str]) -> bool:
 
 
 def earliest_s(state: RunState, planned: PlannedJob) -> float:
-    """Say before when a planned job must not be submitted; infinity while it hangs on what others do.
+    """Return the earliest time to submit a planned job; infinity while that depends on other jobs.
 
-    A local one is submitted when the stages before it have ended; one that failed, after a pause; and one that
-    depends on such, not before it.
+    A local job is submitted when the stages before it have ended; a failed one, after a pause; and one that depends on
+    such a job, not before it.
     """
     if planned.joins or planned.leg:
         return -math.inf

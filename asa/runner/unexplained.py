@@ -1,9 +1,10 @@
-"""Answers to submissions that nobody here knows: taken for a fault that passes, until they have lasted for long.
+"""Unknown answers to submissions: treated as a passing fault until they have lasted long.
 
-A batch system refuses in its own words, and a new release has new ones. What is not known may be a refusal, or a fault
-on the way, which a refusal would make final. So the job is sent again, with growing pauses, and refused only once the
-same answer has come for a quarter of an hour. That other jobs are accepted meanwhile tells for a refusal, not against
-it. When a job's answer came first is in the journal: clients that look once, and those that go on with a run, count on.
+A batch system refuses in its own words, and a new release has new ones. An unknown answer may be a refusal, or a
+passing fault, which must not end the job. So the job is sent again, with growing pauses, and counts as refused only
+once the same answer has come for a quarter of an hour. That other jobs are accepted meanwhile is a sign of a refusal,
+not against it. The journal has the time of a job's first such answer, so that other clients of the run count from
+there.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class UnknownAnswers:
         return token in self._answers and self._answers[token].is_new
 
     def unsent(self, entry: Unsent) -> None:
-        """Take in that a job was not submitted: of another cause, if there was no unknown answer.
+        """Note that a job was not submitted; without an unknown answer, for another reason.
 
-        Where it was in doubt, the answer was lost, and the next one tells.
+        If its submission is in doubt the answer was lost, and the next one decides.
         """
         if self.is_new(entry.token):
             self._answers[entry.token] = replace(self._answers[entry.token], is_new=False)
@@ -67,9 +68,9 @@ class UnknownAnswers:
         self._answers.clear()
 
     def refusal_of(self, token: str, others: Iterable[str] = ()) -> str:
-        """Give a job's answer, if it has been the same for so long that it is a refusal; empty if not.
+        """Return a job's answer if it has been the same for so long that it is a refusal; else empty.
 
-        `others`: jobs whose answers tell of this one's, if they are the same: none of their kind was accepted since.
+        `others`: jobs of the same target of which none was accepted since: the same answer to them counts for this job.
         """
         if (own := self._answers.get(token)) is None:
             return ""

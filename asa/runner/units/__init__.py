@@ -1,8 +1,8 @@
-"""Units of stages: what jobs run of them, who gives them to jobs, and what becomes of a stage when a job has ended.
+"""Units of stages: what jobs run, how jobs get it, and what becomes of a stage when a job has ended.
 
-A stage by itself is one unit, and so is each of several that share a job. Others are many units: tasks, which jobs
-take from one bag; elements of an array, which each job gets at its submission; legs, one after the other. A kind of
-unit is a class, whose one value for each run keeps what is true of that kind alone.
+A single stage is one unit, and so is each of several in one job. Other stages have many units: tasks, which jobs take
+from one bag; elements of an array, which a job gets at its submission; legs, one after the other. Each kind of unit is
+a class, with one instance for each run, which keeps the state of that kind.
 """
 
 from __future__ import annotations

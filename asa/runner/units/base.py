@@ -1,7 +1,6 @@
-"""What a kind of unit has to say of its jobs; and stages by themselves, of which each is one unit.
+"""The interface of kinds of units; and single stages, each of which is one unit.
 
-Stages that share a job run in it one after the other, or in waves side by side: each is an attempt of its own, and
-ends by itself.
+Stages in one job run one after the other, or side by side in waves: each is an attempt of its own, with its own end.
 """
 # ruff: noqa: ARG002 - a kind says only what is otherwise with it
 
@@ -150,9 +149,9 @@ class Units:
         return status
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Have others take what jobs that are no more had taken; say whether all of it could be written.
+        """Give back what jobs that are gone had taken; return whether all could be written.
 
-        `given_back`: what need not be given back once more.
+        `given_back`: what was given back already.
         """
         return True
 

@@ -1,8 +1,8 @@
-"""Elements of arrays: which of them are asked for together, and what became of each.
+"""Elements of arrays: which are submitted together, and what became of each.
 
-A stage's elements are asked for in rounds, from one time that the stage is asked for to the next, and in each round in
-as many jobs, its *parts*, as the batch system's limits make of them. No element is in two parts of a round, and only
-those are asked for again that did not complete.
+A stage's elements are submitted in rounds: a new round begins each time that the stage is submitted again. A round has
+as many jobs, its *parts*, as the batch system's limits require. No element is in two parts of a round, and only
+elements that did not complete are submitted again.
 """
 
 from __future__ import annotations
@@ -159,9 +159,9 @@ class ElementUnits(RoundUnits):
         return replace(part, is_compact=True) if is_beyond or stage in self.compact else part
 
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
-        """Whether fewer elements are asked for at once than a part has which was not accepted.
+        """Whether to submit smaller parts, since one was not accepted.
 
-        Not while others of the round are there, for these may be what is too many: they are waited for.
+        Not while other parts of the round are queued or running, as these may be too many: they are waited for.
         """
         if (array := spec.array) is None:
             return False
@@ -185,7 +185,7 @@ class ElementUnits(RoundUnits):
     def again(
         self, bag: str, array: Array, *, may_retry: bool, excused: Collection[ElementEnd] = ()
     ) -> tuple[Elements, list[ElementEnd]]:
-        """Say which elements of a round are asked for again, and how those of them ended that failed.
+        """Return which elements of a round to submit again, and how the failed ones among them ended.
 
         `excused`: ends that do not count as failures.
         """

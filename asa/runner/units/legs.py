@@ -113,9 +113,9 @@ class LegUnits(RoundUnits):
     # ------------------------------------------------------------------ what legs leave in the folder of the run
 
     def folder(self, run: RunCourse, stage: str, number: int | None = None) -> Legs | None:
-        """Give the folder in which a stage's legs tell of each other; None where nothing is kept.
+        """Return the folder by which a stage's legs communicate; None if nothing is kept.
 
-        `number`: of the round; that in which it was asked for last, if not given.
+        `number`: of the round; the latest if not given.
         """
         place, latest = run.tasks_of(stage), run.stages[stage].resubmissions
         return Legs(Path(place) / str(latest if number is None else number)) if place else None

@@ -1,8 +1,9 @@
-"""Units that several jobs run of one stage: which of these jobs represents the stage, and which are left.
+"""Units of one stage that several jobs run: which job represents the stage, and which are missing.
 
-One job represents the stage in its view: the first that is submitted, then the first to begin; where it ends before the
-stage does, another that is there takes its place. A strategy knows of it alone: the others are asked for as it was, as
-soon as it is accepted. All of one *round*, from one time that the stage is asked for to the next, share what they run.
+One job represents the stage in its view: the first that is submitted, then the first to begin; if it ends before the
+stage does, another takes its place. A strategy knows only this job: the others are submitted with the same request as
+soon as it is accepted. All jobs of one *round* run the same units; a new round begins when the stage is submitted
+again.
 """
 
 from __future__ import annotations

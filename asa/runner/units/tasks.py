@@ -102,9 +102,9 @@ class TaskUnits(RoundUnits):
         return any(one.status.in_doubt for one in self.jobs.get(job.round, ()))
 
     def _decisive(self, job: Job) -> Job:
-        """Of the jobs of a round that have ended, give the one whose end is the stage's: which saw all tasks end.
+        """Of a round's ended jobs, return the one whose end is the stage's: the one that saw all tasks end.
 
-        Or, before that, one in which tasks may have failed that exited with 0.
+        One in which tasks that exited with 0 may have failed takes precedence.
         """
         jobs = self.jobs.get(job.round, [])
         if self._is_doubted(job):
