@@ -1,9 +1,8 @@
-"""Requests: what a stage asks for in sbatch's own words, and what that comes to.
+"""Requests: what a stage asks for in options of sbatch, and what that amounts to.
 
-A *request* is the options of sbatch that say how large a job is: tasks, cores, nodes, memory and GPUs. It is passed to
-Slurm as it was written. What asa has to know of it, for strategies, forecasts and simulations, is computed beside it,
-and is written in place of it only where a job of another shape was chosen: several stages share it, a strategy chose
-its width, or it is a list of tasks.
+A *request* is the options of sbatch that give a job's size: tasks, cores, nodes, memory and GPUs. It is passed to Slurm
+unchanged. What strategies, forecasts and simulations need to know is computed from it. These values replace it only if
+the job has another shape: several stages run in it, a strategy chose its width, or it runs a list of tasks.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _HINT: Final = "Write options of sbatch that say its size, each as --name=value.
 
 
 def name_of(option: str) -> str:
-    """Give the name of an option.
+    """Return the name of an option.
 
     Examples
     --------
@@ -37,7 +36,7 @@ def name_of(option: str) -> str:
 
 
 def beside(options: Iterable[str]) -> tuple[str, ...]:
-    """Give those of some options that say nothing of a job's size.
+    """Return those of some options that do not concern a job's size.
 
     Examples
     --------
@@ -49,11 +48,10 @@ def beside(options: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def come_to(request: tuple[str, ...], options: tuple[str, ...] = (), *, of_array: bool = False) -> Needs:
-    """Say what a request comes to.
+    """Compute what a request amounts to.
 
-    `options`: what else is asked of Slurm, some of which changes what a request means.
-    `of_array`: whether it is that of an element of an array.
-    Raises `InputError`: one is no option of sbatch for a size, or has a value that sbatch does not take.
+    `options`: further options for Slurm, some of which change what a request means. `of_array`: whether it is for an
+    element of an array. Raises `InputError`: one is no size option of sbatch, or has a value that sbatch refuses.
 
     Examples
     --------
@@ -75,7 +73,7 @@ def _read(option: str) -> Directive:
 
 
 def with_memory(request: tuple[str, ...], factor: float) -> tuple[str, ...]:
-    """Ask for more memory, in the words in which it was asked for.
+    """Ask for more memory, with the options that were used.
 
     Examples
     --------
@@ -92,7 +90,7 @@ def _larger(option: str, factor: float) -> str:
 
 
 def min_nodes(request: tuple[str, ...] | None) -> int:
-    """Say on how many nodes a job is at least; 0 where its request does not say so.
+    """Return the lower bound of a job's nodes; 0 if its request has none.
 
     Examples
     --------

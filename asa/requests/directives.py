@@ -1,7 +1,7 @@
 """Options of sbatch in a script's first lines, or on a command line.
 
-It is read as sbatch reads it, which was found by experiment with sbatch 22.05: lines that begin with ``#SBATCH``,
-before the first command; quotes and backslashes as there; an unquoted ``#`` ends the line, even inside a word.
+They are read as sbatch 22.05 does, by experiment: lines that begin with ``#SBATCH``, before the first command; its
+rules for quotes and backslashes; an unquoted ``#`` ends the line, even inside a word.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ class Directive:
 def read_directives(text: str, file: str) -> list[Directive]:
     r"""Read the ``#SBATCH`` lines of a script.
 
-    Raises `InputError`: sbatch would refuse it: an option that it does not know how to read, unmatched quotes, text
-    that is no option.
+    Raises `InputError` where sbatch refuses: an unreadable option, unmatched quotes, text that is no option.
 
     Examples
     --------

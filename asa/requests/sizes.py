@@ -1,7 +1,7 @@
-"""What options of sbatch come to, in the terms of a stage.
+"""What options of sbatch amount to, in the terms of a stage.
 
-A stage counts cores, memory and GPUs for all of its job; sbatch also counts them for each node, task, core or GPU. What
-comes to the same is counted. What does not is said in sbatch's own words, which hold for a job of another shape, too.
+A stage counts cores, memory and GPUs for its whole job; sbatch also counts them for each node, task, core or GPU. What
+can be converted is. The rest stays in options of sbatch, which also hold for a job of another shape.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Needs:
 def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
     """Read what a job asks for.
 
-    Raises `InputError`: a value is none that sbatch takes, or one that cannot be kept.
+    Raises `InputError`: sbatch refuses a value, or it cannot be converted.
     """
     layout = _TaskLayout(given)
     gpus, gpu_options = _gpus(given, layout)
@@ -168,9 +168,9 @@ class _TaskLayout:
 
     @property
     def options(self) -> list[str]:
-        """What keeps the tasks together on nodes.
+        """The options that place tasks on nodes.
 
-        A stage's `nodes` would be whole nodes with a task for each of their cores, which no script asks for.
+        A stage's `nodes` would mean whole nodes with a task on each core, which no script asks for.
         """
         if self.spans:  # so many nodes as there are tasks for
             return [f"--ntasks-per-node={self._per_node or 1}"]

@@ -19,7 +19,7 @@ _HIT = 0.95  # of the walltime, at which a run that was cut off was cut off by i
 
 @dataclass(frozen=True, slots=True)
 class WalltimeAdvice:
-    """What to ask for a stage.
+    """Which walltime to ask for.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class WalltimeAdvice:
     asked_s
         The walltime that it asks for.
     verdict
-        ``less`` or ``more`` would be better, it ``fits``, or too little is ``unknown``.
+        ``less`` or ``more`` would be better, it ``fits``, or the best is ``unknown``.
     suggested_s
-        The better walltime; what is asked where it fits or nothing is known.
+        The better walltime; the present one if it fits or nothing is known.
     forecast
         How long it runs; None if it was never seen.
     """
@@ -50,9 +50,8 @@ class WalltimeAdvice:
 def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, max_s: float = math.inf) -> WalltimeAdvice:
     """Advise on a stage's walltime.
 
-    Enough is p99 with a fifth more, and a tenth more than the longest run, rounded up to a figure that people use. Less
-    is advised where that is at most two thirds of what is asked; more, where p90 exceeds four fifths of it, or a run
-    was cut off by it.
+    Enough is 1.2 times p99, and at least 1.1 times the longest run, rounded up to a usual walltime. Less is advised if
+    that is at most two thirds of the present walltime; more, if p90 exceeds four fifths of it, or a run reached it.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, max_s: f
     Returns
     -------
     WalltimeAdvice
-        What to ask for, and what it rests on.
+        What to ask for, and the forecast behind it.
 
     Examples
     --------

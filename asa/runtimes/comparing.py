@@ -35,9 +35,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """Shapes beside each other: what is best has the least time to its end and core-hours, a percent of these for 0.1.
+    """Shapes compared: the best has the least time to end plus core-hours, where a percent of these counts for 0.1.
 
-    That is by what `asa-plan` chooses the shape of a stage that is asked for alone.
+    By the same rule `asa-plan` chooses the shape of a stage in a job of its own.
     """
 
     offers: tuple[Offer, ...]
@@ -76,10 +76,9 @@ class Compared:
 
 
 def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, worth: float = WORTH_OF_SHAPES) -> Compared:
-    """Choose among shapes; what is asked for now stays unless another is probably better.
+    """Choose among shapes; the present one stays unless another is probably better.
 
-    `waits`: of the offers, in the same futures.
-    `own`: the place of what is asked for now; None where nothing is.
+    `waits`: of the offers, in the same sampled futures. `own`: the index of the present request; None if there is none.
     `worth`: percent of time that a percent of core-hours is worth.
     """
     run_s, spreads = [one.shape.run_s for one in offers], [one.shape.spread for one in offers]

@@ -16,16 +16,16 @@ from asa.workflow import Stage, Workflow
 
 
 class Expected(NamedTuple):
-    """A workflow whose stages are expected to run as they did before.
+    """A workflow whose expected run times come from earlier runs.
 
     Parameters
     ----------
     workflow
-        With other expected run times, where something is known.
+        With new expected run times where runs are known.
     forecasts
-        Of each stage that learns its run time and of which something is known.
+        Of each stage that learns its run time and has known runs.
     trouble
-        Why these are not expected all the same; empty if they are.
+        Why the forecasts are not used; empty if they are.
     """
 
     workflow: Workflow
@@ -34,24 +34,23 @@ class Expected(NamedTuple):
 
 
 def expect(workflow: Workflow, runs: RunTimes, capabilities: Capabilities) -> Expected:
-    """Expect of the stages that learn it what their runs have shown, at most their walltime.
+    """Set the expected run times of stages that learn them from earlier runs, at most to their walltime.
 
-    Of a stage of several shapes it is learned at each width by itself: what ran at one takes the place of what the
-    workflow says of that one.
+    A stage of several shapes learns for each width separately: runs at a width replace what the workflow says about it.
 
     Parameters
     ----------
     workflow
-        As it was written.
+        As written.
     runs
         What was learned.
     capabilities
-        Of the site, which knows the cores of whole nodes.
+        Of the site; gives the cores of whole nodes.
 
     Raises
     ------
     StateError
-        What was learned cannot be read.
+        The learned run times cannot be read.
     """
     forecasts: dict[str, RunForecast] = {}
     stages = []
@@ -73,17 +72,17 @@ def run_times_of(
     records: Iterable[Record],
     jobs: Mapping[str, JobStatus],
 ) -> list[RunTime]:
-    """Tell how long the stages of a run ran, whether it completed or not.
+    """Return how long the stages of a run ran, whether it completed or not.
 
-    A stage that was asked for again after it failed or was cut off ran once, in the end: its run times have one id, and
-    that of its good end counts. One that remembers which of its tasks are done went on where it had stopped, so its
-    attempts are added up, until it is run once more from nothing. Of stages that shared a job only those count whose
-    own times the batch system has reported.
+    A stage that was submitted again after it failed or reached its walltime counts as one run: its attempts have one
+    id, and the one that completed counts. A stage that records its completed tasks went on where it had stopped, so its
+    attempts are added up, until it is run again from scratch. A stage that shared a job counts only if the batch system
+    has reported its own times.
 
     Parameters
     ----------
     run_id
-        Tells the run from every other.
+        Identifies the run.
     workflow
         What ran.
     capabilities
@@ -96,7 +95,7 @@ def run_times_of(
     Returns
     -------
     list of RunTime
-        Of the stages whose times are known, in the order in which they became so.
+        Of the stages with known times, in the order in which they became known.
     """
     telling = _Telling(run_id, workflow, capabilities, jobs)
     for record in records:

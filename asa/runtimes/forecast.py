@@ -1,21 +1,21 @@
-"""How long a stage runs next, from how long it ran before.
+"""Forecasts how long a stage runs, from how long it ran before.
 
-Few runs are the rule: a pipeline has run five times, not five hundred. What is done follows from that.
+Usually few runs are known: a pipeline has run five times, not five hundred. The method follows from that.
 
-- *Inside what was seen*, quantiles are order statistics by the rule i / (n + 1). On average it is right for any number
-  of runs and any distribution, as long as the next run is like those before: it may as well fall into any of the n + 1
-  gaps. Later runs weigh more, by half every 50 runs, for inputs and codes change. For the p50 alone it is every 4, so
-  that it follows a shift: on the logs of three centres it errs by a sixth to a third less for that.
-- *Beyond what was seen*, as p90 is until nine runs are known, and p99 always, the tail is a log-normal's whose spread
-  is not known, that is Student's t in the logarithm. Its spread is drawn towards what stages usually show, ever less
-  up to 20 runs. It never lies inside what was seen.
-- *Runs that were cut off* tell that it would have been at least so long. Their weight goes to those that ran longer
-  (Kaplan and Meier's estimate, in Efron's form); where none did, to half as long again.
-- *Other amounts of input* are scaled by a power of the size: the slope in the logarithms (Theil and Sen's, which
-  outliers do not sway), drawn towards 1 as far as the data leave it open. Runs on all widths and systems tell it, each
-  beside others of its own.
-- *Other widths and systems* are a guess, and used only where nothing better is known. How a stage scales is not known
-  from one width: the middle between not at all and perfectly is taken, and the range made wide enough for both.
+- *Inside the observed range*, quantiles are order statistics by the rule i / (n + 1). On average that is right for any
+  number of runs and any distribution, as long as the next run is like those before: it falls into each of the n + 1
+  gaps with equal probability. As inputs and codes change, weights halve every 50 runs; for the p50 every 4, so that it
+  follows a shift: on the logs of three centres this reduces its error by a sixth to a third.
+- *Beyond the observed range*, as for p90 until nine runs are known, and for p99 always, the tail is that of a
+  log-normal distribution of unknown spread: Student's t in the logarithm. The spread is shrunk towards the usual one of
+  stages, ever less up to 20 runs. The tail never lies inside the observed range.
+- *Runs that reached their walltime* are lower bounds. Their weight goes to runs that were longer (Kaplan and Meier's
+  estimate, in Efron's form); if there are none, to one and a half times their length.
+- *Other amounts of input* are scaled by a power of the size: the slope in the logarithms (Theil and Sen's, which is
+  robust against outliers), shrunk towards 1 where data are few. It is estimated from runs on all widths and systems,
+  each compared with others of the same.
+- *Other widths and systems* give a guess, used only if nothing better is known. One width does not show how a stage
+  scales: the middle between no and perfect scaling is taken, with a range wide enough for both.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """What is believed of a stage's run time before it runs.
+    """The forecast of a stage's run time.
 
     Parameters
     ----------
     quantiles_s
-        Seconds that are not exceeded with the probabilities of `LEVELS`; ascending.
+        Quantiles in seconds at the probabilities of `LEVELS`; ascending.
     count
         From how many runs.
     cut_off
-        How many of them were cut off at their walltime.
+        How many of them reached their walltime.
     longest_s
-        The longest of them, brought to this size and width.
+        The longest of them, scaled to this size and width.
     longest_cut_s
-        The longest at which one was cut off; 0 if none was.
+        The longest that reached its walltime; 0 if none did.
     how
-        Where the numbers come from, in words: ``from 14 runs``.
+        Where the numbers are from, in words: ``from 14 runs``.
     is_guess
         Whether it was learned on another width or system.
     """
@@ -108,7 +108,7 @@ def forecast_run(
     Parameters
     ----------
     times
-        Run times of this stage, on whatever width and system, the latest last.
+        Run times of this stage, on any width and system, the latest last.
     cores
         That it gets.
     input_size
@@ -124,7 +124,7 @@ def forecast_run(
     Raises
     ------
     InputError
-        No cores, or a size that is none.
+        No cores, or an invalid size.
     """
     if cores < 1 or (input_size is not None and not 0 < input_size < math.inf):
         raise InputError(f"a stage on {cores} cores with an input of {input_size} has no run time", where="run times")
@@ -222,9 +222,9 @@ def _distance(width: int, place: str, cores: int, system: str) -> float:
 def _by_size(
     runs: Sequence[RunTime], size: float, groups: Iterable[Sequence[RunTime]]
 ) -> tuple[_Floats, float, float | None]:
-    """Say by what run times of other sizes are multiplied, the spread that this adds, and the power if it matters.
+    """Return the factors for run times of other sizes, the spread that this adds, and the power if it matters.
 
-    `groups`: what ran alike, from which the power is learned.
+    `groups`: runs under equal conditions, from which the power is learned.
     """
     offset = math.log(size) - np.log([run.input_size or 1.0 for run in runs])
     if np.all(np.abs(offset) < _SAME):

@@ -1,12 +1,11 @@
-"""The run times of stages, in a folder beside the bank's waits that many processes on many hosts write to.
+"""The run times of stages, in a folder next to the bank's waits, to which many processes on many hosts write.
 
-Run times come a run at a time, so each run's go into a segment of their own (see `asa.core.store`), which never
-changes. Of many that were merged into one, its first line says which *files* it took, whole; where waits, which are
-appended, count bytes.
+Run times are added a run at a time, so each run has a segment of its own (see `asa.core.store`), which never changes.
+The first line of a merged segment lists the *files* that it took whole; for waits, which are appended, it counts bytes.
 
-A record has an id for life. Of two of one id the one that tells more counts: a run time seen whole before a
-censored one, a longer one before a shorter. So a run may tell all that it knows as often as it likes. What was
-forgotten leaves a short hash of its id, by which it is known should a run tell it again, or have been about to.
+A record has a permanent id. Of two records with one id the one with more information counts: an exact run time before a
+censored one, a longer one before a shorter. So a run may add all its records any number of times. A forgotten record
+leaves a short hash of its id, so that it is not added again.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ class RunTime:
     cores
         That it had.
     run_s
-        Seconds from its beginning to its end, without what its job waited or idled.
+        Seconds from its beginning to its end, without its job's waiting and idling.
     at_s
-        When it ended, on the batch system's clock: later ones count for more.
+        When it ended, on the batch system's clock: later runs have more weight.
     system
         Where; may be empty.
     input_size
-        How much it had to do, in the workflow's unit; None if that was not said.
+        How much it had to do, in the workflow's unit; None if not given.
     kind
-        ``exact``, or ``at_least`` if it was cut off at its walltime.
+        ``exact``, or ``at_least`` if it reached its walltime.
     id
-        Tells it from all others, for life. Empty for a new one; the log gives it one.
+        Identifies it for ever. Empty for a new record, which gets one from the log.
 
     Raises
     ------
     InputError
-        No stage runs like that.
+        The values are impossible.
     """
 
     workflow: str
@@ -113,21 +112,21 @@ class RunTimes:
     Parameters
     ----------
     folder
-        The bank's; run times are in a folder of their own in it, which is made when there is something to be written.
+        The bank's; run times are in a folder inside it, which is made at the first write.
     lock_wait_s
-        For how many seconds forgetting waits for another process that does the same.
+        How many seconds `forget` waits for another process that forgets.
 
     Attributes
     ----------
     folder
         Where the run times are.
     damaged
-        How many lines could not be understood, and were left out, when it was last read.
+        How many lines could not be read, and were skipped, at the last reading.
 
     Raises
     ------
     StateError
-        All methods raise it where a file cannot be read or written, or is of a later version.
+        All methods raise it if a file cannot be read or written, or is of a later version.
 
     Examples
     --------
@@ -152,17 +151,17 @@ class RunTimes:
         self._forgotten: frozenset[str] = frozenset()  # hashes of ids
 
     def observe(self, times: Iterable[RunTime]) -> int:
-        """Keep run times: all of them or, if it fails or is killed, none.
+        """Store run times: all of them or, if that fails or is killed, none.
 
         Parameters
         ----------
         times
-            The run times. What is known already, or was forgotten, is not added again.
+            The run times. Those known already, or forgotten, are not added again.
 
         Returns
         -------
         int
-            Of how many there was something new.
+            How many brought something new.
         """
         known = self._known()
         fresh: dict[str, RunTime] = {}
@@ -212,12 +211,12 @@ class RunTimes:
     def forget(self, workflow: str, stage: str = "") -> int:
         """Remove the run times of a workflow, or of one stage of it, for good; return how many.
 
-        Runs that are gone on with do not bring them back; new runs are kept again.
+        Resumed runs do not bring them back; new runs are stored again.
 
         Raises
         ------
         StateError
-            Another process forgets, and does not come to an end.
+            Another process forgets, and does not end.
         """
         if not self._segments.segments():
             return 0

@@ -37,9 +37,9 @@ class Untried:
     width
         Cores, or nodes of a stage that asks for nodes alone.
     near
-        What is known at the nearest width.
+        The run time at the nearest known width.
     runs_s
-        Equally likely values of how long it usually runs there, ascending.
+        Equally likely values of its usual run time there, ascending.
     """
 
     width: int
@@ -60,10 +60,9 @@ class Untried:
 def untried(
     points: Sequence[RunAt], scaling: Scaling, listed: Collection[int] = (), unit: int = 1
 ) -> Iterator[Untried]:
-    """Give widths that may be worth a trial: twice as wide as the widest known, half as wide, between, and listed ones.
+    """Return widths that may be worth a trial: twice the widest known, half the narrowest, between, and listed ones.
 
-    `points`: what is known.
-    `unit`: widths are multiples of so many.
+    `points`: known run times. `unit`: widths are multiples of this.
     """
     known = tuple(sorted(points, key=lambda one: one.width))
     widths = {one.width for one in known}
@@ -92,9 +91,9 @@ def _runs_s(width: int, known: tuple[RunAt, ...], scaling: Scaling, near: RunAt)
 
 
 def _powers(width: int, known: tuple[RunAt, ...]) -> tuple[float, float]:
-    """Say between which powers of the width a run time falls beyond those known: 0 is no scaling, 1 perfect.
+    """Return bounds of the power of the width by which a run time falls beyond known widths: 0 no scaling, 1 perfect.
 
-    Further up a program scales no better than before, further down no worse.
+    At larger widths a program scales no better than before, at smaller ones no worse.
     """
     if len(known) < 2:
         return 0.0, 1.0
@@ -140,10 +139,10 @@ class UntriedOffer:
 
 
 def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], worth: float = WORTH_OF_SHAPES) -> Trial | None:
-    """Choose the width of which to know the run time is expected to gain the most; None if there is none to choose.
+    """Choose the width whose trial is expected to gain the most; None if there is none.
 
-    The gain is by how much less its time to the end would be than that of the offer with the least, core-hours counted
-    in, on average over all run times that it may turn out to have; nothing where it turns out to be no better.
+    The gain is by how much its time to end, with core-hours counted in, would be below that of the best offer, averaged
+    over its possible run times; 0 for those where it is no better.
     """
     return max((_trial(compared, one, worth) for one in candidates), key=lambda one: one.share, default=None)
 

@@ -21,16 +21,16 @@ _HALF_LIFE = 1.0  # which is halved by each of so many runs beside the first at 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A stage as it was seen to run.
+    """A stage with its observed run times.
 
     Parameters
     ----------
     stage
-        With what is expected of it.
+        With expected run times.
     forecast
-        Of its own width; None if it was never seen.
+        For its own width; None if it was never seen.
     at_widths
-        Of each width at which it ran on this system, where several are offered.
+        For each width at which it ran on this system, if it has several.
     """
 
     stage: Stage
@@ -39,9 +39,9 @@ class Seen:
 
 
 def as_seen(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Seen:
-    """Expect of a stage what its runs have shown, at each width by itself, at most its walltime.
+    """Set a stage's expected run times from earlier runs, for each width separately, at most to its walltime.
 
-    Raises `WorkflowError`: what was seen does not fit what it asks for.
+    Raises `WorkflowError`: the observed run times do not fit its request.
     """
     cores = stage.cores_on(capabilities.cores_per_node)
     known = forecast_run(times, cores, input_size=stage.input_size, system=capabilities.system)
@@ -64,9 +64,9 @@ class _AtWidth:
 
 
 def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> dict[int, _AtWidth]:
-    """Forecast each width of a stage of several from runs of just that width on this system, where there are some.
+    """Forecast each width of a stage of several shapes from runs of exactly that width on this system, if any.
 
-    How far runs stray is learned of all widths together, for few runs at one say little of that.
+    The spread is learned from all widths together, as few runs at one width say little about it.
     """
     system, size = capabilities.system, stage.input_size
     found: dict[int, tuple[RunForecast, Scatter]] = {}
@@ -83,9 +83,9 @@ def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilitie
 
 
 def _told_apart(stage: Stage, cores_per_node: int) -> dict[int, int]:
-    """Give the cores of each width of a stage of several.
+    """Return the cores of each width of a stage of several shapes, if no other width has the same.
 
-    On nodes of its own several widths may be given the same cores, and nobody knows which of them ran.
+    With whole nodes several widths may get the same cores; then it is not known which of them ran.
     """
     if stage.moldable is None:
         return {}
@@ -97,9 +97,9 @@ def _told_apart(stage: Stage, cores_per_node: int) -> dict[int, int]:
 
 
 def spreads_of(scatters: Sequence[Scatter]) -> list[float]:
-    """Say how far the next run at each of some widths strays from the middle of those before: as of a logarithm.
+    """Return the spread of the next run at each width around the median of earlier ones, in the logarithm.
 
-    It is such that 8 in 10 lie within 1.28 of it.
+    8 in 10 runs lie within 1.28 times the spread.
     """
     freedom = sum(max(one.worth - 1.0, 0.0) for one in scatters)
     usual = _USUAL_WEIGHT * 0.5 ** (freedom / _HALF_LIFE)
@@ -112,9 +112,9 @@ def spreads_of(scatters: Sequence[Scatter]) -> list[float]:
 
 
 def _reshaped(stage: Stage, guess: Stage, learned: Mapping[int, RunAt]) -> tuple[RunAt | None, Stage]:
-    """Expect of a stage of several shapes what was learned at some widths, and what follows from that at its own.
+    """Set the expected run times of a stage of several shapes from those learned at some widths, and derive its own.
 
-    Where nothing follows, `guess` is what holds there.
+    If its own cannot be derived, `guess` holds.
     """
     moldable = stage.moldable or Moldable()
     asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]

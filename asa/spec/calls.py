@@ -13,10 +13,9 @@ T = TypeVar("T")
 
 
 def run_by(script: str, folders: Iterable[Path], others: Mapping[T, Path]) -> list[T]:
-    """Tell which of some other scripts a script runs.
+    """Find which of some other scripts a script runs.
 
-    `script`: its text, for a shell or for Python; of other languages nothing is known. Python may import the
-    others, too.
+    `script`: its text, for a shell or for Python, which may also import them; other languages are not read.
     """
     if interpreter_of(script) in SHELLS:
         named = set(_run_by_shell(script))

@@ -66,13 +66,13 @@ def check_here(
     tries_environments: bool = False,
     looks_for_secrets: bool = True,
 ) -> list[Problem]:
-    """Find everything that is wrong with a workflow file, and what may keep the workflow from running here.
+    """Find all problems of a workflow file, and what may keep the workflow from running here.
 
-    Nothing of the workflow is run. Programs are looked for in ``PATH``; files in the folder. Modules are loaded, and
-    conda environments activated, if `tries_environments`. Stages that use a secret without asking for it are named if
-    `looks_for_secrets`.
+    Nothing of the workflow is run. Programs are looked for in ``PATH``, files in the folder. With `tries_environments`
+    modules are loaded, and conda environments activated. With `looks_for_secrets` stages that use a secret without
+    asking for it are named.
 
-    Returns: as `asa.spec.check_file` gives them, and more if there is no error among those.
+    Returns the problems from `asa.spec.check_file`; if none of them is an error, also those found here.
     """
     reading = read(path, parameters)
     if reading.workflow is not None:

@@ -54,12 +54,12 @@ class _Bundle:
 
 
 def draw_graph(workflow: Workflow, width: int) -> str | None:
-    """Draw a workflow's stages in layers, each below those that it comes after.
+    """Draw a workflow's stages in layers, each stage below those that it follows.
 
-    A box is as wide as its stage has cores, if there is room. Where a line passes another without meeting it, the one
-    from left to right is broken.
+    A box's width shows its stage's cores, if there is space. Where lines cross without meeting, the horizontal one is
+    broken.
 
-    Returns: lines of text without blanks at their ends; None if the graph is too wide to be drawn.
+    Returns lines of text without trailing blanks; None if the graph is too wide to be drawn.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Whether what stages ask of the environment is to be had: looked for on this machine, with what is this user's own.
+"""Checks on this machine, with this user's own set-up, that the environments which stages ask for are available.
 
-A workflow file may be anybody's. So nothing that it names by its place is run, and no variable that it sets is used:
-modules are those of this user's shell, environments those that this user's conda knows by name.
+A workflow file may be anybody's. So nothing that it names by path is run, and no variable that it sets is used: modules
+are those of this user's shell, environments those that this user's conda knows by name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WITHOUT = "It was tried here, without the stage's `environment`: where jobs run
 
 
 def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str, str]]:
-    """Try what stages ask for; nothing that the file names is run.
+    """Try the environments that stages ask for; runs nothing that the file names.
 
     Yields: the stage, the key, what is wrong, and what to do.
     """

@@ -34,9 +34,9 @@ _WRITTEN = {"amdahl": "{ amdahl = 0.95 }", "downey": "{ downey = { parallelism =
 
 
 def several(given: object) -> list[Any]:
-    """Make a list of one width, of several, or of a range; what is in a list stays as it is.
+    """Make a list of one width, several, or a range; items of a list are not checked.
 
-    Raises `InputError`: text is meant as a range, and is none; or they are too many.
+    Raises `InputError`: a text is no range; or there are too many widths.
 
     Examples
     --------
@@ -61,9 +61,9 @@ def several(given: object) -> list[Any]:
 
 
 def job_range(given: object) -> tuple[int, int]:
-    """Read by how many jobs the tasks of a stage are run: a number, or a range.
+    """Read how many jobs run the tasks of a stage: a number, or a range.
 
-    Raises `InputError`: it is neither, or ends before it begins.
+    Raises `InputError`: it is neither, or its end is below its beginning.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def distinct(values: Sequence[T]) -> Sequence[T]:
 
 
 def partitions_of(given: object) -> list[Any]:
-    """Make a list of one partition, or of several; what is in a list stays as it is.
+    """Make a list of one partition, or of several; items of a list are not checked.
 
     Raises `InputError`: one of several has no name.
     """
@@ -101,7 +101,7 @@ def partitions_of(given: object) -> list[Any]:
 
 
 def width_of(key: object) -> int:
-    """Read the width at which something is said; TOML has keys that are text.
+    """Read a width from a key of a table; keys of TOML are text.
 
     Raises `InputError`: it is no number from 1 on.
     """
@@ -113,7 +113,7 @@ def width_of(key: object) -> int:
 
 
 def at_widths(table: Mapping[Any, Any], read: Callable[[Any], float]) -> dict[int, float]:
-    """Read what is said at some widths, each value as `read` does.
+    """Read values by width, each with `read`.
 
     Raises `InputError`: a key is not a width, or one is there twice.
     """
@@ -122,7 +122,7 @@ def at_widths(table: Mapping[Any, Any], read: Callable[[Any], float]) -> dict[in
 
 
 def is_by_width(table: Mapping[Any, Any]) -> bool:
-    """Whether a table has widths for keys, and not ``learn`` and ``until``.
+    """Whether a table's keys are widths, and not ``learn`` and ``until``.
 
     Raises `InputError`: it has both.
     """
@@ -135,7 +135,7 @@ def is_by_width(table: Mapping[Any, Any]) -> bool:
 
 
 def read_scaling(given: object) -> Scaling:
-    """Read a law: its name, or a table of that with its parameters.
+    """Read a scaling law: its name, or a table of its name with its parameters.
 
     Raises `InputError`: there is no such law, or it has no such parameters.
 
@@ -209,9 +209,9 @@ class AskedShapes:
     tasks: int | None = None  # in its bag, 0 if their number is not known; None for what is no bag
 
     def fields(self) -> dict[str, Any]:
-        """Make the fields of a `Stage` that it decides.
+        """Make the fields of a `Stage` that follow from it.
 
-        Raises `WorkflowError`: it contradicts itself, or does not say what holds for its own shape.
+        Raises `WorkflowError`: it contradicts itself, or has no values for its own shape.
         """
         if self.cores is not None and self.nodes is not None and max(len(self.cores), len(self.nodes)) > 1:
             raise self._error("asks for cores and nodes, and for several shapes", "Give one of the two.")

@@ -23,7 +23,7 @@ class Filled(str):
 
 
 def text_of(value: Parameter) -> str:
-    """Write a parameter's value as it is put into text.
+    """Write a parameter's value for use in text.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def text_of(value: Parameter) -> str:
 
 
 def read_as(given: Parameter, default: Parameter) -> Parameter:
-    """Read a value, as from a command line, as the kind of thing that the parameter's default is.
+    """Convert a value, as from a command line, to the type of the parameter's default.
 
     Examples
     --------
@@ -62,10 +62,10 @@ def fill(
     unknown: Callable[[Location, str], None],
     used: set[str],
 ) -> Any:
-    """Put parameters' values into a string, or into all that a list or table holds.
+    """Put parameters' values into a string, or into all strings of a list or table.
 
-    `parameters`: name to value. Values are taken as they are, so that one may hold ``{{``.
-    `unknown`: is called with where a name stands that is no parameter's, and the text that names it.
+    `parameters`: name to value. Values are not expanded again, so one may contain ``{{``. `unknown`: called for each
+    unknown name, with its place and the text that contains it.
     """
     if isinstance(value, str):
         if _is_script_text(location, value):

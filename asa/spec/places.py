@@ -25,9 +25,9 @@ _STRINGS = (
 
 
 class Places:
-    r"""Lines of the keys and values of a TOML file.
+    r"""Line numbers of the keys and values of a TOML file.
 
-    `text`: what it holds; it must be right TOML, or only what stands before the mistake is found.
+    `text`: the file's; in invalid TOML only lines before the first mistake are found.
 
     Examples
     --------

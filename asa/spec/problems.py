@@ -65,7 +65,7 @@ class Problem:
     file
         Its path, as it was given.
     line
-        From 1; None where the file as a whole is meant.
+        From 1; None for the file as a whole.
     severity
         An ``error`` keeps the workflow from being read; a ``warning`` may keep it from running well; a ``note`` is
         worth knowing.
@@ -144,7 +144,7 @@ def _whose(stage: str | None) -> str:
 
 
 def meant(written: str, known: Iterable[str]) -> str:
-    """Say which known key somebody may have meant, for the beginning of a hint; empty if there is none.
+    """Name the known key that was probably meant, for the beginning of a hint; empty if there is none.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def meant(written: str, known: Iterable[str]) -> str:
 
 
 def means(written: str, key: str) -> bool:
-    """Whether somebody who wrote an unknown key meant this one.
+    """Whether an unknown key was probably meant as this one.
 
     Examples
     --------

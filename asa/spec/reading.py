@@ -68,11 +68,11 @@ def load_workflow(path: str | Path, parameters: Mapping[str, Parameter] | None =
     Parameters
     ----------
     path
-        A file with ``name`` and one ``[[stage]]`` table a stage: ``name``, what it runs (``command``, ``script``,
-        ``tasks`` or ``tasks_file``), ``cores`` or ``nodes``, ``walltime``, and whatever else `asa schema` describes.
+        A file with ``name`` and one ``[[stage]]`` table for each stage: ``name``, what it runs (``command``,
+        ``script``, ``tasks`` or ``tasks_file``), ``cores`` or ``nodes``, ``walltime``, and other keys that `asa schema`
+        describes.
     parameters
-        Values for the names under ``[parameters]`` in the file, in place of those there. Text is understood as the
-        kind of value that stands there.
+        Values in place of those under ``[parameters]`` in the file. Text is converted to the type of the value there.
 
     Returns
     -------
@@ -82,8 +82,8 @@ def load_workflow(path: str | Path, parameters: Mapping[str, Parameter] | None =
     Raises
     ------
     InputError
-        The file cannot be read, is no TOML, has a key that means nothing here, or describes no possible workflow. The
-        message gives file and line, of the first mistake; `check_file` gives all.
+        The file cannot be read, is no TOML, has an unknown key, or describes no possible workflow. The message gives
+        file and line of the first mistake; `check_file` returns all.
     """
     reading = read(path, parameters)
     if reading.workflow is None:
@@ -92,7 +92,7 @@ def load_workflow(path: str | Path, parameters: Mapping[str, Parameter] | None =
 
 
 def check_file(path: str | Path, parameters: Mapping[str, Parameter] | None = None) -> list[Problem]:
-    """Find everything that is wrong with a workflow file, at once.
+    """Find all problems of a workflow file.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ def check_file(path: str | Path, parameters: Mapping[str, Parameter] | None = No
     Returns
     -------
     list of Problem
-        In order of their lines; without an error among them `load_workflow` reads the file.
+        In order of their lines; if none is an error, `load_workflow` reads the file.
     """
     return read(path, parameters).problems
 
 
 def parameters_of(path: str | Path) -> dict[str, Parameter]:
-    """Give a workflow file's parameters with the values that they have there.
+    """Return a workflow file's parameters with their values there.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def parameters_of(path: str | Path) -> dict[str, Parameter]:
     Raises
     ------
     InputError
-        The file cannot be read, is no TOML, or its parameters are no such values.
+        The file cannot be read, is no TOML, or its parameters have invalid values.
     """
     reading, document = _open(Path(path))
     parameters = {} if document is None else _defaults_of_parameters(reading, document)
@@ -133,7 +133,7 @@ def parameters_of(path: str | Path) -> dict[str, Parameter]:
 
 
 def near_parameter(path: str | Path, name: str) -> str | None:
-    """Name the parameter of a workflow file that somebody who wrote another name may have meant.
+    """Name the parameter of a workflow file that was probably meant by another name.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def near_parameter(path: str | Path, name: str) -> str | None:
     Returns
     -------
     str or None
-        The parameter; None if none is near, or if it is one itself.
+        The parameter; None if none is similar, or if the name is one itself.
 
     Raises
     ------

@@ -19,15 +19,15 @@ _IS_LOCAL = {
 
 
 def schema_document() -> dict[str, Any]:
-    """Make the schema, in the draft of 2020-12.
+    """Make the JSON Schema, by draft 2020-12.
 
-    It says what `load_workflow` takes, as far as that can be said of a document alone: not that stages exist which
-    others come after, or that they form no cycle.
+    It says what `load_workflow` accepts, as far as a schema can: not that stages in ``after`` exist, or that there is
+    no cycle.
 
     Returns
     -------
     dict
-        JSON Schema, fit for JSON.
+        The schema, ready to be written as JSON.
     """
     made = WorkflowSpec.model_json_schema()
     document = _tidy(made)

@@ -1,6 +1,6 @@
-"""Which programs a shell's text runs, found by reading it as a shell does; nothing is run.
+"""Finds which programs a shell's text runs, by parsing it; nothing is run.
 
-What a shell works out only when it runs, such as ``$TOOL``, is left alone: better no answer than a wrong one.
+What a shell expands only at run time, such as ``$TOOL``, is skipped: better no answer than a wrong one.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _EXPANSION = re.compile(r"\$\{(?:(?P<first>!)[A-Za-z_]|[A-Za-z_]\w*(?:(?P<then>[
 _DESCRIPTOR = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})(?=[<>])")
 _LETTERS = re.compile(r"[-+][A-Za-z]+")
 
-# Options of programs that run another, each with how many words follow it; of an option that is not named here nobody
-# knows, so that the search ends there.
+# Options of programs that run another, with the number of words that follow each. At an option that is not listed the
+# search ends, as that number is not known.
 _WRAPPERS: dict[str, dict[str, int]] = {
     "srun": {
         **dict.fromkeys(
@@ -150,7 +150,7 @@ def interpreter_of(script: str) -> str:
 def read_shell(text: str) -> ShellText:
     """Find what a shell's text runs.
 
-    `text`: for sh or bash. Text that is no right shell is read as far as it goes.
+    `text`: for sh or bash. Invalid text is read as far as possible.
 
     Examples
     --------

@@ -45,11 +45,11 @@ class Use:
     name
         Of the variable.
     key
-        Where the stage uses it: a key of its, as in a workflow file.
+        The stage's key that uses it, as in a workflow file.
     file
-        The file beside it in which that is; empty for the text of the stage itself.
+        The other file in which it is used; empty for the stage's own text.
     line
-        Of that file, or text; from 1.
+        In that file, or text; from 1.
     """
 
     name: str
@@ -71,18 +71,18 @@ def sounds_secret(name: str) -> bool:
 def uses_of(
     stage: Stage, folder: str | Path | None = None, is_withheld: Callable[[str], bool] = holds_secret_here
 ) -> list[Use]:
-    """Find the variables that a stage uses, that are withheld, and that it has neither asked for nor sets itself.
+    """Find the withheld variables that a stage uses but neither asks for nor sets itself.
 
-    Its texts are looked through, and the files beside them that they give to an interpreter. Nothing of them is run.
+    Its texts are searched, and files of the folder that they pass to an interpreter. Nothing is run.
 
     Parameters
     ----------
     stage
         The stage.
     folder
-        In which its commands run. None for its texts alone.
+        In which its commands run. None to search only its texts.
     is_withheld
-        Whether jobs get no variable of a name.
+        Whether jobs do not get the variable of a name.
     """
     given = {*stage.secrets, *(name for name, _ in stage.environment)}
     found: dict[str, Use] = {}
@@ -99,7 +99,7 @@ def uses_of(
 
 
 def names_exported(options: str) -> list[str]:
-    """Name the variables without a value that ``--export=ALL,NAME`` hands on.
+    """Name the variables without a value that ``--export=ALL,NAME`` passes on.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def left_in_words(names: Iterable[str]) -> str:
 
 
 def stays_in_words(stages: Collection[Stage], folder: str | Path | None) -> Iterator[str]:
-    """Say, a line each, which variables of this process do not go on as they hold secrets, and which stages use one.
+    """Say, a line each, which variables of this process are withheld as secrets, and which stages use one.
 
     Parameters
     ----------

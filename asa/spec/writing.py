@@ -33,8 +33,8 @@ def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | N
     workflow
         The workflow.
     scripts
-        Stage's name to the path of the file that its script is in, relative to the file to be written. Other scripts
-        are written into the text.
+        Paths of scripts' files by stage name, relative to the file to be written. Other scripts are written into the
+        text.
 
     Returns
     -------
@@ -44,8 +44,7 @@ def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | N
     Raises
     ------
     InputError
-        A script of one line without an interpreter, which would be taken for a path, has no file; or a text has a null
-        byte.
+        A script of one line without an interpreter has no file, and would be read as a path; or a text has a null byte.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Strategies: pure planners that say which jobs to submit when.
 
-A strategy sees a `RunView`, what is true now, and returns a `Plan`; it submits nothing itself, keeps no state and
-reads no clock. The runner asks again whenever something happened. The same strategy drives a simulated queue and a
+A strategy gets a `RunView`, the present state, and returns a `Plan`; it submits nothing itself, keeps no state and
+reads no clock. The runner asks again whenever something has happened. The same strategy drives a simulated queue and a
 real one.
 """
 

@@ -1,9 +1,9 @@
 """ASA: each stage's job is submitted the predicted wait ahead of the moment when its resources are needed.
 
-The paper submits the next stage at `t - a`, t being the expected end of the running one and a the predicted wait
-(Section 3.2). At a busy centre a exceeds the whole of the running stage, so the stages after the next must be asked for
-too: the plan here covers the whole graph. A stage's resources are needed when the last of the stages that it follows is
-expected to end, and the expected ends follow from expected starts, predicted waits and expected run times.
+The paper submits the next stage at `t - a`, with t the expected end of the running one and a the predicted wait
+(Section 3.2). At a busy centre a exceeds the run time of the running stage, so later stages must be submitted too: the
+plan here covers the whole graph. A stage's resources are needed when the last of its predecessors is expected to end;
+expected ends follow from expected starts, predicted waits and expected run times.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class AheadOfTime(Strategy):
     Parameters
     ----------
     lead_level
-        The lead is the wait that is not exceeded with this probability. A second too late delays the workflow, one too
-        early costs nothing here; only that nobody queues longer than need be keeps this from 1. Where the estimator
-        draws one wait and stands by it (Algorithm 1), that wait is the lead.
+        The lead is the quantile of the wait at this probability. A second too late delays the workflow, one too early
+        costs nothing here; it is below 1 only so that jobs do not queue longer than needed. If the estimator draws one
+        wait (Algorithm 1), that wait is the lead.
     forecast
         What its forecasts come from.
     needs
-        Dependencies that the site must know.
+        Types of dependency that the site must have.
     """
 
     lead_level: float = 0.9
@@ -73,7 +73,7 @@ class AheadOfTime(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class Oracle(AheadOfTime):
-    """ASA whose predictions come true, read from the simulator's future: the most that a predictor could gain.
+    """ASA with perfect predictions, read from the simulator's future: the most that a predictor could gain.
 
     Parameters
     ----------
@@ -101,23 +101,23 @@ class Asks(AheadOfTime):
 class Naive(Strategy):
     """ASA Naive: no dependencies, so an allocation may begin early (Section 4.5).
 
-    As in the paper, a stage is asked for ahead once the stages that it follows run, or at least have their cores: what
-    is asked for before that may hold cores that these need. What the run's allocations may idle is bounded.
+    As in the paper, a stage is submitted ahead once its predecessors run, or at least have their cores: a job submitted
+    earlier may hold cores that these need. The run's idle core-hours are bounded.
 
     Parameters
     ----------
     max_hold_s
-        An allocation that began early is kept idle for so many seconds, for which it asks as walltime of its own. It is
-        cancelled and asked for again, which costs a further wait, as soon as its stage is expected to begin later than
-        that. The paper cancels whatever comes early; within a minute that costs more than it saves, so a minute is the
-        default here. Each time that a stage's allocation was given back its lead is halved.
+        An allocation that began early may idle for so many seconds, which are added to its walltime. As soon as its
+        stage is expected to begin later than that it is cancelled and submitted again, which costs a further wait. The
+        paper cancels every early allocation; within a minute that costs more than it saves, so the default here is a
+        minute. Each time that a stage's allocation is given back its lead is halved.
     max_resubmissions
-        After so many, a stage is submitted only when the stages that it follows have ended.
+        After so many, a stage is submitted only when its predecessors have ended.
     max_idle
-        Allocations may idle for so much of the workflow's own core-hours, all in all: where less is left than one could
-        idle, it is kept for less long, and where next to nothing is, no stage is asked for ahead.
+        Upper bound of all idle core-hours, as a share of the workflow's own. If less is left than an allocation could
+        idle, it is kept for a shorter time; if next to nothing is left, no stage is submitted ahead.
     lead_level
-        As for `AheadOfTime`; a second too early idles, so it is taken to be as bad as one too late.
+        As for `AheadOfTime`; but a second too early idles, so it counts as much as one too late.
     forecast
         What its forecasts come from.
     """
@@ -205,9 +205,9 @@ def _too_early(now_s: float, needed_s: float, hold_until_s: float) -> str:
 
 
 class _Walk:
-    """The stages that are left, in order, with when each is expected to be needed: as far as anything is due soon.
+    """The remaining stages, in order, with when each is expected to be needed, until none is due soon.
 
-    O(stages + edges), where stages that follow the same ones count their edges once.
+    O(stages + edges), where stages with equal predecessors count these edges once.
     """
 
     def __init__(self, view: RunView) -> None:

@@ -84,52 +84,52 @@ class ForecastKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageView:
-    """What is true of one stage.
+    """The state of one stage.
 
     Parameters
     ----------
     stage
-        Its demands.
+        The stage.
     phase
-        Where it stands.
+        Its phase.
     job_id
         Its present job.
     submit_s
         When that was submitted.
     keep
-        What keeps that from running early.
+        What keeps that from running too early.
     predicted_wait_s
         The wait predicted for it.
     hold_until_s
-        Once its allocation began: how long that may idle and still be long enough for the stage.
+        Once its allocation began: until when that may idle and still be long enough for the stage.
     limit_s
-        Once its allocation began: when that ends at the latest.
+        Once its allocation began: when its walltime ends.
     cores
-        Cores that its job is to have while it runs, where that is not for all its stages the same; else 0.
+        Cores that its job has while it runs, if not the same for all stages of the job; else 0.
     started_s, ended_s
-        When the stage itself (not its allocation) began and ended. One of several of a job that still runs may have
-        completed and not be done yet.
+        When the stage itself (not its allocation) began and ended. A stage that has completed in a job that still runs
+        for others may not be done yet.
     resubmissions
-        How often its job was given back before the stage began, or failed and was asked for again.
+        How often its job was given back before the stage began, or failed, and was submitted again.
     attempts
         How often it failed and is to be tried again.
     not_before_s
-        When that is, at the earliest.
+        When that happens, at the earliest.
     reason
         Why it failed, or does not run; empty otherwise.
     leg
-        Of one that continues, the leg whose turn it is, from 1 on since it was asked for last.
+        If it continues: the current leg, from 1 on since it was last submitted.
     earlier_legs
-        Legs that it had before that.
+        How many legs it had before that.
     next_job_id
-        The job of the leg after that, where it was asked for already.
+        The job of the next leg, if it was submitted already.
     ran_s
         How long its earlier legs ran.
     leg_start_s
         When the payload of this leg began.
     is_unyielding
-        A leg of it did not end when it was signalled to, or the next one was taken out of the queue: no other is asked
-        for before its turn.
+        A leg did not end when it was signalled, or the next one was taken out of the queue: later legs are submitted
+        only at their turn.
     """
 
     stage: Stage
@@ -157,20 +157,20 @@ class StageView:
 
 @dataclass(frozen=True, slots=True)
 class GrowthView:
-    """What is true of more cores that were asked for.
+    """The state of a request for more cores.
 
     Parameters
     ----------
     job_id
         The job that waits for them.
     joins
-        The job that they are for.
+        The job that they will join.
     stage
         The first stage that needs them.
     cores
         How many.
     phase
-        Queued, allocated once they have joined, or done: they were given back, or came to nothing.
+        Queued; allocated, once they have joined; or done, when they were given back or the request failed.
     submit_s
         When they were asked for.
     predicted_wait_s
@@ -188,7 +188,7 @@ class GrowthView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What is true of one workflow's run.
+    """The state of one workflow's run.
 
     Parameters
     ----------
@@ -201,17 +201,17 @@ class RunView:
     capabilities
         The site's rules.
     spent
-        Counts the core-hours of the run's jobs that have ended: see `spent_core_hours`.
+        Returns the core-hours of the run's jobs that have ended: see `spent_core_hours`.
     growths
-        More cores for its jobs, in the order in which they were asked for.
+        Requests for more cores for its jobs, in order.
     ready
-        The stages of which all that they follow are settled; found out from `stages` if not given.
+        The stages whose predecessors are all settled; derived from `stages` if not given.
     turn
-        Those of them that wait to be asked for; likewise.
+        Those of them that wait to be submitted; likewise.
     first
-        All stages before this place in the workflow's order are settled.
+        Index in the workflow's order: all stages before it are settled.
     idle_core_hours
-        What allocations that came early have idled, and what those that there are may yet.
+        What early allocations have idled, and what present ones may still.
     """
 
     workflow: Workflow
@@ -243,9 +243,9 @@ class RunView:
         return [name for name in self.left() if self.stages[name].phase is Phase.WAITING and self.is_ready(name)]
 
     def follows_running(self, name: str) -> bool:
-        """Say whether each stage that this one follows runs, or is settled: when it will end can be foreseen.
+        """Whether each predecessor of a stage runs or is settled, so that its end can be predicted.
 
-        One that merely holds its cores does not run: it waits for stages itself.
+        A stage that merely holds cores does not run: it waits for stages itself.
         """
         phases = (self.stages[before].phase for before in self.stages[name].stage.after)
         return all(phase.is_settled or phase is Phase.RUNNING for phase in phases)
@@ -339,9 +339,9 @@ class Sampled(Protocol):
     """Samples what two requests have to wait."""
 
     def __call__(self, queued: Request, other: Request, /) -> NDArray[np.float64]:
-        """Sample how much longer one waits that is queued, and how long another that comes last in the queue.
+        """Sample the remaining wait of the queued job, and the wait of another one last in the queue.
 
-        Returns: seconds, shape (samples, 2), a row a future.
+        Returns seconds, shape (samples, 2), one row for each sampled future.
         """
         ...
 
@@ -351,30 +351,29 @@ class Replacing(Protocol):
     """A forecast that knows what a queued job's place in the queue is worth."""
 
     def instead_of(self, job_id: str, stages: tuple[str, ...]) -> AbstractContextManager[Sampled | None]:
-        """Predict meanwhile as if a queued job of some stages were withdrawn.
+        """Predict, inside this context, as if a queued job of some stages were withdrawn.
 
-        Returns: what compares what it asks for with another request; None where that is not known.
+        Yields a function that compares its request with another one; None if that is not known.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A shape that a stage might have been asked for in, and what was expected of that.
+    """A possible shape of a stage, and what was expected of it.
 
     Parameters
     ----------
     shape
         The shape.
     cores
-        That its job would hold.
+        Cores that its job would hold.
     run_s
-        How long that would run; all stages that share it.
+        How long the job would run, with all stages in it.
     core_hours
-        That it would take.
+        Core-hours that it would take.
     waits_s, ends_s
-        Its wait in the queue, and when it would end, in seconds from when it may begin: what is not exceeded with the
-        probabilities 0.1, 0.5 and 0.9.
+        Its wait in the queue, and when it would end, in seconds from when it may begin: p10, p50 and p90.
     """
 
     shape: Shape
@@ -387,14 +386,14 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """In which of its shapes a stage is to be asked for.
+    """The shape chosen for a stage.
 
     Parameters
     ----------
     shape
         The shape.
     weighed
-        What it was chosen from, itself included.
+        What it was chosen from, including itself.
     """
 
     shape: Shape
@@ -403,7 +402,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A job to submit, or more cores for one that was.
+    """A job to submit, or more cores for a submitted one.
 
     Parameters
     ----------
@@ -414,29 +413,29 @@ class PlannedJob:
     keep
         What keeps it from running too early.
     reason
-        Why then, in words.
+        Why at that time, in words.
     prediction
-        The predicted wait, where there is one.
+        The predicted wait, if there is one.
     needed_s
-        When its resources are expected to be needed, where that is planned.
+        When its resources are expected to be needed, if that is planned.
     spare_walltime_s
-        Walltime to ask for beyond the stages' own, for time in which the allocation idles.
+        Walltime beyond the stages' own, for time in which the allocation idles.
     shrinks
-        Whether the job gives back what none of its stages that are left needs, as far as the site takes it.
+        Whether the job gives back cores that none of its remaining stages needs, if the site can take them.
     widths
-        Cores that it has during each of its stages, where they are not always as many: it begins with the first's,
-        gives back what is more than the next one's, and waits for what is less (`joins`).
+        Cores during each of its stages, if they vary: it begins with the first stage's, and before each next one gives
+        back the surplus, or waits for what is missing (`joins`).
     joins
-        Id of a job of this run, pending or running, with `widths`. This one then runs nothing itself: its cores join
-        that job's, and `stages` is the one of its stages that is the first to need them.
+        Id of a pending or running job of this run with `widths`. Then this job runs nothing: its cores join that job's,
+        and `stages` is the first stage that needs them.
     mate
-        Of a stage whose tasks several jobs share, the number of a further one, from 1 on; 0 for the first, which a
-        strategy asks for. The others follow it by themselves.
+        If several jobs take a stage's tasks: the number of a further job, from 1 on; 0 for the first, which the
+        strategy submits. The others follow without it.
     leg
-        Of a stage that continues, the leg that is asked for while the one before it runs; 0 for the one whose turn it
-        is.
+        If the stage continues: the leg that is submitted while the previous one runs; 0 for the current one.
     delay_s
-        Of such a leg with a dependency, so many seconds after the start of the one before it may start; 0 for its end.
+        For such a leg with a dependency: how many seconds after the previous one's start it may start; 0 for after its
+        end.
     """
 
     stages: tuple[str, ...]
@@ -472,7 +471,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What should happen, from now on, if nothing unforeseen does.
+    """What to do from now on, if nothing unforeseen happens.
 
     Parameters
     ----------
@@ -481,9 +480,9 @@ class Plan:
     cancellations
         Jobs to cancel now.
     wake_s
-        When to plan again even if nothing happens before.
+        When to plan again, even if nothing happens before.
     choices
-        By stage of which a job is to be submitted, its shape, where it has several.
+        The chosen shapes, by stage, of stages with several that are to be submitted.
     """
 
     submissions: tuple[PlannedJob, ...] = ()
@@ -504,7 +503,7 @@ class Plan:
 
 
 def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
-    """Say in words what a site lacks that a strategy needs; empty if nothing.
+    """Say in words what a strategy needs and a site lacks; empty if nothing.
 
     A strategy declares it by its `forecast`, and by what it `needs`.
 
@@ -528,10 +527,9 @@ def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
 
 
 class Strategy(Protocol):
-    """A way of asking for resources, and all that is to be known of it.
+    """A way of asking for resources, and its properties.
 
-    A class that derives from this one has to say its `forecast` and to `plan`; of the rest it says what is otherwise
-    than here.
+    A derived class must define `forecast` and `plan`; of the rest it overrides what differs.
     """
 
     __slots__ = ()
@@ -553,9 +551,9 @@ class Strategy(Protocol):
 
     @property
     def max_idle(self) -> float | None:
-        """What its allocations may idle before their stages begin, as a share of the workflow's own core-hours.
+        """Upper bound of idling before its stages begin, as a share of the workflow's own core-hours.
 
-        None where it does not bound that; or where none of them idles, since each is asked for when its stage may run.
+        None if there is no bound, or if none of them idles, since each is submitted when its stage may run.
         """
         return None
 
@@ -566,9 +564,9 @@ class Strategy(Protocol):
 
     @property
     def next_leg(self) -> NextLeg | None:
-        """How the next leg of a stage is asked for while one runs, as `asa.strategies.legs.ahead`, `behind`, `in_turn`.
+        """How the next leg of a stage is submitted while one runs: `asa.strategies.legs.ahead`, `behind` or `in_turn`.
 
-        None for the usual way: ahead of time by the forecast, and in turn without one.
+        None for the usual way: ahead of time with a forecast, and in turn without one.
         """
         return None
 
@@ -582,12 +580,12 @@ class Configurable(Protocol):
     """A class of strategies of which something may be set."""
 
     def configured(self, settings: Mapping[str, str], /) -> Strategy:
-        """Make one, with what is set of it in words.
+        """Make one with settings given as text.
 
         Raises
         ------
         InputError
-            There is no such setting, or it means nothing.
+            There is no such setting, or its value is invalid.
         """
         ...
 
@@ -612,17 +610,17 @@ class _Plain(Strategy):
 
 
 def whole(strategy: Strategy) -> Strategy:
-    """Complete a strategy of which only the forecast and the plan are its own.
+    """Complete a strategy that defines only `forecast` and `plan`.
 
     Parameters
     ----------
     strategy
-        One that says all that `Strategy` has, as by deriving from it, or nothing of it but these two.
+        One that has all attributes of `Strategy`, as by deriving from it, or only these two.
 
     Raises
     ------
     InputError
-        It says some of it: what was left out may have been forgotten.
+        It has only some: the others may have been forgotten.
     """
     missing = [name for name in _SAID_HERE if not hasattr(strategy, name)]
     if not missing:
@@ -637,7 +635,7 @@ def whole(strategy: Strategy) -> Strategy:
 
 
 def load_strategy(name: str) -> Strategy:
-    """Make an installed strategy by its name, with what may be set of it behind a colon each.
+    """Make an installed strategy from its name, with settings after a colon each.
 
     Parameters
     ----------
@@ -649,7 +647,7 @@ def load_strategy(name: str) -> Strategy:
     UnknownNameError
         None of that name is installed.
     InputError
-        It takes no such settings.
+        It does not have such settings.
 
     Examples
     --------

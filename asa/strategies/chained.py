@@ -9,10 +9,10 @@ from .legs import NextLeg, behind
 
 
 class Chained(Strategy):
-    """Submit the whole graph at the start, each job depending on those it follows.
+    """Submit the whole graph at the start, each job with dependencies on those it follows.
 
-    What many users do today. Where a dependent job's age accrues, its wait passes while the stages before it run; where
-    it does not, this is Per-Stage without the client's own delay.
+    What many users do today. Where a dependent job's age accrues, its wait overlaps with the stages before it; where it
+    does not, this is Per-Stage without the client's own delay.
     """
 
     forecast = ForecastKind.NONE

@@ -1,9 +1,9 @@
-"""Elastic: the workflow as one job that gives cores back after a wide stage, and gets more ahead of the next.
+"""Elastic: the workflow as one job, which gives cores back after a wide stage, and gets more ahead of the next.
 
-The job is as wide as its first stage. Where a stage needs fewer cores than the one before it, the others are given
-back; where it needs more, a second job asks for these, the predicted wait ahead of the moment when the stage before is
-expected to end, and its cores join the first's (`asa.backend.Growing`). Until they have, the payload stands still. So
-the workflow waits in the queue once, and then only for what it lacks: ASA's idea, applied to a resize.
+The job begins as wide as its first stage. If a stage needs fewer cores than the previous one, the rest is given back.
+If it needs more, a second job asks for these, the predicted wait ahead of the expected end of the previous stage, and
+its cores join the first job's (`asa.backend.Growing`). Until they have, the payload idles. So the workflow waits in the
+queue once, and later only for additional cores: ASA's idea, applied to resizing.
 """
 
 from __future__ import annotations
@@ -38,36 +38,35 @@ from .planning.parts import max_walltimes
 class Elastic(Strategy):
     """One job that gives cores back and gets more as its stages need them.
 
-    Stages that cannot share a job, as they ask for other partitions or are retried alone, get jobs of their own, each
-    submitted at once behind a dependency. Where no job can grow, so does each run of stages of which none needs more
-    cores than the one before it; it gives cores back where the site takes them. Stages side by side run one after the
-    other, as in every job that stages share.
+    Stages that cannot share a job, since they ask for other partitions or are retried alone, get jobs of their own,
+    each submitted at once with a dependency. Where jobs cannot grow, each sequence of stages without an increase in
+    cores gets such a job; it gives cores back where the site can take them. Parallel stages run one after the other, as
+    always in one job.
 
-    A payload that stands still runs against the walltime. So the job asks for more than its stages do: for a wait that
-    is not exceeded with the probability `spare_level`, each time that it is to grow, and at most for a quarter more: a
-    longer one makes the job wait longer, and what joins it. When what is left of that would no longer hold the stages
-    that are left, the job is cancelled as it stands, and those are asked for as another.
+    Idling counts against the walltime. So the job asks for more than its stages do: each time that it is to grow, for
+    the quantile of the wait at `spare_level`; but at most for a quarter more, as a longer walltime makes the job, and
+    what joins it, wait longer. When the rest of the walltime would not be enough for the remaining stages, the job is
+    cancelled, and these are submitted as another.
 
-    Whether a stage goes into the job of the one before it is weighed when that is submitted: with it the job asks for
-    longer, and waits longer; another job queues meanwhile where age accrues, and begins up to two minutes late. If the
-    stage needs more cores it is also weighed whether to ask for these, or to keep what an earlier stage had, idle over
-    the narrow ones between. On a busy machine more cores for all the time that a job has left may take far longer to
-    come than it can stand still.
+    Whether a stage goes into the previous stage's job is decided when that is submitted: with it the job has a longer
+    walltime, and waits longer; another job queues meanwhile where age accrues, and begins up to two minutes late. If
+    the stage needs more cores, another choice is to ask for these, or to keep an earlier stage's cores, idle during the
+    narrow stages between. On a busy machine, more cores for the job's whole remaining walltime may take far longer to
+    come than the job can idle.
 
     Parameters
     ----------
     worth
         Percent of makespan that a percent of core-hours is worth.
     lead_level
-        The lead is the wait that is not exceeded with this probability; cores that come early idle.
+        The lead is the quantile of the wait at this probability; cores that come early idle.
     spare_level
         See above.
     max_hold_s
-        Cores that came early are kept idle for so many seconds. Those that are needed later are given back at once and
-        asked for again, with half the lead, and so are those that the job would give back itself before they are
-        needed.
+        Cores that came early may idle for so many seconds. If they are needed later than that, or the job itself would
+        give them back before they are needed, they are given back at once and asked for again, with half the lead.
     max_resubmissions
-        After so many, they are asked for only when they are needed.
+        After so many, cores are asked for only when they are needed.
     forecast
         What its forecasts come from.
     """

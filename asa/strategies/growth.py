@@ -160,9 +160,9 @@ class Growth:
 def predicted(
     forecast: Forecast, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float
 ) -> WaitForecast:
-    """Predict the wait of a job of some size, as far as the forecast can be asked for one.
+    """Predict the wait of a job of some size, if the forecast can.
 
-    `cores`, `walltime_s`: what it asks for; not heeded by a forecast that knows only of stages.
+    `cores`, `walltime_s`: what it asks for; ignored by a forecast that only knows stages.
     """
     if isinstance(forecast, Sizing):
         return forecast.predict_size(stages, needed_s, cores, walltime_s)
@@ -245,9 +245,9 @@ def _doomed_s(view: RunView, names: Sequence[str]) -> float | None:
 
 
 def walltime_of(view: RunView, names: Sequence[str]) -> float:
-    """Say what stages ask for together, without what their job may stand still.
+    """Return the walltime of stages together, without time in which their job may idle.
 
-    Returns: seconds; for all stages of a workflow the walltime of the whole, if it has one.
+    For all stages of a workflow this is its own walltime, if it has one.
     """
     if len(names) == len(view.workflow.stages):
         return view.workflow.walltime_s
@@ -255,9 +255,9 @@ def walltime_of(view: RunView, names: Sequence[str]) -> float:
 
 
 def width_of(view: RunView, name: str) -> int:
-    """Say how wide a job that can grow is during a stage; 0 where none can, or not so far.
+    """Return the width, during a stage, of a job that can grow; 0 if none can, or not so far.
 
-    Returns: cores: the stage's, rounded up to what the site gives and takes.
+    That is the stage's cores, rounded up to what the site gives and takes.
     """
     site, stage = view.capabilities, view.stages[name].stage
     if not site.grow_by:

@@ -1,12 +1,12 @@
-"""When the next leg of a stage is asked for: at its turn, behind the leg that runs, or so early that it takes over.
+"""When the next leg of a stage is submitted: at its turn, with a dependency on the running leg, or early, to take over.
 
-Where a leg can be signalled to save its state and end, the next one takes over as soon as it starts: nothing idles, and
-an early start costs no more than a shorter leg. So the lead is weighed over all legs together. Take legs of L seconds
-that need s seconds to save their state; the next one is asked for a seconds before that, and waits for w seconds. Then
-each leg is worked in for min(L - s, L - s - a + w) seconds, and nothing runs for s + max(w - a, 0) seconds between two.
-The lead that is taken loses least for each second of work: lost are that time, and, at the price of plans, the
-core-hours of the s seconds in which both legs hold their cores. What a job waits beyond the length of a leg no lead
-saves. It is left out, as waits come in spells: else short legs would look more expensive than they are.
+If a leg can be signalled to save its state and end, the next one takes over as soon as it starts: nothing idles, and an
+early start only shortens a leg. So the lead is optimized over all legs together. Legs last L seconds and need s seconds
+to save their state; the next leg is submitted a seconds before a leg must begin to save it, and waits w seconds. Then
+each leg works for min(L - s, L - s - a + w) seconds, and nothing runs for s + max(w - a, 0) seconds between two legs.
+The chosen lead has the least loss for each second of work. The loss is that time and, at the price of plans, the
+core-hours of the s seconds in which both legs hold their cores. No lead can save a wait beyond the length of a leg. It
+is left out, as long waits come in clusters, and short legs would look more expensive than they are.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """How early the next leg is asked for, and what that is expected to come to.
+    """How early the next leg is submitted, and the expected result.
 
     Parameters
     ----------
     lead_s
-        Seconds before the leg has to save its state.
+        Seconds before the leg must begin to save its state.
     in_time
         Probability that the next one has started by then.
     gap_s
-        Seconds that nothing runs beyond that, in the mean.
+        Mean seconds after that in which nothing runs.
     works_s
-        Seconds that a leg is worked in, in the mean.
+        Mean seconds of work in a leg.
     """
 
     lead_s: float
@@ -57,7 +57,7 @@ class Lead:
 
 
 def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAIR) -> Lead:
-    """Choose how early to ask for the next leg, over a chain of legs that all are asked for so.
+    """Choose how early to submit the next leg, for a chain of legs with the same lead.
 
     O(n^2) in the samples.
 
@@ -70,7 +70,7 @@ def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAI
     saves_s
         Seconds that it takes to save its state.
     price
-        Of core-hours: how many percent of the makespan one percent of them is worth.
+        Of core-hours: percent of the makespan that one percent of them is worth.
 
     Examples
     --------
@@ -92,12 +92,12 @@ def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAI
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A leg that runs, and whose successor is to be asked for.
+    """A running leg whose successor is to be submitted.
 
     Parameters
     ----------
     view
-        What is true of the run.
+        State of the run.
     stage
         Of its stage.
     forecast
@@ -200,10 +200,10 @@ def successors(
     saves_s: Callable[[str], float | None],
     price_s: float | None = None,
 ) -> Iterator[tuple[PlannedJob, float]]:
-    """Plan the next legs of the stages of which one runs; each with when to look again. O(stages that continue).
+    """Plan the next legs of stages with a running leg, each with when to look again. O(stages that continue).
 
-    `saves_s`: how long a stage's legs take to save their state, where that is known.
-    `price_s`: seconds that a core-hour is worth; the usual price if not given.
+    `saves_s`: how long a stage's legs take to save their state, if known. `price_s`: seconds that a core-hour is worth;
+    the usual price if not given.
     """
     for name in view.workflow.continuing if next_leg is not in_turn else ():
         stage = view.stages[name]

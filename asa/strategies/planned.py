@@ -36,26 +36,26 @@ _SHORT_HOLD_S, _LONGEST_HOLD_S = 60.0, 4 * 3600.0
 class Planned(Strategy):
     """The plan with the least expected makespan plus price times core-hours, under the distributions of the waits.
 
-    It decides which stages share a job, whether that gives cores back and, if that is wanted, gets more ahead of its
-    wider stages (what it then lacks is asked for as `elastic` does), when each job is submitted, and what keeps it from
-    running early. Jobs that were submitted stay: a queued job is not cancelled because an estimate moved. Only where
-    its stages have several shapes it may give way to another, once.
+    It decides which stages share a job; whether the job gives cores back and, if wanted, gets more ahead of wider
+    stages (as in `elastic`); when each job is submitted; and what keeps it from running too early. Submitted jobs stay:
+    a queued job is not cancelled because an estimate changed. Only a job whose stages have several shapes may be
+    replaced by another, once.
 
-    Of a workflow with many stages left only the next ones are planned, which the reasons of its jobs say.
+    If many stages are left only the next ones are planned; the reasons of its jobs say so.
 
     Parameters
     ----------
     aim
         What is wanted.
     max_in_flight
-        Jobs that are submitted at a time; further ones wait until they are ready to run.
+        Upper bound of jobs submitted ahead; further ones wait until they are ready to run.
     max_resubmissions
-        After so many, a stage's job is no more asked for without a dependency before it is ready.
+        After so many, a stage's job is submitted before it is ready only with a dependency.
     max_replacements
-        So often a queued job may give way to one of another shape; see `asa.strategies.replacing` for the rule.
+        How often a queued job may be replaced by one of another shape; see `asa.strategies.replacing` for the rule.
     max_idle, max_idle_core_hours
-        Allocations may idle for so much of the workflow's own core-hours, all in all, and for so many: one that came
-        early is given back before it idled for more, and none is asked for early when next to nothing is left of that.
+        Upper bounds of all idle core-hours, as a share of the workflow's own and absolute: an early allocation is given
+        back before it exceeds them, and none is submitted early when next to nothing is left.
     forecast
         What its forecasts come from.
     """
@@ -75,7 +75,7 @@ class Planned(Strategy):
         Raises
         ------
         InputError
-            One is not known, or means nothing.
+            One is not known, or its value is invalid.
         """
         return cls(aim=read_aim(settings))
 
@@ -112,9 +112,9 @@ class Planned(Strategy):
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
     def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
-        """Plan while nothing is known: each stage a job behind those that it follows, which is never worse than after.
+        """Plan while nothing is known: each stage in a job with dependencies, which is never worse than a later one.
 
-        Where there are no dependencies, when those have ended.
+        At a site without dependencies, each is submitted when its predecessors have ended.
         """
         if DependencyType.AFTEROK not in view.capabilities.dependency_types:
             for name in view.to_run_now():
@@ -191,8 +191,7 @@ class Planned(Strategy):
             return None, view.now_s
         if view.capabilities.age_accrues:
             return Keep.DEPENDENCY, view.now_s
-        # nothing is gained by queueing before it is released but the time until the client notices; until then the plan
-        # may change
+        # queueing before it is eligible only saves the time until the client notices; until then the plan may change
         return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
 
     def _hold_s(self, outlook: Outlook, job: SearchedJob, allowance: IdleAllowance) -> float:

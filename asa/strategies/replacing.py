@@ -1,11 +1,11 @@
-"""When a queued job gives way to one of another shape.
+"""When a queued job is replaced by one of another shape.
 
-The rule: it does if, in at least 9 of 10 sampled futures of the visible queue, the other one is better by at least five
-minutes, though it comes last in the queue and the first keeps its place. So the first one's age counts for all that it
-is worth. Which is better is judged as in plans: by when it ends, and by what its core-hours are worth.
+It is if, in at least 9 of 10 sampled futures of the visible queue, the other one is better by at least five minutes,
+though it comes last in the queue while the first keeps its place. So the first one's age is fully taken into account.
+As in plans, a job is judged by its end and by the price of its core-hours.
 
-Only where everybody's jobs are visible can that be judged; elsewhere no job is replaced. Nor is one that others depend
-on, that something else than the queue keeps back, or that took another's place as often as is allowed.
+That needs all users' jobs to be visible; elsewhere no job is replaced. Nor is a job on which others depend, that is
+kept back by something other than the queue, or that has replaced others as often as is allowed.
 """
 
 from __future__ import annotations

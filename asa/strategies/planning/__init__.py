@@ -1,9 +1,8 @@
 """Planning: which stages share a job, when each job is submitted, and what keeps it from running too early.
 
-A plan is judged by what it is expected to cost, its makespan and its core-hours, under what is believed of waits and
-run times. `parts` takes a workflow apart into pieces that jobs can be made of, `search` finds the plan that costs
-least, `outlook` asks it what is best from what is true of a run now. Nothing here touches the world, keeps state or
-reads a clock.
+A plan is judged by its expected cost, from its makespan and its core-hours, under the forecasts of waits and run times.
+`parts` splits a workflow into pieces for jobs, `search` finds the plan that costs least, `outlook` applies it to the
+present state of a run. Nothing here has side effects, keeps state or reads a clock.
 """
 
 from .molding import impossible

@@ -21,9 +21,9 @@ class Form:
 
 
 def forms_of(stage: Stage, site: Capabilities) -> tuple[Form, ...]:
-    """Give the shapes in which a stage may be asked for at a site; its own alone where none fits, or is known better.
+    """Return the shapes that a stage may ask for at a site; only its own if no other fits or is known.
 
-    A wider one that runs no shorter is left out.
+    A wider shape that does not run shorter is left out.
     """
     found = [_form(stage, shape, site.cores_per_node) for shape in stage.shapes if not impossible(stage, shape, site)]
     kept: list[Form] = []

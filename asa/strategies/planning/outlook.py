@@ -58,11 +58,10 @@ class Aim:
     price_s: float | None = None
     # core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price
     at_most: float | None = None
-    # the clock's time at which all must have ended; then the plan of fewest core-hours that makes it in nine cases of
-    # ten
+    # the clock's time by which all must have ended; then the plan with fewest core-hours that meets it in 9 of 10 cases
     deadline_s: float | None = None
-    # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now and
-    # then costs a long wait in the middle of a job, which no estimate predicted.
+    # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, but now and
+    # then costs a long, unpredicted wait in the middle of a job.
     grow: bool = False
     # whether stages that may be asked for in several shapes are; else each is in its own
     chooses_shapes: bool = True
@@ -186,10 +185,10 @@ class Outlook:
 
 
 def _modes(site: Capabilities) -> frozenset[Keep]:
-    """Say how a site lets jobs be kept back.
+    """Return the ways in which a site can keep jobs back.
 
-    Where a dependent job comes with its age it waits about as briefly as one that came early, and never idles. Nor does
-    a job gain by growth there: what it lacks would begin to queue when it is released.
+    If a dependent job's age accrues, it waits about as briefly as a job submitted early, and never idles. Growth gains
+    nothing there either: the request for more cores would begin to queue only when it is eligible.
     """
     if DependencyType.AFTEROK not in site.dependency_types:
         return frozenset({Keep.NOTHING, Keep.AWAIT})
@@ -207,13 +206,13 @@ def fair_price_s(makespan_s: float, hours: float) -> float:
 
 
 def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Outlook:
-    """Plan what is left of a run.
+    """Plan the rest of a run.
 
     Notes
     -----
-    Some tens of milliseconds for a chain of 50 stages, most of it to predict the waits of the jobs that it may become.
-    Where more than `WHOLE_STAGES` have no job yet, the next `NEXT_STAGES` of them are planned, so that a plan costs no
-    more for 10,000 than for 100.
+    Some tens of milliseconds for a chain of 50 stages, mostly to predict the waits of possible jobs. If more than
+    `WHOLE_STAGES` have no job yet, only the next `NEXT_STAGES` are planned, so that a plan takes no longer for 10,000
+    than for 100.
     """
     aim = aim or Aim()
     whole_view, view = view, _part_of(view)
@@ -454,9 +453,10 @@ _GRID = _placed(_MIDDLES)
 
 
 def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
-    """Give equally likely values of a wait, sorted; of what is left of it where it has lasted for a while already.
+    """Return equally likely values of a wait, sorted; of the remaining wait, if it has lasted for a while already.
 
-    A forecast's own tail has often no mean; that of waits has. Beyond p90 they grow with the root of how rare they are.
+    A forecast's own tail often has no mean; real waits have one. Beyond p90 the values grow with the root of their
+    rarity.
     """
     if since_s <= 0:
         levels, (low, below, after, share) = _MIDDLES, _GRID

@@ -1,8 +1,8 @@
-"""A workflow taken apart into series and parallels, and the jobs that its pieces can share.
+"""Splits a workflow into series and parallel pieces, and makes the jobs that they can share.
 
 A *block* is what runs in one allocation: stages that follow each other, or a whole fork, branch by branch. If the site
-can take cores back, it gets narrower as its wide stages end; if jobs can grow there, it may also begin narrow, and
-stand still until what its wider stages need has joined it.
+can take cores back, it gets narrower as its wide stages end. If jobs can grow, it may also begin narrow, and idle until
+the cores for its wider stages have joined.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Block:
     shrinks: bool  # whether it gives back what its stages that are left do not need
     spread: float = 0.0  # how far its run time strays: about the standard deviation of the logarithm
     widths: tuple[int, ...] = ()  # where it grows: its cores during each of its stages
-    spare_s: float = 0.0  # what of its walltime is for standing still
-    # samples of how long it will, in order; until another job has its stages, where it would for too long. What it
-    # holds meanwhile is in its core-hours.
+    spare_s: float = 0.0  # the part of its walltime for idling
+    # samples of how long it will idle, in order; if that would be too long, until another job has its stages. Its
+    # core-hours include what it holds meanwhile.
     late_s: NDArray[np.float64] | None = field(default=None, compare=False)
     shapes: tuple[Shape, ...] = ()  # of its stages, where these may be asked for in several
 
@@ -76,16 +76,14 @@ def max_walltimes(site: Capabilities) -> Callable[[str], float]:
 
 
 class Parts:
-    """The pieces of a workflow's stages that are still to be asked for.
+    """The pieces of a workflow's stages that are still to be submitted.
 
-    `names`: the stages to plan, with all that follow them; all if not given.
-    `shrink_by`: in multiples of how many cores the site takes cores back; 0 if it does not.
-    `max_walltime_s`: gives the longest walltime of a partition; empty for the one that stages get that name none.
-    `widths`: where jobs can grow: the cores that a job that does has during each stage, as the site gives and takes
-    them; 0 where it cannot.
-    `more_s`: gives samples, in order, of the wait for cores of a stage, of how many and for how long.
-    `site`: where given, small stages of a job run side by side on a node, as its nodes allow.
-    `forms`: where shapes are to be chosen: those of each stage. A job whose stages have several does not grow.
+    `names`: the stages to plan, with all that follow them; all if not given. `shrink_by`: the site takes cores back in
+    multiples of this; 0 if it does not. `max_walltime_s`: returns the longest walltime of a partition; an empty name is
+    the default partition. `widths`: where jobs can grow, the cores of such a job during each stage, as the site gives
+    and takes them; 0 if it cannot. `more_s`: returns samples, in order, of the wait for so many cores for so long, for
+    a stage. `site`: if given, small stages of a job run side by side on a node, as its nodes allow. `forms`: the shapes
+    of each stage, if they are to be chosen. A job whose stages have several does not grow.
     """
 
     def __init__(
@@ -174,9 +172,9 @@ class Parts:
         return depths
 
     def stretch(self, block: Block) -> tuple[float, int]:
-        """Say how much longer a block runs since it puts stages one after the other that could run at the same time.
+        """Return how much longer a block runs because it serializes stages that could run at the same time.
 
-        Returns: seconds, and how many levels of the graph it covers.
+        Returns seconds, and how many levels of the graph it covers.
         """
         ends: dict[str, float] = {}
         for name in block.stages:
@@ -195,10 +193,10 @@ class Parts:
         return self._blocks[stages]
 
     def growing(self, pieces: Sequence[str | tuple[Series, ...]]) -> Iterable[tuple[int, Block]]:
-        """Make the blocks of the first of some pieces, of the first two, and so on, as far as one job can be made.
+        """Make the blocks of the first piece, of the first two, and so on, as long as they fit into one job.
 
-        `pieces`: from one on to the end of their series. Each block comes with how many of them it has; several of the
-        same have other shapes.
+        `pieces`: to the end of their series. Each block comes with its number of pieces; several with the same number
+        have different shapes.
         """
         if self._lines is None:
             return enumerate(self._in_own_shapes(pieces), start=1)
@@ -275,10 +273,10 @@ class Parts:
         pieces: Iterable[str | tuple[Series, ...]],
         more_s: Callable[[str, int, float], NDArray[np.float64]],
     ) -> Iterator[tuple[int, Block]]:
-        """Follow a job from stage to stage, to what it will have cost by then.
+        """Follow a job from stage to stage, and add up its cost.
 
-        Each time that it is to grow, its cores are asked for their usual wait ahead, as `Growth` does. The longer it
-        is, the longer they are asked for: here, for all that it asks for until then.
+        Each time that it grows, the cores are asked for their usual wait ahead, as `Growth` does, with the job's
+        remaining walltime; here that is taken as its whole walltime so far.
         """
         widths: list[int] = []
         ends_s: list[float] = []
@@ -395,9 +393,9 @@ class Parts:
 
 
 def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.float64], float]:
-    """Say how late cores come that can be asked for some time ahead, and how long they idle because they come early.
+    """Return how late cores come that are asked for ahead, and how long they idle because they come early.
 
-    Those that come much too early are given back, and asked for once more with half the lead.
+    Cores that come much too early are given back, and asked for again with half the lead.
     """
     lead_s = min(float(waits_s[int(_GROWTH.lead_level * len(waits_s))]), ahead_s)
     gap_s = waits_s - lead_s
@@ -411,9 +409,9 @@ def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.fl
 
 
 def take_apart(names: Iterable[str], after: Mapping[str, Iterable[str]]) -> Series:
-    """Take a graph apart into series and parallels.
+    """Split a graph into series and parallel pieces.
 
-    What follows everything before it begins a new piece of a series; what is not connected is side by side. A piece
+    A stage that follows everything before it begins a new piece of a series; unconnected parts are parallel. A piece
     that is neither is taken stage by stage, in order: each then waits for all before it, which is safe but pessimistic.
 
     Notes

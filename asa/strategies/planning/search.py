@@ -1,15 +1,13 @@
-"""The search for the plan that costs least, by dynamic programming over series and parallels.
+"""The search for the plan that costs least, by dynamic programming over series and parallel pieces.
 
-What is not certain is kept as samples: the time at which the stages so far have ended, and each wait, as arrays of
-equally likely values. Jobs of branches that are as deep in the graph meet the same queue: their waits are long
-together, while those of jobs one after the other are independent. A plan's cost is its expected makespan plus its price
-times its expected core-hours. The plan of a series is built from its beginning: for each place the few best ways to get
-there are kept, and extended by every job that may begin there. Branches side by side are planned one by one, and
-joined: whoever ends last counts.
+Uncertain values are samples, arrays of equally likely values: the time at which the stages so far have ended, and each
+wait. Jobs at the same depth of parallel branches meet the same queue, so their waits are correlated; those of jobs one
+after the other are independent. A plan's cost is its expected makespan plus the price times its expected core-hours.
+The plan of a series is built from its beginning: for each position the few best ways to reach it are kept, and extended
+by every job that may begin there. Parallel branches are planned one by one, and joined: the last end counts.
 
-Where a later job does not queue before the stages before it have ended, its cost does not hang on how these were run
-but for their end, and the search is exact. Else it is as good as the ways that are kept; `tests` confirm it against all
-plans of small workflows.
+If a later job does not queue before its predecessors have ended, its cost depends only on their end, and the search is
+exact. Else it is as good as the ways that are kept; tests compare it with all plans of small workflows.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ from asa.strategies.base import Keep
 from .parts import Block, Parts, Series
 
 SAMPLES = 48
-"""Equally likely values that stand for what is not certain."""
+"""How many equally likely values an uncertain value has."""
 
 _KEPT = 6
 _AGED = 0.5  # of a job's usual wait, about, is left to one that comes with its age: it stands first, and cores drain
 
-# a wait that 9 in 10 exceed, at least that is saved by a job that stretches. Chosen on three logs (CTC, HPC2N, KTH):
+# a wait that 9 in 10 exceed: a job that serializes stages saves at least that. Chosen on three logs (CTC, HPC2N, KTH):
 # for fans of jobs `asa-plan` then takes as long as `chained`, in place of a quarter longer
 _SHORT_WAIT = 0.1
 _SHORT_S = 10.0  # ends up to so many seconds from now are all the same
@@ -61,10 +59,10 @@ class Question:
     price_s: float  # seconds that a core-hour is worth
     age_accrues: bool  # whether a job that a dependency keeps back gains priority
     modes: frozenset[Keep] = frozenset(Keep)  # ways to keep a job back that may be used
-    # what passes at least from the end of one job to the beginning of the next, beside its wait
+    # lower bound of the time from the end of one job to the beginning of the next, without its wait
     handover_s: float = 0.0
-    # whether the makespan counts by its geometric mean: where shapes are compared a mean hangs on how far the tails of
-    # their forecasts reach, which is what is known least
+    # whether to use the geometric mean of the makespan: when shapes are compared, the arithmetic mean depends on the
+    # tails of the forecasts, which are known least
     typically: bool = False
     # whether stages that could run at the same time are put one after the other only where that surely pays
     is_wary: bool = False
@@ -131,7 +129,7 @@ def search(question: Question) -> Sketch:
 
     Notes
     -----
-    O(n^2) blocks for n pieces in a row, each tried after a handful of ways to get there; 50 stages take some tens of
+    O(n^2) blocks for n pieces in a row, each tried after a handful of ways to reach it; 50 stages take some tens of
     milliseconds.
     """
     ways = _series(question, question.parts.series, [Sketch((), np.zeros(SAMPLES), 0.0)], first=True)
@@ -139,7 +137,7 @@ def search(question: Question) -> Sketch:
 
 
 def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
-    """Find the best plans at several prices, each with a price at which it is the best; the cheapest one first.
+    """Find the best plans at several prices, each with a price at which it is the best; fewest core-hours first.
 
     None is worse than another in both time and cost.
     """
@@ -156,9 +154,9 @@ def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple
 
 
 def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]]) -> Sketch:
-    """Say what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
+    """Return what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
 
-    A job has the shapes, and grows, with which it is to cost least.
+    Each job has the shapes and the growth with the least expected cost.
     """
     ends: dict[str, Samples] = {}
     jobs: list[SearchedJob] = []
@@ -205,10 +203,10 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
 
 
 def _may_stretch(question: Question, block: Block) -> bool:
-    """Whether a block may put stages one after the other that could run at the same time.
+    """Whether a block may serialize stages that could run at the same time.
 
-    It saves a wait for each further level that it covers, and these may turn out short, whatever is expected of them
-    now: a long queue is seldom as long when the next level comes. What it takes longer is certain.
+    That saves a wait for each further level that it covers, but these waits may turn out short, whatever is expected
+    now: a long queue has often shrunk when the next level comes. The longer run time is certain.
     """
     if not question.is_wary or len(block.stages) == 1 or block.shapes:
         return True
@@ -262,9 +260,9 @@ def _made(found: list[_Ways]) -> list[Sketch]:
 
 
 class _Extension:
-    """Some ways, each extended by each of some blocks, kept back in each manner that there is; all at once.
+    """Ways, each extended by each of some blocks, with each mode of keeping it back; computed at once.
 
-    Arrays have an entry for each way, each block and, where something is not certain, each sample.
+    Arrays have an axis for ways, one for blocks and, for uncertain values, one for samples.
     """
 
     def __init__(self, question: Question, ways: list[Sketch], blocks: Sequence[Block], *, first: bool) -> None:
@@ -337,9 +335,9 @@ class _Extension:
 
 
 def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
-    """Give samples of the start of a job that gained priority while it was kept back.
+    """Return samples of the start of a job that gained priority while it was kept back.
 
-    `left_s`: what is left of its own wait, had it not been kept back.
+    `left_s`: what would be left of its wait had it not been kept back.
     """
     return np.maximum(ready_s + _AGED * usual_s, left_s)
 

@@ -10,7 +10,7 @@ from .search import Samples
 
 
 def counts_of(jobs: int) -> list[int]:
-    """Say of how many jobs side by side waits are asked: powers of two, and all.
+    """Return for which numbers of parallel jobs waits are needed: powers of two, and all.
 
     Examples
     --------
@@ -24,17 +24,17 @@ def counts_of(jobs: int) -> list[int]:
 
 
 def shared_wait_s(counts: Sequence[int], waits_s: Samples, run_s: float) -> Samples:
-    """Give the wait of a bag as if all its jobs began together, and ended when they do.
+    """Return the wait of a bag's equivalent job: one that begins with all its cores, and ends when the bag does.
 
-    Of n jobs side by side the last is taken to begin when one job of all their cores would. What has begun works;
-    the bag has ended when its work is done: of all that may begin by then the earliest end is the end.
+    Of n parallel jobs the last is assumed to begin when one job of all their cores would. Jobs work as soon as they
+    have begun, and the bag ends when its work is done: the result is the earliest end over all numbers of jobs.
 
     Parameters
     ----------
     counts
-        Of how many jobs the waits are, ascending, from one to all.
+        Numbers of jobs, ascending, from one to all.
     waits_s
-        Samples of the wait of one job of so many jobs' cores, shape (counts, samples); a row is a count.
+        Samples of the wait of one job with so many jobs' cores, shape (counts, samples).
     run_s
         Seconds that all jobs together take.
 
