@@ -16,8 +16,9 @@ from asa.core.documents import read_json
 def main(module: str, file: str, name: str, given: str) -> None:
     """Find a function in a module, or in a file if there is no such module, and call it with arguments in JSON.
 
-    `module`: the importable module that defines the function. `file`: the source file to read if there is no such
-    module; may be empty. `given`: its arguments as JSON: a list of the positional ones and an object of the named ones.
+    `module`: the importable module that defines the function.
+    `file`: the source file to read if there is no such module; may be empty.
+    `given`: its arguments as JSON: a list of the positional ones and an object of the named ones.
     """
     flow._inside_a_stage = True  # noqa: SLF001 - the two are one
     # only now: what this program needs itself is not looked for there

@@ -85,9 +85,10 @@ def payload_text(
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, prepares the
     environment, runs, and checks the outputs.
 
-    `place`: a folder, made if needed, that records which tasks completed, for the next attempt. `share`: its part in a
-    stage whose tasks several jobs run; all need the same `place`. `turn`: the number of the leg of a stage that
-    continues; None without a folder to record it. `notes`: who records its tasks.
+    `place`: a folder, made if needed, that records which tasks completed, for the next attempt.
+    `share`: its part in a stage whose tasks several jobs run; all need the same `place`.
+    `turn`: the number of the leg of a stage that continues; None without a folder to record it.
+    `notes`: who records its tasks.
 
     Examples
     --------

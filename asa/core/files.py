@@ -55,8 +55,9 @@ def replacing(
 ) -> Iterator[BinaryIO]:
     """Replace a file, completely or not at all, whatever was there before; a link is replaced, not followed.
 
-    `is_private`: only its user may read it. `is_shared`: its group may read it too, whatever the umask. `is_durable`:
-    it is on the disk before it replaces the old one.
+    `is_private`: only its user may read it.
+    `is_shared`: its group may read it too, whatever the umask.
+    `is_durable`: it is on the disk before it replaces the old one.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     made = partial(os.open, mode=0o600 if is_private else 0o666)  # so, and not changed afterwards

@@ -76,8 +76,9 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] = ()) -> Interval:
     """Average independent groups, such as replications of several logs, each with its own spread.
 
-    `groups`: the values of each; nan and empty groups are left out. Returns the mean of the groups' means, weighted, by
-    Student's t with Welch's degrees of freedom; without bounds if a group has only one value.
+    `groups`: the values of each; nan and empty groups are left out.
+    Returns the mean of the groups' means, weighted, by Student's t with Welch's degrees of freedom; without bounds if a
+    group has only one value.
 
     Examples
     --------

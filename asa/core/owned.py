@@ -69,8 +69,8 @@ def trouble(path: Path, about: os.stat_result) -> str:
 def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "") -> None:
     """Refuse to act on what others own or can change; without `about`, a folder by its name.
 
-    `if_theirs`: the hint if it is another user's, in place of that to trust it. Raises `OwnerError`. Raises `OSError`:
-    it does not exist, or cannot be examined.
+    `if_theirs`: the hint if it is another user's, in place of that to trust it.
+    Raises `OwnerError`. Raises `OSError`: it does not exist, or cannot be examined.
     """
     about = about or path.stat()
     if said := trouble(path, about):
@@ -143,8 +143,8 @@ def exchange_trouble(path: Path) -> str:
 def make_folder(path: Path, *, is_shared: bool = False) -> None:
     """Make a folder that only its user can enter, whatever umask, setgid and default access lists say.
 
-    `is_shared`: its group may read it; in a trusted place the umask decides. Raises `OSError`: it cannot be made, or
-    exists.
+    `is_shared`: its group may read it; in a trusted place the umask decides.
+    Raises `OSError`: it cannot be made, or exists.
     """
     if is_trusted(path.parent):
         path.mkdir()
@@ -194,8 +194,8 @@ def cache_folder() -> Path:
 def followed(path: Path) -> Path:
     """Follow the user's own links, and root's, to the file that a user wants written.
 
-    A path to anything but a plain file, such as a pipe, stays as it is. Raises `OwnerError`: a link on the way is
-    another user's. Raises `OSError`: its target cannot be examined.
+    A path to anything but a plain file, such as a pipe, stays as it is.
+    Raises `OwnerError`: a link on the way is another user's. Raises `OSError`: its target cannot be examined.
     """
     place = path
     for _ in range(_MAX_LINKS):
@@ -368,8 +368,8 @@ def open_above(path: Path) -> list[Path]:
 def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
     """Name the part of a path that others can replace, and say who; empty if there is none.
 
-    `trusted`: a folder whose owner is trusted, and whose group and others are, as far as they can change it. Raises
-    `OSError`: a folder on the way cannot be looked at.
+    `trusted`: a folder whose owner is trusted, and whose group and others are, as far as they can change it.
+    Raises `OSError`: a folder on the way cannot be looked at.
     """
     whole = path.absolute()
     for part in whole.parents:

@@ -34,7 +34,8 @@ _Address = IPv4Address | IPv6Address
 def stranger_at_socket(connection: socket.socket, path: str | Path | None = None, trusted: Iterable[int] = ()) -> str:
     """Name the user at the other end of a Unix socket, unless it is this user, root, or one of `trusted`.
 
-    Empty if it is. `path`: of the socket; its folder may say who is expected: see `_keeper`.
+    Empty if it is.
+    `path`: of the socket; its folder may say who is expected: see `_keeper`.
     """
     user = _user_of(connection)
     if user is None:

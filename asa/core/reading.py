@@ -278,8 +278,9 @@ def run_command(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return its output, as `subprocess.run` does, but no more than the bound.
 
-    `stdin`: its input; empty if not given. `errors`: how bytes that are no text are decoded. `options`: of
-    `subprocess.Popen`.
+    `stdin`: its input; empty if not given.
+    `errors`: how bytes that are no text are decoded.
+    `options`: of `subprocess.Popen`.
 
     Raises `OSError`: it cannot be started; `subprocess.TimeoutExpired`: it took longer, and was killed;
     `TooLargeError`: it printed more than the bound, and was killed.

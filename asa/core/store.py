@@ -96,9 +96,11 @@ class LineFile:
     """A file of lines to which one process appends.
 
     `end`: how many of its bytes are known to be whole lines; all up to its last line end if not given. Bytes after that
-    are cut off before the next line is written. `withdrawal`: written after the remains of a failed write, if these
-    must not be cut off since others read the file meanwhile. The file must exist. `durable`: whether a line is on the
-    disk when `append` returns, so that it survives a crash of the host. `mode`: permissions of the file, if it is made.
+    are cut off before the next line is written.
+    `withdrawal`: written after the remains of a failed write, if these must not be cut off since others read the file
+    meanwhile. The file must exist.
+    `durable`: whether a line is on the disk when `append` returns, so that it survives a crash of the host.
+    `mode`: permissions of the file, if it is made.
     """
 
     def __init__(
@@ -229,8 +231,8 @@ class Segment(NamedTuple):
 class SegmentFolder:
     """A folder to which many processes, on many hosts, add segments at the same time.
 
-    `signed`: whether segments are named after the processes that write them. `must_exist`: whether it is an error if
-    the folder is missing; else it is made at the first write.
+    `signed`: whether segments are named after the processes that write them.
+    `must_exist`: whether it is an error if the folder is missing; else it is made at the first write.
 
     All methods raise `StateError` if the system refuses something.
     """

@@ -204,7 +204,8 @@ def secrets_of(variables: Mapping[str, str]) -> list[str]:
 def asked(names: Iterable[str], who: str = "a stage") -> dict[str, str]:
     """Return the variables of this process that a job asks for by name, since secrets are not passed on otherwise.
 
-    `who` asks for them, in words. Raises `InputError`: one is not set here, so the job would lack it.
+    `who` asks for them, in words.
+    Raises `InputError`: one is not set here, so the job would lack it.
     """
     wanted = {name: os.environ.get(name) for name in names}
     if absent := [name for name, value in wanted.items() if value is None]:

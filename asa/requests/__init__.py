@@ -50,8 +50,9 @@ def beside(options: Iterable[str]) -> tuple[str, ...]:
 def come_to(request: tuple[str, ...], options: tuple[str, ...] = (), *, of_array: bool = False) -> Needs:
     """Compute what a request amounts to.
 
-    `options`: further options for Slurm, some of which change what a request means. `of_array`: whether it is for an
-    element of an array. Raises `InputError`: one is no size option of sbatch, or has a value that sbatch refuses.
+    `options`: further options for Slurm, some of which change what a request means.
+    `of_array`: whether it is for an element of an array.
+    Raises `InputError`: one is no size option of sbatch, or has a value that sbatch refuses.
 
     Examples
     --------

@@ -79,10 +79,12 @@ def plan_run(
 ) -> RunPlan:
     """Make the plan of a run, and refuse one that cannot succeed.
 
-    `bank`: folder of the bank, made if missing; None for none. `source`, `parameters`, `width`: the workflow's file,
-    its parameters, and the one width for stages of several shapes, if given. `only_look`: nothing will be submitted, so
-    stages may have nothing to run, and the bank is not touched. Raises `InputError`: there is no such strategy, a stage
-    has nothing to run, a job could never start, the bank cannot be written, or a path cannot be recorded.
+    `bank`: folder of the bank, made if missing; None for none.
+    `source`, `parameters`, `width`: the workflow's file, its parameters, and the one width for stages of several
+    shapes, if given.
+    `only_look`: nothing will be submitted, so stages may have nothing to run, and the bank is not touched.
+    Raises `InputError`: there is no such strategy, a stage has nothing to run, a job could never start, the bank cannot
+    be written, or a path cannot be recorded.
     """
     how = check_strategy(strategy)
     place = str((folder or Path.cwd()).absolute())
@@ -145,8 +147,8 @@ def check_secrets(stages: Iterable[Stage]) -> None:
 def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str], *, retry: bool) -> None:
     """Refuse to resume a run if stages still to be submitted ask for variables that are not set here.
 
-    `workflow`: as it is from now on. `again` and `retry`: what is tried again of a run that has ended. Raises
-    `InputError`.
+    `workflow`: as it is from now on. `again` and `retry`: what is tried again of a run that has ended.
+    Raises `InputError`.
     """
     if state.outcome is not None and not (retry or again):
         return

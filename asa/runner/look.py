@@ -64,7 +64,8 @@ def look(
     Raises
     ------
     AsaError
-        As `drive` does. `LeaseError`: somebody else drives it, or looks.
+        As `drive` does.
+        `LeaseError`: somebody else drives it, or looks.
     """
 
     def leave(states: Sequence[RunState], _: Backend, wake_s: float | None) -> None:

@@ -176,8 +176,8 @@ def _conflict(stages: Sequence[Stage], site: Capabilities) -> str | None:
 def read_only_bank(plan: RunPlan, folder: Path | None, now_s: float) -> WaitBank:
     """Open the bank read-only.
 
-    `plan`: gives the estimator, the seed, and the site's cores. `folder`: of the bank; None or a missing one if nothing
-    is known.
+    `plan`: gives the estimator, the seed, and the site's cores.
+    `folder`: of the bank; None or a missing one if nothing is known.
     """
     store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
     site = plan.capabilities

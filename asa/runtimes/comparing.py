@@ -78,7 +78,8 @@ class Compared:
 def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, worth: float = WORTH_OF_SHAPES) -> Compared:
     """Choose among shapes; the present one stays unless another is probably better.
 
-    `waits`: of the offers, in the same sampled futures. `own`: the index of the present request; None if there is none.
+    `waits`: of the offers, in the same sampled futures.
+    `own`: the index of the present request; None if there is none.
     `worth`: percent of time that a percent of core-hours is worth.
     """
     run_s, spreads = [one.shape.run_s for one in offers], [one.shape.spread for one in offers]

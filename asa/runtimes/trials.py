@@ -62,7 +62,8 @@ def untried(
 ) -> Iterator[Untried]:
     """Return widths that may be worth a trial: twice the widest known, half the narrowest, between, and listed ones.
 
-    `points`: known run times. `unit`: widths are multiples of this.
+    `points`: known run times.
+    `unit`: widths are multiples of this.
     """
     known = tuple(sorted(points, key=lambda one: one.width))
     widths = {one.width for one in known}

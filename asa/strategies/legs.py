@@ -202,8 +202,8 @@ def successors(
 ) -> Iterator[tuple[PlannedJob, float]]:
     """Plan the next legs of stages with a running leg, each with when to look again. O(stages that continue).
 
-    `saves_s`: how long a stage's legs take to save their state, if known. `price_s`: seconds that a core-hour is worth;
-    the usual price if not given.
+    `saves_s`: how long a stage's legs take to save their state, if known.
+    `price_s`: seconds that a core-hour is worth; the usual price if not given.
     """
     for name in view.workflow.continuing if next_leg is not in_turn else ():
         stage = view.stages[name]

@@ -78,12 +78,14 @@ def max_walltimes(site: Capabilities) -> Callable[[str], float]:
 class Parts:
     """The pieces of a workflow's stages that are still to be submitted.
 
-    `names`: the stages to plan, with all that follow them; all if not given. `shrink_by`: the site takes cores back in
-    multiples of this; 0 if it does not. `max_walltime_s`: returns the longest walltime of a partition; an empty name is
-    the default partition. `widths`: where jobs can grow, the cores of such a job during each stage, as the site gives
-    and takes them; 0 if it cannot. `more_s`: returns samples, in order, of the wait for so many cores for so long, for
-    a stage. `site`: if given, small stages of a job run side by side on a node, as its nodes allow. `forms`: the shapes
-    of each stage, if they are to be chosen. A job whose stages have several does not grow.
+    `names`: the stages to plan, with all that follow them; all if not given.
+    `shrink_by`: the site takes cores back in multiples of this; 0 if it does not.
+    `max_walltime_s`: returns the longest walltime of a partition; an empty name is the default partition.
+    `widths`: where jobs can grow, the cores of such a job during each stage, as the site gives and takes them; 0 if it
+    cannot.
+    `more_s`: returns samples, in order, of the wait for so many cores for so long, for a stage.
+    `site`: if given, small stages of a job run side by side on a node, as its nodes allow.
+    `forms`: the shapes of each stage, if they are to be chosen. A job whose stages have several does not grow.
     """
 
     def __init__(
