@@ -1,7 +1,7 @@
-"""The DMR API: programs that change their number of processes while they run, as the resource manager bids them.
+"""The DMR API: programs that change their number of processes while they run, at the resource manager's request.
 
-A program calls `check_status` at a reconfiguration point, such as the end of each iteration. It is answered whether to
-expand, to shrink or to go on as it is, does so, and says with `acknowledge` that it is done::
+A program calls `check_status` at a reconfiguration point, such as the end of each iteration. The answer is to expand,
+to shrink or to go on. The program does so, and reports it with `acknowledge`::
 
     from asa import dmr
 
@@ -11,18 +11,17 @@ expand, to shrink or to go on as it is, does so, and says with `acknowledge` tha
             redistribute(answer.before, answer.processes)
             dmr.acknowledge()
 
-`moves` says which rows go from which process to which; `Pool` is a set of processes of this machine which does all of
-that for arrays of numpy.
+`moves` says which rows go from which process to which; `Pool` is a set of processes of this machine that does all of
+this for numpy arrays.
 
 Who answers
 -----------
-A resource manager that can resize names in a job's environment where it is to be asked: ``ASA_DMR`` is the path of its
-Unix socket, ``ASA_DMR_JOB`` the job, ``ASA_DMR_PROCESSES`` how many processes it begins with.
-`asa.backends.dmr.manager` has one for this machine. Where nobody is named, or nobody answers, every answer is to go
-on: the same program runs anywhere.
+A resource manager that can resize jobs says so in a job's environment: ``ASA_DMR`` is the path of its Unix socket,
+``ASA_DMR_JOB`` the job, ``ASA_DMR_PROCESSES`` how many processes it begins with. `asa.backends.dmr.manager` has one for
+this machine. Without a manager, or if it does not respond, every answer is to go on: the same program runs anywhere.
 
-Two more variables are the user's: ``ASA_DMR_PERIOD``, seconds for which checks are ignored after one was answered, and
-``ASA_DMR_TIMEOUT``, for how many seconds an expansion is waited for.
+The user may set two more variables: ``ASA_DMR_PERIOD``, seconds for which checks are ignored after an answer, and
+``ASA_DMR_TIMEOUT``, seconds to wait for an expansion.
 
 One process of a program asks, for all of them. After Iserte et al., "DMR API: Improving the Cluster Productivity by
 Turning Applications into Malleable", section 5.

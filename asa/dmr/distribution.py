@@ -31,7 +31,7 @@ class Move:
 
 
 def blocks(items: int, processes: int) -> tuple[int, ...]:
-    """Say how many of so many items each process has: as equal as may be, the first ones have one more.
+    """Return how many items each process has: as equal as possible; the first ones have one more.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def blocks(items: int, processes: int) -> tuple[int, ...]:
     Raises
     ------
     InputError
-        There is no process, or fewer items than none.
+        There is no process, or a negative number of items.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def blocks(items: int, processes: int) -> tuple[int, ...]:
 
 
 def moves(before: Sequence[int], after: Sequence[int]) -> list[Move]:
-    """Say which items go where, between any two block distributions, in the order of the items.
+    """Return which items go where, between any two block distributions, in the order of the items.
 
     Items that stay with a rank are listed too, as their place in its block may change. There are fewer moves than old
     and new processes together.
@@ -78,12 +78,12 @@ def moves(before: Sequence[int], after: Sequence[int]) -> list[Move]:
     Returns
     -------
     list of Move
-        In the order of the items; what a process keeps is among them, with itself as source and destination.
+        In the order of the items. What a process keeps is among them, with the process as source and target.
 
     Raises
     ------
     InputError
-        These are not the same items.
+        The two do not have equally many items.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Processes of this machine that share the rows of arrays, and whose number changes while they work.
+"""Processes of this machine that share the rows of arrays, and whose number can change while they work.
 
-Each process has its block of rows in a shared memory of its own, where the others can read it. When the number changes
-each process of the new set copies the rows that it is to have out of the blocks of the old set, all at once; then
-processes that are too many end. Processes that stay are not started anew.
+Each process has its block of rows in its own shared memory, which the others can read. When the number changes, each
+process of the new set copies its rows from the blocks of the old set, all at the same time; then surplus processes end.
+Processes that stay are not restarted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Layout:
 
 
 class Part:
-    """What a process of a `Pool` has: its rows, and a view of those of the others.
+    """What a process of a `Pool` has: its rows, and a view of the others' rows.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Part:
     layouts
         Of the arrays, by their names.
     exchange
-        Hands a value to all and gets those of all.
+        Sends a value to all processes and returns all their values.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Part:
     rows, all_rows
         Numbers of its rows, and of all.
     arrays
-        Its rows of each array, to be read and written.
+        Its rows of each array; readable and writable.
     """
 
     def __init__(self, rank: int, layouts: Mapping[str, _Layout], exchange: Callable[[Any], list[Any]]) -> None:
@@ -90,7 +90,7 @@ class Part:
         self.arrays: dict[str, NDArray[Any]] = {name: self._block(name, rank) for name in layouts}
 
     def row(self, name: str, index: int) -> NDArray[Any]:
-        """Look at a row of an array, whosever it is, by its number among all.
+        """Read a row of an array, of any process, by its number among all.
 
         Raises
         ------
@@ -131,22 +131,22 @@ class Part:
 
 
 class Pool:
-    """Processes that share the rows of arrays; a context, at whose end they and the arrays are gone.
+    """Processes that share the rows of arrays; a context manager, at whose end they and the arrays are gone.
 
-    They are started anew, not forked: what they are to run must be a function of a module, and a program that makes a
-    pool must begin with ``if __name__ == "__main__":``.
+    They are started anew, not forked: what they run must be a function of a module, and a program that makes a pool
+    must do so under ``if __name__ == "__main__":``.
 
     Parameters
     ----------
     processes
         How many there are at first.
     arrays
-        What they share, by name. All have equally many rows, distributed as by `blocks`. They are copied.
+        The shared arrays, by name. All have equally many rows, distributed as by `blocks`. They are copied.
 
     Raises
     ------
     InputError
-        The arrays cannot be shared so.
+        The arrays cannot be shared in this way.
     RunError
         There is too little shared memory for them.
 
@@ -196,19 +196,19 @@ class Pool:
         return len(self._workers)
 
     def run(self, function: Callable[Concatenate[Part, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
-        """Call a function in all processes at once, with what each has, and return their results by rank.
+        """Call a function in all processes at the same time, with each one's `Part`, and return the results by rank.
 
         Raises
         ------
         RunError
-            It failed in one of them, with that process's traceback as a note; or one has died, and with it the pool.
+            It failed in one of them; that process's traceback is a note. Or a process has died, and with it the pool.
         """
         return self._give("run", [(function, args, kwargs)] * self.processes)
 
     def resize(self, processes: int) -> None:
-        """Change the number of processes, and redistribute the rows; once it returns, those that left have ended.
+        """Change the number of processes, and redistribute the rows; on return, processes that left have ended.
 
-        For a while there is memory for all arrays twice. Where memory or processes are wanting, all is as before.
+        For a while all arrays are in memory twice. If memory or processes are lacking, nothing changes.
 
         Raises
         ------

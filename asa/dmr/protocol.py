@@ -1,15 +1,15 @@
-"""What programs and resource managers tell each other: one line of JSON each way, over a Unix socket.
+"""The protocol of programs and resource managers: one line of JSON each way, over a Unix socket.
 
 A program connects, sends a `DmrRequest`, reads a `Reply`, and closes. Each request says how many processes the program
-has, so that a manager whose reply was lost knows what became of it: a program that has fewer than it holds gave the
+has, so that a manager whose reply was lost knows the outcome: if the program has fewer than its allocation, it gave the
 others back.
 
 ``check``
-    What is to be done? (Section 5.1.) What is answered holds at once: nodes of an expansion are the program's.
+    What is to be done? (Section 5.1.) The answer holds at once: nodes of an expansion are the program's.
 ``ask``
-    Likewise, but nothing holds yet: the program comes back for an expansion.
+    Likewise, but the answer does not hold yet: the program asks again for an expansion.
 ``expand``
-    Nodes for so many processes, waited for (section 5.2.1).
+    Wait for nodes for so many processes (section 5.2.1).
 ``done``
     The program has so many processes now (section 5.2.2).
 """
@@ -62,16 +62,17 @@ class Wish:
     Parameters
     ----------
     minimum, maximum
-        At least and at most so many. More than it has, or fewer, asks for an expansion or a shrink (section 4.1).
+        Lower and upper bound. A minimum above the present number asks for an expansion, a maximum below it for a shrink
+        (section 4.1).
     factor
         The number is multiplied or divided by a power of it.
     preferred
-        How many it prefers, if it does.
+        The preferred number, if any.
 
     Raises
     ------
     InputError
-        No program can be so.
+        The numbers are impossible.
     """
 
     minimum: int

@@ -1,8 +1,8 @@
-"""A program's end of the DMR API: asking, and what becomes of the answers (section 5.1).
+"""A program's side of the DMR API: asking, and acting on the answers (section 5.1).
 
-No trouble of the resource manager is one of the program. It may not be there, die while it is asked, or say what makes
-no sense: the answer is then to go on. One that is there and does not answer costs little: it is left alone for nine
-times as long as it was waited for in vain.
+No trouble of the resource manager is the program's. If the manager is missing, dies while it is asked, or sends
+nonsense, the answer is to go on. One that does not respond costs little: after a wait in vain it is not asked for nine
+times as long.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _SILENT = "the resource manager does not answer"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a check came to. It is true where there is something to do.
+    """The result of a check. It is true if there is something to do.
 
     Parameters
     ----------
     action
         What to do.
     processes
-        How many the program is to have then.
+        How many the program is to have afterwards.
     before
         How many it has.
     why
@@ -57,24 +57,24 @@ class Answer:
 
 
 class Session:
-    """What a program and its resource manager know of each other.
+    """The state between a program and its resource manager.
 
-    The functions of this package act on one that is made of the environment when the first of them is called.
+    The functions of this package use one that is made from the environment at the first call.
 
     Parameters
     ----------
     address
         Path of the manager's Unix socket; empty where there is none.
     job
-        How it calls this program's job.
+        The manager's name of this program's job.
     processes
-        With how many the program begins; as many as it may use cores, if not given.
+        How many the program begins with; if not given, as many as it may use cores.
     period_s
-        For so many seconds after a check was answered, or after the beginning, checks are ignored.
+        Checks are ignored for so many seconds after an answer, or after the beginning.
     answer_s
-        The manager is waited for so many seconds.
+        How many seconds to wait for the manager.
     expand_s
-        An expansion is waited for so many seconds, should others have taken its nodes since it was answered.
+        How many seconds to wait for an expansion, if others have taken its nodes since the answer.
     clock
         In seconds.
     """
@@ -103,12 +103,12 @@ class Session:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Make one as a job's environment says.
+        """Make one from a job's environment.
 
         Raises
         ------
         InputError
-            A variable makes no sense; `where` is its name.
+            A variable is invalid; `where` is its name.
         """
         variables = os.environ if environment is None else environment
         processes = variables.get(PROCESSES, "")
@@ -175,12 +175,12 @@ class Session:
         return self._nothing("what is answered will be done at the next check")
 
     def acknowledge(self, processes: int | None = None) -> None:
-        """Say that it is done; see `acknowledge`.
+        """Report that it is done; see `acknowledge`.
 
         Parameters
         ----------
         processes
-            How many the program has now; those that it was granted if not given.
+            How many the program has now; as many as were granted if not given.
 
         Raises
         ------
@@ -325,23 +325,23 @@ def _session() -> Session:
 def check_status(minimum: int, maximum: int, factor: int = 2, preferred: int | None = None) -> Answer:
     """Ask the resource manager whether to resize, at a reconfiguration point (``dmr_check_status``, section 5.1).
 
-    Where the answer is to expand, the nodes are there. Where it is to shrink, the processes that leave are to end, and
-    then `acknowledge` gives their nodes back; the next check does so too.
+    If the answer is to expand, the nodes are there. If it is to shrink, surplus processes must end, and then
+    `acknowledge` gives their nodes back; so does the next check.
 
     Parameters
     ----------
     minimum, maximum
-        Numbers of processes to be resized to at least and at most. To request an action (section 4.1), set the minimum
-        above what the program has, or the maximum below it.
+        Lower and upper bound of the number of processes. To request an action (section 4.1), set the minimum above the
+        present number, or the maximum below it.
     factor
-        The number of processes is multiplied or divided by it, or by a power of it.
+        The number of processes is multiplied or divided by a power of it.
     preferred
-        The number of processes that the program prefers, if it does (section 4.2).
+        The preferred number of processes, if any (section 4.2).
 
     Returns
     -------
     Answer
-        What to do; false if nothing, as where no manager is there to be asked.
+        What to do; false if nothing, as without a manager.
 
     Raises
     ------
@@ -352,12 +352,12 @@ def check_status(minimum: int, maximum: int, factor: int = 2, preferred: int | N
 
 
 def icheck_status(minimum: int, maximum: int, factor: int = 2, preferred: int | None = None) -> Answer:
-    """Ask, and wait for nothing: the answer is done at the next check (``dmr_icheck_status``, section 5.1).
+    """Ask without waiting: the answer is carried out at the next check (``dmr_icheck_status``, section 5.1).
 
-    It saves the time of asking. But what is done was best a step ago: a shrink may help nobody any more, and others may
-    have taken the nodes of an expansion. Those are waited for, and if they do not come in time nothing is done.
+    This hides the time of asking. But the action is one step old: a shrink may no longer help anybody, and others may
+    have taken the nodes of an expansion. Those are waited for; if they do not come in time nothing is done.
 
-    Checks that are inhibited are no checks: with a period, an answer is as old.
+    Inhibited checks do not count: with a period, an answer may be as old as that.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def icheck_status(minimum: int, maximum: int, factor: int = 2, preferred: int | 
     Returns
     -------
     Answer
-        What to do by the answer to the check before.
+        What to do, by the answer to the previous check.
 
     Raises
     ------
@@ -378,15 +378,15 @@ def icheck_status(minimum: int, maximum: int, factor: int = 2, preferred: int | 
 
 
 def acknowledge(processes: int | None = None) -> None:
-    """Tell the resource manager that the program has done what it was answered (the ACKs of section 5.2.2).
+    """Report to the resource manager that the program has carried out the answer (the ACKs of section 5.2.2).
 
-    Call it once the processes that leave have ended: others get their nodes then. After an expansion it need not be
-    called, unless the program made less of it.
+    Call it once surplus processes have ended: others then get their nodes. After an expansion it is needed only if the
+    program uses fewer processes than granted.
 
     Parameters
     ----------
     processes
-        How many the program has now, where that is not what was answered: nodes that it does not use go back.
+        How many the program has now, if not as many as granted: unused nodes are given back.
 
     Raises
     ------
@@ -397,12 +397,12 @@ def acknowledge(processes: int | None = None) -> None:
 
 
 def processes(default: int | None = None) -> int:
-    """Tell how many processes the program has, by the resource manager.
+    """Return how many processes the program has, by the resource manager.
 
     Parameters
     ----------
     default
-        How many it has where no manager says; if not given, as many as it may use cores.
+        The number without a manager; if not given, as many as it may use cores.
     """
     session = _session()
     if default is not None:
@@ -411,10 +411,10 @@ def processes(default: int | None = None) -> int:
 
 
 def inhibit(period_s: float) -> None:
-    """Let checks be ignored for a while after each that was answered (the checking inhibitor, section 5.1).
+    """Ignore checks for a while after each answer (the checking inhibitor, section 5.1).
 
-    Ignored checks cost nothing and answer nothing. It is for programs with short iterations. The period counts from the
-    program's first call of this package at first. The user's ``ASA_DMR_PERIOD`` goes before it.
+    Ignored checks cost nothing, and their answer is to go on. This is for programs with short iterations. The first
+    period counts from the program's first call of this package. The user's ``ASA_DMR_PERIOD`` takes precedence.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ def inhibit(period_s: float) -> None:
     Raises
     ------
     InputError
-        It is no time.
+        It is no valid time.
     """
     _session().inhibit(period_s)
 

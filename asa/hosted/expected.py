@@ -21,18 +21,18 @@ _SAFETY = 1.5  # of the longest run that was seen
 
 @dataclass(slots=True)
 class Expectations:
-    """What is known of the run times of kinds of jobs.
+    """Known run times of kinds of jobs.
 
     Parameters
     ----------
     bank
-        Folder of what was learned; None for nothing.
+        Folder of what was learned; None for none.
     workflow
-        Under whose name.
+        The workflow's name in the bank.
     site
         The site's rules.
     default_s
-        Walltime where nothing is known.
+        Walltime if nothing is known.
     """
 
     bank: Path | None
@@ -60,10 +60,10 @@ class Expectations:
         self._times |= {kind: sorted(runs, key=lambda run: run.at_s) for kind, runs in found.items()}
 
     def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float | None) -> tuple[float, float, float]:
-        """Say which walltime to ask for, how long it is expected to run, and how far that strays.
+        """Return the walltime to ask for, the expected run time, and its spread.
 
-        `walltime_s`: as the host says; None where it does not.
-        `max_s`: that the partition gives; None for any.
+        `walltime_s`: the host's; None if it gives none.
+        `max_s`: the partition's upper bound; None for none.
         """
         forecast = self._forecast(kind, cores)
         if walltime_s is None:

@@ -47,10 +47,10 @@ class Graph:
         return all((one := self._known.get(key)) is not None and one.name not in self._done for key in keys)
 
     def read(self, nodes: Iterable[Node]) -> tuple[list[tuple[str, Node, tuple[str, ...]]], list[str]]:
-        """Take in all jobs that are left, as the host sees them now.
+        """Read all remaining jobs, as the host has them now.
 
-        Returns those that are new, in an order in which each comes after what it follows, with their stages' names and
-        the names of those that they follow; and the stages that are wanted no more.
+        Returns new jobs in topological order, with their stages' names and those of their predecessors; and the stages
+        that are no longer wanted.
         """
         there = {node.key: node for node in nodes}
         order = _in_order(there)

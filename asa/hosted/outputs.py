@@ -10,9 +10,9 @@ from asa.runner.folder import RunFolder
 
 
 class Outputs:
-    """The files that a run's jobs write to; their folder is looked into where a job's is not known from the last look.
+    """The files that a run's jobs write to. Their folder is read again only if a job's file is not known yet.
 
-    So 20,000 jobs that fail in turn do not make 20,000 looks at as many files.
+    So 20,000 jobs that fail one after the other do not cause 20,000 listings of as many files.
     """
 
     def __init__(self, run: RunFolder) -> None:

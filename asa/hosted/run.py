@@ -1,9 +1,9 @@
-"""An open run inside another program: stages as they become known, and what each of them runs once it is ready.
+"""An open run inside another program, which adds stages as they become known, and their commands once they are ready.
 
-The program, its *host*, is a workflow manager that knows the whole graph, and says of each stage when it may begin, and
-with which command. Allocations are asked for ahead of that, as a strategy of asa says. One that begins before its stage
-was handed over waits in a file's sight; one that nobody will want is given back. The host may be killed at any moment:
-whoever begins the next run in its place first ends what this one has left (`wind_up`).
+The program, its *host*, is a workflow manager that knows the whole graph, and hands over each stage with its command
+when it may begin. Allocations are asked for ahead of that, by a strategy of asa. One that begins before its stage is
+handed over waits for a file that releases it; one that is no longer wanted is given back. The host may be killed at any
+moment: the next run in its place first ends what it has left (`wind_up`).
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _FAILED_ONLY = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a hosted run asks for what its host wants.
+    """How a hosted run asks for resources.
 
     Parameters
     ----------
     strategy, estimator
-        Names of the strategy, and of who predicts waits.
+        Names of the strategy and the estimator of waits.
     bank
         Folder of what is learned; None for none.
     history
-        Everybody's past jobs to learn at the beginning.
+        How many past jobs of all users to learn from at the beginning.
     max_jobs
-        Jobs that the host hands over at a time; None for any number.
+        How many jobs the host hands over at a time; None for any number.
     seed
-        Of whatever is drawn.
+        Of all random numbers.
     """
 
     strategy: str = "asa-plan"
@@ -75,22 +75,22 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a stage ended that was handed over.
+    """How a stage that was handed over ended.
 
     Parameters
     ----------
     stage
         Its name.
     completed
-        Whether it did what it was to do.
+        Whether it completed.
     reason
-        In words, why not.
+        Why not, in words.
     job_id
         Of the job that ran it; empty if there was none.
     log
-        The file to which that wrote its errors, where there is one.
+        The file with that job's errors, if there is one.
     may_come_again
-        Of one that failed, whether it may be handed over once more.
+        If it failed: whether it may be handed over once more.
     """
 
     stage: str
@@ -153,7 +153,7 @@ class HostedRun:
         self._raise_trouble()
 
     def extend(self, stages: Sequence[Stage]) -> dict[str, str]:
-        """Add stages, each after those that it follows; `Stage.command` is written by `command_of`.
+        """Add stages, in topological order; `Stage.command` comes from `command_of`.
 
         Returns
         -------
@@ -170,23 +170,23 @@ class HostedRun:
         return impossible
 
     def claim(self, stage: str, command: str, *, asked: Stage | None = None, may_come_again: bool = False) -> None:
-        """Hand over what a stage runs, which may begin now; it fails if a job of what it asks for could never start.
+        """Hand over a stage's command; it may begin now. It fails if a job with its request could never start.
 
         Parameters
         ----------
         stage
-            Its name; it was added, and is not handed over.
+            Its name; it was added, and not handed over yet.
         command
             Text for `sh`.
         asked
-            What it asks for from now on, if that is not as it was.
+            Its new request, if that has changed.
         may_come_again
-            Whether the host hands it over once more should it fail.
+            Whether the host would hand it over once more if it failed.
 
         Raises
         ------
         JournalError
-            It cannot be written down.
+            The journal cannot be written.
         """
         if asked is not None:
             self._impossible.pop(stage, None)
@@ -225,12 +225,12 @@ class HostedRun:
         self._ask(CancelRequest(self.folder.plan.name, reason=reason))
 
     def endings(self) -> list[Ending]:
-        """Say which stages have ended since this was asked last.
+        """Return the stages that have ended since the last call.
 
         Raises
         ------
         AsaError
-            The run cannot go on; what was submitted does.
+            The run cannot go on; submitted jobs do.
         """
         with self._shared.lock:
             ended, self._shared.endings = self._shared.endings, []
@@ -417,11 +417,11 @@ def begin(
 ) -> RunFolder:
     """Begin the folder of a hosted run.
 
-    `runs`: the folder of runs, which jobs see as it is here.
+    `runs`: the folder of runs, which jobs see at the same path.
     `name`, `host`: of the run, and of the program that hosts it.
-    `make`: makes the first stages, of the site's rules and of where the run's folder will be.
+    `make`: makes the first stages from the site's rules and the path of the run's folder.
     `workdir`: where jobs run; this folder if not given.
-    Raises `InputError`: the strategy is not there, a job could never start, or something cannot be written.
+    Raises `InputError`: there is no such strategy, a job could never start, or something cannot be written.
     """
     how = check_strategy(settings.strategy)
     place = str((workdir or Path.cwd()).absolute())
@@ -463,7 +463,7 @@ def begin(
 
 
 def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | None = None) -> None:
-    """Refuse stages of which a job could never start, or whose options the batch system's backend refuses.
+    """Refuse stages whose job could never start, or whose options the backend refuses.
 
     `backend`: is not asked, but for whether it can write such jobs.
     """
@@ -488,7 +488,7 @@ def never_start(reasons: Mapping[str, str], site: Capabilities) -> str:
 
 
 class Verdicts:
-    """Whether jobs of stages could ever start; each kind of stage is looked at once.
+    """Checks whether jobs of stages could ever start; each kind of stage is checked once.
 
     `backend`: is not asked, but for whether it can write such jobs.
     """
@@ -532,10 +532,10 @@ def _never(site: Capabilities, kind: Stage, backend: Backend | None) -> str | No
 
 
 def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
-    """End what former hosted runs have left in the queue, and wait until it has.
+    """End what earlier hosted runs have left in the queue, and wait for that.
 
-    `say`: gets each step in words, as it is done.
-    Raises `AsaError`: another host is at one of them, what one did is not known, or its jobs cannot be ended now.
+    `say`: called with each step in words.
+    Raises `AsaError`: another host drives one of them, what one did is not known, or its jobs cannot be ended now.
     """
     for folder in list_runs(runs, only_own=True):
         if folder.owner or folder.plan.host != host or (folder.path / _ENDED).exists():

@@ -20,9 +20,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 def open_batch_system(
     backend: str | None, site: str | None, settings: Sequence[str], option: str = "--asa-option"
 ) -> OpenedSite:
-    """Open a batch system by a backend's name, a site's, and settings as ``key=value``; see `open_facility`.
+    """Open a batch system from names of a backend and a site, and settings as ``key=value``; see `open_facility`.
 
-    `option`: by which the settings were given.
+    `option`: the option by which the settings were given.
     """
     given = {}
     for setting in settings:
@@ -45,7 +45,7 @@ def bank_folder(named: str | None) -> Path | None:
 
 
 def run_name(file: Path) -> str:
-    """Name a run after the project that a workflow's file is in.
+    """Name a run after the project that contains the workflow's file.
 
     Examples
     --------
@@ -58,11 +58,11 @@ def run_name(file: Path) -> str:
 
 
 def runs_folder(given: Path) -> Path:
-    """Folder of what is kept of the run: the one that the user names, or one's own beside another user's usual one.
+    """Folder of runs: the one that the user names, or the user's own next to a default one that is another user's.
 
     Parameters
     ----------
     given
-        What the user says.
+        As the user named it.
     """
     return own_beside(given) if given == USUAL_RUNS else given

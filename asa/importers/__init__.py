@@ -1,7 +1,7 @@
-"""Workflows from what people already have: batch scripts, WfFormat instances, graphs of Snakemake, traces of Nextflow.
+"""Workflows from existing files: batch scripts, WfFormat instances, graphs of Snakemake, traces of Nextflow.
 
-Each importer is a function that returns an `Imported`: a workflow, and what its user should know about how it came to
-be. It runs nothing, changes no file, and asks no batch system.
+Each importer is a function that returns an `Imported`: a workflow, and notes for its user about the translation. It
+runs nothing, changes no file, and asks no batch system.
 """
 
 from .base import Imported, as_toml

@@ -1,7 +1,7 @@
-"""Job arrays: their elements, and the jobs that these are put into.
+"""Packs the elements of job arrays into jobs.
 
-An element keeps its walltime, so a job has as many elements as run in it side by side, and is over with them. Where not
-all may run at once, jobs follow each other.
+An element keeps its walltime, so a job has only as many elements as run in it at the same time. If not all may run at
+the same time, jobs follow each other.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ElementsOfJob:
 
 
 def read_array(directive: Directive) -> ArrayOption:
-    """Read an array's option, as in ``0-99:10,200%8``.
+    """Read the option ``--array``, as in ``0-99:10,200%8``.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
 
 
 def for_elements(option: str, count: int) -> str:
-    """Write an option of one element for a job of several.
+    """Convert an element's option into that of a job of several.
 
     Examples
     --------
@@ -128,9 +128,9 @@ def for_elements(option: str, count: int) -> str:
 
 
 def together(array: ArrayOption, cores: int, max_cores: int | None) -> int:
-    """Say how many elements share a job.
+    """Return how many elements a job has.
 
-    `max_cores`: of a job; None for a size that fits many nodes, or what keeps the number of jobs small.
+    `max_cores`: of a job; None for a default that suits many nodes, or more if there would be many jobs.
     """
     if max_cores is not None:
         return max(1, max_cores // cores)
@@ -138,7 +138,7 @@ def together(array: ArrayOption, cores: int, max_cores: int | None) -> int:
 
 
 def shared(array: ArrayOption, cores: int, max_cores: int | None) -> int:
-    """Say how many elements a job runs at once where jobs share them: as few as keep the number of jobs small.
+    """Return how many elements a job runs at the same time if jobs take them from a bag: few, but enough for few jobs.
 
     `max_cores`: of a job, if that is given.
     """
@@ -148,9 +148,9 @@ def shared(array: ArrayOption, cores: int, max_cores: int | None) -> int:
 
 
 def parts_of(array: ArrayOption, per_job: int, where: str) -> list[ElementsOfJob]:
-    """Put elements into jobs, each of them at most as wide as its elements side by side.
+    """Divide elements among jobs, whose elements all run at the same time.
 
-    Jobs are side by side, as many as may run at the same time, and each is followed by the next of its row.
+    As many jobs as may run at the same time are parallel; each is followed by the next in its row.
 
     Examples
     --------

@@ -101,7 +101,7 @@ def read_text(path: Path, *, keep_mark: bool = False) -> str:
 
 
 def generous_walltime_s(expected_s: float) -> float:
-    """Choose a walltime for a stage of which only its run time is known: half as long again, in a human figure.
+    """Choose a walltime from a run time: one and a half times that, rounded up to a usual walltime.
 
     Examples
     --------
@@ -112,9 +112,9 @@ def generous_walltime_s(expected_s: float) -> float:
 
 
 def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
-    """Tell how long tasks take on so many workers, the longest task first: what a stage's task list comes to.
+    """Compute how long a list of tasks takes on so many workers, the longest task first.
 
-    Each worker takes the next task as soon as it is free. O(n log n); at most 4/3 of the best possible.
+    Each worker takes the next task as soon as it is free. O(n log n); at most 4/3 of the optimum.
 
     Examples
     --------
@@ -134,11 +134,11 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Leave out the predecessors that are implied: those that another predecessor of the same one follows already.
+    """Leave out implied predecessors: those that another predecessor follows already.
 
     The graph must have no cycle.
 
-    Returns: the same keys, each with the predecessors that are left, in the order of the keys.
+    Returns the same keys, each with the remaining predecessors, in the order of the keys.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Shell scripts that submit batch scripts with sbatch: which ones, and which of them wait for which.
+"""Reads shell scripts that submit batch scripts with sbatch: which ones, and their dependencies.
 
-No shell is run, so only what is written plainly is understood: the patterns by which people chain jobs.
+No shell is run, so only common patterns of job chains are understood.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
-    """Read which batch scripts a shell script submits, with which options, and which wait for which.
+    """Read which batch scripts a shell script submits, with which options and dependencies.
 
-    It knows ``j=$(sbatch --parsable a.sh)``, also with backquotes or with ``| awk '{print $4}'`` behind it, variables
-    that are put together from others, options on the command line, and ``-d`` or ``--dependency`` with ``afterok``,
+    It understands ``j=$(sbatch --parsable a.sh)``, also with backquotes or followed by ``| awk '{print $4}'``;
+    variables made from others; options on the command line; and ``-d`` or ``--dependency`` with ``afterok``,
     ``afternotok``, ``afterany`` and ``after``.
 
-    Raises `InputError`: something decides only when it runs, such as a loop around sbatch; with file and line.
+    Raises `InputError`, with file and line: something is known only at run time, such as a loop around sbatch.
     """
     driver = _Driver(path, notes)
     for number, line in _lines(read_text(path)):
@@ -288,9 +288,9 @@ class _Driver:
         return self._texts.get(variable[1] or variable[2], value) if variable else value
 
     def _when(self, waits: _WaitsFor, where: str) -> When:
-        """Say how those must have ended that a job waits for; tell of what changes its meaning, refuse what cannot be.
+        """Return the `when` for a job's dependencies; note where the meaning changes, refuse what cannot be translated.
 
-        Of several jobs all must have failed for `afternotok`, where for a stage one will do.
+        `afternotok` of several jobs requires that all have failed; for a stage one is enough.
         """
         if "afternotok" in waits.kinds:
             is_any = len(waits.jobs) == 1 or waits.any_will_do

@@ -25,7 +25,7 @@ class Drawing:
 
 
 def read_dot(text: str) -> Drawing:
-    r"""Read a graph in the dot language, with a node or an edge a line, as tools write it.
+    r"""Read a graph in the dot language, with one node or edge a line, as tools write it.
 
     Examples
     --------
@@ -46,9 +46,9 @@ def read_dot(text: str) -> Drawing:
 
 
 def read_mermaid(text: str) -> Drawing:
-    r"""Read a flowchart of Mermaid; only nodes that are drawn as stadiums, ``v1([NAME])``, get a label.
+    r"""Read a Mermaid flowchart; only stadium-shaped nodes, ``v1([NAME])``, get a label.
 
-    `text`: of the file; lines that are neither node nor arrow are passed over.
+    `text`: of the file; lines that are neither node nor arrow are skipped.
 
     Examples
     --------

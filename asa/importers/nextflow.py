@@ -1,6 +1,7 @@
-"""Traces of Nextflow as a model of the workflow: what its processes took, and in which order.
+"""Makes a model of a workflow from a Nextflow trace: what its processes took, and in which order.
 
-A process becomes a stage with the cores that its tasks need side by side. It runs nothing: it is for `asa compare`.
+A process becomes a stage with the cores that its tasks need to run in parallel. The model runs nothing: it is for `asa
+compare`.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ class _Process:
 
 
 def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = None, name: str = "") -> Imported:
-    """Make a model of a workflow of a trace of Nextflow.
+    """Make a model of a workflow from a Nextflow trace.
 
-    `dag`: what ``-with-dag`` wrote, as ``.dot``, ``.mmd`` or ``.html``. Without it the order is taken from the
-    times: a process comes after all of which a task had ended when its own first task was submitted. That has all
-    real dependencies, and more that only look like it.
-    `cores`: a stage has at most so many, or what one task needs; tasks that do not fit beside each other take
-    turns.
-    Returns: the workflow, and what its reader should know of how it came about.
-    Raises `InputError`: it is no trace, or one that lacks a column; with file and line.
+    `dag`: the output of ``-with-dag``, as ``.dot``, ``.mmd`` or ``.html``. Without it the order follows from the times:
+    a process comes after all processes of which a task had ended when its own first task was submitted. That includes
+    all real dependencies, and some that only look like one.
+    `cores`: upper bound of a stage's cores, but at least what one task needs; tasks that do not fit at the same time
+    run in turn.
+    Returns the workflow, and notes about the translation.
+    Raises `InputError`, with file and line: it is no trace, or lacks a column.
     """
     notes = ImportNotes()
     processes = _processes(path, notes)

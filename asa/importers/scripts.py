@@ -67,20 +67,21 @@ def import_scripts(
     pack_arrays: bool = False,
     name: str = "",
 ) -> Imported:
-    """Make a workflow of batch scripts, which stay where and as they are.
+    """Make a workflow of batch scripts; the files are not changed.
 
-    Each becomes a stage, after the one before it; or, where any script says so in a comment before its first command
-    (``# asa: after=prepare,align``, or ``# depends: prepare align``), after those that it names, and the others after
-    none. Of a shell script that submits batch scripts with ``sbatch`` the dependencies are taken from there.
+    Each becomes a stage that follows the previous one. If any script names its predecessors in a comment before its
+    first command (``# asa: after=prepare,align``, or ``# depends: prepare align``), each follows those that it names,
+    and the others follow none. For a shell script that submits batch scripts with ``sbatch`` the dependencies are read
+    from it.
 
-    `pack_arrays`: have elements of a job array share jobs, where they can; else a job array stays one.
-    `array_cores`: how many cores they then share at most: 32 if not given, or more where there would be more than 100
-    jobs. To give it is to pack.
-    `share_arrays`: make one stage of an array whose elements can share a job: several jobs take them from one bag.
-    `name`: of the workflow; that of the one script, or of the folder that they lie in, if not given.
-    Returns: the workflow, and what its reader should know of how it came about.
-    Raises `InputError`: a file cannot be read, or says what sbatch would refuse or what cannot be translated; with
-    file and line.
+    `pack_arrays`: pack elements of a job array into common jobs, if possible; else it stays a job array.
+    `array_cores`: upper bound of such a job's cores: 32 if not given, or more if there would be more than 100 jobs. If
+    given, arrays are packed.
+    `share_arrays`: make an array whose elements can run in one job a single stage: several jobs take them from one bag.
+    `name`: of the workflow; the single script's, or the folder's, if not given.
+    Returns the workflow, and notes about the translation.
+    Raises `InputError`, with file and line: a file cannot be read, or contains what sbatch would refuse or what cannot
+    be translated.
     """
     notes = ImportNotes()
     if len(paths) == 1 and is_driver(paths[0]):
@@ -120,10 +121,10 @@ def _called(paths: Sequence[Path]) -> str:
 
 
 def _placed(stage: Stage, befores: Sequence[str], when: When) -> Stage:
-    """Put a stage after others, unless it follows another part of its array.
+    """Make a stage follow others, unless it follows another part of its array.
 
-    It does so however that one ended, as elements do in Slurm; but where the array itself follows something, not after
-    a failure: that would begin the elements, too, if what the array follows has failed; unless they begin in any case.
+    A part follows another however that ended, as elements do in Slurm. But if the array itself follows a stage, its
+    parts do not run after a failure: else they would also run if that stage failed; unless they run in any case.
     """
     if not stage.after:
         return replace(stage, after=tuple(befores), when=when if befores else "success")
@@ -306,9 +307,9 @@ class _Translator:
         return stages
 
     def _bag(self, script: Script, stage: Stage, array: ArrayOption, cores: int) -> Stage:
-        """Make one stage of all elements, which as many jobs take from a bag as hold those that may run at once.
+        """Make one stage of all elements, taken from a bag by as many jobs as hold those that may run at the same time.
 
-        Where these are not all, a job asks for time for some of them one after the other.
+        If not all may, a job's walltime is for several elements one after the other.
         """
         count, at_once = len(array.elements), array.at_once
         jobs = max(math.ceil(at_once / shared(array, cores, self._array_cores)), 2)

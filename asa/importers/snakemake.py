@@ -1,14 +1,12 @@
-"""Snakemake's graph of rules, or of jobs, as a workflow in which each rule is a stage that Snakemake itself runs.
+"""Turns Snakemake's graph of rules, or of jobs, into a workflow in which each rule is a stage run by Snakemake.
 
-A stage runs ``snakemake --until RULE``: all jobs of that rule, and nothing that comes after. What comes before has been
-made by the stages before it, so that nothing of it is run again. Seen with Snakemake 9.27, of which several instances
-worked in one folder:
+A stage runs ``snakemake --until RULE``: all jobs of that rule, and nothing after them. Earlier stages have made its
+inputs, so nothing is run again. Tested with several instances of Snakemake 9.27 in one folder:
 
-* ``--nolock``, for stages without an order run at the same time;
-* ``--rerun-incomplete``, or one instance refuses to begin while another writes; it makes again only what it is to make;
-* ``--rerun-triggers mtime``, or a rule that was edited meanwhile is run again inside the stage of another rule;
-* ``--allowed-rules`` does not do instead: the workflow's target is not among them;
-* files that are ``temp()`` live until the last rule that reads them has run.
+* ``--nolock``, since stages that do not depend on each other run at the same time; * ``--rerun-incomplete``, else an
+instance refuses to begin while another writes; it remakes only its own outputs; * ``--rerun-triggers mtime``, else a
+rule that was edited meanwhile runs again inside another rule's stage; * ``--allowed-rules`` is no alternative: the
+workflow's target is not among them; * files that are ``temp()`` exist until the last rule that reads them has run.
 """
 
 from __future__ import annotations
@@ -62,18 +60,17 @@ def import_snakemake(
     command: str = "snakemake",
     name: str = "",
 ) -> Imported:
-    """Make a workflow of a graph of Snakemake.
+    """Make a workflow of Snakemake's graph.
 
-    `path`: what ``snakemake --rulegraph`` printed, or ``snakemake --dag --forceall``, which also tells how many
+    `path`: the output of ``snakemake --rulegraph``, or of ``snakemake --dag --forceall``, which also shows how many
     jobs a rule has.
-    `jobs`: what ``snakemake --dry-run --forceall --cores 1000`` printed: how many jobs each rule has, with how many
-    threads, and their resources ``mem_mb``, ``mem_mb_per_cpu``, ``gpu`` and ``runtime``. Without it, cores and
-    walltimes are placeholders.
-    `cores`: of a stage: at most so many where the jobs are known, exactly so many where they are not (4 if not
-    given).
-    `command`: how Snakemake is called, with what it always needs, as in ``snakemake -s workflow/Snakefile
+    `jobs`: the output of ``snakemake --dry-run --forceall --cores 1000``: each rule's number of jobs, their threads,
+    and their resources ``mem_mb``, ``mem_mb_per_cpu``, ``gpu`` and ``runtime``. Without it, cores and walltimes are
+    placeholders.
+    `cores`: of a stage: the upper bound if the jobs are known, else the number (4 if not given).
+    `command`: the call of Snakemake, with all options that it always needs, as in ``snakemake -s workflow/Snakefile
     --use-conda``.
-    Returns: the workflow, and what its reader should know of how it came about.
+    Returns the workflow, and notes about the translation.
     Raises `InputError`: there is no such graph in the file; or a file cannot be read.
     """
     notes = ImportNotes()

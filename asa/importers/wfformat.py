@@ -1,7 +1,7 @@
-"""WfFormat 1.5, the JSON in which instances of scientific workflows are published: read and written.
+"""Reads and writes WfFormat 1.5, the JSON format in which instances of scientific workflows are published.
 
-An instance lists tasks, often hundreds; a workflow of asa has stages, each of which is a job. So tasks are gathered,
-and a stage has the cores that its tasks need side by side.
+An instance lists tasks, often hundreds; a workflow of asa has stages, each of which is a job. So tasks are grouped, and
+a stage has the cores that its tasks need to run in parallel.
 """
 
 from __future__ import annotations
@@ -70,15 +70,14 @@ def import_wfformat(
 ) -> Imported:
     """Make a workflow of a WfFormat instance.
 
-    `by`: gather into a stage the tasks of one ``category`` (their name without its number) on one level of the
-    graph, where a level is the longest way from the beginning; or all of a ``level``; or like ``category``, but
-    with ``chains`` of tasks, each the only one before and after the other, joined to one task first.
-    `cores`: a stage has at most so many; tasks that do not fit beside each other take turns. What it is expected to
-    run is what its tasks take then, the longest first, each core taking the next as soon as it is free.
-    `commands`: whether stages run the tasks' commands, where all tasks have one. Else it is a model: for
-    comparisons.
-    Returns: the workflow, and what its reader should know of how it came about.
-    Raises `InputError`: it is no instance of WfFormat 1.5, or has a cycle; with the place in the document.
+    `by`: what makes a stage: the tasks of one ``category`` (their name without its number) on one level of the graph,
+    which is the longest path from the beginning; or all of a ``level``; or, with ``chains``, as by ``category``, after
+    chains of tasks, each the only predecessor or successor of the next, are joined to one task.
+    `cores`: upper bound of a stage's cores; tasks that do not fit at the same time run in turn. Its expected run time
+    is that of its tasks, the longest first, where each core takes the next as soon as it is free.
+    `commands`: whether stages run the tasks' commands, if all tasks have one. Else it is a model for comparisons.
+    Returns the workflow, and notes about the translation.
+    Raises `InputError`, with the place in the document: it is no instance of WfFormat 1.5, or has a cycle.
     """
     notes = ImportNotes()
     document = _document(path)
@@ -250,7 +249,7 @@ def _task(entry: _DocumentNode, run: _DocumentNode | None, parents: frozenset[st
 def _commands(run: _DocumentNode) -> tuple[str, ...]:
     """Write a recorded command for a shell.
 
-    Some recorders repeat the program as the first argument, as C does, and some note redirections as arguments.
+    Some recorders repeat the program as the first argument, as in C, and some record redirections as arguments.
     """
     if not run.has("command") or not run.child("command").has("program"):
         return ()
@@ -377,8 +376,8 @@ def export_wfformat(
 ) -> dict[str, Any]:
     """Write a workflow as a WfFormat 1.5 document.
 
-    A stage is a task; one with a list of tasks as many as it lists, which share its cores and its run time. Without a
-    run the run times are the expected ones, and the description says so.
+    A stage becomes a task; a stage with a list of tasks becomes as many, which divide its cores and its run time.
+    Without a run the run times are the expected ones, and the description says so.
     """
     ids = {stage.name: _ids(stage) for stage in workflow.stages.values()}
     followers = {name: [s.name for s in workflow.stages.values() if name in s.after] for name in workflow.stages}

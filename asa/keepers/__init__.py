@@ -1,8 +1,8 @@
-"""Who looks at a run once nobody does: a timer, cron, or a job of one core that follows itself.
+"""Keepers look at a run that has no client: a timer, cron, or a chain of one-core jobs.
 
-A way is a module with ``trouble()``, ``begin(...)`` and ``end(mark)``. What keeps a run is noted in its folder, in
-``kept.json``, with the variables of its user's shell that its clients need; the run's own lease sees to it that one of
-them at a time has its way, whoever else was told to look.
+A way is a module with ``trouble()``, ``begin(...)`` and ``end(mark)``. A run's folder records its keeper in
+``kept.json``, with the variables of the user's shell that its clients need. The run's lease lets only one client at a
+time drive it, however many look.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ class KeptRun:
     Parameters
     ----------
     way
-        Who that is.
+        Which way.
     mark
-        What it is known by there: a line's mark, a unit, a job.
+        Its identifier there: a line's mark, a unit, a job.
     number
-        Of the job that drives it last, from 1 on.
+        Of the latest job that drives it, from 1 on.
     since_s
         When that began, seconds since 1970.
     chain
-        Tells these jobs from those of an earlier detaching; empty where there are none.
+        Distinguishes these jobs from those of an earlier detaching; empty if there are none.
     umask
         Of the user's shell.
     environment
-        Variables of the user's shell, for its clients and so for the jobs that they submit: those on the list of
-        `asa.core.variables`.
+        Variables of the user's shell, for its clients and the jobs that they submit: those that `asa.core.variables`
+        lists.
     """
 
     way: Way
@@ -84,12 +84,12 @@ class KeptRun:
 
     @classmethod
     def made(cls, way: Way, mark: str, *, number: int = 0, chain: str = "") -> KeptRun:
-        """Make one from now on, for the user's shell as it is.
+        """Make one that begins now, from the user's present shell.
 
         Parameters
         ----------
         way, mark, number, chain
-            As they are kept.
+            The fields of that name.
         """
         umask = os.umask(0o077)
         os.umask(umask)
@@ -114,7 +114,7 @@ def possible() -> dict[Way, str]:
 
 
 def client(verb: str, folder: Path, *options: str) -> list[str]:
-    """Write the call of a command about a run, for who has neither this folder nor this ``PATH``.
+    """Write a command about a run that works from any folder and without this ``PATH``.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _trouble_of_client() -> str:
 
 
 def keep(way: Way, folder: Path, mark: str) -> KeptRun:
-    """Have a run looked at from now on, by a timer or cron.
+    """Let a timer or cron look at a run from now on.
 
     Parameters
     ----------
@@ -153,12 +153,12 @@ def keep(way: Way, folder: Path, mark: str) -> KeptRun:
     folder
         The run's.
     mark
-        Letters and digits that tell the run from every other.
+        Letters and digits that identify the run.
 
     Raises
     ------
     InputError
-        It cannot be.
+        That is not possible.
     """
     begin: Callable[[list[str], str], None] = {
         Way.TIMER: timer.begin,
@@ -176,7 +176,7 @@ def keep(way: Way, folder: Path, mark: str) -> KeptRun:
 
 
 def end(folder: Path) -> None:
-    """Let nothing look at a run any more; what cannot be undone ends by itself, since the run has ended.
+    """Remove a run's keeper; what cannot be removed ends by itself, since the run has ended.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def end(folder: Path) -> None:
 
 
 def end_here(mark: str) -> None:
-    """Let neither cron nor a timer of this computer look at a run any more, whatever its folder says.
+    """Remove a run from cron and the timers of this computer, whatever its folder says.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def end_here(mark: str) -> None:
 
 
 def kept(folder: Path) -> KeptRun | None:
-    """Give what keeps a run; None if nothing does.
+    """Return a run's keeper; None if there is none.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def kept(folder: Path) -> KeptRun | None:
     Raises
     ------
     OwnerError
-        Others own what says so, or can change it.
+        Others own its record, or can change it.
     """
     try:
         told = read_json(owned.read(folder / _FILE))
@@ -235,7 +235,7 @@ def kept(folder: Path) -> KeptRun | None:
 
 
 def is_kept_in_private(folder: Path) -> bool:
-    """Whether something keeps a run of another user's, who alone can see what.
+    """Whether another user's run has a keeper, which only that user can read.
 
     Parameters
     ----------
@@ -250,14 +250,14 @@ def is_kept_in_private(folder: Path) -> bool:
 
 
 def note(folder: Path, now: KeptRun) -> None:
-    """Write down what keeps a run.
+    """Record a run's keeper.
 
     Parameters
     ----------
     folder
         The run's.
     now
-        What.
+        The keeper.
 
     Raises
     ------

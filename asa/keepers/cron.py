@@ -52,9 +52,9 @@ def begin(command: list[str], mark: str) -> None:
 
 
 def _provide_folder() -> None:
-    """Make the folder of what cron calls, and see that nobody else can change that, or put another in its place.
+    """Make the folder of the script that cron calls, and check that nobody else can change or replace it.
 
-    Raises `InputError`, `OwnerError`: it cannot be had, or is not fit.
+    Raises `InputError`, `OwnerError`: it cannot be made, or is not safe.
     """
     folder = scripts_folder()
     _check_text(folder)
@@ -91,9 +91,9 @@ def _comment(mark: str) -> str:
 
 
 def _change(mark: str, line: str) -> bool:
-    """Write the table anew: without lines of this mark, and with one if that is given; nothing else is touched.
+    """Rewrite the table without lines of this mark, and with a new one if given; nothing else is changed.
 
-    Returns: whether it was another before.
+    Returns whether the table has changed.
     """
     folder = scripts_folder()
     owned.provide_folder(folder)

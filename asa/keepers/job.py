@@ -29,30 +29,30 @@ def submit(
     begin_s: float | None,
     names: Iterable[str] = (),
 ) -> str:
-    """Ask for the n-th job of a chain, unless it was asked for before; gives its id.
+    """Submit the n-th job of a chain, unless it was submitted before; return its id.
 
     Parameters
     ----------
     backend
         The run's.
     mark
-        Letters, digits and ``-`` that tell the chain from every other.
+        Letters, digits and ``-`` that identify the chain.
     number
         n, from 1 on.
     command
         What it runs.
     walltime_s
-        How long it may.
+        Its walltime.
     begin_s
         When it may begin, on the batch system's clock; None for at once.
 
     names
-        Of variables that hold secrets and that it is given: those that the jobs that it submits ask for.
+        Of variables with secrets that it gets: those that the jobs which it submits ask for.
 
     Raises
     ------
     BackendError
-        It cannot be asked for now, or never.
+        It cannot be submitted now, or never.
     """
     token = f"{mark}-keeper-{number}"
     for found in backend.find([token]).get(token, ()):

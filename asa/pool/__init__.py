@@ -1,8 +1,8 @@
-"""One pool of workers over many allocations: dask's tasks run on whatever jobs are alive, and jobs are asked for ahead.
+"""One pool of workers over many allocations: dask's tasks run on all running jobs, and jobs are submitted ahead.
 
-The resources of several jobs look like one pool to the application (Section 3.1 of the paper). `AsaCluster` is a
-cluster of dask's whose workers are jobs of a batch system, or processes of this machine; `Client(cluster)` and all
-collections work as with any other. It needs ``pip install 'asa-client[pool]'``; what it decides with does not.
+The resources of several jobs look like one pool to the application (Section 3.1 of the paper). `AsaCluster` is a dask
+cluster whose workers are jobs of a batch system, or processes of this machine; `Client(cluster)` and all collections
+work as with any other. It needs ``pip install 'asa-client[pool]'``; the modules that plan do not.
 """
 
 from __future__ import annotations

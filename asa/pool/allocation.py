@@ -36,33 +36,33 @@ class Allocation:
     Parameters
     ----------
     id
-        Its name in the pool; its workers' names begin with it, and a ``-``.
+        Its name in the pool; its workers' names begin with it and a ``-``.
     token
-        Its job's, for life; see `asa.backend.JobSpec`.
+        Its job's permanent token; see `asa.backend.JobSpec`.
     shape
         What it asks for.
     asked_s
-        When it was asked for, on the batch system's clock, as all times here.
+        When it was submitted, on the batch system's clock, as all times here.
     forecast
-        Of its wait, made then.
+        Of its wait, made at that time.
     is_pinned
-        Somebody asked for this very one.
+        Whether the user asked for exactly this one.
     phase
-        Where it stands.
+        Its phase.
     job_id
         Its job's id, once there is one.
     expected_s
         When it is expected to start, while it waits.
     start_s, joined_s, drain_s, end_s
-        When its job started, its first worker came, it began to be left, its job ended.
+        When its job started, its first worker joined, it began to be left, its job ended.
     idle_since_s, useless_since_s, bare_since_s
-        Since when nothing has run there, it is expected to be of no use, its job runs without a worker; while it does.
+        Since when it has run nothing, is expected to be of no use, or its job has had no worker; None if not so.
     why
         Why it ended, or is left.
     unwanted
-        Why somebody wants it no more: it is left as soon as its results can move.
+        Why it is no longer wanted: it is left as soon as its results can be moved.
     workers
-        Names of its workers that are here.
+        Names of its connected workers.
     """
 
     id: str
@@ -135,9 +135,9 @@ class Allocation:
 
 
 def workers_by_allocation(workers: Iterable[Any]) -> dict[str, list[Any]]:
-    """Sort workers, as dask's scheduler knows them, by the allocation that they are on.
+    """Group the workers that dask's scheduler knows by their allocation.
 
-    Returns: by the allocation's name in the pool; what is on none is by its own name.
+    Returns them by the allocation's name in the pool; a worker without one is under its own name.
     """
     groups: dict[str, list[Any]] = {}
     for worker in workers:

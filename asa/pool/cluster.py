@@ -73,43 +73,42 @@ class ProactiveAdaptive(Adaptive):
 class AsaCluster(SpecCluster):
     """One pool of workers over many allocations.
 
-    With no arguments its workers are processes of this machine, on all of its cores; or, where a site is set up (`asa
-    doctor --save`) or a batch system is found, jobs there, of which there are none until `scale`, `adapt` or `ask`.
+    Without arguments its workers are processes of this machine, on all of its cores. But if a site is set up (`asa
+    doctor --save`) or a batch system is found, they are jobs there; there are none before `scale`, `adapt` or `ask`.
 
     Parameters
     ----------
     site, backend, settings
         Where jobs go, as for `asa run`: a site's name; or a backend's and its settings.
     cores, memory, gpus, nodes, walltime, partition, account, options
-        What a job asks for where nothing else is said: all cores of a node for an hour. Memory as in ``"64 GB"``,
-        walltime in seconds or as in ``"1h30m"``. `options` are in the batch system's words.
+        What a job asks for; by default all cores of a node for an hour. Memory as in ``"64 GB"``, walltime in seconds
+        or as in ``"1h30m"``. `options` are those of the batch system.
     threads
-        Of each worker process; as dask would split the cores if not given.
+        Of each worker process; dask's default if not given.
     tags
-        Resources that its workers offer, as names of stages: ``client.submit(f, resources={"train": 1})`` finds them.
+        Resources that its workers offer, such as names of stages, for ``client.submit(f, resources={"train": 1})``.
     n_workers
-        To begin with, as in `scale`. On this machine as many as there are cores for, else none, if not given.
+        Workers at the beginning, as in `scale`. If not given: on this machine as many as its cores allow, else none.
     folder
-        Where the jobs' scripts, output and credentials are kept, on a file system that compute nodes see. A folder of
-        its own in what ``ASA_POOLS`` names, or in ``asa-pools`` here, if not given (``asa-pools-USER`` where that is
-        another user's). What is left of an earlier pool in
-        the same folder, whose process died, is cancelled.
+        Where the jobs' scripts, output and credentials are kept, on a file system that compute nodes see. If not given,
+        a new folder in the one that ``ASA_POOLS`` names, or in ``asa-pools`` here (``asa-pools-USER`` if that is
+        another user's). Jobs left by an earlier pool in the same folder, whose process died, are cancelled.
     bank
-        Folder where waits are learned for good: as for `asa run` if not given, none with False.
+        Folder of learned waits: as for `asa run` if not given, none with False.
     estimator
         Of waits; see `asa list`.
     price
-        Cores that one is ready to pay for as long as the work is not done: an hour sooner is worth so many core-hours.
-        As many as an allocation has, if not given.
+        How many core-hours it is worth to be done an hour sooner. An allocation's number of cores if not given.
     margin
-        How long before the end of its walltime an allocation is left; a tenth of it, at most a minute, if not given.
+        How long before the end of its walltime an allocation is left; if not given, a tenth of it, at most a minute.
     security
-        Who may talk to the pool; a certificate made for it alone, if not given. One that does not encrypt is refused.
+        Who may connect to the pool; a new certificate, if not given. Without encryption it is refused.
     host, interface
-        Where the scheduler listens; this machine's own address for workers elsewhere, the loopback for workers here.
+        Where the scheduler listens; by default this machine's address for workers elsewhere, the loopback for workers
+        here.
     dashboard_address
-        Where dask's page is shown, as in ``":8787"``: to this machine alone, unless a host is named. Nowhere, if not
-        given: whoever reaches it sees what runs, all users of this machine among them.
+        Address of dask's dashboard, as in ``":8787"``: only on this machine, unless a host is named. None if not given:
+        all who reach it, such as all users of this machine, see what runs.
     python
         The interpreter on the compute nodes.
     launcher
@@ -119,16 +118,16 @@ class AsaCluster(SpecCluster):
 
     Notes
     -----
-    It is a `SpecCluster` for its life cycle, and for what asks whether it is one. Its specification stays empty: that
-    one is for workers that should be there at once and are corrected until they are, whereas here each job is a thing
-    of its own that waits, lives and ends.
+    It is a `SpecCluster` for its life cycle, and for code that checks this type. Its specification stays empty: that is
+    for workers that should be there at once, and are restarted until they are. Here each job waits, runs and ends by
+    itself.
 
-    Results that only leaving workers hold, with nobody there to take them, move to this process: at the end of a
-    walltime as much as there is time for, otherwise up to 1 GiB, beyond which an allocation that is given back stays
-    until others have come.
+    Results that only leaving workers hold, and no other worker can take, are moved to this process: at the end of a
+    walltime as many as there is time for, otherwise up to 1 GiB. Beyond that, an allocation to be given back stays
+    until other workers have joined.
 
-    The scheduler is in this process. When it dies so do tasks and results; the workers end at once, jobs that still
-    wait end two minutes after they start, and what was learned of waits is kept.
+    The scheduler is in this process. If it dies, tasks and results are lost; the workers end at once, pending jobs end
+    two minutes after they start, and learned waits are kept.
 
     Examples
     --------
@@ -335,22 +334,22 @@ class AsaCluster(SpecCluster):
         memory: str | int | None = None,
         **changes: Any,
     ) -> Any:
-        """Ask for one allocation, which stays until `release` or the end of its walltime.
+        """Submit one allocation, which stays until `release` or the end of its walltime.
 
         Parameters
         ----------
         cores, walltime, tags, memory, **changes
-            Where it differs from the pool's own shape; for the rest see `asa.pool.Shape`.
+            What differs from the pool's own shape; for the rest see `asa.pool.Shape`.
 
         Returns
         -------
         Allocation
-            Shows where it stands; to be awaited in an asynchronous cluster.
+            Shows its state; to be awaited in an asynchronous cluster.
 
         Raises
         ------
         SubmitRejectedError
-            There will never be such a one.
+            Such an allocation is impossible.
         """
         shape = self._changed(cores=cores, walltime=walltime, tags=tags, memory=memory, **changes)
         return self.sync(self._supervision.ask, shape)
@@ -360,14 +359,14 @@ class AsaCluster(SpecCluster):
         self.loop.add_callback(self._supervision.part_for_good, allocation, "it was given back")
 
     def scale(self, n: int = 0, memory: str | None = None, cores: int | None = None) -> Any:
-        """Have so many worker processes, and keep as many: what ends is asked for again, a wait ahead.
+        """Keep so many worker processes: an allocation that ends is replaced, submitted ahead by its expected wait.
 
         Parameters
         ----------
         n
-            How many. What the pool was asked for by `ask` counts.
+            How many, including those from `ask`.
         memory, cores
-            At least so much in all.
+            Lower bounds of the totals.
         """
         if memory is not None:
             n = max(n, math.ceil(parse_bytes(memory) / self._memory_per_worker()))
@@ -395,22 +394,22 @@ class AsaCluster(SpecCluster):
         price: float | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Ask for what the work is worth, ahead of time, and give back what idles; see `asa.pool.planning`.
+        """Ask for as much as the work is worth, ahead of time, and give back idle allocations; see `asa.pool.planning`.
 
         Parameters
         ----------
         Adaptive
-            What decides. One of dask's own decides as it does elsewhere, and pays for it with waits.
+            The class that decides. Dask's own work too, but do not plan for queue waits.
         minimum, maximum
             Numbers of workers.
         shapes
-            Jobs that may be asked for, each by where it differs from the pool's own shape: other sizes, walltimes,
-            tags. The first is the usual one.
+            Jobs that may be submitted, each given by what differs from the pool's own shape: size, walltime, tags. The
+            first is the default.
         price
             As for the cluster.
         **kwargs
             As in dask: ``minimum_cores``, ``maximum_cores``, ``minimum_memory``, ``maximum_memory``, ``interval``,
-            ``wait_count`` and ``target_duration``: work that will be done within that needs no more than there is.
+            ``wait_count`` and ``target_duration``: nothing is added for work that will be done within this time.
 
         Returns
         -------
@@ -508,13 +507,13 @@ class AsaCluster(SpecCluster):
         return Live(get_renderable=self.table, console=console or Console(), refresh_per_second=2)
 
     def timeline(self) -> dict[str, Any]:
-        """Give what a picture of the pool's time needs, as plain data; it is kept in the folder at the end.
+        """Return the pool's history for a picture, as plain data; it is stored in the folder at the end.
 
         Returns
         -------
         dict
-            ``allocations``, with their times on the batch system's clock, and ``cores``: from each time on how many
-            there were, worked, and were waited for.
+            ``allocations``, with their times on the batch system's clock, and ``cores``: numbers of available, busy and
+            pending cores from each time on.
         """
         return self._roster.records()
 

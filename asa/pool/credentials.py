@@ -15,9 +15,9 @@ _DAYS = 365
 
 
 def encrypting(security: Security | None) -> Security:
-    """Give what a pool is closed with: what is given, or a certificate of its own.
+    """Return a pool's security: the given one, or a new certificate.
 
-    Raises `InputError`: what is given encrypts nothing, so that whoever reaches the pool could run code as its user.
+    Raises `InputError`: the given one does not encrypt, so that all who reach the pool could run code as its user.
     """
     if security is None:
         return make_security()
@@ -31,9 +31,9 @@ def encrypting(security: Security | None) -> Security:
 
 
 def make_security() -> Security:
-    """Make a certificate that scheduler, workers and clients show each other, and with which they encrypt all they say.
+    """Make a certificate by which scheduler, workers and clients authenticate each other, and encrypt.
 
-    It is made by the package ``cryptography`` where that is installed, else by the command ``openssl``.
+    It is made by the package ``cryptography`` if installed, else by the command ``openssl``.
     """
     try:
         return Security.temporary()

@@ -21,17 +21,17 @@ _SEEN: WeakKeyDictionary[Scheduler, dict[str, Needs]] = WeakKeyDictionary()  # o
 
 
 def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[Shape] = ()) -> list[Wave]:
-    """Read the unfinished tasks, as waves that come one after the other.
+    """Read the unfinished tasks, in groups that run one after the other.
 
-    Durations are what dask measured of tasks of that name, or else expects; what a task has run already is over. One of
-    which no more is known than what dask takes for granted, half a second, is taken to last for `unknown_s` at least.
-    A task counts as so many as it keeps from running beside it on the first of `shapes` that serves it: one that needs
-    all of a worker's GPUs as all of its cores. Of what tasks need, only what keeps them from running now is stated as
-    such. In a large graph the tasks of a group, which is what dask calls those that one line of a program made, are
-    taken to be alike: it is read in the time that its groups take, once one task of each has been seen.
+    Durations are those that dask measured for tasks of the same name, or expects; time that a task has run already is
+    subtracted. A task with only dask's default, half a second, is assumed to last at least `unknown_s`. A task counts
+    for the cores that it blocks on the first of `shapes` that serves it: one that needs all of a worker's GPUs counts
+    for all of its cores. Of tasks' needs, only those that keep them from running now are returned as such. In a large
+    graph the tasks of one of dask's groups, which one line of a program made, are assumed to be alike: reading it takes
+    time in proportion to its groups, once one task of each has been seen.
 
-    `unknown_s`: seconds that a task is taken to last at least of which nothing is known.
-    `shapes`: of the jobs that may be asked for, the usual one first.
+    `unknown_s`: lower bound, in seconds, for tasks of unknown duration.
+    `shapes`: of the jobs that may be submitted, the default first.
     """
     read = _by_tasks if len(scheduler.tasks) <= _MAX_TASKS else _by_groups
     return read(scheduler, unknown_s, lru_cache(maxsize=None)(partial(_cores, shapes)))

@@ -31,14 +31,14 @@ _KEPT_BYTES = 2**30  # of results that an allocation need not be held for: the c
 
 
 class Departures:
-    """Has allocations leave a pool, each with all of its workers, so that no result is lost that can be saved.
+    """Removes allocations from a pool, each with all its workers, without losing results that can be saved.
 
-    Results move to workers that stay. Where there are none, a `Keeper` in this process takes them: at the end of a
-    walltime as much as there is time for, otherwise no more than it has room for; what is beyond that stays where it
-    is, and its allocation is asked to leave again and again.
+    Results are moved to workers that stay. If there are none, a `Keeper` in this process takes them: at the end of a
+    walltime as many as there is time for, otherwise as many as it has space for; the rest stays where it is, and the
+    removal of its allocation is tried again.
 
-    `folder`: for what is kept of results and does not fit into the memory.
-    `margin_of`: tells how many seconds before the end of its walltime an allocation of a shape is left.
+    `folder`: for kept results that do not fit into memory.
+    `margin_of`: returns how many seconds before the end of its walltime an allocation of a shape is left.
     """
 
     def __init__(
@@ -152,9 +152,9 @@ class Departures:
                 await (await opened).close(nanny=False)
 
     async def _keep(self, addresses: Collection[str], until_s: float | None) -> bool:
-        """Have this process keep what no other worker can take; as much as there is time for at the end of a walltime.
+        """Move to this process what no other worker can take; at the end of a walltime as much as there is time for.
 
-        No allocation that is paid for is held for the sake of little.
+        No paid allocation is held for small results.
         """
         if not sole_bytes(self._scheduler, addresses):
             return True

@@ -47,13 +47,13 @@ class News:
 
 
 class Desk(threading.Thread):
-    """Submits, looks and cancels, one thing after the other.
+    """Submits, polls and cancels jobs, one call after the other.
 
-    Whatever is asked of it is put into a line; whatever it learns it tells. So nothing waits for a batch system that
-    takes its time, and no two threads speak with it. It looks as often as the backend holds right.
+    Requests are queued, and results reported by callbacks. So no caller waits for a slow batch system, and only one
+    thread calls it. It polls as often as the backend allows.
 
-    `bank`: folder in which waits are kept; None to keep them for as long as this lives.
-    `unlearned`: what to expect until a few waits are known; what the estimator says if not given.
+    `bank`: folder for learned waits; None to keep them in memory only.
+    `unlearned`: the forecast until a few waits are known; the estimator's if not given.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ _alone = threading.Lock()  # of a worker process
 class Elsewhere(Executor):
     """Runs functions on the workers of a dask cluster, in the current folder, one at a time in each process.
 
-    `stuck`: says why no worker will come any more, if none will: then everything that was asked for fails.
+    `stuck`: says why no worker will ever join, if so: then all submitted functions fail.
     """
 
     def __init__(self, client: Any, stuck: Callable[[], str] | None = None) -> None:
@@ -40,9 +40,9 @@ class Elsewhere(Executor):
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
-        """Have a function run on some worker, to which all that was kept goes; if that is lost, on another.
+        """Run a function on some worker; if that is lost, on another.
 
-        What it returned is nowhere else once it is here.
+        Once its result is here, no worker keeps it.
         """
         there = self._client.submit(_run_alone, self._here, self._kept, function, *args, **options, pure=False)
         here: Future[_T] = Future()
@@ -59,9 +59,9 @@ class Elsewhere(Executor):
             there.release()
 
     def share(self, value: Any) -> Any:
-        """Send a value to the workers once; what is returned stands for it as an argument.
+        """Send a value to the workers once; return a reference to be passed as an argument.
 
-        There need be no worker yet, and one that is lost has it made again elsewhere.
+        There need be no worker yet; if one is lost, the value is sent again.
         """
         return self._client.submit(_given, value, pure=False)
 
@@ -142,10 +142,10 @@ def _given(value: _T) -> _T:
 
 @contextmanager
 def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | None]:
-    """Open what ``--executor`` names.
+    """Open the executor that ``--executor`` names.
 
-    `named`: ``local``; ``dask:`` and the address of a scheduler; or ``pool``, for a pool on the usual site.
-    `jobs`: worker processes of a pool at most, each then an allocation of its own; no other takes it from here.
+    `named`: ``local``; ``dask:`` and a scheduler's address; or ``pool``, for a pool on the default site.
+    `jobs`: upper bound of a pool's worker processes, each in an allocation of its own; ignored by the others.
     """
     if named == LOCAL:
         yield None

@@ -39,7 +39,7 @@ class WorkerJobs:
         """Describe the job of one allocation, with a token of its own.
 
         `one_id`: the allocation's name in the pool, with which its workers' names begin.
-        `lifetime_s`: seconds after which its workers end by themselves, should the scheduler be gone by then.
+        `lifetime_s`: seconds after which its workers end by themselves.
         """
         return JobSpec(
             f"{self.pool}-{one_id}",
@@ -90,9 +90,9 @@ def _in_scratch(command: str) -> str:
 
 
 def modules_of_program() -> bytes:
-    """Have workers find the modules of this program, once they have loaded their own: a plug-in of dask's.
+    """Return a dask plug-in by which workers find this program's modules, once they have loaded their own.
 
-    It is sent as it is, as asa need not be installed there.
+    It is sent by value, as asa need not be installed there.
     """
     folders = python.folders_of_program()
 

@@ -34,11 +34,11 @@ async def leave(
     connection: Mapping[str, Any],
     keep: Callable[[Collection[str]], Awaitable[bool]],
 ) -> bool:
-    """Have workers leave; tell whether they did, which they do not where results would be lost.
+    """Remove workers; return whether they left, which they do not if results would be lost.
 
-    `patience_s`: tasks that run there are waited for so long; then they run again elsewhere.
-    `keep`: sees to results that can move to no other worker, once their own take no tasks any more; tells whether
-    they are safe.
+    `patience_s`: how long to wait for tasks that run there; then they run again elsewhere.
+    `keep`: saves results that no other worker can take, once these workers get no more tasks; returns whether they are
+    safe.
     """
     ends_s = time.monotonic() + patience_s
     moved: Collection[str] = ()

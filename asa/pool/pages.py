@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def on_loopback(address: str) -> str:
-    """Give an address of a page; of this machine's loopback, unless a host is named.
+    """Return the address of a page; on this machine's loopback, unless a host is named.
 
     Examples
     --------

@@ -17,9 +17,9 @@ _UNITS = ((7200.0, 3600.0, "hours"), (300.0, 60.0, "minutes"), (0.0, 1.0, "secon
 
 
 def draw_timeline(timeline: Mapping[str, Any], path: str | Path) -> None:
-    """Draw a line an allocation over the cores that there were and that worked.
+    """Draw one line for each allocation, above the available and busy cores.
 
-    `timeline`: as `AsaCluster.timeline` gives it; a pool keeps it as ``timeline.json`` in its folder.
+    `timeline`: from `AsaCluster.timeline`; a pool stores it as ``timeline.json`` in its folder.
     """
     allocations: Sequence[Mapping[str, Any]] = timeline["allocations"]
     samples: Sequence[Mapping[str, float]] = timeline["cores"]

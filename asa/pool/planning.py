@@ -1,19 +1,19 @@
-"""What a pool should ask for and what it should give back: from what is to be done, what it has, and the waits.
+"""What a pool should ask for and give back: from its work, its allocations, and the waits.
 
-A pure function, `decide`, that a pool calls every few seconds and that knows no dask. It rehearses: the work that is
-known is spread over the allocations that are there and over those that might be asked for, and what each way costs is
-compared. One cost counts it all, in core-seconds: those that are allocated, and `Rules.price` for each second until the
-work is done. Asking too early pays for idle cores, asking too late for a late end; since a queue wait is not known, the
-expectation over its quantiles is what counts. So nobody has to choose how far ahead to ask: the price does.
+A pool calls the pure function `decide`, which does not depend on dask, every few seconds. It rehearses: it spreads the
+known work over present and possible allocations, and compares the costs. The cost is in core-seconds: those allocated,
+plus `Rules.price` for each second until the work is done. Submitting too early costs idle cores, too late a late end;
+as queue waits are uncertain, the expectation over their quantiles is used. So nobody has to choose how far ahead to
+submit: it follows from the price.
 
-Three rules keep it calm, for on a batch queue a mistake costs a wait:
+Three rules keep it stable, since on a batch queue a mistake costs a wait:
 
-- What waits in the queue counts from the moment that it was asked for.
-- What waits costs nothing, and is withdrawn only when it is certain to be of no use. What runs would have to be done
-  with four times the work before it can start, and that for as long as it would take to get it again.
-- What idles is given back when its idling has cost as much as it would cost to get it again, and the rest of its
-  walltime would cost more than that again. Whatever happens next, this costs at most twice what one who knows it would
-  have paid. To get many again costs one wait: all that idles counts together.
+- A pending job counts from the moment that it was submitted.
+- A pending job costs nothing, and is withdrawn only when it is certainly of no use: if the running ones could do four
+  times the work before it can start, for as long as it would take to get it again.
+- An idle allocation is given back when its idling has cost as much as getting it again would, and the rest of its
+  walltime would cost more than that. Whatever happens next, this costs at most twice the optimum in hindsight. Getting
+  many again costs one wait, so all idle allocations count together.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Rehearsal(NamedTuple):
 
 
 def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> Rehearsal:
-    """Spread work over cores, as if tasks could be cut; a wave takes as long as one of its tasks, and begins when the
-    one before is done.
+    """Spread work over cores, as if tasks could be divided; a group takes at least as long as one of its tasks, and
+    begins when the previous one is done.
 
     Examples
     --------
@@ -99,12 +99,11 @@ def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> 
 def decide(
     now_s: float, waves: Sequence[Wave], views: Sequence[View], offers: Mapping[Shape, WaitForecast], rules: Rules
 ) -> Decision:
-    """Say what to ask for and what to give back now.
+    """Return what to ask for and what to give back now.
 
-    `waves`: what is to be done: unfinished tasks, one wave after the other.
-    `views`: what the pool has and what it waits for; what is being left is not among it.
-    `offers`: what it may ask for, and how long that would wait; what comes first is asked for where the work does
-    not tell.
+    `waves`: the unfinished tasks, in groups that run one after the other.
+    `views`: the pool's running and pending allocations, without those being left.
+    `offers`: what it may ask for, with forecasts of the waits; the first is the default where the work does not decide.
 
     Examples
     --------
@@ -127,9 +126,10 @@ def decide(
 
 
 def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
-    """Say what to part with to come down to so many cores: first what waits, the latest first, then what idles longest.
+    """Return what to give up to get down to so many cores.
 
-    What runs and works comes last, the one with the least time left first.
+    Pending jobs come first, the latest of them first, then those idle longest. Busy ones come last, the one with the
+    least time left first.
     """
     have = sum(view.shape.cores for view in views)
     withdrawn: list[str] = []
@@ -148,9 +148,9 @@ def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
 
 
 def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
-    """Tell when an allocation takes no new tasks any more, so that one of the length of `task_s` would still end there.
+    """Return from when on an allocation takes no new tasks, so that one of `task_s` seconds would still end there.
 
-    Tasks that last longer than half of the allocation would keep it idle for most of its time: they take their chance.
+    For tasks longer than half of the allocation it would be idle for most of its time: it takes them in its first half.
 
     Examples
     --------
@@ -161,9 +161,9 @@ def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
 
 
 def _by_needs(waves: Iterable[Wave]) -> dict[Needs, list[Wave]]:
-    """Part the work by what it needs; what an allocation that serves two kinds does for one it is taken to do for both.
+    """Divide the work by its needs; an allocation that serves two kinds counts fully for both.
 
-    That asks for too little, for a while: what is left in the queue is looked at again.
+    That asks for too little at first: the rest of the work is considered again later.
     """
     parted: dict[Needs, list[Wave]] = {}
     for wave in waves:

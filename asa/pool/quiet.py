@@ -15,11 +15,11 @@ _STOPPED = "non-started TCPListener"  # how dask fails to warn of a call that ca
 
 
 class Quiet(logging.Filter):
-    """Drops the warnings that whoever called a scheduler was gone before it could be let in, while workers leave.
+    """Drops, while workers leave, the warnings that a caller was gone before the scheduler could accept it.
 
-    All else is shown: calls that end so at any other time, and callers without a certificate, or with another one.
+    All others are shown: the same at any other time, and callers without a valid certificate.
 
-    `some_leave`: tells whether workers leave, or have just left.
+    `some_leave`: returns whether workers leave, or have just left.
     """
 
     def __init__(self, scheduler: Scheduler, some_leave: Callable[[], bool]) -> None:

@@ -26,12 +26,12 @@ _ASKED = "asked"  # tokens of jobs, in the pool's folder
 
 
 class Roster:
-    """All allocations that one pool ever asked for.
+    """All allocations that a pool ever submitted.
 
-    It takes in what is reported, and does nothing about it.
+    It records what is reported, and does not act on it.
 
-    `folder`: of the pool; the tokens of its jobs are kept there, for a pool that comes later.
-    `startup_s`: seconds from the start of a job until its workers work, learned from those that did.
+    `folder`: of the pool; the tokens of its jobs are kept there, for a later pool.
+    `startup_s`: seconds from a job's start until its workers are ready, learned from earlier ones.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -95,9 +95,9 @@ class Roster:
         return f"a{len(self._by_id) + 1}"
 
     def add(self, one: Allocation) -> None:
-        """Take in one that is about to be asked for; its token is on the disk then, by which its job can be found.
+        """Record an allocation to be submitted; on return its token, by which its job can be found, is on the disk.
 
-        Raises `UnavailableError`: it could not be written. Its job must not be submitted.
+        Raises `UnavailableError`: it could not be written, and its job must not be submitted.
         """
         try:
             with append_to(self._tokens_file) as file:

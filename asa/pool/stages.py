@@ -1,9 +1,9 @@
-"""A workflow's stages as tasks of a pool: a batch system, to whoever drives the run, whose jobs are dask's tasks.
+"""A workflow's stages as tasks of a pool: for the run's client, a batch system whose jobs are dask's tasks.
 
-So a run on a pool is a run like any other: it has the same folder, journal, records and exit codes, it is resumed and
-retried in the same way. Stages are handed over with what they depend on, so that the pool sees the whole graph ahead.
-The scheduler lives in the client: what ran when that ended is run once more when the run goes on, but for what ended
-well, which leaves a mark.
+So a run on a pool is a run like any other, with the same folder, journal, records and exit codes, and is resumed and
+retried in the same way. Stages are submitted with their dependencies, so that the pool sees the whole graph ahead. The
+scheduler is in the client: what runs when the client ends is run once more when the run is resumed, except for what has
+completed, which leaves a mark.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ _STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobSta
 
 
 def as_tasks(workflow: Workflow) -> Workflow:
-    """Ask for each stage as a pool runs it: in its first shape, and its list of tasks as one.
+    """Return the workflow as a pool runs it: each stage in its first shape, a list of tasks undivided.
 
-    The pool shares tasks out among its jobs, however many jobs a stage asks for.
+    The pool divides tasks among its jobs, however many jobs a stage asks for.
     """
     stages = [
         stage
@@ -93,7 +93,7 @@ def as_tasks(workflow: Workflow) -> Workflow:
 class PoolOfStages:
     """A site on which a workflow's stages run as tasks of one pool.
 
-    `workflow`: what runs; the pool's jobs are as wide and long as its stages need.
+    `workflow`: what runs; its stages determine the width and walltime of the pool's jobs.
     """
 
     def __init__(self, opened: OpenedSite, workflow: Workflow, **options: Any) -> None:
@@ -219,8 +219,7 @@ class _HandedOver:
 class StagesBackend:
     """Runs stages as tasks; see `asa.backend.Backend`.
 
-    What is known of a job lies in files of the run's folder, which workers write: a client that comes later knows as
-    much as the first.
+    A job's state is in files of the run's folder, which workers write: a later client knows as much as the first.
     """
 
     def __init__(
@@ -331,9 +330,9 @@ class StagesBackend:
         return {job_id: self._status(self._job(job_id)) for job_id in job_ids}
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
-        """Sleep until something changed, or the time has come.
+        """Sleep until something changes, or the time has come.
 
-        Raises `UnavailableError`: the pool has nothing to run on, and will not by itself.
+        Raises `UnavailableError`: the pool has nothing to run on, and will not get anything by itself.
         """
         while True:
             for job in self._jobs.values():  # what a client before this one handed over, and what awaited something
@@ -448,9 +447,9 @@ class StagesBackend:
         return [self._job(dependency.job_id) for dependency in job.spec.dependencies]
 
     def _awaits(self, job: _HandedOver) -> bool:
-        """Whether a job awaits what no task posts, such as a stage that runs beside the pool, or follows one that does.
+        """Whether a job waits for a completion marker that no task writes, as of a local stage, or follows such a job.
 
-        A task that has begun would hold its cores meanwhile.
+        As a task it would hold its cores meanwhile.
         """
         before = self._before(job)
         theirs = {token for other in before for token in other.spec.posts}
@@ -638,9 +637,10 @@ def _run(order: _Order) -> tuple[int, str]:
 
 @contextmanager
 def _guarded(order: _Order, told: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run an order's text in a session of its own, of which nothing is left after.
+    """Run an order's text in a session of its own, and kill what is left of that in the end.
 
-    Nor is there when this worker dies, for it runs again elsewhere then: only this process holds the end of the pipe.
+    Nothing is left either if this worker dies, as the text then runs again elsewhere: only this process holds the
+    pipe's end.
     """
     command = ["sh", "-c", text("pool-guarded"), "sh", text("pool-guard"), order.text]
     environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
@@ -675,9 +675,9 @@ def _word_in(link: Path) -> str:
 
 
 def note_end(place: str, job_id: str, parts: Sequence[_Part]) -> int:
-    """Note how a job ended, once, and when the last of its tasks did: this may run later, for the client hands it out.
+    """Record how a job ended, once, and when the last of its tasks did: the client may call this later.
 
-    Of a list of tasks: that all, or some, completed.
+    For a list of tasks: that all, or some, completed.
     """
     special = [part.code for part in parts if part.code < 0]
     bad = [part for part in parts if part.code > 0]

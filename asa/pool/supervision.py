@@ -39,13 +39,13 @@ _MARGIN_SHARE, _MARGIN_S = 0.1, 60.0
 
 
 class Supervision:
-    """Keeps one pool as its user wants it, for as long as the pool lives.
+    """Keeps a pool at its user's wishes for its whole life.
 
-    From `begin` to `end` it does so by itself, in the loop of dask's scheduler.
+    From `begin` to `end` it runs in the loop of dask's scheduler.
 
-    `price`: cores that one is ready to pay for as long as the work is not done.
-    `margin_s`: seconds before the end of its walltime at which an allocation is left; a tenth of it, at most a
-    minute, if None.
+    `price`: how many core-seconds it is worth to be done a second sooner.
+    `margin_s`: how many seconds before the end of its walltime an allocation is left; if None, a tenth of it, at most a
+    minute.
     """
 
     def __init__(

@@ -24,9 +24,9 @@ _MAX_ENDED = 5
 
 
 def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note: str = "") -> Table:
-    """Draw the table of allocations: those that wait with when they are expected, those that live with what is left.
+    """Draw the table of allocations: pending ones with their expected start, running ones with their time left.
 
-    `allocations`: in the order in which they were asked for; of those that have ended, the latest few are shown.
+    `allocations`: in order of submission; of those that have ended, only the last few are shown.
     """
     table = Table(title=Text(printable(title)) if title else None, caption=Text(printable(note)) if note else None)
     for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):

@@ -17,14 +17,14 @@ Needs = frozenset[tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one job of a pool asks for, and what its workers are.
+    """What a job of a pool asks for, and its workers.
 
     Parameters
     ----------
     cores, walltime_s
         What it asks for.
     threads
-        Of each worker process; `cores` are a multiple. Tasks of one process share its memory and Python's lock.
+        Of each worker process; `cores` is a multiple. Tasks of one process share its memory and Python's lock.
     memory_bytes, gpus
         Of the whole job; 0 for no demand.
     nodes
@@ -131,9 +131,9 @@ class View:
 class Rules:
     """What a pool goes by."""
 
-    # cores that it has at least and at most, those that it waits for counted in. What ends before what is asked for is
-    # expected to start does not count, so that a full pool is renewed in time; if it starts sooner, what ends first is
-    # left.
+    # lower and upper bound of its cores, pending ones included. An allocation that ends before a new one is expected to
+    # start does not count, so that a full pool is renewed in time; if that starts sooner, the allocation that ends
+    # first is left.
     minimum: int = 0
     maximum: float = math.inf
     # cores that one is ready to pay for as long as the work is not done: an hour sooner is worth so many core-hours

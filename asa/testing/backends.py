@@ -25,17 +25,17 @@ from asa.outcome import JobOutcome, outcome_of
 
 
 def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0, at_once: bool = False) -> None:
-    """Check that a backend keeps the contract.
+    """Check that a backend fulfils the contract.
 
     Parameters
     ----------
     make
         Opens a backend on which a few jobs of one core start at once.
     run_s
-        How long the short jobs of the check run; they ask for a hundred times as much. Where walltimes are counted in
+        How long the short jobs of the check run; they ask for a hundred times as much. If walltimes are counted in
         minutes, give at least 10, or the job that should be killed ends before.
     at_once
-        Run all checks side by side, each on a backend of its own: for sites where time really passes.
+        Run all checks at the same time, each on a backend of its own: for sites with real time.
 
     Raises
     ------

@@ -33,7 +33,7 @@ _EXTREMES = [(cores, walltime_s) for cores in (1, 1_000_000) for walltime_s in (
 
 
 def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False, separates: bool = True) -> None:
-    """Check that an estimator of a site's waits keeps the contract.
+    """Check that an estimator of a site's waits fulfils the contract.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False,
     from_state
         Makes one that continues from what another's `state` returned.
     draws
-        Whether `predict` draws what it says, so that asking twice may be answered differently (Algorithm 1).
+        Whether `predict` is random, so that two calls may differ (Algorithm 1).
     separates
-        Whether it promises that kinds of jobs whose waits are far apart are predicted far apart.
+        Whether its predictions for kinds of jobs with very different waits must be very different.
 
     Raises
     ------

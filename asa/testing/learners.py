@@ -24,12 +24,12 @@ _MIXED: list[WaitObservation] = [
 
 
 def check_learner(make: Callable[[int], WaitLearner], from_state: Callable[[Mapping[str, Any]], WaitLearner]) -> None:
-    """Check that an estimator keeps the contract.
+    """Check that an estimator fulfils the contract.
 
     Parameters
     ----------
     make
-        Makes a fresh estimator of a seed.
+        Makes a new estimator from a seed.
     from_state
         Makes one that continues from what another's `state` returned.
 

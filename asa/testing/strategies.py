@@ -32,13 +32,12 @@ _MAX_PLANS = 400  # of one run; asked for more often, nothing comes of it
 
 
 def check_strategy(make: Callable[[], Strategy]) -> None:
-    """Check that a strategy keeps the contract.
+    """Check that a strategy fulfils the contract.
 
-    Workflows are run on a model of a site: a chain, a diamond, one with stages that run only if others failed, and one
-    whose stages have several shapes; where jobs wait for nothing, and where they wait for long; where they gain
-    priority behind a dependency, where not, and where there are no dependencies; with forecasts that are right, wrong,
-    and none. In each, whatever it asks for has to make sense, the same view has to give the same plan, and every stage
-    has to run, once.
+    It runs workflows on a model of a site: a chain, a diamond, one with stages that run only if others failed, and one
+    whose stages have several shapes; with short and long waits; with and without age accrual for dependent jobs, and
+    without dependencies; with right, wrong and no forecasts. In each case all submissions must be valid, the same view
+    must give the same plan, and every stage must run once.
 
     Parameters
     ----------
@@ -48,11 +47,11 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
     Raises
     ------
     AssertionError
-        It does not keep it; the message says what was expected.
+        It does not; the message says what was expected.
 
     Notes
     -----
-    Jobs that grow or shrink, legs, and several jobs of one stage are none of a strategy's business, and not tried.
+    Jobs that grow or shrink, legs, and several jobs of one stage are not tested.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Snakemake's jobs through asa: ``snakemake --executor asa``.
 
-Snakemake finds an executor by the name of a module at the top level, as which this one is installed.
+Snakemake finds an executor by the name of a top-level module; this one is installed as such.
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 @dataclass
 class ExecutorSettings(ExecutorSettingsBase):
-    """What may be set with ``--asa-...``, or in a profile.
+    """Settings, from ``--asa-...`` or a profile.
 
-    Snakemake reads the types of the fields as they stand here.
+    Snakemake reads the types of the fields from here.
     """
 
     strategy: str | None = field(
