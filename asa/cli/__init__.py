@@ -1,7 +1,7 @@
-"""The command line: one module a verb.
+"""The command line: one module for each command.
 
-Exit codes: 0 done; 1 something went wrong outside (a run failed, a batch system refused); 2 the input cannot be used;
-130 interrupted; 141 nobody reads what is printed any more, as in ``asa runs | head``. A run is left then as by Ctrl-C.
+Exit codes: 0 done; 1 something else went wrong (a run failed, a batch system refused); 2 the input cannot be used; 130
+interrupted; 141 the output's reader is gone, as in ``asa runs | head``: a run is then left as by Ctrl-C.
 """
 
 import sys

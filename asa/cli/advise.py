@@ -126,9 +126,9 @@ def _no_backend(options: Mapping[str, str]) -> None:
 def _check_options(
     command: Command, workflow: Path | None, forget: str | None, only_shape: Mapping[str, bool], *, shape: bool
 ) -> None:
-    """Refuse options that contradict each other, or mean nothing here.
+    """Refuse options that contradict each other, or have no effect here.
 
-    `only_shape`: options that go with --shape, and whether they were given.
+    `only_shape`: options that need --shape, and whether they were given.
     """
     first = command.first or next((name for name, is_given in only_shape.items() if is_given), None)
     if not shape and first is not None:

@@ -71,10 +71,10 @@ class Place:
 def find_place(
     where: Where, last: str, partitions: Sequence[str], find: Callable[[], OpenedSite | None], *, is_command: bool
 ) -> Place:
-    """Find where jobs are to run, as `asa predict` does; a bank that knows no waits there is no error.
+    """Find the system on which jobs are to run, as `asa predict` does; a bank without waits for it is no error.
 
-    `last`: where it ran last; empty if that is not known.
-    `is_command`: whether nothing is known of it but by its options.
+    `last`: where it ran last; empty if not known.
+    `is_command`: whether it is a command, known only by its options.
     """
     from asa.backend import Capabilities
     from asa.cli.known_waits import how_to_begin, is_here
@@ -129,12 +129,12 @@ class _Material:
 def advise_shapes(
     flow: Workflow, times: Sequence[RunTime], place: Place, *, is_asked: bool = True, strict: bool = False
 ) -> list[StageAdvice]:
-    """Advise on each stage that is sent to the batch system.
+    """Advise on each stage that is submitted to the batch system.
 
-    `is_asked`: whether stages are asked for in their own shapes now.
-    `strict`: whether a shape that cannot be asked for is an error.
+    `is_asked`: whether stages now ask for their own shapes.
+    `strict`: whether an impossible shape is an error.
 
-    Raises `InputError`: no run time is known at all, or a shape cannot be asked for.
+    Raises `InputError`: no run time is known at all, or a shape is impossible.
     """
     made = []
     for name in flow.order:
@@ -302,7 +302,7 @@ class Where:
 def tell_shapes(
     file: Path | None, command: Command, where: Where, given: Given, runs: RunTimes, *, as_json: bool
 ) -> None:
-    """Advise on the stages of a workflow's file, or on a command, and print it.
+    """Print advice on the stages of a workflow's file, or on a command.
 
     `given`: parameters of the file and settings of the backend.
     """

@@ -223,7 +223,7 @@ def read_asked(
 
 
 def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:
-    """Ask for each stage of several shapes in one: the widest that is no wider; say so where there is none, or unsure.
+    """Give each stage of several shapes one width, the widest up to the given one; note if there is none, or a guess.
 
     Raises `InputError`: no stage has several widths.
     """

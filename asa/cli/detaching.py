@@ -52,12 +52,12 @@ KeeperOption = Annotated[
 
 
 def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
-    """Choose a way that can be had here for a run.
+    """Choose a way to keep a run that is available here.
 
     Raises
     ------
     InputError
-        That one, or none, can be had; it says why.
+        The given one, or none, is available; it says why.
     """
     from asa.cli.pooled import POOL
     from asa.keepers import possible
@@ -86,9 +86,9 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
 
 
 def checked_walltime_s(text: str) -> float:
-    """Read how long a keeper's job asks for.
+    """Read the walltime of a keeper's job.
 
-    Raises `InputError`: that is no time, or too short.
+    Raises `InputError`: it is no time, or too short.
     """
     from asa.keepers.job import SHORTEST_S
 

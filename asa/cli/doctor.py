@@ -172,9 +172,9 @@ def _of_this_computer(backend: str) -> Iterator[Finding]:
 
 @contextmanager
 def _ends_orderly() -> Iterator[None]:
-    """Let requests to end, which would end us at once, raise `SystemExit`, so that a probe's job is cancelled.
+    """Let signals that would end this process at once raise `SystemExit`, so that a probe's job is cancelled.
 
-    What is ignored, as under `nohup`, stays so.
+    Ignored signals, as under `nohup`, stay ignored.
     """
     wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     heeded = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]

@@ -84,9 +84,9 @@ def _patience(what: str) -> Iterator[None]:
 
 @contextmanager
 def in_its_folder(run: RunFolder) -> Iterator[None]:
-    """Be in the folder in which a run was begun, and in which its stages run.
+    """Change to the folder in which a run was begun, and its stages run.
 
-    Raises `InputError`: it is not there.
+    Raises `InputError`: it does not exist.
     """
     where = run.plan.folder or "."
     if not Path(where).is_dir():
@@ -99,7 +99,7 @@ def in_its_folder(run: RunFolder) -> Iterator[None]:
 def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
     """Open the batch system of a run, with settings that may have changed.
 
-    Raises `InputError`: its backend is not installed here, or a setting makes no sense.
+    Raises `InputError`: its backend is not installed here, or a setting is invalid.
     """
     from asa.cli.pooled import facility_for
     from asa.sites import open_facility
@@ -121,13 +121,13 @@ def drive_here(
     revised: Workflow | None = None,
     greeting: str = "",
 ) -> RunResult:
-    """Drive a run until it ends, in sight of its user, who is greeted once it is certain that this client drives it.
+    """Drive a run until it ends, and show its user how it goes, once it is certain that this client drives it.
 
-    A signal that was ignored when this client was started, as by `nohup`, stays so. A terminal that is gone without
-    such a signal, as after `disown`, is written to no more, and the run is driven on.
+    A signal that was ignored when this client was started, as by `nohup`, stays ignored. If the terminal is gone
+    without such a signal, as after `disown`, nothing is written to it any more, and the run goes on.
 
-    Raises `Detached`: the user left, or the terminal, this computer or who read the output did. The run's folder is
-    left in good order, and its `client.log` says why.
+    Raises `Detached`: the user left, the terminal was closed, this computer shuts down, or the output's reader is gone.
+    The run's folder is left in good order, and its `client.log` says why.
     """
     from asa.runner.beside import with_local_stages
     from asa.runner.driver import drive
@@ -211,15 +211,15 @@ def _say_why(folder: RunFolder, why: str) -> None:
 
 
 class _Departures:
-    """Ctrl-C, a closed terminal, a request to end: each lets the client go, but not in the middle of a submission.
+    """Ctrl-C, a closed terminal, a request to end: each stops the client, but not in the middle of a submission.
 
-    While the client sleeps it goes at once. While it acts it goes at its next sleep; after a second wherever it is,
-    but in a submission; and at once if asked twice, which a closed terminal may do by itself. A compiler is waited for,
-    but not for long: what cannot be unwound is left as it is.
+    A sleeping client stops at once. A busy one stops at its next sleep, after a second unless it is submitting, or at
+    once if asked twice, which a closed terminal may do by itself. A compiler is waited for, but not for long: what
+    cannot be unwound is left as it is.
 
-    `leave`: leaves at once, and says why.
-    `is_submitting`: says whether a job was sent, and it is not known yet whether it was accepted.
-    `is_unattended`: whether a closed terminal is none of this client's business, as under `nohup`.
+    `leave`: leaves at once, with a reason.
+    `is_submitting`: returns whether a job was sent, and its answer is still missing.
+    `is_unattended`: whether to ignore a closed terminal, as under `nohup`.
     """
 
     def __init__(self, is_submitting: Callable[[], bool], leave: Callable[[str], NoReturn]) -> None:
@@ -368,10 +368,10 @@ class _Watch:
 
     @contextmanager
     def _read_by_somebody(self) -> Iterator[None]:
-        """Show something; if nobody reads it any more, as in `asa run | head`, leave as if the user had left.
+        """Print something; if its reader is gone, as in `asa run | head`, leave as if the user had left.
 
-        One that was begun to be left alone goes on, and so does one whose terminal is gone, or whose output cannot be
-        written: that it goes on is worth more.
+        An unattended client goes on, and so does one whose terminal is gone, or whose output cannot be written: the run
+        matters more.
         """
         try:
             yield

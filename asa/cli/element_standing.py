@@ -116,7 +116,7 @@ def _of_which_held(elements: ElementStanding) -> str:
 
 
 def element_words(elements: ElementStanding) -> str:
-    """Say how the elements of an array stand.
+    """Describe the state of an array's elements.
 
     Examples
     --------

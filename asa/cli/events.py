@@ -27,7 +27,7 @@ _MAX_NUMBERS = 40  # letters of an array's elements that are shown
 
 
 def event_line(record: Record) -> str | None:
-    """Say in a line what happened, and when; None for what is no event to a reader.
+    """Say in one line what happened, and when; None if that is of no interest to a reader.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def event_line(record: Record) -> str | None:
 
 
 def notice_line(notice: Notice) -> str:
-    """Say in a line what was noticed, and when.
+    """Say in one line what was noticed, and when.
 
     Examples
     --------

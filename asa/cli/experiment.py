@@ -186,8 +186,8 @@ def bags(
 ) -> None:
     """Compare one wide job for the tasks of a stage with 2 to 112 jobs that share them, on recorded logs.
 
-    All together have 112 cores, or 56 where the machine has fewer. Of a range such as `jobs = "1..112"` asa takes the
-    most.
+    Together they have 112 cores, or 56 if the machine is smaller. Of a range such as `jobs = "1..112"` asa takes the
+    maximum.
 
     Example: `asa experiment bags --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
@@ -239,8 +239,8 @@ def legs(
 ) -> None:
     """Compare ways of submitting the next leg of a long computation, on recorded logs.
 
-    When the one that runs has ended; the mean wait ahead; at once, behind it; by boosted trees; by asa's forecasts
-    without hand-over, and with it; and as if the wait were known.
+    The ways: when the running leg has ended; the mean wait ahead of that; at once, with a dependency; ahead by boosted
+    trees; by asa's forecasts, without and with hand-over; and as if the wait were known.
 
     Example: `asa experiment legs --trace CTC.swf.gz --cores 3,32 --leg 18h --results legs.jsonl`
     """

@@ -82,9 +82,9 @@ class Given:
     def split(
         self, workflow: str, try_options: Callable[[Mapping[str, str]], object]
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Give the parameters of the workflow's file, and the options of the backend.
+        """Split settings into parameters of the workflow's file and options of the backend.
 
-        `try_options` raises `InputError` for options that the backend has not.
+        `try_options` raises `InputError` for options that the backend does not have.
         """
         from asa.spec import parameters_of
 

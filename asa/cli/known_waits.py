@@ -62,9 +62,9 @@ class Known:
 
 
 def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], user: str | None) -> Known:
-    """Learn what a bank knows of one system, as of the last submission in it.
+    """Learn from a bank's jobs of one system, up to the last submission.
 
-    Raises `InputError`: it knows nothing, or it is not clear what is meant.
+    Raises `InputError`: the bank has none, or it is not clear which system is meant.
     """
     from asa.core import plainly
     from asa.estimators import kept
@@ -119,11 +119,11 @@ def from_queue(
     user: str | None,
     asked: Callable[[Sequence[str]], Sequence[Asked]] = lambda _partitions: (),
 ) -> Known:
-    """Learn what a bank knows of a site, look at its queue, and answer as of now.
+    """Learn from a bank's jobs of a site and from its present queue.
 
-    `asked`: gives, for the partitions, the requests of which the batch system is asked for its own word, too.
+    `asked`: returns, for the partitions, the requests for which the batch system's own estimate is wanted as well.
 
-    Raises `InputError`: it is not clear what is meant. `UnavailableError`: the site cannot be asked.
+    Raises `InputError`: it is not clear which site is meant. Raises `UnavailableError`: the site cannot be asked.
     """
     from asa.cli.driving import opened as connected
     from asa.estimators.bank import WaitBank

@@ -40,7 +40,7 @@ class LegStanding:
 
 
 def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | None) -> LegStanding | None:
-    """Say how a stage stands that runs in legs; None of others, and where none has begun.
+    """Return the state of a stage that runs in legs; None for others, and if no leg has begun.
 
     `plan`: what was last planned for it.
     """
@@ -84,7 +84,7 @@ def _state_of(state: JobState) -> str:
 
 
 def leg_words(legs: LegStanding, now_s: float, *, is_over: bool = False) -> str:
-    """Say how far the legs of a stage have come.
+    """Describe the progress of a stage's legs.
 
     Examples
     --------

@@ -103,10 +103,11 @@ class JsonLines(Silent):
 
 
 class LiveTable(Silent):
-    """A table that renews itself: each second while things happen, ever less often while nothing does.
+    """A table that is redrawn each second while things happen, and ever less often while nothing does.
 
-    Drawing costs some milliseconds. Once in a thirtieth of the time since the last event, and at least once a minute,
-    makes that next to nothing in a long wait, and no time on the screen is off by more than a thirtieth.
+    Drawing takes some milliseconds. It happens each time that a thirtieth of the time since the last event has passed,
+    and at least once a minute. In a long wait that is negligible, and no time on the screen is off by more than a
+    thirtieth.
     """
 
     def __init__(self, console: Console) -> None:

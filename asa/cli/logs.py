@@ -148,9 +148,9 @@ def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path 
 def log_files(
     folder: RunFolder, state: RunState, stage: str, kind: str, element: int | None = None
 ) -> list[tuple[str, Path]]:
-    """Find the files of a stage's latest job, and of those that share its tasks; with their jobs' numbers.
+    """Find the output files of a stage's latest job, or of all jobs that share its tasks, with the jobs' numbers.
 
-    Of an array: of an element, of those that failed, or of all.
+    For an array: those of one element, of failed ones, or of all.
     """
     job = _job_that_ran(state, stage)
     if job is None:
@@ -232,9 +232,10 @@ def _nothing(state: RunState, stage: str) -> str:
 
 
 def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
-    """Print what jobs wrote; `headed`: say whose it is, where it is another's than before. Return whether it is any.
+    """Print jobs' output; return whether there was any.
 
-    On a terminal what would act on it is escaped; into a pipe or a file go the bytes.
+    `headed`: name the job wherever it changes. On a terminal control characters are escaped; a pipe or a file gets the
+    bytes unchanged.
     """
     last, is_whole, is_any = "", True, False
     for job_id, chunk in _for_terminal(parts) if sys.stdout.isatty() else parts:

@@ -26,8 +26,9 @@ _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 class Notice:
     """Something to tell the user."""
 
-    # `trouble` and `troubleover`; `held` and `released`; `reason`: why a job is pending has changed; `leftout`: stages
-    # will not run, for how those that they follow ended
+    # `trouble` and `troubleover`; `held` and `released`;
+    # `reason`: why a job is pending has changed;
+    # `leftout`: stages will not run because of how their predecessors ended
     kind: Literal["trouble", "troubleover", "held", "released", "reason", "leftout"]
     time_s: float  # when it was seen, on the batch system's clock
     words: str
@@ -49,7 +50,7 @@ class _ShownJob:
 
 
 def is_on_hold(status: JobStatus) -> bool:
-    """Whether a pending job is kept back by somebody, by its reason.
+    """Whether a pending job is on hold, by its reason.
 
     Examples
     --------
@@ -87,9 +88,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class Notices:
-    """Compares how a run stands with how it stood, and tells each change once.
+    """Compares a run's state with the previous one, and reports each change once.
 
-    `remedy`: says what can be done about a trouble; empty if nothing but to wait.
+    `remedy`: returns what can be done about a trouble; empty if one can only wait.
     """
 
     def __init__(self, advise: Callable[[str], Advice | None], remedy: Callable[[str], str]) -> None:

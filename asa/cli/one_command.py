@@ -82,7 +82,7 @@ class Command:
     def flow(self) -> Workflow:
         """Make a workflow of it.
 
-        Raises `InputError`: an option means nothing, contradicts another, or no run time is known.
+        Raises `InputError`: an option is invalid, contradicts another, or no run time is known.
         """
         from asa.spec.moldable import AskedShapes
         from asa.workflow import Stage, Workflow

@@ -20,7 +20,7 @@ class OnPool(Chained):
     """Run stages as tasks on allocations that they share, asked for ahead of time by what the graph needs."""
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Hand over every stage at once, each after those that it follows.
+        """Submit all stages at once, in topological order.
 
         Raises
         ------

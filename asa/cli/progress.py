@@ -27,9 +27,9 @@ def working(words: str) -> AbstractContextManager[Any]:
 
 
 def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept: Path | None = None) -> _T:
-    """Do some work that tells a phase, how much of it is done, and of how much.
+    """Run a function that reports its phase, how much of that is done, and the total.
 
-    `kept`: the file from which the same command goes on after an interrupt, which is said then.
+    `kept`: the file from which the same command can go on after an interrupt, for the message.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -181,11 +181,11 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
 
 
 def check_page(place: Path | None, name: str | None = None, *, option: str = "--report", of: str | None = None) -> None:
-    """Refuse early, before anything takes long, a page that could not be written.
+    """Refuse a page that could not be written, before anything that takes long.
 
-    `name`: the page's file in a folder, if it is known by then.
-    Raises `InputError`: the place has the name of something else, its folder does not exist, or a file in it is no
-    page of asa's.
+    `name`: the page's file in a folder, if already known.
+    Raises `InputError`: the path is taken by something else, its folder does not exist, or a file in it is no page of
+    asa.
     """
     if place is None:
         return
@@ -220,8 +220,8 @@ def write_page(
 ) -> None:
     """Write a page to a file; or, with the pages of its parts, into a folder of linked pages.
 
-    `of`: what the page is of, if not of this command with its settings: in a folder it takes the place of an
-    earlier one of the same, and stands beside those of other logs and settings.
+    `of`: the page's subject, if not this command with its settings. In a folder it replaces an earlier page of the same
+    subject; pages of others stay.
     """
     from asa.report.folder import free_name, page_file, write_folder
     from asa.report.page import render

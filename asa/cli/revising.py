@@ -30,9 +30,9 @@ def bank_folder(given: str | None) -> Path | None:
 
 
 def take_bank(folder: RunFolder, given: str | None) -> None:
-    """Let a run keep its waits in another bank from now on; say so if it cannot keep them in its own.
+    """Let a run store its waits in another bank from now on; say so if its own cannot be written.
 
-    Raises `InputError`: the bank that the user names cannot be made, or not be written.
+    Raises `InputError`: the bank that the user names cannot be made or written.
     """
     from asa.runner.begin import bank_trouble, check_bank
 
@@ -68,9 +68,9 @@ def revise(
     again: Collection[str] = (),
     parameters: Mapping[str, str] | None = None,
 ) -> Workflow:
-    """Read what is left of a run that ended as its workflow's file says now; what has completed stays as it was.
+    """Read an ended run's remaining stages from its workflow's file as it is now; completed ones stay unchanged.
 
-    Raises `InputError`: the file is of another workflow, or a job of it could never run.
+    Raises `InputError`: the file has another workflow, or one of its jobs could never run.
     """
     from asa.cli.advise import learned
     from asa.cli.pooled import workflow_for

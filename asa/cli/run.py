@@ -444,9 +444,9 @@ def _say_what_it_may_use() -> None:
 
 
 def _say_what_stays(stages: Collection[Stage], folder: str, *, is_detached: bool) -> None:
-    """Name the variables that jobs do not get since they hold secrets, and the stages that use some all the same.
+    """Name the variables that jobs do not get since they hold secrets, and the stages that use some of them.
 
-    `is_detached`: and those that later jobs do not get since they are not kept.
+    `is_detached`: also those that later jobs do not get since they are not stored.
     """
     from asa.runner.begin import notes_before
 

@@ -58,10 +58,10 @@ def runs_folder(given: Path | None, *, begins: bool = False) -> Path:
 
 
 def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolder:
-    """Find a run by what the user says of it; its path is absolute, so that it is right in any folder.
+    """Find a run by the user's words; its path is absolute, so that it holds in any folder.
 
-    `to_act`: something is to be done about it, so that it has to be the user's own. Else it is said whose it is.
-    Raises `OwnerError`: something is to be done, and others own it or can change it.
+    `to_act`: the run is to be acted on, so it must be the user's own. Else its owner is shown.
+    Raises `OwnerError`: it is to be acted on, but others own it or can change it.
     """
     from asa.runner import RunFolder, find_run
 

@@ -65,7 +65,7 @@ class _Column:
 
 
 def probability(share: float) -> str:
-    """Write a probability in percent; never as 0 or 100, since what was sampled or learned is no proof.
+    """Write a probability in percent; never as 0 or 100, since samples and learned values are no proof.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def probability(share: float) -> str:
 
 
 def clock(time_s: float, now_s: float | None = None) -> str:
-    """Write a time for people here: without its date if that is today's.
+    """Write a time in local time, without its date if that is today's.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def legs_of(stage: StageStanding, now_s: float) -> str:
 
 
 def bag_words(bag: BagStanding) -> str:
-    """Say how far the tasks have come that several jobs share.
+    """Describe the progress of tasks that several jobs share.
 
     Examples
     --------

@@ -82,9 +82,11 @@ class StageStanding:
 
     stage: str
     # in a word or two: `waiting`, `queued`, `queued (dependency)`, `held`, `allocated`, `running`, `done`, `failed`,
-    # `refused` and the like. What is pending is never running. `blocked`: it does not run, since a stage failed that it
-    # follows; `skipped`: since no stage failed that it is there for; `dropped`: since the program that hosts the run
-    # wants it no more; `conditional`: whether it runs is known only when the stages that it follows have ended.
+    # `refused` and the like. A pending stage is never running.
+    # `blocked`: it does not run, since a predecessor failed;
+    # `skipped`: since none of those failed after whose failure it would run;
+    # `dropped`: since the program that hosts the run no longer wants it;
+    # `conditional`: whether it runs is known only when its predecessors have ended.
     state: str
     # of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
     cores: int
@@ -102,19 +104,17 @@ class StageStanding:
     predicted_wait_s: float | None = None  # what predicted, or what would be if it were submitted now
     forecast: WaitForecast | None = None  # what was believed of the wait at its submission
     expected_start_s: float | None = None  # when the batch system expects it to start
-    # why it is pending, how it failed, or why it was refused, in the batch system's words; what became of the cores
-    # that its job lacks for it, or of its job before; or why it does not run
+    # why it is pending, how it failed, or why it was refused, in the batch system's words; what became of its previous
+    # job, or of the request for more cores; or why it does not run
     reason: str = ""
     given_up: str = ""  # why asa itself cancelled its job; empty if it did not
     exit_code: int | None = None
     outcome: JobOutcome | None = None  # how it ended, where its job's script said so
     resubmissions: int = 0  # how often it was submitted again
-    # when a job of it, or one for the cores that its job lacks for it, is to be submitted, as last planned, and why
-    # then
+    # when its job, or one for more cores for it, is to be submitted, as last planned, and why at that time
     planned_s: float | None = None
     plan: str = ""
-    # since when the batch system has not accepted its job, or another of those that share it, and why, in the words
-    # that it said last
+    # since when the batch system has not accepted its job, or another that shares it, and why, by its last answer
     put_off_s: float | None = None
     put_off: str = ""
     retried: str = ""  # how its last attempt ended, and with what it is submitted again; empty if it did not fail
@@ -285,9 +285,9 @@ def stand(
     driver: Holder | None = None,
     remedy: str = "",
 ) -> RunStanding:
-    """Put together how a run stands.
+    """Build the state of a run for display.
 
-    `expected`: when it expects jobs to start, by their ids, where that is not in the jobs' statuses.
+    `expected`: the expected starts of jobs, by their ids, if not in the jobs' statuses.
     """
     all_records = list(records)
     predicted = predictions(all_records)

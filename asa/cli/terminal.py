@@ -1,6 +1,6 @@
-"""What the command line writes to: streams that may be closed, full or of few letters, and widths that nothing has.
+"""The command line's output streams, which may be closed, full or of a small character set; and screen widths.
 
-Whatever is written passes `asa.printable` here, so that no command has to think of it.
+All output passes through `asa.printable` here, so that no command needs to do that.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def _fill_closed() -> None:
-    """Put a stream that takes and gives nothing in the place of one that was closed before we began.
+    """Replace a stream that was closed before we began by the null device.
 
-    A file that is opened later would else get its number, and what others print would go there.
+    Else a file that is opened later would get its number, and with it what others print.
     """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is not None:
@@ -103,9 +103,9 @@ def _is_of_c() -> bool:
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    r"""Write what an encoding has not: a letter as one that looks like it, or by its number; bytes as they were.
+    r"""Write characters that an encoding lacks: as a similar one, or by number; bytes as they were.
 
-    Lone bytes that act, as C1 has them, are not among them: they are escaped before.
+    Lone control bytes, as in C1, do not occur here: they are escaped before.
 
     Examples
     --------
@@ -149,9 +149,9 @@ class _Checked(io.TextIOWrapper):
 
     @property
     def rich_proxied_file(self) -> _Past:
-        """Where consoles write, which rich looks for under this name: their colours are control characters as well.
+        """The consoles' stream, which rich looks for under this name: its colours are control characters as well.
 
-        Before one of them renders anything it asks for this, and from then on all of them check their texts.
+        A console reads this before it renders anything; from then on all of them check their texts.
         """
         from asa.core.console import check_others
 

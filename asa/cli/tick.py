@@ -90,9 +90,9 @@ def tick(
 
 
 def _opened(runs: Path | None, run: str, kept: str, *, is_keeper: bool) -> RunFolder:
-    """Open the run; nothing is to look any more for one that is not there, or cannot be read.
+    """Open the run; if it is missing or cannot be read, remove its keeper.
 
-    Who looks unattended notes in the run's log why it may not go on, and says it once.
+    An unattended client writes in the run's log why it must not go on, and prints that once.
     """
     try:
         return open_run(runs, run, to_act=True)

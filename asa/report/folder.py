@@ -21,12 +21,12 @@ _TITLE = "Results"
 def write_folder(
     folder: Path, name: str, page: Page, parts: Mapping[str, Page] | None = None, *, of: str = ""
 ) -> list[Path]:
-    """Write a page and those of its parts into a folder, and its first page anew.
+    """Write a page and those of its parts into a folder, and rewrite the folder's first page.
 
-    The first page has what each page of the folder says in words, whichever command wrote it.
+    The first page has the summary of each page in the folder, whichever command wrote it.
 
-    `of`: which run, or by which command: a page of this name that is of something else is left, see `free_name`.
-    Raises `InputError`: a file of somebody else's has one of their names; nothing is written then.
+    `of`: the run or command: a page of this name for another one is left, see `free_name`.
+    Raises `InputError`: a file that is no page of asa has one of the names; then nothing is written.
     """
     name = free_name(folder, name, of)
     whole = page_file(name)
@@ -63,9 +63,9 @@ def check_ours(file: Path) -> None:
 
 
 def free_name(folder: Path, name: str, of: str) -> str:
-    """Give the name that a page of something has in a folder: with a number, where that of something else has it.
+    """Return the name for a page in a folder: with a number, if a page of another run or command has it.
 
-    `of`: which run, or by which command: an earlier page of the same is written over.
+    `of`: the run or command: an earlier page of the same is overwritten.
     """
     for number in count(1):
         mine = name if number == 1 else f"{name}-{number}"
@@ -76,9 +76,9 @@ def free_name(folder: Path, name: str, of: str) -> str:
 
 
 def page_file(name: str) -> str:
-    """Make the name of a page's file, which is one in addresses, too.
+    """Make the name of a page's file, which is also valid in URLs.
 
-    `name`: the page's; whatever of it is no ASCII letter, digit, point or underscore becomes a hyphen.
+    `name`: the page's; all but ASCII letters, digits, points and underscores become hyphens.
     """
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '-', name)}.html"
 

@@ -112,9 +112,9 @@ def interval_s(sketch: Sketch) -> tuple[float, float]:
 
 
 def frontier_letters(candidates: Sequence[PlanAmongOthers], width: int = 72, height: int = 11) -> list[str]:
-    """Draw core-hours to the right and expected makespan upwards, a letter a plan.
+    """Draw core-hours to the right and expected makespan upwards, a letter for each plan.
 
-    Plans that would stand on each other stand side by side, the chosen one first.
+    Plans that would overlap are drawn side by side, the chosen one first.
     """
     columns = width - _LABEL - 2 - _ROOM
     hours = [candidate.sketch.core_hours for candidate in candidates]

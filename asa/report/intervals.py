@@ -9,9 +9,9 @@ from asa.units import format_duration
 
 
 def written(found: Interval, digits: int | None) -> str:
-    """Write the bounds, no zero with a sign; nothing where there is no spread.
+    """Write the bounds, with no signed zero; nothing if there are none.
 
-    `digits`: behind the point; None for seconds, which are written as durations.
+    `digits`: after the point; None for seconds, which are written as durations.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def written(found: Interval, digits: int | None) -> str:
 
 
 def plain(value: float, digits: int) -> float:
-    """Round, and never to a zero with a sign.
+    """Round, but not to a signed zero.
 
     Examples
     --------

@@ -25,12 +25,12 @@ def run_page(
     made: Mapping[str, str] | None = None,
     more: Sequence[Section] = (),
 ) -> Page:
-    """Put together the page of a run.
+    """Build the page of a run.
 
     `workflow`, `age_accrues`: what ran, and whether jobs gain priority while they are kept back; see
     `asa.timeline.timeline`.
-    `stands`: of each stage its name, how it stands, its job, and why; given where not all have completed.
-    `more`: further sections, which come after that of the jobs.
+    `stands`: each stage's name, state, job, and reason; given if not all have completed.
+    `more`: further sections, after that of the jobs.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "Jobs", [Figure(gantt(run), GANTT), _jobs(run)]), *more]

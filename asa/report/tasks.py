@@ -21,7 +21,7 @@ _HOW = (
 
 
 def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[str, int]]) -> Section | None:
-    """Show who did what of a stage; None if nobody ran anything.
+    """Show which jobs ran which of a stage's tasks; None if none ran any.
 
     `jobs`: by token, the batch system's number of each job, and its cores.
     """

@@ -91,7 +91,7 @@ class _Canvas:
 
 
 def _ticks(least: float, most: float, many: int = 6) -> list[float]:
-    """Give round numbers from one to the other.
+    """Return round numbers in a range.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def _duration(seconds: float) -> str:
 
 
 def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
-    """Give round durations from one to the other.
+    """Return round durations in a range.
 
     Examples
     --------
@@ -145,11 +145,11 @@ def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
 
 
 def gantt(run: Timeline, title: str = "") -> str:
-    """Draw what the jobs of a run did: pending, held, running, a row for each; and when each was believed to start.
+    """Draw what the jobs of a run did (pending, held, running), one row for each, with the predicted starts.
 
-    Each bar can be chosen by the keyboard, and tells its details.
+    Each bar can be selected by keyboard, and shows its details.
 
-    `title`: what is drawn, for who does not see it; made of the run's name if not given.
+    `title`: description for those who cannot see it; made from the run's name if not given.
     """
     left = 16 + 7.2 * max((len(_lane_name(lane.stages)) for lane in run.lanes), default=4)
     left = min(left, 210.0)
@@ -312,10 +312,10 @@ def bars(
     unit: str = "",
     published: Mapping[tuple[str, str], float] | None = None,
 ) -> str:
-    """Draw bars side by side in groups: of one colour each, or of parts that have one each.
+    """Draw groups of bars: each of one colour, or of parts with a colour each.
 
-    `unit`: what is counted; of seconds, if not given.
-    `published`: what somebody else found, by group and bar: a mark beside it.
+    `unit`: of the values; seconds, if not given.
+    `published`: published values, by group and bar, drawn as marks.
     """
     marks = published or {}
     groups = _gathered(groups)
@@ -435,9 +435,9 @@ class Dot:
 
 
 def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str, in_time: bool = False) -> str:
-    """Draw points with names: what is nearer the lower left corner costs less of both.
+    """Draw named points; those nearer the lower left corner cost less of both.
 
-    `in_time`: whether the level axis is of seconds.
+    `in_time`: whether the horizontal axis is in seconds.
     """
     names = [_short(point.name, 2 * _NAME) for point in points]
     left, top, plot, right = 76.0, 16.0, 330.0, max(120.0, 12 + _WIDE_LETTER * max(map(len, names), default=0))
@@ -467,7 +467,7 @@ def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str, in_ti
 
 
 def _apart(wanted: Sequence[float], gap: float, most: float) -> list[float]:
-    """Move ascending places so far that there is a gap between them, and the last is not beyond the most.
+    """Shift ascending positions so that there is a gap between them, and the last does not exceed the upper bound.
 
     Examples
     --------
@@ -495,7 +495,7 @@ def curves(
 ) -> str:
     """Draw curves over a common axis.
 
-    `powers`: whether the upright axis goes in powers of ten; values of 0 or less are drawn at its foot.
+    `powers`: whether the vertical axis is logarithmic; values of 0 or less are drawn at its foot.
     """
     if powers:
         least = min((b for points in lines.values() for _, b in points if b > 0), default=1.0)
@@ -537,9 +537,9 @@ def strips(
     intervals: Mapping[tuple[str, str], tuple[float, float]] | None = None,
     in_time: bool = False,
 ) -> str:
-    """Draw a row for each thing, with a mark for each of its values: where it lies, and how far these lie apart.
+    """Draw a row for each item, with a mark for each of its values.
 
-    `intervals`: of values, by the same two names: whiskers, for which each mark has a line of its own in its row.
+    `intervals`: of values, by the same two names, drawn as whiskers; each mark then has a line of its own in the row.
     `in_time`: whether values are seconds.
     """
     whiskers = intervals or {}

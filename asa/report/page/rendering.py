@@ -60,10 +60,10 @@ def check_installed() -> None:
 
 
 def rendered_metadata(html: str) -> dict[str, Any] | None:
-    """Give what a page tells of itself.
+    """Return a page's metadata.
 
-    Returns: its ``title``, ``summary``, ``is_part``, ``parts`` (address, words and about of each link) and ``of``;
-    None if `render` did not write it.
+    That is its ``title``, ``summary``, ``is_part``, ``parts`` (address, words and about of each link) and ``of``; None
+    if `render` did not write it.
     """
     reader = _About()
     with suppress(AssertionError):  # which the reader has for some markup that is none
