@@ -1172,7 +1172,7 @@ def test_files_of_a_command_lie_where_nobody_else_can_exchange_them(accounts, te
     assert said == (str(folder) if is_used else "/tmp"), said
 
 
-_MAKES = {"TemporaryDirectory", "NamedTemporaryFile", "SpooledTemporaryFile", "mkdtemp", "mkstemp", "mktemp"}
+_MAKES = {"TemporaryDirectory", "NamedTemporaryFile", "mkdtemp", "mkstemp", "mktemp"}
 
 
 def test_no_file_that_ends_with_a_command_lies_elsewhere():

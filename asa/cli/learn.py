@@ -65,6 +65,8 @@ def learn(
 
     Jobs that were learned before are not added again. Then ask `asa predict`.
     """
+    import numpy as np
+
     from asa.estimators.store import WaitStore, default_folder
     from asa.units import format_duration
 
@@ -80,23 +82,21 @@ def learn(
     name = system or history.system
     if not name:
         raise InputError("does not say which system its jobs are of", where=origin, hint="Name it with --system.")
-    records = _records(history, name, origin, limit)
     folder = bank or default_folder()
     with WaitStore(folder) as store:
-        added = store.extend(records)
-        widest: dict[str, int] = {}  # of each partition's jobs
-        for job in (record.job for record in store.read() if record.job.system == name):
-            widest[job.partition] = max(job.cores, widest.get(job.partition, 0))
-    waits = sorted(record.observation.wait_s for record in records)
-    median_s = waits[len(waits) // 2] if waits else None
-    partitions = Counter(record.job.partition for record in records)
+        added = store.extend(_records(history, name, origin, limit))
+        widest = store.widest(name)
+    learned = history if limit is None else history.last(limit)
+    median_s = float(np.sort(learned.wait_s)[len(learned) // 2]) if len(learned) else None
+    names = [*learned.partitions, ""]
+    partitions = Counter(names[index] for index in learned.partition)
     if output is Output.JSON:
-        _print_json(name, len(records), added, median_s, partitions, folder, history)
+        _print_json(name, len(learned), added, median_s, partitions, folder, history)
         return
     for words, count in history.oddities.items():
         sys.stderr.write(f"Note: {count:,} x {words}\n")
     typical = f", half of them up to {format_duration(median_s)}" if median_s is not None else ""
-    sys.stderr.write(f"{len(records):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
+    sys.stderr.write(f"{len(learned):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
     busiest = next((name for name, _ in partitions.most_common() if name), min(widest, default=""))
     where = f" --partition {shlex.quote(busiest)}" if len(widest) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
@@ -170,19 +170,25 @@ def _file(source: Path) -> Iterator[Path]:
             raise TraceError(error.message, where=where, hint=error.hint) from error
 
 
-def _records(history: JobHistory, system: str, source: str, limit: int | None) -> list[WaitRecord]:
+def _records(history: JobHistory, system: str, source: str, limit: int | None) -> Iterator[WaitRecord]:
     """Make records whose ids are their content's, so that learning the same job again adds nothing."""
     from dataclasses import replace
     from hashlib import blake2s
 
     from asa.estimators.bank import history_records
 
-    seen: Counter[str] = Counter()
-    records = []
+    def name(content: bytes, number: int) -> str:
+        return f"job-{blake2s(b'%s%d' % (content, number), digest_size=12).hexdigest()}"
+
+    known: set[str] = set()
+    again: Counter[str] = Counter()
     for record in history_records(history, most=limit, system=system):
         with_source = replace(record, source=source)
-        content = repr((with_source.job, with_source.observation))
-        seen[content] += 1
-        digest = blake2s(f"{content}{seen[content]}".encode(errors="surrogatepass"), digest_size=12).hexdigest()
-        records.append(replace(with_source, id=f"job-{digest}"))
-    return records
+        content = repr((with_source.job, with_source.observation)).encode(errors="surrogatepass")
+        first = name(content, 1)
+        if first not in known:
+            known.add(first)
+            yield replace(with_source, id=first)
+            continue
+        again[first] += 1
+        yield replace(with_source, id=name(content, 1 + again[first]))

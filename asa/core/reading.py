@@ -61,7 +61,7 @@ LOG_JOBS = 1_000_000
 BANK_RECORDS = 200_000
 """Observations of a bank that are kept at once, the newest, while any number is read; they take a kilobyte each."""
 EXPORT_RECORDS = 1_000_000
-"""Observations of an exported bank: they take some 400 bytes each while they are imported."""
+"""Observations of an exported bank: they take some 150 bytes each while they are imported."""
 
 _BLOCK_BYTES = 1 << 18
 _GZIP = b"\x1f\x8b"

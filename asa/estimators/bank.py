@@ -37,6 +37,7 @@ OWN_USER = "~me"
 
 _MAX_RECORDS, _MAX_IF_SLOW = 20_000, 3000
 _RECENT = 1000
+_ROWS_AT_ONCE = 10_000
 _NONE = np.empty(0, dtype=np.intp)
 
 
@@ -313,7 +314,7 @@ class WaitBank:
         most
             So many at most, the latest.
         """
-        records = history_records(history, most=most)
+        records = list(history_records(history, most=most))
         if self.store is not None:
             self.store.extend(records)
         self.take([replace(record, job=self._as_kept(record.job)) for record in records])
@@ -369,22 +370,22 @@ def max_records() -> int:
     return _MAX_RECORDS if find_spec("numba") is not None else _MAX_IF_SLOW
 
 
-def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> list[WaitRecord]:
-    """Make records of a history's jobs."""
+def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> Iterator[WaitRecord]:
+    """Make records of a history's jobs, one by one: of very many there is no memory for all."""
     first = 0 if most is None else max(0, len(history) - most)
     place = system or history.system
     users, partitions = [*history.users, ""], [*history.partitions, ""]
     columns = (history.submit_s, history.wait_s, history.cores, history.walltime_s, history.started, history.run_s)
-    rows = zip(*(c[first:].tolist() for c in (*columns, history.user, history.partition)), strict=True)
-    return [
-        WaitRecord(
-            QueuedJob(submit_s, cores, walltime_s, users[user], place, partitions[partition]),
-            WaitObservation(wait_s, "exact" if started else "at_least"),
-            run_s=run_s,
-            source=history.source,
-        )
-        for submit_s, wait_s, cores, walltime_s, started, run_s, user, partition in rows
-    ]
+    for begin in range(first, len(history), _ROWS_AT_ONCE):
+        part = slice(begin, begin + _ROWS_AT_ONCE)
+        rows = zip(*(c[part].tolist() for c in (*columns, history.user, history.partition)), strict=True)
+        for submit_s, wait_s, cores, walltime_s, started, run_s, user, partition in rows:
+            yield WaitRecord(
+                QueuedJob(submit_s, cores, walltime_s, users[user], place, partitions[partition]),
+                WaitObservation(wait_s, "exact" if started else "at_least"),
+                run_s=run_s,
+                source=history.source,
+            )
 
 
 def replay(

@@ -33,7 +33,7 @@ from hashlib import blake2s
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from tempfile import TemporaryFile
+from tempfile import SpooledTemporaryFile, TemporaryFile
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
@@ -65,7 +65,7 @@ _FIELDS = (
     "id", "submit_s", "wait_s", "kind", "cores", "walltime_s", "user", "system", "partition", "run_s", "estimator",
     "source", "forecast_s",
 )  # fmt: skip
-_USER = _FIELDS.index("user")
+_USER, _SYSTEM, _PARTITION, _CORES = map(_FIELDS.index, ("user", "system", "partition", "cores"))
 _KINDS = get_args(get_type_hints(WaitObservation)["kind"])
 _ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _HASHED = re.compile(r"~[0-9a-f]{8}(?:[0-9a-f]{8})?")  # the longer ones are of an export
@@ -78,6 +78,7 @@ _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken f
 _IDLE_S = 3600.0  # whoever was silent for so long begins another segment, long before others may merge the old one
 _MANY_SEGMENTS = 64
 _BLOCK_BYTES = 1 << 20
+_IN_MEMORY_BYTES = 1 << 24  # of new records: of very many there is no memory for all
 _SORTED_ROWS = 50_000  # that are sorted at once
 _HINT_DAMAGED = "Restore it, or name another file."
 
@@ -285,18 +286,24 @@ class WaitStore:
             A record holds what no job has.
         """
         self._heed_fork()
-        lines: dict[str, bytes] = {}
-        given = False
-        for record in records:
-            given |= bool(record.id)
-            name = record.id or self._new_id()
-            lines.setdefault(name, _line(_row(record, name)))
-        if given:
-            self._visit(lambda: lambda row: lines.pop(row[0], None))
-        if lines:
-            self._own.add(self._files.add("kept", chain([_header()], lines.values())).token)
-            self._seen.update(lines)
-        return len(lines)
+        given, names, wanted = False, [], set()
+        with saying(self.folder, "cannot be written"), SpooledTemporaryFile(_IN_MEMORY_BYTES) as lines:
+            for record in records:
+                given |= bool(record.id)
+                name = record.id or self._new_id()
+                line = _line(_row(record, name))
+                if name not in wanted:
+                    names.append(name)
+                    wanted.add(name)
+                    lines.write(line)
+            if given:
+                self._visit(lambda: lambda row: wanted.discard(row[0]))
+            if wanted:
+                lines.seek(0)
+                new = (line for name, line in zip(names, lines, strict=True) if name in wanted)
+                self._own.add(self._files.add("kept", chain([_header()], new)).token)
+                self._seen = self._seen | wanted if self._seen else wanted
+        return len(wanted)
 
     def _new_id(self) -> str:
         self._count += 1
@@ -459,6 +466,17 @@ class WaitStore:
 
         self._visit(lambda: take)
         return sum(known.values()), len(known)
+
+    def widest(self, system: str) -> dict[str, int]:
+        """Say how many cores the widest job of each of a system's partitions had, of however many records there are."""
+        found: dict[str, int] = {}
+
+        def take(row: _Row) -> None:
+            if row[_SYSTEM] == system:
+                found[row[_PARTITION]] = max(row[_CORES], found.get(row[_PARTITION], 0))
+
+        self._visit(lambda: take)
+        return found
 
     def _collect(self, done: Mapping[str, int], *, own: Iterable[str] = (), seen: Iterable[str] = ()) -> _Found:
         """Gather the newest of what lies beyond the bytes that are done, from a folder that others change meanwhile."""

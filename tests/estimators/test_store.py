@@ -12,18 +12,22 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asa.cli.learn import _records
 from asa.core import locks
 from asa.core import store as files
 from asa.errors import InputError, StateError
 from asa.estimators import store as module
 from asa.estimators.store import WaitRecord, WaitStore, default_folder
+from asa.history import JobHistory
 from asa.waits import QueuedJob, WaitObservation, at_least, exactly
 
 
@@ -1248,6 +1252,37 @@ def test_an_export_is_the_same_in_whatever_pieces_it_is_sorted(tmp_path, monkeyp
     monkeypatch.setattr(module, "_SORTED_ROWS", 30)
     bank.export(tmp_path / "parts")
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+
+
+def test_of_many_jobs_that_are_learned_little_is_kept(tmp_path, monkeypatch):
+    """So that those of a large site take less than 300 MB; before, each took a kilobyte."""
+    monkeypatch.setattr(module, "_IN_MEMORY_BYTES", 1 << 14)
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 1 << 14)
+    jobs = 4000
+    numbers = np.arange(jobs, dtype=np.float64)
+    history = JobHistory(numbers, numbers % 97, np.full(jobs, 4), numbers + 60.0, numbers >= 0)
+    tracemalloc.start()
+    with WaitStore(tmp_path, durable=False) as bank:
+        assert [bank.extend(_records(history, "hpc2n", "log", None)) for _ in range(2)] == [jobs, 0]
+        assert bank.widest("hpc2n") == {"": 4}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 600 * jobs, peak / jobs
+    assert len(bank.read()) == jobs
+
+
+IDS = [
+    "job-a5abcef84e01ca53062ed7d7",
+    "job-f3a078cc3cf6c871b771ca85",
+    "job-f4cf48834f449c83c11e2fdc",
+]  # as earlier versions gave them
+
+
+def test_jobs_that_are_alike_are_learned_each_and_once(tmp_path):
+    history = JobHistory(np.zeros(3), np.full(3, 5.0), np.full(3, 4), np.full(3, 60.0), np.full(3, True))
+    with WaitStore(tmp_path) as bank:
+        assert [bank.extend(_records(history, "hpc2n", "log", None)) for _ in range(2)] == [3, 0]
+        assert sorted(kept.id for kept in bank.read()) == IDS
 
 
 def test_an_exported_bank_has_no_more_observations_than_there_is_memory_for(tmp_path, monkeypatch):
