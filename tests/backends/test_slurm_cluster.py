@@ -336,14 +336,24 @@ def test_a_client_at_work_stops_where_its_job_is_anothers_now(link, tmp_path):
     link.shown, link.all[job_id] = (), mine
 
 
-def test_the_commands_tell_which_cluster_it_is():
-    told = """\
+TOLD = """\
 BOOT_TIME               = 2026-11-28T05:23:46
 ClusterName             = testbed
 NEXT_JOB_ID             = 42
 SlurmctldHost[0]        = vm(127.0.0.1)
 SlurmctldPort           = 24280
+Slurmctld(primary) at vm is UP
 """
-    link = CommandLink(run=lambda *_: Done(0, told))
+
+
+def test_the_commands_tell_which_cluster_it_is():
+    link = CommandLink(run=lambda *_: Done(0, f"Welcome!\n{TOLD}"))
     assert link.cluster() == SlurmCluster("testbed", 42, "vm(127.0.0.1) port 24280")
-    assert CommandLink(run=lambda *_: Done(0, "")).cluster() == SlurmCluster()
+
+
+@pytest.mark.parametrize("end", ["BOOT", "tbed", "2\nSlurmctldHost", "280\nSlurmctld(p"])
+def test_what_is_cut_off_names_no_other_cluster(end):
+    """Else 'tes', or a next number 4, would end a run."""
+    link = CommandLink(run=lambda *_: Done(0, TOLD[: TOLD.index(end)]))
+    with pytest.raises(UnavailableError, match="empty or cut off"):
+        link.cluster()

@@ -53,6 +53,7 @@ _MAX_ESTIMATE_S: Final = 10.0  # for what a submission waits for, and could do w
 _JOB_ID = re.compile(r"[0-9]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")
 _VERSION = re.compile(r"(?<!\d)\d++\.\d+[\w.-]*")
+_LAST_OF_WHERE = re.compile(r"(?m)^SlurmctldPort\b.*\n")  # of what says where this is, in the order of the alphabet
 
 
 class CommandLink:
@@ -119,7 +120,10 @@ class CommandLink:
 
     def cluster(self) -> SlurmCluster:
         """Tell which cluster this is."""
-        settings = read_configuration(self._answer("cluster", clean("scontrol", "show", "config")))
+        printed = self._answer("cluster", clean("scontrol", "show", "config"))
+        settings = read_configuration(printed)
+        if "ClusterName" not in settings or not _LAST_OF_WHERE.search(printed):  # which is no word of another cluster
+            raise UnavailableError("its answer is empty or cut off", where="scontrol")
         next_number = settings.get("NEXT_JOB_ID", "")
         host = settings.get("SlurmctldHost[0]", "")
         return SlurmCluster(
