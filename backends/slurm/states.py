@@ -198,7 +198,8 @@ def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back
     if state is not JobState.PENDING and record.start_s:
         start_s = max(record.start_s, submit_s)
         if end_s is not None:
-            never = state is not JobState.COMPLETED and not ran and start_s >= end_s and not record.exit_code
+            never = state is not JobState.COMPLETED and not (ran or is_guessed(record) or record.exit_code)
+            never = never and start_s >= end_s
             start_s = None if never else min(start_s, end_s)
     return JobStatus(
         job_id=record.job_id,

@@ -140,6 +140,7 @@ def _time(time_s):
         (-500, 3100, "n1", 7, JobState.RUNNING),  # the code is of its last start
         (-500, -100, "n1", 7, JobState.FAILED),
         (-500, -100, "n1", 0, JobState.FAILED),  # a success would say so by its mark
+        (-100, -100, "n1", 0, JobState.FAILED),  # as a job that took less than a second
     ],
 )
 def test_a_job_of_a_state_that_says_nothing_is_where_its_times_say(read, word, start_s, end_s, nodes, code, state):
@@ -150,6 +151,7 @@ def test_a_job_of_a_state_that_says_nothing_is_where_its_times_say(read, word, s
     assert status.state is state
     assert (ended_as(record) is not None) is state.is_final
     assert word in record.states
+    assert (status.start_s is not None) is bool(nodes)
     if word not in STATES:
         assert status.reason == word
 
