@@ -415,11 +415,13 @@ class SlurmBackend:
             job, error = self._jobs.get(job_id), left.get(job_id)
             if job is None or not (error is None or isinstance(error, JobNotFoundError)):
                 continue
-            left.pop(job_id, None)  # it has ended, however: a look tells
-            if error is None or self._is_no_more(job, error, inquiry):
-                job.cancelled_s = clock_s
-                self._keep(job)
             self._pacer.changed(clock_s)
+            if error is not None and not self._is_no_more(job, error, inquiry):
+                left[job_id] = _not_shown(job_id)
+                continue
+            left.pop(job_id, None)  # it has ended, however: a look tells
+            job.cancelled_s = clock_s
+            self._keep(job)
         return left
 
     def _is_no_more(self, job: TrackedJob, error: JobNotFoundError, inquiry: Inquiry) -> bool:
@@ -961,6 +963,8 @@ class SlurmBackend:
             error = self._own.cancel([job.job_id]).get(job.job_id)
         except BackendError as away:
             error = away
+        if isinstance(error, JobNotFoundError) and not self._is_no_more(job, error, self._inquiry([])):
+            error = _not_shown(job.job_id)
         if not isinstance(error, JobNotFoundError | None):
             self._trouble = _in_words(error)
             return False
@@ -1027,6 +1031,11 @@ class SlurmBackend:
 
 def _in_words(error: BackendError) -> str:
     return error.message if error.where is None else f"{error.where}: {error.message}"
+
+
+def _not_shown(job_id: str) -> UnavailableError:
+    """Say that a job could not be cancelled, as an answer that is empty or not whole says nothing of it."""
+    return UnavailableError("is not cancelled: Slurm does not show it now", where=f"job {job_id}")
 
 
 def _moment(record: SlurmRecord) -> tuple[float, int]:

@@ -322,6 +322,20 @@ def test_a_job_that_slurm_lets_go_too_early_is_cancelled(world, kind):
     assert backend.advice(status.reason).meaning
 
 
+def test_a_job_that_slurm_lets_go_too_early_is_cancelled_once_slurm_shows_whose_it_is(world, monkeypatch):
+    """An answer that is empty says nothing of it."""
+    site = world()
+    backend = site.client()
+    first = backend.submit(spec(5000.0))
+    site.link.ignores_dependencies = True
+    second = backend.submit(spec(2000.0, dependencies=(Dependency(first, DependencyType.AFTEROK, 0.0),)))
+    owners, answers = site.link.owners, [[], []]
+    monkeypatch.setattr(site.link, "owners", lambda job_ids: answers.pop() if answers else owners(job_ids))
+    assert ended(backend, second).reason == "DependencyIgnored"
+    assert not answers
+    assert site.link.all[second].state == "CANCELLED"
+
+
 def test_a_dependency_that_is_met_while_slurm_answers_is_no_reason_to_cancel(world):
     """The dependent is seen running in a look that still shows the other as running."""
     site = world(latency_s=0.0)

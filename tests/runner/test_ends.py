@@ -97,6 +97,48 @@ def test_many_jobs_are_cancelled_by_few_calls_and_noted_together(tmp_path, fail_
     assert sorted(given_up, key=int) == [str(number) for number in range(2, 102)]
 
 
+class Mute(FakeLink):
+    """One that shows no job for 20 minutes after it was first asked whose jobs are that are to be cancelled."""
+
+    since_s = math.inf
+
+    @property
+    def is_mute(self):
+        return self.since_s <= self.clock() < self.since_s + 1200.0
+
+    def owners(self, job_ids):
+        self.since_s = min(self.since_s, self.clock())
+        return super().owners(job_ids)
+
+    def _of_numbers(self, job_ids):
+        return [] if self.is_mute else super()._of_numbers(job_ids)
+
+    def jobs(self, job_ids):
+        found = super().jobs(job_ids)
+        return {} if self.is_mute else found
+
+    def denies(self, job_id):
+        return super().denies(job_id) and not self.is_mute
+
+
+class Away(Mute):
+    """One that cannot be asked for so long."""
+
+    def _call(self, name):
+        super()._call(name)
+        if self.is_mute:
+            raise UnavailableError("no controller")
+
+
+@pytest.mark.parametrize("link", [Mute, Away])
+def test_a_run_that_has_failed_goes_on_until_what_it_cancels_is_told(tmp_path, link):
+    """While Slurm is away, or its answers are empty, for longer than the end of what was cancelled is waited for."""
+    stages = [stage("a", "sleep 5; exit 1"), stage("b", "sleep 80000"), stage("c", "sleep 80000")]
+    place = Place(tmp_path, stages, link=link)
+    assert place.go().outcome == "failed"
+    assert {name: place.ended()[name] for name in ("x_b", "x_c")} == {"x_b": "CANCELLED", "x_c": "CANCELLED"}
+
+
 class SlowToCancel(FakeLink):
     """One that a cancellation reaches half a minute after it was sent."""
 
