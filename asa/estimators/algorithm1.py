@@ -1,7 +1,7 @@
 """Algorithm 1 of the ASA paper, with its three sampling policies.
 
 Souza, Pelckmans, Ghoshal, Ramakrishnan, Tordsson: *ASA - The Adaptive Scheduling Algorithm*, Section 3.2, 4.4 and
-Appendix A. Better estimators live beside this one; this one stays as the paper has it.
+Appendix A. There are better estimators in this package; this one stays as published.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def checked_policy(name: str) -> Policy:
 class LearningRate:
     """The sequence gamma_t of line 7: ``initial / t ** decay``, positive and never increasing.
 
-    The proof of Theorem 1 takes ``exp(-loss)``, that is gamma = 1 throughout, which is the default.
+    The proof of Theorem 1 uses ``exp(-loss)``, that is gamma = 1 throughout, which is the default.
 
     Parameters
     ----------
     initial
         Gamma of round 1, above 0.
     decay
-        The power of the round, at least 0; 0 for the same gamma throughout.
+        The exponent of the round, at least 0; 0 for a constant gamma.
 
     Examples
     --------
@@ -64,15 +64,15 @@ class LearningRate:
 class Asa:
     """Algorithm 1: exponential weights over fixed waits, updated in rounds of bounded loss.
 
-    Weights are kept as logarithms, so that no alternative's probability reaches exactly 0 and each can come back.
+    Weights are kept as logarithms, so that no alternative's probability reaches exactly 0 and each can recover.
 
     Parameters
     ----------
     policy
-        ``default``: Algorithm 1 as is; an alternative is drawn from p and only its own loss becomes known.
-        ``greedy``: always the alternative with the least loss gathered so far, the shortest wait among equals.
-        ``tuned``: like default, and after each observation the now-known wait is replayed: `repetitions` further
-        alternatives are drawn from p and updated with their losses (Section 4.4).
+        ``default``: Algorithm 1 as it is: an alternative is drawn from p and only its own loss is used. ``greedy``:
+        always the alternative with the least total loss, the shortest wait among equals. ``tuned``: like default, but
+        after each observation `repetitions` further alternatives are drawn from p and updated with their losses
+        (Section 4.4).
     alternatives_s
         Waits in seconds, ascending; the paper's 53 by default.
     repetitions
@@ -80,7 +80,7 @@ class Asa:
     learning_rate
         The sequence gamma_t.
     seed
-        Of the generator; the same seed and the same observations give the same predictions on any machine.
+        Of the random generator; the same seed and observations give the same predictions on any machine.
 
     Attributes
     ----------
@@ -94,9 +94,9 @@ class Asa:
     Notes
     -----
     The regret bound of Theorem 1 holds for the tuned policy on every sequence of waits that we tried. For the default
-    policy it does not: its proof passes from the sampled alternative's loss (equation 12) to the expected loss of all
-    (equation 14), which needs every loss to be known, and on a steady wait the regret exceeds the bound. The tests show
-    both.
+    policy it does not: the proof goes from the sampled alternative's loss (equation 12) to the expected loss of all
+    (equation 14), which requires all losses to be known; with a constant wait the regret exceeds the bound. The tests
+    show both.
 
     Examples
     --------
@@ -145,21 +145,21 @@ class Asa:
         return Prediction(float(self.alternatives_s[chosen]), chosen)
 
     def observe(self, observation: WaitObservation | float, prediction: Prediction | None = None) -> None:
-        """Score a prediction with the wait that came true (line 5) and update the weights when the round is full (7).
+        """Score a prediction with the observed wait (line 5), and update the weights when the round is full (7).
 
-        O(m) for default and greedy; the tuned policy costs O(repetitions log m) and O(m) for each round it ends.
+        O(m) for default and greedy; O(repetitions log m) for tuned, and O(m) for each round that it ends.
 
         Parameters
         ----------
         observation
             The wait, exact or censored; a number is an exact wait in seconds.
         prediction
-            The prediction that was acted upon. Without one, an alternative is chosen now as `predict` would.
+            The prediction that was used. Without one, an alternative is chosen now as by `predict`.
 
         Raises
         ------
         InputError
-            The prediction is of another estimator.
+            The prediction is another estimator's.
         """
         if not isinstance(observation, WaitObservation):
             observation = WaitObservation(float(observation))
@@ -205,12 +205,12 @@ class Asa:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Asa:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood.
+        """Make an estimator that continues, bit for bit, from the `state` of another.
 
         Raises
         ------
         StateError
-            Something is missing from the state or does not fit.
+            The state is incomplete or inconsistent.
         """
         try:
             made = cls(

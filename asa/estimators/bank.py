@@ -43,14 +43,14 @@ _NONE = np.empty(0, dtype=np.intp)
 
 @dataclass(slots=True, eq=False)
 class OwnJob:
-    """A job of this client that waits, as its bank knows it; to be handed back to `WaitBank.observe`.
+    """A pending job of this client, as its bank knows it; to be passed to `WaitBank.observe`.
 
     Parameters
     ----------
     job
         The job.
     forecast
-        The one that was acted upon, if there was one.
+        The one that was used, if any.
     ticket
         The estimator's.
     """
@@ -69,30 +69,30 @@ class Outcome(NamedTuple):
 
 
 class WaitBank:
-    """An estimator for each system, made on first use, and what keeps it up to date.
+    """An estimator for each system, made at first use and kept up to date.
 
     Parameters
     ----------
     estimator
-        Name of an installed estimator (`asa list`), or what makes one.
+        Name of an installed estimator (`asa list`), or a function that makes one.
     seed
-        Of whatever the estimators draw.
+        Of the estimators' random numbers.
     machine_cores
-        Cores of the machine, for estimators that simulate it; 0 where that is not known.
+        Cores of the machine, for estimators that simulate it; 0 if not known.
     user
-        Whose jobs this client's are. With a store, which others may share, the login name if not given.
+        Owner of this client's jobs. If not given: the login name with a store, as that may be shared.
     store
-        Where observations are kept and where those of other processes come from; the latest 20,000 are learned at once,
-        or 3000 without numba.
+        Where observations are stored, and those of other processes read; the latest 20,000, or 3000 without numba, are
+        learned at once.
 
     Attributes
     ----------
     learned, own : int
-        Waits learned so far, of anybody's and of this client's jobs.
+        Waits learned so far: of all jobs, and of this client's.
     sees_queue : bool
-        Whether the estimators want to know when jobs end, too.
+        Whether the estimators also need to know when jobs end.
     draws : bool
-        Whether asking twice may be answered differently.
+        Whether two equal calls of `predict` may differ.
 
     Examples
     --------
@@ -145,18 +145,18 @@ class WaitBank:
         return estimator
 
     def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0, *, store: WaitStore | None = None) -> None:
-        """Take an estimator of a system that has learned already.
+        """Use an estimator of a system that has already learned.
 
         Parameters
         ----------
         system
-            Of which.
+            Which.
         estimator
-            The estimator; it is changed from now on.
+            The estimator; it will be changed.
         learned
             How many waits it has learned.
         store
-            Where it has learned them from, read so far; what is observed is kept there from now on.
+            The store from which it has learned them, read so far; new observations go there.
         """
         if store is not None:
             self.store = store
@@ -171,14 +171,14 @@ class WaitBank:
         return self[job.system].predict(self._as_kept(job))
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
-        """Predict the waits of several requests, of which one will be submitted, in the same possible futures.
+        """Predict the waits of several requests, one of which will be submitted, in the same sampled futures.
 
         Parameters
         ----------
         jobs
-            The requests: other cores, walltimes, partitions or times of submission. All on one system.
+            The requests, which differ in cores, walltime, partition or time of submission; all on one system.
         samples
-            So many futures at most.
+            Upper bound of the number of futures.
 
         Raises
         ------
@@ -201,9 +201,9 @@ class WaitBank:
 
     @contextmanager
     def instead_of(self, own: OwnJob) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
-        """Predict meanwhile as if a waiting job of this client were withdrawn; see `ReplacingEstimator`.
+        """Predict, inside this context, as if a pending job of this client were withdrawn; see `ReplacingEstimator`.
 
-        None comes of it where the job does not wait, or the estimator does not see the queue.
+        Yields None if the job is not pending, or the estimator does not see the queue.
         """
         estimator = self[own.job.system]
         if not isinstance(estimator, ReplacingEstimator):
@@ -220,9 +220,9 @@ class WaitBank:
     def observe(
         self, own: OwnJob, observation: WaitObservation, *, token: str = "", word_s: float | None = None
     ) -> None:
-        """Learn what became of a wait of this client's, and keep it in the store; with a token, once for all time.
+        """Learn the observation of a wait of this client's, and store it; with a token, only once.
 
-        `word_s`: how long the batch system itself said that it would be, when the job was submitted.
+        `word_s`: the batch system's own estimate when the job was submitted.
         """
         self[own.job.system].observe(own.ticket, observation)
         self.own += 1
@@ -235,10 +235,10 @@ class WaitBank:
         waits: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]],
         words_s: Mapping[str, float] = MappingProxyType({}),
     ) -> int:
-        """Have waits of this client's in the store, each with its token, unless they are; return how many were not.
+        """Store waits of this client's, each with its token, unless they are there; return how many were not.
 
-        After a crash: what was observed may or may not have reached the store. `words_s`: by token, how long the batch
-        system itself said that it would be.
+        For use after a crash, when an observation may or may not have reached the store.
+        `words_s`: by token, the batch system's own estimates.
         """
         if self.store is None:
             return 0
@@ -270,9 +270,9 @@ class WaitBank:
     # ------------------------------------------------------------------ everybody's
 
     def follow(self, events: Iterable[QueueEvent]) -> int:
-        """Learn what a site tells of everybody's jobs; return how many waits became known.
+        """Learn from a site's events of all users' jobs; return how many waits became known.
 
-        A job whose submission was never reported is passed over.
+        A job whose submission was never reported is skipped.
         """
         known = 0
         for event in events:
@@ -305,14 +305,14 @@ class WaitBank:
         self._running.clear()
 
     def learn(self, history: JobHistory, *, most: int | None = None) -> int:
-        """Learn a history of jobs, in the order of time; return how many waits were learned.
+        """Learn a history of jobs, in order of time; return how many waits were learned.
 
         Parameters
         ----------
         history
             The jobs.
         most
-            So many at most, the latest.
+            Upper bound; the latest are taken.
         """
         records = list(history_records(history, most=most))
         if self.store is not None:
@@ -396,7 +396,7 @@ def replay(
     until_s: float = math.inf,
     run_s: Sequence[float] = (),
 ) -> list[WaitForecast]:
-    """Let an estimator live through waits in the order of time, each known only when it was over.
+    """Replay waits to an estimator in order of time; each becomes known only when it is over.
 
     Parameters
     ----------
@@ -407,14 +407,14 @@ def replay(
     observations
         The observation of each.
     until_s
-        What happened after this is left out: who waited then is left waiting.
+        Later events are left out: jobs that were pending then stay pending.
     run_s
-        How long each ran, for estimators that see the queue: negative where that is not known.
+        How long each ran, for estimators that see the queue; negative if not known.
 
     Returns
     -------
     list of WaitForecast
-        What it predicted of each job at its submission.
+        The forecast for each job at its submission.
     """
     count = len(jobs)
     submits = np.array([job.submit_s for job in jobs], dtype=np.float64)

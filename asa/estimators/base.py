@@ -15,14 +15,14 @@ __all__ = ["Distribution", "Prediction", "WaitLearner", "WaitObservation", "at_l
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A wait to count on, and the alternative that it was drawn from.
+    """A point prediction, and the alternative from which it was drawn.
 
     Parameters
     ----------
     wait_s
         Predicted wait in seconds.
     alternative
-        Index of the alternative among the estimator's, for those that choose among alternatives; else -1.
+        Index of the alternative, for estimators that choose among alternatives; else -1.
     """
 
     wait_s: float
@@ -30,7 +30,7 @@ class Prediction:
 
 
 class Distribution(NamedTuple):
-    """What an estimator believes: waits in seconds, ascending, and the probability of each.
+    """An estimator's distribution: waits in seconds, ascending, and the probability of each.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ class Distribution(NamedTuple):
 
 @runtime_checkable
 class WaitLearner(Protocol):
-    """Learns the wait of one job geometry.
+    """Learns the waits of one job geometry.
 
-    `predict` may be called before anything was observed, as often as wanted, and several predictions may be under way
-    at once: each is handed back to `observe` with what became of it. State is plain data, so that it can be kept
-    and shared; an estimator made from another's state continues exactly where that one stood.
+    `predict` may be called at any time, also before the first observation. Several predictions may be open at the same
+    time: each is passed to `observe` with its observation. State is plain data, which can be stored and shared; an
+    estimator made from another's state continues exactly where that one was.
     """
 
     def predict(self) -> Prediction:

@@ -1,8 +1,8 @@
-"""The product's estimators with boosted trees as a second opinion, blended outside of them.
+"""asa's estimators, blended with boosted trees as a second opinion.
 
-Within the mixture of `asa.estimators.contextual` one more opinion is lost among fifty. Beside it, trees that are given
-what it saw and what it states are about as near as it is, and err otherwise: what both say, averaged in the logarithm,
-is nearer than either. Constants were chosen on some logs and confirmed on others; see "Trees as a second opinion" in
+Within the mixture of `asa.estimators.contextual` one more opinion among fifty has no effect. Outside of it, trees with
+its inputs and outputs as features are about as accurate, with other errors: the average of both in the logarithm is
+better than either. Constants were chosen on some logs and confirmed on others; see "Trees as a second opinion" in
 docs/research/forecasts.md.
 """
 
@@ -50,24 +50,24 @@ class _Look(NamedTuple):
 
 
 class BoostedAsa:
-    """An estimator and boosted trees, blended by what each was worth lately.
+    """An estimator and boosted trees, blended by their recent errors.
 
-    The trees are given the numbers that the estimator has seen of a job (waits, ages, counts, simulations of the
-    queue), its quantiles, and what the job asks for. They state the median of the wait's logarithm. They are fitted in
-    a thread to the last 10,000 waits, at first to 200, then anew after some tens of further waits, later after 1000.
-    What was fitted is in use from the twentieth wait on that becomes known after the fit began. So what is predicted
-    depends on the order of events, and not on how long a fit takes: `predict` never waits for one, and `observe` only
-    where these twenty come sooner than it ends, as when past jobs are learned.
+    The trees' features are the estimator's inputs for a job (waits, ages, counts, simulations of the queue), its
+    quantiles, and the job's request. They predict the median of the wait's logarithm. They are fitted in a thread to
+    the last 10,000 waits: first to 200, then again after some tens of further waits, later after 1000. A fit is used
+    from the twentieth wait on that becomes known after it began. So predictions depend on the order of events, and not
+    on how long a fit takes: `predict` never waits for one, and `observe` only if these twenty waits come before it
+    ends, as when past jobs are learned.
 
-    Five blends of the two compete, from the estimator alone to the trees alone, by exponential weights of their mean
-    errors over the last waits, two thousand or so; what is stated is their mean. The estimator's quantiles move by as
-    much as its wait does, and by what each lacked of covering what it says. Until the first fit, of 200 waits, all is
-    as the estimator says. Censored observations teach the estimator alone.
+    Five blends of the two, from the estimator alone to the trees alone, are averaged with exponential weights by their
+    mean errors over about the last two thousand waits. The estimator's quantiles are shifted like its point prediction,
+    and by what each lacked in coverage. Until the first fit, at 200 waits, the result is the estimator's. Only the
+    estimator learns from censored observations.
 
     Notes
     -----
-    A prediction takes 80 microseconds more than the estimator's, a fit of 10,000 waits half a second. A wait takes
-    0.6 KB, so that all take 6 MB at most. The same calls give the same forecasts with the same build of LightGBM.
+    A prediction takes 80 microseconds more than the estimator's, a fit of 10,000 waits half a second. A wait takes 0.6
+    KB, all of them at most 6 MB. The same calls give the same forecasts with the same build of LightGBM.
     """
 
     def __init__(self, base: ContextualAsa | QueueAwareAsa, seed: int = 0) -> None:
@@ -228,9 +228,9 @@ class BoostedAsa:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> BoostedAsa:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood.
+        """Make an estimator that continues, bit for bit, from the `state` of another.
 
-        Raises `StateError`: something is missing from the state, does not fit, or is of another version.
+        Raises `StateError`: the state is incomplete, inconsistent, or of another version.
         """
         try:
             if state["version"] != _VERSION:
@@ -286,7 +286,7 @@ def boosted_asa(surroundings: Surroundings) -> BoostedAsa:
     Parameters
     ----------
     surroundings
-        Of which the seed counts.
+        Only the seed is used.
     """
     return BoostedAsa(contextual_asa(surroundings), _seed(surroundings))
 

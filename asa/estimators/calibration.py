@@ -25,25 +25,25 @@ Kind = Literal["exact", "at_most", "at_least"]
 
 
 def coverage(quantiles_s: ArrayLike, waits_s: ArrayLike) -> NDArray[np.float64]:
-    """Say to what share each stated quantile covered the wait that came true.
+    """Return the share to which each predicted quantile covered the observed wait.
 
-    A quantile above the wait covers it (1), one below does not (0). What of one that equals it? Waits have atoms: many
-    are exactly 0, many repeat. A forecast that has 35 % of all waits below 60 s and 30 % at 60 s states 60 s as p40,
-    p50 and p60. Were a wait of 60 s covered by all three, each would cover 65 % of the waits; were it covered by none,
-    35 %. So that wait is spread evenly over the probabilities ``lo = 0.35`` to ``hi = 0.65`` that the forecast puts on
+    A quantile above the wait covers it (1), one below does not (0). Quantiles equal to the wait need a rule, since
+    waits have atoms: many are exactly 0, many repeat. A forecast with 35 % of all waits below 60 s and 30 % at 60 s has
+    60 s as p40, p50 and p60. If all three covered a wait of 60 s, each would cover 65 % of the waits; if none did, 35
+    %. So the wait is spread evenly over the probabilities from ``lo = 0.35`` to ``hi = 0.65`` that the forecast gives
     it, and a level ``tau`` covers it with the share ``(tau - lo) / (hi - lo)``: p40 with a sixth, p60 with five sixths.
 
-    Nine levels tell only between which two of them an atom begins and ends. It is taken to begin and to end in the
-    middle between these two, as in the example. Two cases are better known. Nothing is below the floor, so an atom
-    there has ``lo = 0``. And a forecast whose nine quantiles are all one wait claims certainty: ``lo = 0``, ``hi = 1``.
+    Nine levels only show between which two of them an atom begins and ends. It is assumed to begin and end in the
+    middle between these, as in the example. Two cases are known better. Nothing is below the floor, so an atom there
+    has ``lo = 0``. And a forecast with nine equal quantiles claims certainty: ``lo = 0``, ``hi = 1``.
 
-    For a forecast that knows the distribution, the mean share at a level is that level: exactly if there are no atoms
-    or if each begins and ends in the middle between two levels, and on average over atoms that begin and end anywhere.
-    A single atom shifts it by 0.05 at most, or by 0.1 if all nine quantiles are on it and yet other waits come true.
+    For a perfect forecast, the mean share at a level equals the level: exactly if there are no atoms, or if each begins
+    and ends in the middle between two levels; else on average over the places of atoms. A single atom shifts it by at
+    most 0.05, or by 0.1 if all nine quantiles are on it but other waits occur too.
 
-    `quantiles_s`: stated waits in seconds at `LEVELS`, ascending in each row. Floored at `FLOOR_S`, as the waits
+    `quantiles_s`: predicted quantiles in seconds at `LEVELS`, ascending in each row. Floored at `FLOOR_S`, as the waits
     are: 0 s and 7 s are the same.
-    Returns: shares between 0 and 1, ascending in each row. The mean of a column is the coverage of its level.
+    Returns shares between 0 and 1, ascending in each row. The mean of a column is the coverage of its level.
     Raises `InputError`: the shapes do not fit, something is not a number, or a row does not ascend.
 
     Notes
@@ -91,9 +91,9 @@ def _shares(first: int, after: int, *, at_floor: bool) -> list[float]:
 
 
 def _shares_of_at_most(first: int) -> list[float]:
-    """Shares expected of a left-censored wait (*at most*); `first` levels are below that.
+    """Return the expected shares for an upper bound of a wait; `first` levels are below that.
 
-    The forecast's own probability above it is handed to the waits below it, in proportion.
+    The forecast's probability above the bound is distributed over waits below it, in proportion.
     """
     below = 1.0 if first == _N else _BETWEEN[first]
     return [min(1.0, level / below) for level in LEVELS]
@@ -129,9 +129,9 @@ _ERRORS: dict[tuple[str, int, int], tuple[float, ...]] = {
 
 
 def shortfalls(stated_s: Sequence[float], wait_s: float, kind: Kind = "exact") -> tuple[float, ...]:
-    """Say how far each stated quantile fell short of covering a wait as often as it says; 0 in the mean if none does.
+    """Return each predicted quantile's level less its coverage of a wait; the mean is 0 for calibrated quantiles.
 
-    `coverage` has what covers a wait that equals some of the quantiles.
+    `coverage` has the rule for quantiles equal to the wait.
     """
     return _ERRORS[_position(stated_s, wait_s, FLOOR_S, kind)]
 
@@ -150,30 +150,31 @@ _BELOW_FLOOR = 0.01  # nor does a factor carry a quantile further below the floo
 
 
 class Calibrator:
-    """States quantiles around points, and moves them, online, until each covers the share of waits that it says.
+    """Makes quantiles around point predictions, and adapts them online until each has the coverage of its level.
 
-    Each level has a factor for the points that are given, and a factor of its own for each decade of these, because a
-    predictor that says 0 s errs otherwise than one that says a day. When a wait becomes known, each factor moves along
-    the subgradient of the pinball loss of log seconds: up by a step times the level if the wait was not covered, down
-    by a step times what is missing of 1 if it was. So no distribution is assumed and a change of regime is followed;
-    and as each step is an error of coverage, these errors add up to no more than what the factors have moved in all (as
-    in Gibbs and Candès, "Adaptive conformal inference under distribution shift", 2021, and in the quantile tracking of
-    Angelopoulos, Candès and Tibshirani, "Conformal PID control for time series prediction", 2023). Steps shrink with
-    the root of what was learned down to a constant. What follows departs from that, and with it the guarantee holds
-    only about; on real logs p50 and p90 come within three hundredths of their levels.
+    Each level has a factor on the point predictions, and another one for each decade of these, because predictions of 0
+    s have other errors than those of a day. When a wait becomes known, each factor moves along the subgradient of the
+    pinball loss of log seconds: up by a step times the level if the wait was not covered, down by a step times 1 minus
+    the level if it was. So no distribution is assumed, and a change of regime is followed. As each step is an error of
+    coverage, the errors' sum is bounded by the factors' total change (as in Gibbs and Candès, "Adaptive conformal
+    inference under distribution shift", 2021, and in the quantile tracking of Angelopoulos, Candès and Tibshirani,
+    "Conformal PID control for time series prediction", 2023). Steps shrink with the root of the number of waits, down
+    to a constant. The following rules depart from that, so the guarantee holds only approximately; on real logs the
+    coverage of p50 and p90 is within 0.03 of their levels.
 
-    Waits become known late and in bursts. Were only the coverage counted that the factors of now would have, then the
-    errors made in the meantime would never be made good: as long as a queue grows, too few waits would be covered. Were
-    only the coverage of what was stated counted, as there, then a burst of a hundred waits that were stated alike would
-    move the factors by a hundred steps. Four fifths of each step follow what was stated, a fifth what would be stated
-    now; and what was stated carries no quantile further that is already a hundred times the wait, or a hundredth.
+    Waits become known late and in bursts. If only the coverage by the present factors counted, errors made in the
+    meantime would never be corrected: while a queue grows, too few waits would be covered. If only the coverage by the
+    quantiles predicted at submission counted, as in these papers, a burst of a hundred waits with equal predictions
+    would move the factors by a hundred steps. So four fifths of each step follow the quantiles predicted at submission,
+    one fifth the present ones; and the former part does not move a quantile further that is already a hundred times the
+    wait, or a hundredth of it.
 
-    What covers a wait is what `coverage` says, so many waits at the floor hold no quantile up. Near any other atom the
-    quantiles go to and fro by a step, and those of several levels may be out by some hundredths. Of a censored wait
-    the forecast's own distribution beyond it is what counts: under *at least* the probability below it is handed
-    to what is above it, in proportion, and under *at most* the other way round.
+    Coverage is that of `coverage`, so many waits at the floor do not keep quantiles up. Near any other atom the
+    quantiles alternate by a step, and those of several levels may be wrong by some hundredths. For a censored wait the
+    forecast's own distribution is used: with a lower bound, the probability below it is distributed over waits above
+    it, in proportion; with an upper bound the other way round.
 
-    `spread`: decades from p10 to p90 that are laid around a point before anything is learned, such as 1.6.
+    `spread`: decades from p10 to p90 around a point prediction before anything is learned, such as 1.6.
 
     Examples
     --------

@@ -23,12 +23,13 @@ class EstimatorChoice:
 
 
 def choose(events: Iterable[QueueEvent], own: str) -> EstimatorChoice:
-    """Choose by what a look at a queue showed.
+    """Choose an estimator by what a look at the queue showed.
 
-    Where others' jobs are visible, simulating the queue is nearer from the first job on, however little was learned.
+    If others' jobs are visible, simulating the queue is more accurate from the first job on, however little was
+    learned.
 
-    `own`: the user's name, as it is or as a store keeps it. A job that nobody is named of is taken for another's: a
-    backend leaves out those of its own client.
+    `own`: the user's name, plain or as a store keeps it. A job without a user's name counts as another's, as a backend
+    leaves out those of its own client.
     """
     if not any(user_in_store(event.job.user) != user_in_store(own) for event in events if event.job is not None):
         return EstimatorChoice(BLIND, "the site shows no jobs of other users")

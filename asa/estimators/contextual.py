@@ -1,9 +1,8 @@
-"""The product's estimator: exponential weights over alternatives, given what the queue shows of a job.
+"""asa's estimator: exponential weights over alternatives, given a job's features and the queue's state.
 
-Algorithm 1 keeps one weight for each alternative and each geometry, learns the loss of the one alternative that it
-tried, and counts every alternative but the closest as equally wrong. This one keeps the idea - the probability of an
-alternative is the exponential of its log-weight, and log-weights move by what each alternative lost - and repairs the
-rest, see `ContextualAsa`.
+Algorithm 1 keeps one weight for each alternative and geometry, learns only the loss of the alternative that it tried,
+and counts all alternatives but the closest as equally wrong. This estimator keeps the idea that an alternative's
+probability is the exponential of its log-weight, which changes by its loss, and improves the rest: see `ContextualAsa`.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ _TYPES: dict[str, type[np.generic]] = dict.fromkeys(("active", "links", "named",
 
 
 def _check(arrays: Mapping[str, NDArray[Any]], rows: int, waiting: int) -> None:
-    """Refuse arrays that the kernels, which check nothing, must not be given.
+    """Refuse invalid arrays, since the kernels check nothing.
 
-    Raises `StateError`: a type, a number that is none, or a place that does not exist.
+    Raises `StateError`: a wrong type, a nan, or an index out of range.
     """
     stats, active, links, named, scalars = (arrays[n] for n in ("stats", "active", "links", "named", "scalars"))
     sound = all(array.dtype == _TYPES.get(name, np.float64) for name, array in arrays.items())
@@ -105,41 +104,40 @@ class _Kind:
 class ContextualAsa:
     """Exponential weights over alternative waits, for all geometries of a site together.
 
-    The log-weight of an alternative, for a job that is about to be submitted, is the sum of
+    An alternative's log-weight, for a job about to be submitted, is the sum of
 
     - the geometry's and the user's *own* log-weights, as in Algorithm 1;
     - for each *expert* that names a wait (the last wait of the geometry, of the user, of the user's jobs of this width
-      and so on, medians, moving averages, the age of what still waits, how long all that wait would take at the rate at
+      and so on; medians; moving averages; the age of pending jobs; how long all pending jobs would take at the rate at
       which jobs start), the expert's *profile*: how much more or less likely the alternatives around the named one are.
-      Profiles are shared by all geometries;
-    - a small *network* of the same waits, ages, counts and rates, of what the job asks for and of the time of day.
+      All geometries use the same profiles;
+    - a small *network* whose inputs are the same waits, ages, counts and rates, the job's request and the time of day.
 
     Once a wait is known, all of these take a step down the gradient of the log loss, with full information. Neighbours
-    of the true alternative count as nearly as right, so the loss knows distance; and a burst of jobs that were all
-    submitted before anything was learned teaches less a job than jobs one by one. A step takes less from a wait than
-    there is to learn: with each new one, two of the last 4,096, drawn at random, teach the profiles and the network
-    once more. This is mixed, by Bayes' rule with a fixed share, with a second learner: the exponential weights of the
-    geometry *alone*, under a loss that grows with the distance in the logarithm. Where each wait is known before the
-    next job is submitted, the log loss of the mixture never exceeds that of the better of the two by more than ``ln 2``
-    and what the share costs. With the delay that waits have, regret grows with how many jobs wait at once, as that of
-    every such learner; `asa evaluate` prints it as it was.
+    of the true alternative count as nearly right, so the loss depends on distance; and jobs of a burst, all submitted
+    before anything was learned, have less weight each than single jobs. One step does not learn all from a wait: with
+    each new one, two of the last 4,096, drawn at random, train the profiles and the network once more. All this is
+    mixed, by Bayes' rule with a fixed share, with a second learner: exponential weights of the geometry *alone*, under
+    a loss that grows with the distance in the logarithm. If each wait is known before the next job is submitted, the
+    log loss of the mixture never exceeds that of the better one by more than ``ln 2`` and the cost of the share. As
+    waits become known with delay, regret grows with the number of jobs that wait at the same time, as for every such
+    learner; `asa evaluate` prints the actual regret.
 
-    Censored observations are learned from as well: of *at least* and *at most* only what is certain, the alternatives
-    that are still possible share the credit as they were believed. Stated quantiles are those of the mixture at levels
-    that move until each covers what it says (adaptive conformal inference), for each class of widths on its own once a
-    hundred waits of it are known.
+    Censored observations are used as well, for what is certain: alternatives that are still possible share the credit
+    in proportion to their probabilities. Quantiles are those of the mixture at levels that adapt until each has its
+    coverage (adaptive conformal inference), separately for each class of widths once a hundred of its waits are known.
 
-    `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), come with each job
-    from outside, such as from a simulation of the visible queue; see `predict`.
-    `closeness`: what it is worth, in decades of error, that the one wait that is stated falls to the same of the
-    paper's 53 alternatives as the true one. 0 states the median.
-    `without`: parts to leave out, of `PARTS`; for ablations. Without all of them only the geometry alone is left.
+    `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), come with each job from
+    outside, such as from a simulation of the visible queue; see `predict`.
+    `closeness`: the reward, in decades of error, for a point prediction with the same closest alternative, of the
+    paper's 53, as the true wait. With 0 the point prediction is the median.
+    `without`: parts of `PARTS` to leave out, for ablations. Without all of them only the geometry alone remains.
 
     Notes
     -----
     About 28 microseconds a job with numba, for predicting and learning together, and some nanoseconds more for each
-    geometry in which somebody waits. Under a millisecond without numba. A geometry or user takes about 2 KB, a waiting
-    job 3 KB, what is kept of the past 2 MB.
+    geometry with pending jobs. Under a millisecond without numba. A geometry or user takes about 2 KB, a pending job 3
+    KB, the past 2 MB.
 
     Examples
     --------
@@ -277,10 +275,10 @@ class ContextualAsa:
     # ------------------------------------------------------------------ the port
 
     def predict(self, job: QueuedJob, outside: Sequence[float] = ()) -> WaitForecast:
-        """Predict the wait of a job that is submitted now, that is at its `submit_s`.
+        """Predict the wait of a job submitted now, that is, at its `submit_s`.
 
-        `outside`: the opinions in seconds and then the facts that were promised at construction.
-        Raises `InputError`: there are not as many numbers in `outside` as were promised, or one is not finite.
+        `outside`: the opinions in seconds, then the facts, as many as declared at construction.
+        Raises `InputError`: `outside` has another length, or a number that is not finite.
         """
         if not self._free:
             self._grow_slots()
@@ -306,10 +304,10 @@ class ContextualAsa:
         return forecast
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
-        """Predict the waits of requests of which one will be submitted; see `JointEstimator`.
+        """Predict the waits of requests, one of which will be submitted; see `JointEstimator`.
 
-        Forecasts of single requests are made coherent by how waits differed that met the same queue, and by what each
-        kind of job waited in the long run; see `asa.estimators.differences`.
+        Forecasts of single requests are made coherent by differences of waits in the same queue, and by the long-run
+        waits of each kind of job; see `asa.estimators.differences`.
         """
         outside = (0.0,) * len(self._outside)
         places = [int(self._kind(job).rows[k.PARTITION]) for job in jobs]
@@ -365,10 +363,10 @@ class ContextualAsa:
     # ------------------------------------------------------------------ its state
 
     def state(self) -> dict[str, Any]:
-        """Return the whole state as JSON-ready data, the jobs that wait among it.
+        """Return the whole state, including pending jobs, as data for JSON.
 
-        Arrays are packed; 2 KB a geometry or user, 3 KB a waiting job, 0.5 KB each of the last 4,096 waits, and 90 KB
-        for the rest, before packing.
+        Arrays are packed. Before that they take 2 KB a geometry or user, 3 KB a pending job, 0.5 KB for each of the
+        last 4,096 waits, and 90 KB for the rest.
         """
         used, past = len(self._submit) - len(self._free), min(int(self._scalars[k.LEARNED]), k.PAST)
         slots = {slot: new for new, (slot, _, _) in enumerate(self._waiting.values())}
@@ -403,9 +401,9 @@ class ContextualAsa:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> ContextualAsa:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood.
+        """Make an estimator that continues, bit for bit, from the `state` of another.
 
-        Raises `StateError`: something is missing from the state, does not fit, or is of another version.
+        Raises `StateError`: the state is incomplete, inconsistent, or of another version.
         """
         try:
             if state["version"] != _VERSION:
@@ -528,7 +526,7 @@ def contextual_asa(surroundings: Surroundings) -> ContextualAsa:
 
 
 def blind_asa(surroundings: Surroundings) -> ContextualAsa:
-    """Learn as `asa` does, but only from waits that are over, and not from jobs that wait now.
+    """Learn as `asa` does, but only from waits that are over, and not from pending jobs.
 
     Parameters
     ----------

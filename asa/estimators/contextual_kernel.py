@@ -1,6 +1,6 @@
-"""The arithmetic of `asa.estimators.contextual`: what is seen of a job, what is believed of it, what is learned.
+"""The arithmetic of `asa.estimators.contextual`: a job's features, its prediction, and learning.
 
-Everything is double precision in a fixed order of operations, so that compiled and plain Python agree to the last bit.
+All is in double precision and a fixed order of operations, so that compiled code and plain Python agree bit for bit.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ SCALARS = 7
 
 PAST = 4096  # waits that are kept, to be learned again
 AGAIN, AGAIN_WEIGHT = 2, 0.5  # how many of them with each new one, and how much
-# what is kept of each: the alternatives that may be true, whose rows of own weights count, and how many jobs before it
-# were submitted since anything was learned
+# kept of each: the alternatives that may be true, the rows of own weights, and how many jobs were submitted before it
+# since anything was learned
 LOW, HIGH, OWN, AT_ONCE = 0, 1, 2, 4
 _MULTIPLIER, DRAWS = 16807.0, 2147483647.0  # of Park and Miller's generator, whose products are exact
 
@@ -128,9 +128,9 @@ def _look(
     x: Any,
     e: Any,
 ) -> None:
-    """See a job: its groups' recent waits, what waits in them and since when, and what it asks for.
+    """Compute a job's features: its groups' recent waits, their pending jobs and ages, and its request.
 
-    `x` gets numbers for the network, `e` the alternative that each expert names, or `ABSENT`.
+    `x` receives the network's inputs, `e` the alternative that each expert names, or `ABSENT`.
     """
     at = 0
     report = 0
@@ -294,9 +294,9 @@ def predict(
     parts: Any,
     scratch: Any,
 ) -> None:
-    """Believe something of a job: probabilities of the alternatives, mixed, in the first row of `scratch`.
+    """Compute the mixed probabilities of the alternatives for a job, in the first row of `scratch`.
 
-    What was seen of it and both parts of the mixture are left in the rows of `slot`, for when its wait becomes known.
+    Its features and both parts of the mixture are stored in the rows of `slot`, for when its wait becomes known.
     """
     x, e, both = seen[slot], named[slot], parts[slot]
     _look(now, width, length, rows, stats, own, own_rows, submit, active, scalars, outside, x, e)
@@ -316,10 +316,10 @@ def predict(
 
 @kernel
 def decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
-    """Quantiles at the tracked levels, and the wait to count on, from the probabilities in `scratch`.
+    """Compute the quantiles at the tracked levels, and the point prediction, from the probabilities in `scratch`.
 
-    The wait to count on has the least expected error in the logarithm, less what `closeness` is worth: that the wait's
-    closest among the paper's alternatives is the predicted one's.
+    The point prediction minimizes the expected error in the logarithm, less `closeness` times the probability that the
+    wait has the same closest alternative, of the paper's, as the prediction.
     """
     p = scratch[0]
     before = scratch[2]  # probability below each alternative
@@ -479,9 +479,9 @@ def _remember(wait: float, now: float, rows: Any, stats: Any, own: Any, own_row:
 
 @kernel
 def _aim(low: int, high: int, p: Any, target: Any) -> None:
-    """Say what the probabilities should have been, where the alternatives from `low` to `high` may be true.
+    """Compute the target probabilities, if the alternatives from `low` to `high` may be true.
 
-    A wait that is known whole is spread a little: its neighbours are nearly as right.
+    An exact wait is spread a little, as its neighbours are nearly right.
     """
     for k in range(K):
         target[k] = 0.0
@@ -628,11 +628,11 @@ def learn(
     past: Any,
     nobody: Any,
 ) -> None:
-    """Learn what became of a wait: between the alternatives `low` and `high`, or known whole if they are the same.
+    """Learn an observation: between the alternatives `low` and `high`, or exact if they are equal.
 
-    `wait` is the logarithm of its `seconds`. In the rows of `slot` lies what was seen and believed when the job was
-    submitted. Some of the `past` are learned again by what all geometries share: one step down the gradient takes less
-    from a wait than there is to learn.
+    `wait` is the logarithm of its `seconds`. The rows of `slot` hold the job's features and prediction at submission.
+    Some of the `past` are used again to train what all geometries have in common, as one gradient step does not learn
+    all from a wait.
     """
     x, e, both, forecast = seen[slot], named[slot], parts[slot], stated[slot]
     _dequeue(slot, rows, stats, active, scalars, links)
@@ -676,8 +676,8 @@ def learn(
         _remember(wait, now, rows, stats, own, own_rows[0])
         scalars[OBSERVED] += 1.0
         width_class = min(WIDTHS - 1, int(width))
-        # quantiles hold what they say: levels move until they do (adaptive conformal inference)
-        # what is at the floor covers a wait at the floor with a share, as `calibration.coverage` has it
+        # levels adapt until the quantiles have their coverage (adaptive conformal inference) a quantile at the floor
+        # covers a wait at the floor with a share, as in `calibration.coverage`
         at_floor = 0
         for i in range(9):
             if wait <= FLOOR and forecast[i] <= 10.0:

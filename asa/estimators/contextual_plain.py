@@ -1,8 +1,8 @@
-"""The three longest loops of `asa.estimators.contextual_kernel` by numpy, for where numba is not installed.
+"""The three longest loops of `asa.estimators.contextual_kernel` in numpy, for use without numba.
 
-Sums are taken in the loops' order (numpy adds rows one after the other, and `cumsum` elements likewise; its other sums
-are in an order of their own), so that the results are equal to the last bit. About 30 times as quick as the loops as
-plain Python, and 15 times as slow as compiled.
+Sums are taken in the loops' order, so that the results are equal bit for bit: numpy adds rows, and `cumsum` adds
+elements, one after the other; its other sums use another order. About 30 times faster than the loops in plain Python,
+and 15 times slower than compiled.
 """
 
 from __future__ import annotations

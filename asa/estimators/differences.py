@@ -1,10 +1,10 @@
-"""How waits of different requests differed where both were seen, and what they were in the long run.
+"""Observed differences between the waits of different requests, and their long-run waits.
 
-Forecasts that are made one by one are not coherent: the least of several noisy ones is mostly too low, and a request of
-a kind that was seldom seen is predicted from the times at which others dared to ask for it. Two things are steadier.
-How much longer a wider or longer job waited than another that was submitted within some hours, which compares jobs that
-met the same queue. And what each kind of job waited over months, where a busy hour with hundreds of submissions counts
-no more than another.
+Forecasts that are made one by one are not coherent: the least of several noisy ones is mostly too low, and a rare kind
+of request is predicted from the times at which others chose to submit it. Two quantities are more stable: how much
+longer a wider or longer job waited than another that was submitted within some hours, which compares jobs in the same
+queue; and the wait of each kind of job over months, where a busy hour with hundreds of submissions counts no more than
+another.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class _Fit(NamedTuple):
 
 
 class Differences:
-    """Remembers the latest waits beside their forecasts, and makes forecasts of alternatives coherent.
+    """Remembers the latest waits with their forecasts, and makes forecasts of alternatives coherent.
 
-    Learning costs a microsecond or two. Fitting takes some milliseconds, once for many waits.
+    Learning takes a microsecond or two; fitting some milliseconds, once for many waits.
     """
 
     def __init__(self) -> None:

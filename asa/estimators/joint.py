@@ -26,23 +26,23 @@ _LEVELS = np.array(LEVELS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointForecast:
-    """What is believed of the waits of several requests, of which one will be submitted.
+    """The joint forecast of several requests, one of which will be submitted.
 
-    A row is one possible future, in which all requests are judged: the same jobs run for as long, the same cores come
-    free. So differences between requests are known better than the waits themselves.
+    A row is one sampled future, the same for all requests: the same jobs run for the same time, the same cores become
+    free. So differences between requests are more certain than the waits themselves.
 
     Parameters
     ----------
     jobs
-        The requests. Their `submit_s` may differ: to ask now or later is a choice, too.
+        The requests. Their `submit_s` may differ: to submit now or later is a choice as well.
     waits_s
         Sampled waits in seconds, shape (samples, requests); rows are equally likely.
     usual_s
-        Waits that such jobs had in the long run, shape (any, requests), where that is known and worth more than
-        nothing beside the samples; a choice weighs it in.
+        Long-run waits of such jobs, shape (any, requests), if known and useful in addition to the samples; a choice
+        takes them into account.
     doubt
-        Times as long as sampled a wait is taken to be in comparisons, shape (requests,): by how waits of such requests
-        really differed, and longer for kinds of jobs that were seldom seen, which are mostly predicted too short.
+        Factors on the sampled waits in comparisons, shape (requests,): from observed differences between such requests,
+        and larger for rare kinds of jobs, whose predictions are mostly too short.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class JointForecast:
     doubt: NDArray[np.float64] | None = None
 
     def forecast(self, place: int) -> WaitForecast:
-        """Give what is believed of one request by itself.
+        """Return the forecast of one request.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class JointForecast:
         return WaitForecast(tuple(quantiles), quantiles[4])
 
     def for_choice(self, place: int) -> WaitForecast:
-        """Give what a choice takes the wait of one request to be: what is sampled, and what is usual, both with doubt.
+        """Return the waits of one request for a choice: the sampled and the usual ones, both with doubt.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class JointForecast:
         return WaitForecast(tuple(quantiles), quantiles[4])
 
     def ends_s(self, run_s: Sequence[float] | None = None) -> NDArray[np.float64]:
-        """Give when each request would end in each future, in seconds after the first of their submissions.
+        """Return when each request would end in each future, in seconds after the first of their submissions.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class JointForecast:
         return self._ends_s(self.waits_s, run_s)
 
     def probability_before(self, first: int, second: int, run_s: Sequence[float] | None = None) -> float:
-        """Probability that one request ends before another; that it starts before it, without run times.
+        """Return the probability that one request ends before another or, without run times, starts before it.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class JointForecast:
         return float(before.mean() + same.mean() / 2)
 
     def costs(self, run_s: Sequence[float] | None = None) -> NDArray[np.float64]:
-        """Give the expected logarithm of the time to each request's end, which a choice makes as small as it can.
+        """Return the expected logarithm of the time to each request's end, which a choice minimizes.
 
         Parameters
         ----------
@@ -135,16 +135,16 @@ class JointForecast:
         return (1.0 - _USUAL) * now + _USUAL * usual
 
     def best(self, run_s: Sequence[float] | None = None, *, own: int | None = None, sure: float = 0.6) -> int:
-        """Choose the request whose expected time to its end is least, as a ratio.
+        """Choose the request with the least expected logarithm of the time to its end.
 
         Parameters
         ----------
         run_s
             How long each runs, in seconds; without it, the one that starts first is chosen.
         own
-            Place of what the user would have asked for: another is chosen only if it is probable to end before it.
+            Place of the user's own request: another is chosen only if it is likely to end before it.
         sure
-            How probable that has to be.
+            The probability that this requires.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class JointForecast:
         Raises
         ------
         InputError
-            There is no such place, or a run time cannot be.
+            There is no such place, or a run time is impossible.
         """
         if own is not None and not 0 <= own < len(self.jobs):
             raise InputError(f"there is no request {own} of {len(self.jobs)}", hint="Give its place, from 0 on.")
@@ -164,12 +164,12 @@ class JointForecast:
         return own
 
     def only(self, places: Sequence[int]) -> JointForecast:
-        """Give the same of some of the requests, in the same futures.
+        """Return the forecast of some of the requests, in the same futures.
 
         Parameters
         ----------
         places
-            Theirs; one may be named several times.
+            Theirs; one may occur several times.
         """
         chosen = list(places)
         return replace(
@@ -181,14 +181,14 @@ class JointForecast:
         )
 
     def until_ends(self, run_s: Sequence[float], spreads: Sequence[float]) -> JointForecast:
-        """Give the same of how long it is until the requests end, where it is not certain how long they run.
+        """Return the forecast of the time until the requests end, for uncertain run times.
 
         Parameters
         ----------
         run_s
             How long each is expected to run, in seconds.
         spreads
-            How far that strays: the standard deviations of the logarithms. Each strays by itself.
+            Spreads of these: standard deviations of the logarithms. They are independent.
         """
         usual_s = self.usual_s
         if usual_s is not None:
@@ -237,14 +237,14 @@ class JointEstimator(WaitEstimator, Protocol):
     """An estimator that judges several requests in the same futures."""
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
-        """Predict the waits of requests of which one will be submitted; nothing changes.
+        """Predict the waits of requests, one of which will be submitted; nothing changes.
 
         Parameters
         ----------
         jobs
-            The requests, of one system; what is known is known now, whenever they are to be submitted.
+            The requests, of one system; forecasts use what is known now, whenever they are to be submitted.
         samples
-            So many futures.
+            Number of futures.
         """
         ...
 
@@ -256,7 +256,7 @@ class ReplacingEstimator(WaitEstimator, Protocol):
     def instead_of(
         self, ticket: int
     ) -> AbstractContextManager[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
-        """Let everything be predicted meanwhile as if a waiting job were withdrawn.
+        """Predict, inside this context, as if a pending job were withdrawn.
 
         Parameters
         ----------
@@ -266,17 +266,18 @@ class ReplacingEstimator(WaitEstimator, Protocol):
         Returns
         -------
         context manager
-            Of a function that takes the waiting job, and another that would be submitted in its place, both with now
-            as the time of submission. It gives, in seconds, how much longer the first waits where it is now, and how
-            long the second, which comes last: shape (samples, 2), a row a future. None where it does not wait.
+            Yields a function of the pending job and of another one to be submitted in its place, both with now as the
+            time of submission. It returns seconds: how much longer the first one waits in its present place, and how
+            long the second one, which is last in the queue; shape (samples, 2), one row for each future. None if the
+            job is not pending.
         """
         ...
 
 
 def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
-    """Predict the waits of requests of which one will be submitted, by any estimator.
+    """Predict the waits of requests, one of which will be submitted, with any estimator.
 
-    Of one that cannot sample futures the forecasts are taken at the same levels: when one waits long, all do.
+    If it cannot sample futures, its forecasts are combined level by level: when one request waits long, all do.
     """
     if samples < 1:
         raise InputError(f"{samples} futures cannot be sampled", hint="Ask for 1 or more.")
@@ -289,9 +290,9 @@ def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int =
 
 
 def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make waits rise with cores and with walltime, all else equal: the middle of the closest that do from either side.
+    """Make waits increase with cores and with walltime, all else equal: the mean of the closest bounds that do.
 
-    `decades`: any increasing function of waits, shape (samples, requests). Costs the square of the requests.
+    `decades`: any increasing function of waits, shape (samples, requests). Quadratic in the number of requests.
     """
     cores = np.array([job.cores for job in jobs])
     walltime_s = np.array([job.walltime_s for job in jobs])

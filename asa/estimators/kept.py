@@ -1,7 +1,7 @@
-"""What was learned of a bank, kept between processes, so that a million waits are not read and learned for each answer.
+"""Caches what was learned from a bank, so that not each process has to read and learn a million waits.
 
-It is a cache: a file of this user's that may be deleted at any time. It counts on what the bank's segments held; once
-one of them is gone, as after merging or forgetting, everything is learned anew.
+The cache is a file of this user's that may be deleted at any time. It depends on the bank's segments: once one of them
+is gone, as after merging or forgetting, everything is learned anew.
 """
 
 from __future__ import annotations
@@ -244,11 +244,11 @@ def learn(
     *,
     anew: bool = False,
 ) -> Learned | None:
-    """Learn a bank's waits of one system, from what is kept and what is new; None if the bank holds nothing.
+    """Learn a bank's waits of one system, from the cache and from new records; None if the bank is empty.
 
-    `choose`: of what the bank holds: which system, with what settings, and who makes its estimator.
-    `until_s`: until when; if not given, until the last submission: what became known later is mostly of those that
-    waited longest.
+    `choose`: chooses, from the bank's content, the system, the settings, and the function that makes its estimator.
+    `until_s`: until when; if not given, until the last submission, since waits that became known later are mostly the
+    longest ones.
     """
     kept = None if anew else load(file, store, from_state)
     news = store.news() if kept is not None else store.read()
@@ -288,8 +288,8 @@ def bank_of(
 ) -> WaitBank:
     """Open a bank for a run on a system.
 
-    What an estimator that simulates the queue, or has trees, has learned is taken from what is kept: it learns ten
-    times as long as others, and a run begins, and begins again, with it.
+    An estimator that simulates the queue, or has trees, is taken from the cache: it learns ten times slower than
+    others, and each start of a run needs it.
     """
     if estimator not in _SLOW or store is None:
         return WaitBank(estimator, seed=seed, machine_cores=machine_cores, store=store)

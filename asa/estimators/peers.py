@@ -1,7 +1,7 @@
-"""The estimators that ours is compared with: the simple ones, a regression, and Algorithm 1 as published.
+"""The estimators with which ours is compared: simple ones, a regression, and Algorithm 1 as published.
 
-All of them know a job by its geometry, and a geometry that they never met by the whole site. `QBETS` has a file of its
-own, `asa.estimators.qbets`.
+All of them predict a job by its geometry, and an unknown geometry by the whole site. QBETS is in
+`asa.estimators.qbets`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _MAX_REQUESTS = 100_000  # ways to ask for a job whose geometry is remembered
 
 
 def contradicts(observation: WaitObservation, point_s: float) -> bool:
-    """Whether a wait, exact or censored, says that a prediction was wrong.
+    """Whether a wait, exact or censored, shows that a prediction was wrong.
 
-    An exact wait always counts. A censored one that agrees with the prediction says nothing that a point predictor
-    could learn; one that contradicts it is the nearest wait that is known to be possible.
+    An exact wait always counts. A censored one that is consistent with the prediction has nothing for a point predictor
+    to learn; one that is not is the nearest wait that is possible.
 
     Examples
     --------
@@ -79,10 +79,10 @@ _M = TypeVar("_M", bound=GeometryMemory)
 
 
 class SiteEstimator(Generic[_M]):
-    """What estimators share that keep a memory for each geometry: tickets, geometries, state.
+    """Base of estimators that keep a memory for each geometry: tickets, geometries, state.
 
-    A kind of its own defines `_memory_type`, `predict` and `_learn`. What was given to each waiting job is kept under
-    its ticket: the memory of its geometry, the predicted wait, the stated quantiles, and what `_facts` adds.
+    A subclass defines `_memory_type`, `predict` and `_learn`. For each pending job these are kept under its ticket: the
+    memory of its geometry, the predicted wait, the quantiles, and what `_facts` adds.
     """
 
     sees_queue: ClassVar[bool] = False
@@ -262,7 +262,7 @@ class _PointEstimator(SiteEstimator[_M]):
 
 
 class LastWait(_PointEstimator[GeometryMemory]):
-    """Predicts the last wait of the geometry that became known.
+    """Predicts the last known wait of the geometry.
 
     Examples
     --------
@@ -368,18 +368,18 @@ _LOWEST, _HIGHEST = -3.0, 7.0  # decades about the first guess that a prediction
 
 
 class Regression(_PointEstimator[_Logs]):
-    """Predicts by a linear regression of the median, in log seconds, that learns with each wait.
+    """Predicts by an online linear regression of the median, in log seconds.
 
-    It knows of a job the logarithms of its cores and of its requested time, of its geometry the last wait and the mean
-    of about the last 50, and of the site the last wait, all in decades. The weights follow the subgradient of the
-    absolute error in decades, that is the pinball loss of the median, by steps that shrink with the root of their
-    number to a constant. One set of weights serves all levels: quantiles about the prediction are learned from its
-    errors, for each decade of it.
+    Its features are the logarithms of a job's cores and walltime, the geometry's last wait and mean of about the last
+    50, and the site's last wait, all in decades. The weights follow the subgradient of the absolute error in decades,
+    that is, of the median's pinball loss, with steps that shrink with the root of their number down to a constant. One
+    set of weights serves all levels: quantiles around the prediction are learned from its errors, for each decade of
+    it.
 
     Parameters
     ----------
     surroundings
-        Not used; every estimator is made with them.
+        Not used; all estimators are made with them.
 
     Examples
     --------
@@ -448,18 +448,18 @@ class Regression(_PointEstimator[_Logs]):
 
 
 class Algorithm1:
-    """Algorithm 1 of the ASA paper with a learner for each geometry.
+    """Algorithm 1 of the ASA paper, with a learner for each geometry.
 
-    Each learner has a generator of its own, seeded from the seed and the geometry, so that what one geometry sees never
-    changes what another predicts.
+    Each learner has a random generator of its own, seeded from the seed and the geometry, so that one geometry's waits
+    never change another's predictions.
 
-    The predicted wait is what the learner draws; the quantiles are those of the distribution that it draws from, over
-    the paper's 53 alternatives. Nothing is known of a geometry that was never met: each begins with even weights.
+    The predicted wait is the learner's draw; the quantiles are those of the distribution from which it draws, over the
+    paper's 53 alternatives. A new geometry begins with equal weights.
 
-    Unlike other estimators, asking changes something under the policies ``default`` and ``tuned``: each question draws
-    a number from the geometry's generator. So the same calls give the same forecasts, but asking twice need not. The
-    alternative that was drawn goes with the forecast, and must be handed to `submitted` with it: the algorithm learns
-    of what was acted upon. Without a forecast one is drawn when the wait becomes known.
+    Unlike with other estimators, `predict` has a side effect under the policies ``default`` and ``tuned``: each call
+    draws from the geometry's generator. So the same sequence of calls gives the same forecasts, but two calls may
+    differ. The forecast contains the drawn alternative and must be passed to `submitted`, since the algorithm learns
+    from the one that was used. Without a forecast one is drawn when the wait becomes known.
 
     Examples
     --------
@@ -506,7 +506,7 @@ class Algorithm1:
     def observe(self, ticket: int, observation: WaitObservation) -> None:
         """Learn what became of a wait.
 
-        Raises `InputError`: no job waits under this ticket, or its forecast was not made by Algorithm 1.
+        Raises `InputError`: no pending job has this ticket, or its forecast is not Algorithm 1's.
         """
         waited = self._waiting.pop(ticket, None)
         if waited is None:
@@ -615,7 +615,7 @@ def asa_greedy(surroundings: Surroundings) -> Algorithm1:
 
 
 def asa_tuned(surroundings: Surroundings) -> Algorithm1:
-    """Run Algorithm 1 of the ASA paper with the tuned policy, 50 draws an observation.
+    """Run Algorithm 1 of the ASA paper with the tuned policy, 50 draws for each observation.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Names in a bank that is handed to others: nobody who has a list of users can tell whose jobs are whose.
+"""Pseudonyms in an exported bank: even with a list of users nobody can tell whose jobs are whose.
 
-A bank itself has users as short hashes, which a list of names reverses; and the ids of records that were learned are
-digests of what was learned, users and all. What leaves the bank has both anew, by a secret that stays in its folder.
+A bank itself has users as short hashes, which a list of names reverses; and ids of learned records are digests of their
+content, including users. An export has new ones of both, made with a secret that stays in the bank's folder.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PSEUDONYM = re.compile(r"~[0-9a-f]{16}")  # longer than the hashes in a bank, w
 
 
 class Pseudonyms:
-    """Other names for a bank's users and ids: the same for the same each time it is exported, and nowhere else.
+    """New names for a bank's users and ids: the same in each export of this bank, different in all others.
 
     Parameters
     ----------
     secret
-        What they are made with.
+        The key from which they are made.
 
     Examples
     --------

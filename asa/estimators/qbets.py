@@ -1,4 +1,4 @@
-"""QBETS: bounds on queue waits from order statistics, with a history that is cut where the queue changes.
+"""QBETS: bounds on queue waits from order statistics, with a history that is cut when the queue changes.
 
 Nurmi, Brevik and Wolski: "QBETS: Queue Bounds Estimation from Time Series" (JSSPP 2007), and Brevik, Nurmi and Wolski:
 "Predicting bounds on queuing delay for batch-scheduled parallel machines" (PPoPP 2006).
@@ -31,13 +31,13 @@ _RARE_RUNS = (3, 4, 4, 4, 5, 5, 6, 7, 9, 13)  # by autocorrelation: 0, 0.1, ... 
 
 
 def rare_run(autocorrelation: float) -> int:
-    """Tell how many waits in a row above their p90 are so rare that the queue must have changed.
+    """Return how many waits in a row above their p90 are so rare that the queue must have changed.
 
-    Rare is what fewer than one wait in a thousand completes. For independent waits that is three in a row, for 0.1 to
-    the third is a thousandth; more where long waits follow upon long ones. The numbers are those of a Gaussian series
-    of first order, to which the logarithms of the waits are likened.
+    A rare sequence has a probability below a thousandth. For independent waits that is three in a row, as 0.1 cubed is
+    a thousandth; for autocorrelated ones it is more. The numbers are those of a Gaussian first-order autoregressive
+    series, as a model of the waits' logarithms.
 
-    `autocorrelation`: of the logarithms of consecutive waits, -1 to 1; rounded to tenths, and at most 0.9.
+    `autocorrelation`: of the logarithms of consecutive waits, -1 to 1; rounded to tenths, and capped at 0.9.
 
     Examples
     --------
@@ -67,13 +67,13 @@ def _all_places() -> list[tuple[int, ...]]:
 
 
 def bound_places(waits: int) -> tuple[int, ...]:
-    """Tell which of so many ascending waits bounds each level's quantile.
+    """Return which of so many ascending waits bounds each level's quantile.
 
-    How many of n independent waits are below the quantile of level q is binomial. So the wait that stands behind k
-    shorter ones is at least that quantile with the probability that a binomial of n and q is at most k, and the bound
-    is the shortest wait for which this reaches `CONFIDENCE`. Where not even the longest does, it stands in.
+    The number of n independent waits below the quantile of level q is binomial. So the wait after k shorter ones is at
+    least that quantile with the probability that a binomial variable of n and q is at most k, and the bound is the
+    shortest wait for which this reaches `CONFIDENCE`. If there is none, the longest wait is used.
 
-    Returns: for each of `LEVELS` a place among the ascending waits, counted from 0.
+    Returns for each of `LEVELS` a place among the ascending waits, counted from 0.
 
     Examples
     --------
@@ -138,18 +138,18 @@ def _autocorrelation(waits_s: Sequence[float] | deque[float]) -> float:
 class Qbets(SiteEstimator[_History]):
     """Predict by upper bounds: with 95 % confidence the true quantiles are not above them (QBETS).
 
-    As published: the bounds are order statistics (see `bound_places`), and nothing is assumed of the distribution. Each
-    wait that becomes known is held against the bound of the highest level. When so many in a row exceed it as are rare
-    for a series as autocorrelated as this one (see `rare_run`), the queue has changed: all is forgotten but the most
-    recent `MIN_HISTORY` waits, the fewest that can bound the highest level.
+    As published: the bounds are order statistics (see `bound_places`), without assumptions on the distribution. Each
+    new wait is compared with the bound of the highest level. If so many in a row exceed it as is rare at this series'
+    autocorrelation (see `rare_run`), the queue has changed: all but the latest `MIN_HISTORY` waits, the fewest that can
+    bound the highest level, are forgotten.
 
-    Otherwise than published: jobs are grouped by their geometry, where the original clusters them by their size with a
-    mixture model; the highest level is 0.9, not 0.95; a wait is held against the bound of now rather than the one that
-    was stated for it, so that a burst of late answers counts as one change; and at most 1000 waits are kept. A
-    geometry with fewer than `MIN_HISTORY` waits is given the bounds of the whole site.
+    Different from the original: jobs are grouped by geometry, not clustered by size with a mixture model; the highest
+    level is 0.9, not 0.95; a wait is compared with the present bound rather than the one predicted for it, so that a
+    burst of late observations counts as one change; and at most 1000 waits are kept. A geometry with fewer than
+    `MIN_HISTORY` waits has the bounds of the whole site.
 
-    Bounds are meant to be too high rather than too low: the shares of waits that they cover exceed their levels, most
-    where the history is short. The predicted wait is the bound of the median.
+    Bounds are too high rather than too low: their coverage exceeds their levels, most with a short history. The
+    predicted wait is the bound of the median.
 
     Examples
     --------

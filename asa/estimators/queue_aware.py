@@ -37,9 +37,9 @@ class Adviser(WaitEstimator, Protocol):
         ...
 
     def futures(self, jobs: Sequence[QueuedJob], samples: int, ahead: int | None = None) -> NDArray[np.float64]:
-        """Sample how long requests would wait, all in the same futures; shape (samples, requests).
+        """Sample the waits of requests, all in the same futures; shape (samples, requests).
 
-        `ahead`: how many of the waiting jobs, the first, come before them; all if not given.
+        `ahead`: how many pending jobs are before them in the queue; all if not given.
         """
         ...
 
@@ -49,16 +49,16 @@ class Adviser(WaitEstimator, Protocol):
 
 
 class QueueAwareAsa:
-    """`ContextualAsa` with the opinions of an adviser that runs a copy of the visible queue ahead.
+    """`ContextualAsa` with opinions from simulations of the visible queue.
 
-    A simulation knows what is ahead in the queue, and not what it cannot see: priorities, reservations, who comes next.
-    Each of its opinions is an expert like the others, whose profile is learned from how far off it was; the state
-    of the queue is an input of the network.
+    A simulation includes the jobs ahead in the queue, but not what is hidden: priorities, reservations, later jobs.
+    Each of its opinions is an expert like the others, whose profile is learned from its errors; the state of the queue
+    is an input of the network.
 
     Notes
     -----
-    Most of its time goes into the simulations: one to four tenths of a millisecond a job on logs with some hundred jobs
-    that wait, some milliseconds with thousands.
+    Most of the time goes into the simulations: 0.1 to 0.4 milliseconds a job on logs with some hundred pending jobs,
+    some milliseconds with thousands.
     """
 
     sees_queue: ClassVar[bool] = True
@@ -77,8 +77,8 @@ class QueueAwareAsa:
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
         """Predict the waits of requests of which one will be submitted; see `JointEstimator`.
 
-        Which waits go together, and half of how long they are, is taken from sampled futures of the queue, the other
-        half from the forecasts of the single requests; where one of the two was nearer lately, it counts for more.
+        The correlation of the waits is that of sampled futures of the queue; their lengths are averaged from these and
+        from the forecasts of single requests. The one that was more accurate lately has more weight.
         """
         futures = _decades(self.adviser.futures(jobs, samples))
         order = np.argsort(futures, axis=0, kind="stable")

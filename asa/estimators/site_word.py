@@ -1,9 +1,9 @@
-"""What a batch system itself says of a start, beside a forecast: how far off each was lately, and what each counts for.
+"""Blends a batch system's own estimate of a start with a forecast, by the recent errors of both.
 
-Slurm's ``sbatch --test-only`` and a planning system's plan count on whole walltimes and on nobody who comes later; but
-they know the queue that a site may hide, and its priorities. As an input of the estimators that word was of use while
-little was learned, and in the way later. So it stands outside of them, and the two are blended by what became of
-earlier words. Where the queue is visible and simulated, the word adds nothing, and counts for nothing.
+Slurm's ``sbatch --test-only`` and a planning system's plan assume that jobs use their whole walltimes and that no later
+jobs come; but they know the queue, which a site may hide, and its priorities. As an input of the estimators this *word*
+helped while little was learned, and did harm later. So the two are blended outside of the estimators, by the errors of
+earlier words. If the queue is visible and simulated, the word adds nothing, and is not used.
 
 Constants were chosen on two logs (HPC2N, CTC) and a stretch of one on real daemons (CTC), and confirmed on others; see
 "The site's own word" in docs/research/forecasts.md.
@@ -43,9 +43,9 @@ class Lived(NamedTuple):
 
 
 def off_lately(lived: Sequence[Lived]) -> tuple[int, float, float]:
-    """Say of how many words lately it is known, and by how many decades these were off, and the forecasts beside them.
+    """Return the number of recent words with an observed wait, their error in decades, and that of the forecasts.
 
-    The latter are nan where none is known.
+    The latter is nan if none is known.
     """
     words, forecasts, waits = _decades(np.array(lived[-_LATELY:], dtype=np.float64).reshape(-1, 3).T)
     if not len(words):
@@ -63,10 +63,10 @@ class Blend:
 
 
 def assumed_error(learned: int, lately: Sequence[tuple[float, float]]) -> float:
-    """Say how many decades a forecast is taken to be off, before it is known how it does beside a word.
+    """Return the assumed error of a forecast, in decades, before it was ever compared with a word.
 
-    `learned`: of how many waits it was made.
-    `lately`: forecasts of that kind and the waits that came true, in seconds, oldest first.
+    `learned`: from how many waits it was made.
+    `lately`: forecasts of that kind and the observed waits, in seconds, oldest first.
     """
     assumed = _LEARNED_ERROR if learned >= _FEW_WAITS else _FIRST_ERROR
     stated, waits = _decades(np.array(lately[-_LATELY:], dtype=np.float64).reshape(-1, 2).T)
@@ -74,10 +74,10 @@ def assumed_error(learned: int, lately: Sequence[tuple[float, float]]) -> float:
 
 
 def blend(forecast: WaitForecast, word_s: float, lived: Sequence[Lived], assumed: float = _LEARNED_ERROR) -> Blend:
-    """Move a forecast towards what a batch system says, by what both were lately worth.
+    """Shift a forecast towards a batch system's word, by the recent errors of both.
 
-    `lived`: earlier words and what came true, oldest first.
-    `assumed`: decades that the forecast is taken to be off beforehand; see `assumed_error`.
+    `lived`: earlier words and the observed waits, oldest first.
+    `assumed`: assumed error of the forecast in decades; see `assumed_error`.
     """
     latest = np.array(lived[-_MAX_LIVED:], dtype=np.float64).reshape(-1, 3)
     words, forecasts, waits = _decades(latest.T)

@@ -1,16 +1,16 @@
-"""A store of observed waits that many processes append to at once, on a network file system too.
+"""A store of observed waits, to which many processes append at the same time, also on a network file system.
 
-A store is a folder of segments, files of one JSON line a record; see `asa.core.store`:
+A store is a folder of segments, files with one line of JSON for each record; see `asa.core.store`:
 
-- ``live-*``: what one process appends to, and no other.
-- ``kept-*``: records that came together, as from a log.
-- ``all-*``: what other segments were merged into. Its first line says how many bytes of which segments it *took*.
+- ``live-*``: one process alone appends to it.
+- ``kept-*``: records added together, as from a log.
+- ``all-*``: made by merging other segments. Its first line says how many bytes of which segments it *took*.
 
-A running process may go on appending to its segment meanwhile, because only its first bytes were taken. A segment is
-deleted when its process has ended, or when it has been silent for a day; and a process that was silent for an hour
-begins another.
+A running process may go on appending to its segment, because only the first bytes were taken. A merged segment is
+deleted when its process has ended, or has appended nothing for a day; and a process that has appended nothing for an
+hour begins a new one.
 
-Each record has an id for life. Whatever is found twice is counted once.
+Each record has a permanent id. A record found twice counts once.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ _USER, _SYSTEM, _PARTITION, _CORES = map(_FIELDS.index, ("user", "system", "part
 _KINDS = get_args(get_type_hints(WaitObservation)["kind"])
 _ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _HASHED = re.compile(r"~[0-9a-f]{8}(?:[0-9a-f]{8})?")  # the longer ones are of an export
-# A batch system's own word stands behind the estimator's name, where it does not keep earlier versions from reading a
-# record, as a field more would.
+# A batch system's own word is appended to the estimator's name, so that earlier versions can read a record, which an
+# additional field would prevent.
 _WORD_BEHIND = "; the batch system said "
 _WORD = re.compile(rf"{_WORD_BEHIND}(\d+\.?\d*(?:e[+-]?\d+)?)\Z", re.ASCII)
 _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken for a record
@@ -87,27 +87,27 @@ _Row = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class WaitRecord:
-    """A queue wait as a store keeps it: the job, the observation of its wait, what had been predicted.
+    """A queue wait in a store: the job, the observation of its wait, the prediction.
 
     Parameters
     ----------
     job
-        The job. A store keeps its user's name only as a short hash, ``~1f2e3d4c``. That keeps users apart and hides
-        them from a glance; whoever knows the names can still tell whose is which.
+        The job. A store keeps its user's name only as a short hash, ``~1f2e3d4c``. That distinguishes users without
+        showing their names; but those who know the names can still tell whose is which.
     observation
         The observation of its wait.
     forecast
-        The waits in seconds of `LEVELS`, p10 to p90, that were predicted when it was submitted; None if none were.
+        The predicted quantiles in seconds at `LEVELS`, p10 to p90, when it was submitted; None if there are none.
     estimator
-        Who predicted; may be empty.
+        Name of the estimator; may be empty.
     run_s
-        Seconds that it ran, -1 where that is not known.
+        Seconds that it ran; -1 if not known.
     source
-        Empty for a run of one's own; else what it was learned from, as the name of a log.
+        Empty for the user's own run; else the source, such as the name of a log.
     id
-        Tells it from all others, for life. Empty for a new record; a store gives it one.
+        Identifies it for ever. Empty for a new record; a store gives it one.
     word_s
-        Seconds that the batch system itself said it would wait, when it was submitted; None where it was not asked.
+        The wait in seconds that the batch system itself estimated at submission; None if it was not asked.
     """
 
     job: QueuedJob
@@ -126,9 +126,9 @@ class WaitRecord:
 
 
 def default_folder() -> Path:
-    """Folder of the store where none is named.
+    """Default folder of the store.
 
-    It is what the environment's ``ASA_BANK`` says, else ``asa/bank`` in ``XDG_DATA_HOME``, else in ``~/.local/share``.
+    That is ``ASA_BANK`` of the environment, else ``asa/bank`` in ``XDG_DATA_HOME``, else in ``~/.local/share``.
     """
     if named := os.environ.get("ASA_BANK"):
         return Path(named)
@@ -141,39 +141,39 @@ def default_folder() -> Path:
 
 
 class WaitStore:
-    """A folder of wait records that many processes, on many hosts, append to at once.
+    """A folder of wait records, to which many processes, on many hosts, append at the same time.
 
-    An object is for one thread. After a fork it goes on in both processes, each with a segment of its own.
+    An object is for one thread. After a fork it works in both processes, each with a segment of its own.
 
     Parameters
     ----------
     folder
         Where the records are.
     create
-        Make the folder, when there is something to be written, if it is missing.
+        Make the folder at the first write if it is missing.
     durable
-        Whether a record is on the disk when `append` returns, so that it outlives a crash of the host. It costs some
+        Whether a record is on the disk when `append` returns, so that it survives a crash of the host. This takes some
         milliseconds a record. A crash of the process alone never loses a record.
     lock_wait_s
-        For how many seconds merging and forgetting wait for another process that does the same.
+        How many seconds merging and forgetting wait for another process that does the same.
 
     Attributes
     ----------
     folder
         As given.
     oddities
-        How many lines the last `read` or `news` left out as damaged, by the rule's words.
+        How many lines the last `read` or `news` skipped as damaged, by the rule's words.
 
     Raises
     ------
     StateError
-        The folder is missing, or is none. All methods raise it, too, where a file cannot be read or written, or
-        is of a later version.
+        The folder is missing, or is no folder. All methods also raise it if a file cannot be read or written, or is of
+        a later version.
 
     Notes
     -----
-    200,000 records take some 30 MB on disk, 1.5 s to write by `extend` and as long to read. A store may have more: of
-    those only the newest 200,000 are read, while `export`, `count`, `forget` and `compact` go through all of them.
+    200,000 records take some 30 MB on disk, 1.5 s to write with `extend` and the same to read. A store may have more,
+    but only the newest 200,000 are read; `export`, `count`, `forget` and `compact` process all of them.
 
     Examples
     --------
@@ -243,19 +243,19 @@ class WaitStore:
         Parameters
         ----------
         record
-            The record. One that has an id keeps it; if the store has that id already, it is the same record.
+            The record. It keeps its id if it has one; if the store has that id already, it is the same record.
 
         Returns
         -------
         str
-            Its id. The record is in the store from now on, whatever becomes of this process.
+            Its id. The record is in the store now, even if this process is killed.
 
         Raises
         ------
         InputError
-            The record holds what no job has.
+            The record has impossible values.
         StateError
-            It could not be written. It is not in the store then, unless the disk failed after the fact.
+            It could not be written, and is not in the store, unless the disk failed afterwards.
         """
         self._heed_fork()
         name = record.id or self._new_id()
@@ -268,12 +268,12 @@ class WaitStore:
         raise StateError("its files disappear", where=str(self.folder), hint="Does something clean up there?")
 
     def extend(self, records: Iterable[WaitRecord]) -> int:
-        """Add many records; all of them or, if it fails or is killed, none.
+        """Add many records; all of them or, if that fails or is killed, none.
 
         Parameters
         ----------
         records
-            The records. Those whose id the store has already are left out; to know that, it is read if any has one.
+            The records. Those whose id the store has already are left out; it is read for that if any has an id.
 
         Returns
         -------
@@ -283,7 +283,7 @@ class WaitStore:
         Raises
         ------
         InputError
-            A record holds what no job has.
+            A record has impossible values.
         """
         self._heed_fork()
         given, names, wanted = False, [], set()
@@ -339,23 +339,23 @@ class WaitStore:
     # -------------------------------------------------------------------------------------------- reading
 
     def read(self, latest: int | None = None) -> list[WaitRecord]:
-        """Read all records; of very many the newest 200,000, those that became known last.
+        """Read all records, but at most the newest 200,000, by when they became known.
 
         Parameters
         ----------
         latest
-            Return only so many of them, those that became known last.
+            Return at most so many, the newest.
 
         Returns
         -------
         list of WaitRecord
-            In the order in which they became known on the scheduler's clock, ties by id. It is the same whoever wrote
-            them, in whatever order and files.
+            In the order in which they became known on the scheduler's clock, ties by id. This does not depend on which
+            process wrote them, in what order and files.
 
         Raises
         ------
         InputError
-            Fewer than none are asked for.
+            `latest` is negative.
         """
         if latest is not None and latest < 0:
             raise InputError(f"{latest} records cannot be read", where="latest", hint="Ask for 0 or more.")
@@ -371,12 +371,12 @@ class WaitStore:
         Returns
         -------
         list of WaitRecord
-            In the order of `read`. Each record is given once; what this object appended is not.
+            In the order of `read`. Each record is returned once; those that this object appended are not.
 
         Notes
         -----
-        Costs what is new, and some 50 us a segment. A segment that others were merged into is read once, unless all
-        that it holds was given before.
+        Takes time for new records, and some 50 us a segment. A merged segment is read once, unless all its records were
+        returned before.
         """
         self._heed_fork()
         found = self._collect(self._done, own=self._own, seen=self._seen)
@@ -389,7 +389,7 @@ class WaitStore:
         return dict(self._done)
 
     def beyond(self, position: Mapping[str, int]) -> float:
-        """Count the bytes that lie beyond what another object had read; endless where it cannot be gone on from there.
+        """Count the bytes beyond what another object had read; infinity if reading cannot continue from there.
 
         Parameters
         ----------
@@ -410,7 +410,7 @@ class WaitStore:
         return sum(sizes.values()) - sum(position.values())
 
     def resume(self, position: Mapping[str, int]) -> bool:
-        """Have `news` go on where another object stood.
+        """Let `news` continue where another object was.
 
         Parameters
         ----------
@@ -420,8 +420,8 @@ class WaitStore:
         Returns
         -------
         bool
-            False, and nothing changes, if something that it had read is not in its place any more, as after merging or
-            forgetting: what it had learned may be of records that are gone.
+            False, without any change, if something that it had read is no longer in its place, as after merging or
+            forgetting: it may have learned from records that are gone.
         """
         if self.beyond(position) == math.inf:
             return False
@@ -451,7 +451,7 @@ class WaitStore:
         Parameters
         ----------
         matching
-            Tells of each record whether it is counted.
+            Returns whether a record is counted.
 
         Returns
         -------
@@ -499,10 +499,10 @@ class WaitStore:
         done: Mapping[str, int] | None = None,
         own: Iterable[str] = (),
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Give each row that lies beyond the bytes that are done to what `begin` returns; some are given twice.
+        """Pass each row beyond the bytes already read to the function that `begin` returns; some rows twice.
 
-        `begin` is called once more where others changed the folder meanwhile, and all is given anew.
-        Return the bytes that are done then, and what was left out.
+        If others change the folder meanwhile, `begin` is called again, and all rows are passed anew. Return the bytes
+        read, and what was skipped.
         """
         own, done = frozenset(own), done or {}
         return self._files.steadily(
@@ -561,13 +561,13 @@ class WaitStore:
     def compact(self, *, beyond: int = 1) -> int:
         """Merge the segments that nobody writes to any more.
 
-        It is safe at any time, beside any number of writers and readers; and nothing is lost or doubled if it is
-        killed. A store that is appended to merges by itself when it has many segments. Damaged lines are not kept.
+        It is safe at any time, in parallel with any number of writers and readers; nothing is lost or doubled if it is
+        killed. Appending merges automatically when there are many segments. Damaged lines are dropped.
 
         Parameters
         ----------
         beyond
-            Do so only if more than so many can be merged.
+            Merge only if more than so many can be merged.
 
         Returns
         -------
@@ -603,18 +603,18 @@ class WaitStore:
     def forget(self, matching: Callable[[WaitRecord], bool]) -> int:
         """Remove records for good.
 
-        For all readers they are gone in one step. What a process that is still running wrote stays in its file, read
-        by nobody, until it has ended and `compact` or `forget` is called again. What is appended meanwhile stays.
+        For all readers they are gone in one step. Records of a process that still runs stay in its file, but are not
+        read, until it has ended and `compact` or `forget` is called again. Records appended meanwhile stay.
 
         Parameters
         ----------
         matching
-            Tells of each record whether it is to go.
+            Returns whether a record is removed.
 
         Returns
         -------
         int
-            How many went.
+            How many were removed.
 
         Raises
         ------
@@ -701,14 +701,15 @@ class WaitStore:
     def export(self, path: str | Path) -> int:
         """Write all records to a file that `import_`, and other programs, can read.
 
-        It has one line of JSON a record, a list; the first line is an object that says what its places mean. The file
-        is whole or not there. The same records give the same bytes. Users, and ids that tell of them, have other names
-        there, by a secret that stays in the bank's folder: a list of users does not tell whose jobs are whose.
+        Each record is one line of JSON, a list; the first line is an object that names its columns. The file is
+        complete or not there. The same records give the same bytes. Users, and ids derived from them, are replaced by
+        pseudonyms, with a secret that stays in the bank's folder: even a list of users does not show whose jobs are
+        whose.
 
         Parameters
         ----------
         path
-            Where to; compressed by gzip if the name ends in ``.gz``.
+            The file; compressed by gzip if the name ends in ``.gz``.
 
         Returns
         -------
@@ -738,10 +739,10 @@ class WaitStore:
         return count
 
     def import_(self, path: str | Path) -> int:
-        """Add the records of a file that `export` wrote; all of them, or none if the file is not sound.
+        """Add the records of a file that `export` wrote; all of them, or none if the file is damaged.
 
-        Records keep their ids: what the store has already, as from an earlier import, is not added again; nor is what
-        it has exported itself, and has yet.
+        Records keep their ids: those that the store has already, as from an earlier import, are not added again; nor
+        are those that it has exported itself and still has.
 
         Parameters
         ----------
@@ -922,10 +923,10 @@ class _Reading:
 
     @property
     def sound_end(self) -> int:
-        """Up to where the file is final.
+        """Return up to where the file is final.
 
-        On a network file system the bytes of another host may arrive out of order; zeros stand for what is still to
-        come. What lies there is read again next time.
+        On a network file system the bytes of another host may arrive out of order, with zeros in place of missing ones.
+        What follows is read again next time.
         """
         return self.end if self._hole < 0 else self._hole
 

@@ -71,9 +71,9 @@ class Trees:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], numbers: int) -> Trees:
-        """Make the ensemble whose `state` it is. `numbers`: how many are known of a job.
+        """Make the ensemble from its `state`. `numbers`: how many features a job has.
 
-        Raises `StateError`: something is missing, or leads nowhere.
+        Raises `StateError`: something is missing, or refers to a missing node.
         """
         try:
             arrays = {name: unpacked(state[name]) for name in _TYPES}
@@ -105,7 +105,7 @@ def _is_sound(arrays: Mapping[str, NDArray[Any]], numbers: int) -> bool:
 
 
 def fit(x: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> Trees:
-    """Fit trees to rows of numbers and what was to be predicted from them.
+    """Fit trees to rows of features and their targets.
 
     The same on any machine with the same build of the library.
     """
