@@ -15,9 +15,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from asa.demands import Demands
 from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, InputError
+from asa.keys import Ask
 from asa.outcome import JobOutcome
 from asa.requests import min_nodes
 from asa.units import format_duration
@@ -152,7 +152,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpec(Demands):
+class JobSpec(Ask):
     """A job to submit.
 
     Parameters
@@ -171,7 +171,7 @@ class JobSpec(Demands):
         What to run; ignored by simulators.
     steps
         Several commands to run in place of `command`; their names differ.
-    nodes, memory_bytes, gpus, partition, account
+    nodes, memory_bytes, gpus, partition, account, reservation, nice
         Further demands; 0 and empty mean no demand.
     burst_buffer_bytes
         Fast storage that all nodes of the job share while it runs; ignored where there is none.
@@ -250,7 +250,6 @@ class JobSpec(Demands):
     exit_code: int = 0
     token: str = ""
     steps: tuple[Step, ...] = ()
-    account: str = ""
     cpus_per_task: int = 1
     options: tuple[str, ...] = ()
     local: bool = False

@@ -21,16 +21,16 @@ from datetime import timedelta
 from functools import update_wrapper
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
 
 from asa.backend import Backend, Facility
 from asa.continuation import KEYS, Continuation, continuation_of
 from asa.core import owned, python
 from asa.core.documents import read_text
-from asa.demands import resources
 from asa.elements import parse_array_of
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
+from asa.keys import Duration, GivenKeys, Key, StageKeys, keys_of
 from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
 from asa.records import Record
@@ -59,44 +59,48 @@ __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
 
 P = ParamSpec("P")
 
-Duration = str | float | timedelta
-"""Seconds, or text such as ``"40min"`` or ``"1:30:00"``."""
-
 _inside_a_stage = False
 
-_SEVERAL = ("partition", "options", "request", "inputs", "outputs", "progress", "modules", "binds", "secrets")
 T = TypeVar("T")
+_PLAIN = {key.name: key for key in keys_of(StageKeys)}
 _TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
 _WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
 _FLAG = (bool, "True or False")
-_AMOUNTS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    "count": (Integral, "a whole number"),
-    "bytes": ((Integral, str), 'bytes, or text such as "4G"'),
+_BYTES = ((Integral, str), 'bytes, or text such as "4G"')
+_COUNT = (Integral, "a whole number")
+_TEXT = (str, "text")
+_TEXTS = (tuple, "text, or a list of texts")
+_BY_KIND: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    **dict.fromkeys(("count", "number"), _COUNT),
+    **dict.fromkeys(("memory", "storage"), _BYTES),
     "flag": _FLAG,
+    "text": _TEXT,
+    **dict.fromkeys(("names", "paths", "options"), _TEXTS),
+    "pairs": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
+    "patience": ((Real, str, timedelta), 'seconds, or text such as "1min"'),
+    "amount": (Real, "a number"),
 }
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("cores", "nodes"), _WIDTHS),
-    **dict.fromkeys(("cpus_per_task", "retries", "max_legs", "unfinished"), (Integral, "a whole number")),
-    **{one.key: _AMOUNTS[one.kind] for one in resources()},
+    **dict.fromkeys(("cpus_per_task", "retries", "max_legs", "unfinished"), _COUNT),
+    **{name: (str, " or ".join(key.choices)) if key.choices else _BY_KIND[key.kind] for name, key in _PLAIN.items()},
     **dict.fromkeys(("walltime", "expected", "total"), _TIMES),
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
     "array": ((Integral, str, list, tuple, range), 'numbers of elements, as in "1-200%20"'),
     "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
-    **dict.fromkeys(("account", "conda", "container", "setup", "launcher"), (str, "text")),
-    **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
-    "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
-    **dict.fromkeys(("retry_walltime_factor", "retry_memory_factor", "input_size"), (Real, "a number")),
-    "retry_max_memory": _AMOUNTS["bytes"],
-    **dict.fromkeys(("local", "continues"), _FLAG),
+    **dict.fromkeys(("conda", "container", "setup", "launcher"), _TEXT),
+    **dict.fromkeys(("partition", "request", "progress", "modules", "binds"), _TEXTS),
+    **dict.fromkeys(("retry_walltime_factor", "retry_memory_factor"), (Real, "a number")),
+    "retry_max_memory": _BYTES,
+    "continues": _FLAG,
     "warn": (str, 'a signal and a time, such as "USR1@10min"'),
     "when": (str, "success, failed or always"),
-    "input_patience": ((Real, str, timedelta), 'seconds, or text such as "1min"'),
-    "out_of_memory": (str, "fail or ignore"),
 }
+_SEVERAL = frozenset(name for name, kind in _KINDS.items() if kind is _TEXTS)
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
 
-class Resources(TypedDict, total=False):
+class Resources(GivenKeys, total=False):
     """What a stage asks for, and what is checked; `asa.Stage` explains each.
 
     Parameters
@@ -139,10 +143,6 @@ class Resources(TypedDict, total=False):
     cores: int | Sequence[int] | str
     nodes: int | Sequence[int] | str
     cpus_per_task: int
-    gpus: int
-    memory: int | str
-    burst_buffer: int | str
-    exclusive: bool
     walltime: Duration | Mapping[int, Duration]
     expected: Duration | Mapping[int, Duration] | Mapping[str, object]
     scaling: str | Mapping[str, object]
@@ -155,28 +155,18 @@ class Resources(TypedDict, total=False):
     unfinished: int
     progress: str | Iterable[str]
     partition: str | Sequence[str]
-    account: str
-    options: str | Iterable[str]
     request: str | Iterable[str]
-    environment: Mapping[str, str]
-    secrets: str | Iterable[str]
     modules: str | Iterable[str]
     conda: str
     container: str
     binds: str | Iterable[str]
     setup: str
     launcher: str
-    inputs: str | Iterable[str]
-    outputs: str | Iterable[str]
     retries: int
     retry_walltime_factor: float
     retry_memory_factor: float
     retry_max_memory: int | str
-    local: bool
-    input_size: float
     when: Literal["success", "failed", "always"]
-    input_patience: Duration
-    out_of_memory: Literal["fail", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -619,15 +609,11 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
         tasks=tasks,
     )
     fields |= shapes.fields()
-    for one in resources():
-        if one.key in fields:
-            given = fields.pop(one.key)
-            fields[one.field] = int(_parsed(one.parse, one.key, given, where)) if isinstance(given, str) else given
+    for name in fields.keys() & _PLAIN.keys():
+        fields[_PLAIN[name].field] = _plain(_PLAIN[name], fields.pop(name), where)
     if (most := fields.pop("retry_max_memory", None)) is not None:
         text = _parsed(parse_memory, "retry_max_memory", most, where) if isinstance(most, str) else most
         fields["retry_max_memory_bytes"] = int(text)
-    if (patience := fields.pop("input_patience", None)) is not None:
-        fields["input_patience_s"] = _seconds("input_patience", patience, where)
     if "jobs" in fields:
         asked_jobs = fields["jobs"]
         fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))
@@ -636,6 +622,13 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
         fields["array"] = _named("array", where, lambda: parse_array_of(asked_array))
     said = {key: fields.pop(key) for key in OF_PREPARATION if key in fields}
     fields["preparation"] = preparation_of(said, where=where)
-    if "environment" in fields:
-        fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     return fields
+
+
+def _plain(key: Key, given: Any, where: str) -> Any:
+    """Translate a plain key's value."""
+    if key.kind in {"memory", "storage"} and isinstance(given, str):
+        return int(_parsed(key.parse, key.name, given, where))
+    if key.kind == "patience":
+        return _seconds(key.name, given, where)
+    return tuple((str(name), str(text)) for name, text in given.items()) if key.kind == "pairs" else given

@@ -12,14 +12,20 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from asa.backend import Capabilities, PartitionLimits
-from asa.demands import demands_of as of_stage
-from asa.demands import shared_by, together
+from asa.keys import asked, shared_by, together
 from asa.workflow import Slot, Stage
 
 Waves = tuple[tuple[Stage, ...], ...]
 
 # options for what two stages at a time cannot share
 _COUNTED = re.compile(r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)")
+_OF_EACH = (
+    "name after when command script tasks tasks_file cores nodes walltime_s expected_run_s run_spread learns_run "
+    "retries retry_walltime_factor retry_memory_factor retry_max_memory_bytes environment secrets preparation inputs "
+    "outputs input_patience_s input_size out_of_memory local partition moldable jobs continues array request"
+)
+OF_EACH = frozenset(_OF_EACH.split())
+"""Fields that may differ among stages that share a job, or that keep stages apart in another way, as `local` does."""
 _STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on whatever cores these find
 
 
@@ -52,10 +58,10 @@ def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
 
     That is all that they ask for except cores and time. Small ones on whole nodes may differ in cores and memory.
     """
-    demands = of_stage(stage)
+    asks = asked(stage)
     if site is not None and is_small(stage) and site.gives_whole_nodes(site.limits(stage.partition)):
-        return stage.account, stage.options, 0, *(demands | {"memory_bytes": 0}).values()
-    return stage.account, stage.options, stage.cpus_per_task, *demands.values()
+        return stage.options, 0, *(asks | {"memory_bytes": 0}).values()
+    return stage.options, stage.cpus_per_task, *asks.values()
 
 
 def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:
@@ -137,7 +143,7 @@ def cores_of(waves: Waves, cores_per_node: int) -> int:
     return max(sum(stage.cores_on(cores_per_node) for stage in wave) for wave in waves)
 
 
-def demands_of(waves: Waves) -> dict[str, Any]:
+def asked_by(waves: Waves) -> dict[str, Any]:
     """Give what else a job needs for its waves, by field: of each the most."""
     return shared_by(together(wave) for wave in waves)
 

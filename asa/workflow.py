@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from asa.continuation import Continuation
-from asa.demands import MAX_COUNT, Demands, divided, multiplied, resources
 from asa.elements import Array
 from asa.errors import InputError, WorkflowError
+from asa.keys import MAX_COUNT, StageKeys, divided, multiplied, trouble
 from asa.preparation import Preparation
 from asa.requests import SIZES, Needs, beside, come_to, name_of
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
@@ -75,15 +75,12 @@ INPUT_PATIENCE_S = 60.0
 
 MAX_INPUT_PATIENCE_S = 3600.0
 
-OUT_OF_MEMORY: Final = ("fail", "ignore")
-"""What becomes of a stage whose command exits with 0 though a process of it was killed since its memory was used up."""
-
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage(Demands):
+class Stage(StageKeys):
     """One stage of a workflow: what runs, on which resources, for how long, and after which others.
 
     Parameters
@@ -181,22 +178,15 @@ class Stage(Demands):
     after: tuple[str, ...] = ()
     command: str = ""
     partition: str = ""
-    account: str = ""
     script: str = ""
     tasks: tuple[str, ...] = ()
     tasks_file: str = ""
     cpus_per_task: int = 1
-    options: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
     retries: int = 0
     retry_walltime_factor: float = 2.0
     retry_memory_factor: float = 2.0
     retry_max_memory_bytes: int = 0
-    local: bool = False
     learns_run: bool = False
-    input_size: float | None = None
     run_spread: float = 0.0
     when: Literal["success", "failed", "always"] = "success"
     moldable: Moldable | None = None
@@ -205,9 +195,6 @@ class Stage(Demands):
     preparation: Preparation | None = None
     array: Array | None = None
     request: tuple[str, ...] | None = None
-    input_patience_s: float | None = None
-    out_of_memory: Literal["fail", "ignore"] = "fail"
-    secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.request is not None:
@@ -221,7 +208,6 @@ class Stage(Demands):
         for what, amount, least, most in (
             ("cores", self.cores, 1, MAX_CORES),
             ("nodes", self.nodes, 1, MAX_CORES),
-            *((one.words, getattr(self, one.field), 0, one.max_amount) for one in resources()),
             ("cores a task", self.cpus_per_task, 1, MAX_CORES),
             ("retries", self.retries, 0, MAX_RETRIES),
         ):
@@ -239,7 +225,7 @@ class Stage(Demands):
             )
         if not 0 <= self.run_spread <= _MAX_SPREAD:
             raise self._error(f"has run times with a spread of {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
-        self._check_turn()
+        self._check_keys()
         self._check_payload()
         self._check_patience()
         self._check_several()
@@ -282,7 +268,9 @@ class Stage(Demands):
         if self.array is not None:
             self._check_array(self.array)
 
-    def _check_turn(self) -> None:
+    def _check_keys(self) -> None:
+        if (wrong := trouble(self)) is not None:
+            raise self._error(*wrong)
         if self.when not in WHENS:
             raise self._error(f"is to run when {self.when!r}", f"Give one of {', '.join(WHENS)}.")
         if self.when != "success" and not self.after:
@@ -328,10 +316,6 @@ class Stage(Demands):
         if self.input_patience_s is not None and not 0 <= self.input_patience_s <= MAX_INPUT_PATIENCE_S:
             raise self._error(
                 f"is to look for inputs for {self.input_patience_s:g} s", "Give up to an hour; 0 for one look."
-            )
-        if self.out_of_memory not in OUT_OF_MEMORY:
-            raise self._error(
-                f"says {self.out_of_memory!r} of memory that runs out", f"Give one of {', '.join(OUT_OF_MEMORY)}."
             )
 
     def _check_offered(self, moldable: Moldable) -> None:

@@ -127,6 +127,8 @@ def stages(draw, name, before, *, several=False):
         exclusive=draw(st.booleans()),
         partition=draw(TEXT),
         account=draw(TEXT),
+        reservation=draw(TEXT),
+        nice=draw(st.sampled_from([0, 100, -5])),
         cpus_per_task=cpus_per_task,
         options=tuple(f"--{draw(st.sampled_from('abz'))}{text}" for text in draw(st.lists(SHELL, max_size=2))),
         environment=tuple(draw(VARIABLES).items()),

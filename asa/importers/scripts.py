@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from asa.elements import Array, parse_array
 from asa.errors import InputError
+from asa.keys import TERMS
 from asa.requests import beside
 from asa.requests.directives import KNOWN, Directive, head
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
@@ -51,8 +52,8 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
     "time-min": "is left out: asa must know how long a job may run",
     "wait": "is left out: asa waits itself",
 }
-_STAGE_NAMES: Final = "account array chdir export job-name partition time wrap"
-_OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split())
+_STAGE_NAMES: Final = "array chdir export job-name partition time wrap"
+_OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split()) | {key.option for key in TERMS}
 """Options that a stage has keys for, or that are its request."""
 
 _MOST_IN_TURN = 4  # elements for which a job that takes one after the other has time, each as long as it may last
@@ -189,7 +190,7 @@ class _Translator:
             **size,
             walltime_s=self._walltime_s(script, name),
             partition=text_of(given, "partition"),
-            account=text_of(given, "account"),
+            **{key.field: parsed(key.of_option, given[key.option]) for key in TERMS if key.option in given},
             options=_options(given, needs),
             request=request,
             environment=self._environment(given),

@@ -50,6 +50,7 @@ from asa.errors import (
     UnavailableError,
 )
 from asa.job import exported, head, text
+from asa.keys import TERMS
 from asa.outcome import JobOutcome, by_exit_code, from_word
 from asa.payload import payload_text
 from asa.sites import OpenedSite
@@ -131,7 +132,12 @@ class PoolOfStages:
         """Say how wide and long the pool's jobs are: a node at most, and long enough for the longest stage."""
         stages = self._workflow.stages.values()
         partition = self._options.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
-        account = self._options.get("account") or _only("account", {stage.account: stage for stage in stages})
+        terms = {
+            key.name: self._options.get(key.name) or _only(key.name, {getattr(one, key.field): one for one in stages})
+            for key in TERMS
+        }
+        account = terms.pop("account")
+        said = [key.as_option(terms[key.name]) for key in TERMS if terms.get(key.name)]
         _check_shared(stages)
         node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
         wide = sum(stage.cores_on(node) for stage in stages)
@@ -150,18 +156,18 @@ class PoolOfStages:
             "gpus": max(stage.gpus for stage in stages),
             "partition": partition,
             "account": account,
-            "options": tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
+            "options": tuple(dict.fromkeys((*said, *(option for stage in stages for option in stage.options)))),
             "maximum": -(-_widest(self._workflow, node) // cores),
         }
 
 
-def _only(what: str, stages: Mapping[str, Stage]) -> str:
-    """Give the one partition or account that stages name, for the pool's jobs have one; empty if none does."""
+def _only(what: str, stages: Mapping[Any, Stage]) -> Any:
+    """Give the one partition, account or the like that stages name, which the pool's jobs have; empty if none does."""
     named = [name for name in stages if name]
     if len(named) > 1:
         requests = " and ".join(f"{stages[name].name!r} for {name!r}" for name in named[:2])
         raise InputError(
-            f"stages ask for several {what}s: {requests}; the jobs of a pool have one",
+            f"stages ask for more than one {what}: {requests}; the jobs of a pool have one",
             where=what,
             hint="Give all stages the same, or take another strategy, whose jobs are the stages themselves.",
         )

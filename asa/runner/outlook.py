@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from asa.backend import Backend, Capabilities, JobSpec, JobState, JobStatus, Previewing
-from asa.demands import Demands
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.estimators.kept import bank_of
+from asa.keys import OF_JOBS, contradiction
 from asa.observations import queued
 from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
@@ -143,8 +143,8 @@ def _beyond(stage: Stage, site: Capabilities) -> str | None:
 
 # what may contradict them; what runs, when, and behind what does not
 BESIDE_OPTIONS = (
-    *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "account", "local"),
-    *(one.name for one in fields(Demands)),
+    *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "local"),
+    *(key.field for key in OF_JOBS),
 )
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 
@@ -156,12 +156,10 @@ def _conflict(stages: Sequence[Stage], site: Capabilities) -> str | None:
     # where the batch system has no arrays, elements are run as tasks are
     if len(stages) > 1 and site.arrays and (arrays := [stage.name for stage in stages if stage.array]):
         return f"{arrays[0]} is a job array, whose elements are jobs, so it cannot share a job: use another strategy"
-    for what, asked in (
-        ("partitions", {stage.partition for stage in stages if stage.partition}),
-        ("accounts", {stage.account for stage in stages if stage.account}),
-    ):
-        if len(asked) > 1:
-            return f"its stages ask for {len(asked)} {what} ({', '.join(sorted(asked))}), and share one job"
+    partitions = sorted({stage.partition for stage in stages if stage.partition})
+    apart = ("partitions", partitions) if len(partitions) > 1 else contradiction(stages)
+    if apart is not None:
+        return f"its stages ask for {len(apart[1])} {apart[0]} ({', '.join(apart[1])}), and share one job"
     values: dict[str, str] = {}
     for option in (option for stage in stages for option in stage.options):
         name = option.partition("=")[0]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from asa.exactly_once import Cause
+from asa.keys import Ask, named, shared_by
 from asa.requests import name_of
 from asa.runner.entries import Accepted, Entry, Intended, Refused, Retried, Unexplained, Unsent
 from asa.runner.unexplained import UnknownAnswers
@@ -27,15 +28,15 @@ class Target(NamedTuple):
     """Where jobs are sent that one limit or one closed partition may keep out together."""
 
     partition: str
-    account: str
+    named: tuple[tuple[str, str], ...]  # the account and the like, each with its key
     options: tuple[str, ...]  # that name a quality of service, a reservation and the like
     is_local: bool = False
 
     @property
     def words(self) -> str:
         """Name it."""
-        names = {"partition": self.partition, "account": self.account}
-        return ", ".join([*(f"{key} {name}" for key, name in names.items() if name), *self.options]) or "this queue"
+        names = [("partition", self.partition), *self.named]
+        return ", ".join([*(f"{key} {name}" for key, name in names if name), *self.options]) or "this queue"
 
 
 def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice] | None = None) -> Target:
@@ -45,7 +46,7 @@ def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice
     partitions = (*chosen, *(one.partition for one in stages), state.capabilities.partition)
     return Target(
         next(filter(None, partitions), ""),
-        next((one.account for one in stages if one.account), ""),
+        tuple(named(Ask(**shared_by(stages))).items()),
         tuple(sorted({o for one in stages for o in one.options if name_of(o) in _OF_TARGETS})),
         is_local=all(one.local for one in stages),
     )

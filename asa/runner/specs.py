@@ -9,15 +9,15 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
-from asa.demands import Demands, shared_by
 from asa.errors import InputError
+from asa.keys import Ask, shared_by, terms_of
 from asa.payload import Notes, Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import gate_of
 from asa.runner.jobs import round_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
-from asa.waves import Waves, cores_of, demands_of, is_series, walltime_of
+from asa.waves import Waves, asked_by, cores_of, is_series, walltime_of
 from asa.workflow import Slot, Stage
 
 HANDOVER_S = 120.0
@@ -65,14 +65,13 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         command=_payload(state, stages[0], planned, sharing, demand.walltime_s) if len(stages) == 1 else "",
         steps=_steps(state, planned, slots, waves) if len(stages) > 1 else (),
         partition=demand.partition,
-        account=next((stage.account for stage in stages if stage.account), ""),
         cpus_per_task=demand.cpus_per_task,
         tasks=_tasks(state, stages[0], demand) if len(stages) == 1 else 0,
         options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
         request=_request(state, planned, stages),
         local=all(stage.local for stage in stages),
         nodes=demand.nodes,
-        **(shared_by(stages) if len(stages) == 1 else demands_of(waves)),
+        **(shared_by(stages) if len(stages) == 1 else asked_by(waves)),
         dependencies=tuple(_dependency(state, planned, job_id) for job_id in waited_for),
         # a dependency that a site drops starts the job, but not the payload
         awaits=(
@@ -99,7 +98,7 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
     waves: Waves = ((stages[0],),) if len(stages) == 1 else state.waves(names, widths)
     nodes = max(stage.nodes or 0 for stage in widest)
     cores = max(stage.cores_on(per_node) for stage in widest) if widths else cores_of(waves, per_node)
-    cores = Demands(**shared_by(stages)).allocated(cores, nodes, per_node)
+    cores = Ask(**shared_by(stages)).allocated(cores, nodes, per_node)
     walltime = walltime_of(waves)
     if not state.choices.keys().isdisjoint(names):
         walltime = state.workflow.walltime_of(names, walltime)
@@ -165,8 +164,8 @@ def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
         cores=cores,
         walltime_s=left_s,
         partition=job.spec.partition,
-        account=job.spec.account,
         options=job.spec.options,
+        **terms_of(job.spec),
         dependencies=(Dependency(planned.joins, DependencyType.AFTER),),
     )
 

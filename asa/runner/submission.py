@@ -13,6 +13,7 @@ from asa.core import owned
 from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
+from asa.keys import RESOURCES, terms_of
 from asa.runner.active import Active
 from asa.runner.arrays import is_no_array
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
@@ -200,9 +201,9 @@ def _unfit(one: Active, name: str, token: str) -> str:
         and asked.cpus_per_task <= spec.cpus_per_task
         and asked.walltime_s <= spec.walltime_s - (spec.max_await_s or 0.0) + 1.0
         and asked.partition == spec.partition
-        and stage.account == spec.account
+        and terms_of(stage) == terms_of(spec)
         and set(stage.options) <= set(spec.options)
-        and all(getattr(stage, field) <= getattr(spec, field) for field in ("memory_bytes", "gpus"))
+        and all(getattr(stage, key.field) <= getattr(spec, key.field) for key in RESOURCES)
     )
     return "" if fits else f"stage {name!r} asks for other than it did"
 

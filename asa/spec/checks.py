@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from asa.core.documents import read_text
 from asa.core.reading import run_command
 from asa.elements import parse_array
 from asa.errors import InputError, near
+from asa.keys import TERMS
 from asa.spec.calls import run_by
 from asa.spec.environments import lacking
 from asa.spec.parameters import Parameter
@@ -598,7 +600,11 @@ def _contradicted(stage: Stage, option: str, value: str) -> str:
         "--mem": (f"memory of {stage.memory_bytes} bytes", stage.memory_bytes or None),
         "--partition": (f'partition = "{stage.partition}"', stage.partition or None),
         "--array": (f'array = "{stage.array}"', None if stage.array is None else str(stage.array)),
-        "--account": (f'account = "{stage.account}"', stage.account or None),
+        **{
+            f"--{key.option}": (f"{key.name} = {json.dumps(value)}", value or None)
+            for key in TERMS
+            for value in [getattr(stage, key.field)]
+        },
     }
     words, mine = said.get(option, ("", None))
     if mine is None:

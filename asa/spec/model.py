@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -16,12 +16,13 @@ from pydantic import (
     PlainValidator,
     TypeAdapter,
     WithJsonSchema,
+    create_model,
 )
 
 from asa.continuation import KEYS, MAX_LEGS, USUAL_LEGS, Continuation, continuation_of
-from asa.demands import Demands, resources
 from asa.elements import MAX_ELEMENT, Array, parse_array_of
 from asa.errors import InputError, near
+from asa.keys import Key, StageKeys, keys_of
 from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
 from asa.shapes import Law, Scaling
@@ -153,7 +154,6 @@ Factor = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_RETRY_FACTOR}, _TEMPLATE]}),
 ]
 Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_CORES), _whole(1, MAX_CORES)]
-Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_CORES), _whole(0, MAX_CORES)]
 Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_RETRIES), _whole(0, MAX_RETRIES)]
 Legs = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_LEGS), _whole(1, MAX_LEGS)]
 ExitCode = Annotated[int, _number(int), Field(strict=True, ge=1, le=125), _whole(1, 125)]
@@ -470,7 +470,59 @@ Retries = Annotated[
 ]
 
 
-class StageSettings(_Model):
+def _type_of(key: Key) -> Any:
+    """Give the type by which a plain key is read and checked."""
+    if key.kind in {"count", "number"}:
+        limits = Field(strict=True, ge=key.least, le=key.most)
+        return Annotated[int, _number(int), limits, _whole(key.least, key.most)]
+    return Literal[key.choices] if key.choices else _TYPES[key.kind]
+
+
+_TYPES: Mapping[str, Any] = {
+    "memory": Memory,
+    "storage": Storage,
+    "flag": Flag,
+    "text": str,
+    "names": Words,
+    "paths": list[PathText],
+    "options": list[Option],
+    "pairs": Environment,
+    "patience": Patience,
+    "amount": Amount,
+}
+"""Types of values, by kind of key."""
+
+
+def _as_field(key: Key, value: Any) -> Any:
+    """Give the value of a stage's field for what a file says; None if it says nothing."""
+    if value is None:
+        return key.default
+    if key.kind == "pairs":
+        return tuple((str(name), text) for name, text in value.items())
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return str(value) if isinstance(value, str) else value
+
+
+if TYPE_CHECKING:
+
+    class _PlainKeys(_Model):
+        """The keys of `asa.keys`, each with its type and description from there."""
+else:
+    _PlainKeys = create_model(
+        "_PlainKeys",
+        __base__=_Model,
+        **{
+            key.name: (
+                _type_of(key) | None,
+                Field(default=None, description=key.description, examples=list(key.examples)),
+            )
+            for key in keys_of(StageKeys)
+        },
+    )
+
+
+class StageSettings(_PlainKeys):
     """What a stage may say, and what `[defaults]` may say for all that do not."""
 
     command: str | None = Field(
@@ -528,36 +580,11 @@ class StageSettings(_Model):
     cpus_per_task: Cores | None = Field(
         default=None, description="Cores per task; the number of cores is a multiple of it.", examples=[4]
     )
-    memory: Memory | None = Field(
-        default=None,
-        description="Memory of the whole stage; a number without a unit is MiB, units are powers of 1024.",
-        examples=["4G", "512M"],
-    )
-    gpus: Gpus | None = Field(default=None, description="GPUs of the whole stage.", examples=[4])
-    burst_buffer: Storage | None = Field(
-        default=None,
-        description="Burst buffer that it needs, where the machine has one; as memory, with a unit.",
-        examples=["500G", "20T"],
-    )
-    exclusive: Flag | None = Field(
-        default=None,
-        description="No other job runs on its nodes. All cores of the nodes are charged; its tasks use those that it "
-        "asks for.",
-        examples=[True],
-    )
     partition: Partitions | None = Field(
         default=None,
         description="Partition of its job; by default the site's. Of several, strategies that do not choose take the "
         "first.",
         examples=["batch", ["short", "batch"]],
-    )
-    account: str | None = Field(
-        default=None, description="Account that is charged; by default the site's.", examples=["proj-42"]
-    )
-    options: list[Option] | None = Field(
-        default=None,
-        description="Further options of sbatch, each beginning with two dashes.",
-        examples=[["--constraint=haswell"]],
     )
     request: list[Option] | None = Field(
         default=None,
@@ -620,15 +647,6 @@ class StageSettings(_Model):
         "Two legs in a row without a change are a failure.",
         examples=["ckpt/step", ["ckpt/*.npz"]],
     )
-    environment: Environment | None = Field(
-        default=None, description="Environment variables of its commands.", examples=[{"OMP_NUM_THREADS": "4"}]
-    )
-    secrets: Words | None = Field(
-        default=None,
-        description="Variables of your shell that its commands need although they hold secrets, by name. Others go on "
-        "to jobs by themselves, secrets only to the jobs of stages that ask for them.",
-        examples=["HF_TOKEN", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]],
-    )
     modules: Words | None = Field(
         default=None,
         description="Environment modules to load first, in this order.",
@@ -664,46 +682,11 @@ class StageSettings(_Model):
         "or is one process.",
         examples=["srun", "mpirun --map-by socket"],
     )
-    inputs: list[PathText] | None = Field(
-        default=None,
-        description="Input files: paths relative to where commands run, with * ? [], which must exist and not be "
-        "empty when it starts.",
-        examples=[["raw/*.fits"]],
-    )
-    outputs: list[PathText] | None = Field(
-        default=None,
-        description="Output files, likewise, which must exist and not be empty when it has ended.",
-        examples=[["mosaic.fits"]],
-    )
-    input_patience: Patience | None = Field(
-        default=None,
-        description="For how long inputs that are missing or empty are looked for before it fails, and outputs "
-        "likewise, since a file may be seen on another node up to a minute later; by default the site's, else 1min. "
-        "It counts into the walltime, and is no longer than half of it.",
-        examples=["1min", "10s"],
-    )
     retries: Retries | None = Field(
         default=None,
         description="How often it is submitted again after a failure; and factors for its walltime or memory after "
         "it ran out of them, as in { times = 2, walltime_factor = 1.5, memory_factor = 2 }.",
         examples=[2],
-    )
-    out_of_memory: Literal["fail", "ignore"] | None = Field(
-        default=None,
-        description="Whether it has failed if a process of it was killed because memory ran out, though its command "
-        "exits with 0, as a pipe may: fail, the default, or ignore.",
-        examples=["ignore"],
-    )
-    local: Flag | None = Field(
-        default=None,
-        description="Run it on the client's computer instead of in the queue; for small steps. Cores and walltime "
-        "may be left out.",
-        examples=[True],
-    )
-    input_size: Amount | None = Field(
-        default=None,
-        description="The size of its input, in any unit; run times learned at other sizes are scaled or kept apart.",
-        examples=[2075259],
     )
 
 
@@ -728,10 +711,6 @@ class StageSpec(StageSettings):
         examples=["failed"],
     )
 
-    def _demands(self) -> dict[str, Any]:
-        nothing = Demands()
-        return {one.field: getattr(self, one.key) or getattr(nothing, one.field) for one in resources()}
-
     @property
     def _expects(self) -> _Expectation | None:
         return self.total if self.continues else self.expected
@@ -739,6 +718,11 @@ class StageSpec(StageSettings):
     def _legs(self) -> Continuation | None:
         said = {key: getattr(self, key) for key in ("continues", *KEYS)}
         return continuation_of(said, where=self._where, expects=self.expected is not None)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is to run where the client is."""
+        return bool(getattr(self, "local"))  # noqa: B009 - a plain key, of which types know nothing
 
     @property
     def _where(self) -> str:
@@ -749,7 +733,7 @@ class StageSpec(StageSettings):
         cpus_per_task = self.cpus_per_task or 1
         each = 1 if self.ntasks is None else cpus_per_task  # cores of what is counted
         cores = self.cores if self.ntasks is None else [count * each for count in self.ntasks]
-        if cores is None and self.nodes is None and self.local and self.request is None:
+        if cores is None and self.nodes is None and self.is_local and self.request is None:
             cores = [cpus_per_task]
 
         def in_cores(given: float | dict[int, float] | None) -> float | dict[int, float] | None:
@@ -773,11 +757,10 @@ class StageSpec(StageSettings):
         return Stage(
             name=str(self.name),
             **self.asked().fields(),
+            **{key.field: _as_field(key, getattr(self, key.name)) for key in keys_of(StageKeys)},
             after=tuple(map(str, self.after)),
             when=self.when,
             command=str(self.command or ""),
-            **self._demands(),
-            account=str(self.account or ""),
             script=script,
             tasks=tuple(map(str, self.tasks or ())),
             tasks_file=str(self.tasks_file or ""),
@@ -785,21 +768,12 @@ class StageSpec(StageSettings):
             array=self.array,
             continues=self._legs(),
             preparation=preparation_of({key: getattr(self, key) for key in OF_PREPARATION}, where=self._where),
-            options=tuple(map(str, self.options or ())),
             request=None if self.request is None else tuple(map(str, self.request)),
-            environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
-            secrets=tuple(map(str, self.secrets or ())),
-            inputs=tuple(map(str, self.inputs or ())),
-            outputs=tuple(map(str, self.outputs or ())),
             retries=retries.times,
             retry_walltime_factor=retries.walltime_factor,
             retry_memory_factor=retries.memory_factor,
             retry_max_memory_bytes=retries.max_memory or 0,
-            input_patience_s=self.input_patience,
-            out_of_memory=self.out_of_memory or "fail",
-            local=bool(self.local),
             learns_run=expected.learn,
-            input_size=self.input_size,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from asa.keys import OF_JOBS, StageKeys, keys_of
 from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
 
 SCHEMA_LINE = "#:schema"
@@ -12,6 +13,7 @@ SCHEMA_LINE = "#:schema"
 
 _WAYS = ("command", "script", "tasks", "tasks_file")
 _SIZES = ("cores", "ntasks", "nodes")
+_LAST_OF_SIZE = "cpus_per_task"
 _IS_LOCAL = {
     "required": ["local"],
     "properties": {"local": {"anyOf": [{"const": True}, {"type": "string", "pattern": TEMPLATE_PATTERN}]}},
@@ -32,8 +34,9 @@ def schema_document() -> dict[str, Any]:
     made = WorkflowSpec.model_json_schema()
     document = _tidy(made)
     kinds = document["$defs"]
-    kinds["StageSpec"]["allOf"] = _conflicts()
-    kinds["StageSettings"]["allOf"] = _conflicts()
+    for kind in (kinds["StageSpec"], kinds["StageSettings"]):
+        kind["allOf"] = _conflicts()
+        kind["properties"] = _in_order(kind["properties"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "asa workflow",
@@ -55,6 +58,15 @@ def schema_document() -> dict[str, Any]:
 def schema_text() -> str:
     """Write the schema as it is published."""
     return json.dumps(schema_document(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _in_order(properties: dict[str, Any]) -> dict[str, Any]:
+    """Put what a job asks for behind its size, and the other plain keys at the end."""
+    asked, plain = ([key.name for key in keys] for keys in (OF_JOBS, keys_of(StageKeys)))
+    own = [name for name in properties if name not in plain]
+    place = own.index(_LAST_OF_SIZE) + 1
+    names = [*own[:place], *asked, *own[place:], *(name for name in plain if name not in asked)]
+    return {name: properties[name] for name in names}
 
 
 def _conflicts() -> list[dict[str, Any]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import PurePath
+from typing import Any
 
 from asa.continuation import Continuation
-from asa.demands import resources
 from asa.errors import InputError
+from asa.keys import RESOURCES, TERMS, Key, StageKeys, keys_of
 from asa.printable import acts
 from asa.requests import COUNTED, beside
 from asa.spec.moldable import several
@@ -70,51 +71,65 @@ def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | N
 
 
 def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
-    lines = ["[[stage]]", f"name = {_text(stage.name)}"]
-    for key, value in (
-        ("after", _list(stage.after)),
-        ("when", _text(stage.when) if stage.when != "success" else ""),
-        ("command", _text(stage.command) if stage.command else ""),
-        ("script", _script(stage, script)),
-        ("tasks", _list(stage.tasks)),
-        ("tasks_file", _text(stage.tasks_file) if stage.tasks_file else ""),
-        ("array", _text(str(stage.array)) if stage.array is not None else ""),
-        ("jobs", _jobs(stage)),
-        *_size(stage),
-        ("partition", _partitions(stage)),
-        ("account", _text(stage.account) if stage.account else ""),
-        ("options", _list(stage.options if stage.request is None else beside(stage.options))),
-        ("walltime", _by_width(stage.moldable.walltime_at if stage.moldable else ()) or _duration_of(stage.walltime_s)),
-        ("expected" if stage.continues is None else "total", _expected(stage)),
-        *_legs(stage),
-        ("scaling", _scaling(stage)),
-        ("inputs", _list(stage.inputs)),
-        ("outputs", _list(stage.outputs)),
-        ("input_patience", _patience(stage.input_patience_s)),
-        ("retries", _retries(stage)),
-        ("out_of_memory", _text(stage.out_of_memory) if stage.out_of_memory != "fail" else ""),
-        ("local", "true" if stage.local else ""),
-        ("input_size", _number(stage.input_size)),
-        ("environment", _environment(stage)),
-        ("secrets", _list(stage.secrets)),
-        *_preparation(stage),
-    ):
-        if value:
-            lines.append(f"{key} = {value}")
-    return lines
+    own = {
+        "name": _text(stage.name),
+        "after": _list(stage.after),
+        "when": _text(stage.when) if stage.when != "success" else "",
+        "command": _text(stage.command) if stage.command else "",
+        "script": _script(stage, script),
+        "tasks": _list(stage.tasks),
+        "tasks_file": _text(stage.tasks_file) if stage.tasks_file else "",
+        "array": _text(str(stage.array)) if stage.array is not None else "",
+        "jobs": _jobs(stage),
+        **_size(stage),
+        "partition": _partitions(stage),
+        "walltime": _by_width(stage.moldable.walltime_at if stage.moldable else ()) or _duration_of(stage.walltime_s),
+        "expected" if stage.continues is None else "total": _expected(stage),
+        **dict(_legs(stage)),
+        "scaling": _scaling(stage),
+        "retries": _retries(stage),
+        **dict(_preparation(stage)),
+    }
+    written = {key.name: _plain(key, stage) for key in keys_of(StageKeys)} | own
+    order = [*_FIRST, *(name for name in written if name not in _FIRST and name not in _LAST), *_LAST]
+    return ["[[stage]]", *(f"{name} = {written[name]}" for name in order if written.get(name))]
 
 
-def _size(stage: Stage) -> Iterator[tuple[str, str]]:
+_FIRST = (
+    "name", "after", "when", "command", "script", "tasks", "tasks_file", "array", "jobs", "request", "cores", "nodes",
+    "cpus_per_task", *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS), "options",
+    "walltime", "expected", "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling", "inputs",
+    "outputs", "input_patience", "retries", "out_of_memory", "local", "input_size",
+)  # fmt: skip
+"""The keys with which a stage begins, in this order."""
+_LAST = ("environment", "secrets", "modules", "conda", "container", "binds", "setup", "launcher")
+
+
+def _size(stage: Stage) -> dict[str, str]:
     """Write how large its job is; of what a request comes to, only that it may have other widths."""
-    if stage.request is not None:
-        yield "request", _list(stage.request) or "[]"
-    counted = frozenset[str]() if stage.request is None else COUNTED
     is_wide = stage.moldable is not None and len(stage.moldable.widths) >= _SEVERAL
-    yield "cores", _widths(stage, stage.cores) if is_wide or "cores" not in counted else ""
-    yield "nodes", _widths(stage, stage.nodes)
-    yield "cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 and not counted else ""
-    for one in resources():
-        yield one.key, "" if one.field in counted else _amount(getattr(stage, one.field), one.kind)
+    if stage.request is None:
+        tasks = _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""
+        return {
+            "cores": _widths(stage, stage.cores),
+            "nodes": _widths(stage, stage.nodes),
+            "cpus_per_task": tasks,
+        }
+    return {
+        "request": _list(stage.request) or "[]",
+        "cores": _widths(stage, stage.cores) if is_wide else "",
+        "nodes": _widths(stage, stage.nodes),
+    }
+
+
+def _plain(key: Key, stage: Stage) -> str:
+    """Write a plain key's value; nothing where that follows from other keys, or is what holds without it."""
+    value = getattr(stage, key.field)
+    if stage.request is not None:
+        if key.field in COUNTED:
+            return ""
+        value = beside(stage.options) if key.field == "options" else value
+    return "" if value == key.default else _WRITTEN[key.kind](value)
 
 
 def _script(stage: Stage, path: str | PurePath | None) -> str:
@@ -203,10 +218,6 @@ def _expected(stage: Stage) -> str:
     return f"{{ learn = true, until = {until} }}" if until else '"learn"'
 
 
-def _patience(patience_s: float | None) -> str:
-    return "" if patience_s is None else _duration_of(patience_s) if patience_s else _text("0s")
-
-
 def _retries(stage: Stage) -> str:
     said = [
         f"{key} = {_number(factor)}"
@@ -223,8 +234,8 @@ def _retries(stage: Stage) -> str:
     return _number(stage.retries) if stage.retries else ""
 
 
-def _environment(stage: Stage) -> str:
-    pairs = ", ".join(f"{_key(name)} = {_text(value)}" for name, value in stage.environment)
+def _pairs(given: tuple[tuple[str, str], ...]) -> str:
+    pairs = ", ".join(f"{_key(name)} = {_text(value)}" for name, value in given)
     return f"{{ {pairs} }}" if pairs else ""
 
 
@@ -255,12 +266,6 @@ def _duration(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     parts = ((days, "d"), (hours, "h"), (minutes, "m" if days or hours or secs else "min"), (secs, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count)
-
-
-def _amount(amount: int, kind: str) -> str:
-    if not amount or kind == "flag":
-        return "true" if amount else ""
-    return _text(_memory(amount)) if kind == "bytes" else _number(amount)
 
 
 def _memory(count: int) -> str:
@@ -313,3 +318,15 @@ def _escaped(text: str) -> str:
     if "\0" in text:
         raise InputError(f"{text!r} has a null byte, which nothing that is run can have", hint="Take it out.")
     return "".join(_ESCAPES.get(letter) or (f"\\u{ord(letter):04x}" if acts(letter) else letter) for letter in text)
+
+
+_WRITTEN: Mapping[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("count", "number", "amount"), _number),
+    **dict.fromkeys(("memory", "storage"), lambda count: _text(_memory(count))),
+    "flag": lambda is_so: "true" if is_so else "",
+    **dict.fromkeys(("text", "choice"), _text),
+    **dict.fromkeys(("names", "paths", "options"), _list),
+    "pairs": _pairs,
+    "patience": lambda patience_s: _duration_of(patience_s) if patience_s else _text("0s"),
+}
+"""How values are written, by kind of key."""

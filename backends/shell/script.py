@@ -29,9 +29,9 @@ from urllib.parse import quote, unquote
 
 from asa.backend import JobSpec, Step
 from asa.core.owned import is_trusted
-from asa.demands import demands_of, resources
 from asa.elements import Array, Elements
 from asa.job import head, text
+from asa.keys import RESOURCES, TERMS
 from asa.payload import PRIVATE, SHOWN, shown
 from asa.units import format_duration
 
@@ -230,20 +230,17 @@ def requested(spec: JobSpec) -> str:
     >>> requested(JobSpec("fit", 4, 5400.0, memory_bytes=8 << 30, partition="short", options=("--nice=5",)))
     '4 cores, walltime 1h30m, memory 8192M, partition short, options --nice=5'
     """
-    amounts = demands_of(spec)
     said = [
         ("", f"{spec.cores} {'core' if spec.cores == 1 else 'cores'}"),
         ("nodes", spec.nodes),
         ("walltime", format_duration(spec.walltime_s)),
         *(
-            (
-                one.key,
-                f"{amounts[one.field] >> 20}M" if amounts[one.field] and one.kind == "bytes" else amounts[one.field],
-            )
-            for one in resources()
+            (key.name, f"{value >> 20}M" if value and key.kind in {"memory", "storage"} else value)
+            for key in RESOURCES
+            if (value := getattr(spec, key.field))
         ),
         ("partition", spec.partition),
-        ("account", spec.account),
+        *((key.name, getattr(spec, key.field)) for key in TERMS),
         ("options", shlex.join(spec.options)),
     ]
     words = [key if value is True else f"{key} {value}".strip() for key, value in said if value]

@@ -15,7 +15,6 @@ from asa.backends.shell.marks import KeptSubmission, MarksFolder
 from asa.backends.shell.script import Payload, file_name, is_utf8, job_name, requested
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
-from asa.demands import demands_of
 from asa.errors import (
     AccessError,
     BackendError,
@@ -25,6 +24,7 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
+from asa.keys import asked, terms_of
 from asa.requests import beside
 from asa.waits import QueueEvent
 
@@ -371,7 +371,6 @@ class SlurmBackend:
             stdout=self._folder.output(output, "out"),
             stderr=self._folder.output(output, "err"),
             partition=spec.partition or defaults.partition,
-            account=spec.account or defaults.account,
             qos=defaults.qos,
             constraint=defaults.constraint,
             dependency=passed.words,
@@ -387,15 +386,15 @@ class SlurmBackend:
     def _size(self, spec: JobSpec) -> dict[str, Any]:
         """Say how large a job is, and its options: in its own words where it has some, and else in asa's."""
         options, per_node = _with_own_nodes(spec), self._capabilities.cores_per_node
+        asks = asked(spec) | {"account": spec.account or self._defaults.account}
         if spec.request is not None:
-            asked = demands_of(spec) | {"memory_bytes": 0, "gpus": 0}
-            return {"cores": 0, **asked, "options": (*spec.request, *beside(options))}
+            return {"cores": 0, **asks, "memory_bytes": 0, "gpus": 0, "options": (*spec.request, *beside(options))}
         whole = spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes
         # all memory is what one stage of several may have asked for
         memory = {"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}
         cores = spec.tasks * spec.cpus_per_task or spec.cores
         size = {"cores": cores, "nodes": whole, "cpus_per_task": spec.cpus_per_task}
-        return size | demands_of(spec) | memory | {"options": options}
+        return size | asks | memory | {"options": options}
 
     # ------------------------------------------------------------------ changes
 
@@ -1053,7 +1052,8 @@ def _number(job_id: str) -> str:
 def _texts(spec: JobSpec) -> tuple[str, ...]:
     """All text of a job that a script or Slurm is to hold."""
     steps = (text for step in spec.steps for text in (step.name, step.command))
-    return spec.name, spec.command, spec.partition, spec.account, *spec.awaits, *spec.posts, *steps
+    terms = (str(value) for value in terms_of(spec).values())
+    return spec.name, spec.command, spec.partition, *terms, *spec.awaits, *spec.posts, *steps
 
 
 def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:

@@ -12,16 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from asa.demands import Demands
 from asa.elements import Elements, parse_elements
 from asa.errors import BackendError, InputError
+from asa.keys import Ask
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmJob(Demands):
+class SlurmJob(Ask):
     """A job as it is passed to Slurm.
 
     Slurm counts memory a node or a core: a link divides it by `nodes`, or by `cores` where those are not given.
@@ -36,7 +36,6 @@ class SlurmJob(Demands):
     stderr: str
     nodes: int = 0  # exactly so many, 0 for any number
     partition: str = ""  # empty for the site's default
-    account: str = ""
     qos: str = ""
     constraint: str = ""
     dependency: str = ""  # in Slurm's words, as in `afterok:12:13,after:14+2`; empty for none

@@ -123,20 +123,18 @@ def without_nodes(options: tuple[str, ...], avoid: Collection[str]) -> tuple[str
     return (*(option for option in options if option not in own), f"--exclude={','.join(names)}")
 
 
-def rest_keys(
-    options: Iterable[str], keys: Keys, version: str, job: str, free: Collection[str] = frozenset()
-) -> dict[str, Any]:
-    """Say options to slurmrestd.
+def rest_keys(options: Iterable[tuple[str, str | None]], keys: Keys, version: str, job: str) -> dict[str, Any]:
+    """Say options, which are names and values, to slurmrestd.
 
-    Raises `SubmitRejectedError`: as `checked`, or this version has no word for one of them, or not for its value.
+    Raises `SubmitRejectedError`: this version has no word for one of them, or not for its value.
 
     Examples
     --------
-    >>> rest_keys(["--exclusive", "--nice=10"], keys_of_40(lambda number: number), "v0.0.42", "align")
+    >>> rest_keys([("exclusive", None), ("nice", "10")], keys_of_40(lambda number: number), "v0.0.42", "align")
     {'shared': ['none'], 'nice': 10}
     """
     said: dict[str, Any] = {}
-    for name, value in checked(options, job, free):
+    for name, value in options:
         if name not in keys:
             raise _no_word(name, value, version, job)
         try:
@@ -421,3 +419,17 @@ _COMMON: Final[Keys] = {
     "tmp": lambda value: {"temporary_disk_per_node": _mib(value)},
     "wckey": _text("wckey"),
 }
+
+OWN_KEYS: Final[Keys] = {
+    "account": _text("account"),
+    "array": _text("array"),
+    "chdir": _text("current_working_directory"),
+    "comment": _text("comment"),
+    "dependency": _text("dependency"),
+    "error": _text("standard_error"),
+    "hold": _flag("hold", value=True),
+    "job-name": _text("name"),
+    "output": _text("standard_output"),
+    "partition": _text("partition"),
+}
+"""How to say what asa alone tells Slurm of a job."""

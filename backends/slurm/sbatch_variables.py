@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from asa.keys import TERMS
+
 from .link import SlurmJob
 from .options import checked, left_open
 
@@ -86,6 +88,7 @@ def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
     said |= {"gpus"} - free
     if job.burst_buffer:
         said.add("bb")
+    said |= {key.option for key in TERMS if getattr(job, key.field)}
     left = [(name, option) for option in options if (name := _name(option)) not in said]
     gpus = next((value for name, option in left if name == "gpus" and (value := option[7:]).isdigit()), "")
     kept = tuple(option for name, option in left if not (name == "gpus" and gpus))

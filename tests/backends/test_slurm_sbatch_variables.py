@@ -3,7 +3,7 @@
 import pytest
 from asa.backends.slurm.facility import SlurmCommands
 from asa.backends.slurm.link import SlurmJob
-from asa.backends.slurm.options import keys_of_38, rest_keys
+from asa.backends.slurm.options import checked, keys_of_38, rest_keys
 from asa.backends.slurm.sbatch_variables import filled, sbatch_options, sbatch_settings
 
 from asa.errors import SubmitRejectedError
@@ -48,6 +48,6 @@ def test_gpus_become_the_jobs_own():
 def test_what_rest_cannot_say_is_refused_by_its_variables_name(monkeypatch):
     monkeypatch.setenv("SBATCH_NO_KILL", "1")
     with pytest.raises(SubmitRejectedError, match="no word for --no-kill=1") as refused:
-        rest_keys(sbatch_options({"SBATCH_NO_KILL": "1"}), keys_of_38(), "v0.0.38", "a")
+        rest_keys(checked(sbatch_options({"SBATCH_NO_KILL": "1"}), "a"), keys_of_38(), "v0.0.38", "a")
     assert "unset" in str(refused.value.hint)
     assert "SBATCH_NO_KILL" in str(refused.value.hint)

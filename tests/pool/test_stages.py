@@ -174,7 +174,7 @@ def test_stages_of_several_partitions_are_refused(place):
     jobs = len(place.jobs())
     told = place.asa("run", "parted.toml", *place.on, *POOL, code=2).stderr
     assert all(
-        words in " ".join(told.split()) for words in ("several partitions", "'a' for 'short'", "Give all stages")
+        words in " ".join(told.split()) for words in ("more than one partition", "'a' for 'short'", "Give all stages")
     )
     assert len(place.jobs()) == jobs
 

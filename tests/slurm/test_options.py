@@ -1,6 +1,8 @@
 """A stage's further options and its cores a task: what real daemons make of them."""
 
+import subprocess
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -82,6 +84,18 @@ def test_each_option_arrives_by_each_way(slurm, links, job):
         told = shown(slurm, link.submit(replace(job, options=tuple(OPTIONS), nodes=1)))
         for option, words in OPTIONS.items():
             assert words in told, f"{option} by {name}"
+
+
+def test_keys_that_slurm_has_an_option_for_arrive_by_each_way(slurm, links, job):
+    with suppress(subprocess.CalledProcessError):  # one is there, of a run of these tests before
+        words = ("reservationname=course", "starttime=now", "duration=60", "nodes=n002", f"users={slurm.user}")
+        slurm.run_as_root("scontrol", "create", "reservation", *words, "flags=ignore_jobs")
+    for name, link in links.items():
+        told = shown(slurm, link.submit(replace(job, nice=7, reservation="course")))
+        for words in ("Nice=7", "Reservation=course"):
+            assert words in told, f"{words} by {name}"
+    slurm.empty()
+    slurm.run_as_root("scontrol", "delete", "reservationname=course")
 
 
 def test_whole_nodes_may_be_asked_for(slurm, links, job):

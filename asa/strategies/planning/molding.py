@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from asa.backend import Capabilities, JobSpec
-from asa.demands import shared_by
+from asa.keys import asked
 from asa.shapes import Shape
 from asa.workflow import Stage
 
@@ -42,18 +42,17 @@ def own_form(stage: Stage, site: Capabilities) -> Form:
 
 def impossible(stage: Stage, shape: Shape, site: Capabilities) -> str | None:
     """Say why a job of a stage alone in some shape could never start at a site; None if it could."""
-    asked = JobSpec(
+    spec = JobSpec(
         stage.name,
         walltime_s=shape.walltime_s,
         cores=_form(stage, shape, site.cores_per_node).cores,
         nodes=(stage.nodes or 0) if stage.cores is not None else shape.width,
         partition=shape.partition,
-        account=stage.account,
         local=stage.local,
         request=stage.request,
-        **shared_by([stage]),
+        **asked(stage),
     )
-    return site.impossible(asked)
+    return site.impossible(spec)
 
 
 def _form(stage: Stage, shape: Shape, cores_per_node: int) -> Form:

@@ -17,9 +17,9 @@ import numpy as np
 from asa.backend import Backend, Site
 from asa.core import plugins
 from asa.core.parallel import silent
-from asa.demands import resources
 from asa.errors import InputError
 from asa.estimators import WaitBank
+from asa.keys import RESOURCES
 from asa.metrics import RunMetrics, measure
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
@@ -55,9 +55,9 @@ class Comparison:
         """What is to be known of the site, and of what stages ask for and it does not look at."""
         stages = self.make_workflow(self.cores[0]).stages.values()
         asked = {
-            one.key: [stage.name for stage in stages if getattr(stage, one.field)]
-            for one in resources()
-            if one.key in _UNSEEN or (one.key == _BUFFER and self.site.capabilities.burst_buffer_bytes is None)
+            one.name: [stage.name for stage in stages if getattr(stage, one.field)]
+            for one in RESOURCES
+            if one.name in _UNSEEN or (one.name == _BUFFER and self.site.capabilities.burst_buffer_bytes is None)
         }
         words = "the simulated machine does not look at"
         return (*self.site.notes, *(f"{words} {key} of {', '.join(of)}" for key, of in asked.items() if of))

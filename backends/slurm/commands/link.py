@@ -16,6 +16,7 @@ from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
 from ..link import OwnedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..words import minutes
 from . import process, refusals
 from .cancelling import not_cancelled, scancel_words
 from .direct import submit_here
@@ -35,7 +36,6 @@ from .reading import (
 from .writing import (
     as_this_user,
     clean,
-    minutes,
     of_this_user,
     program_of,
     sacctmgr,

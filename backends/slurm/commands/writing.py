@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -13,6 +12,7 @@ from asa.errors import SubmitRejectedError
 from ..answers import CUT_OFF
 from ..link import SlurmJob
 from ..options import checked, left_open
+from ..words import words_of
 
 # Variables that would change what a command does or prints. What only fills in for an option that is not given, such as
 # SBATCH_ACCOUNT, is the user's wish and stays.
@@ -45,7 +45,6 @@ _TWO_INPUTS = (
     f'[ "$(printf %s "$script" | wc -c)" -eq $(($0+1)) ] || {{ echo "{CUT_OFF}" >&2; exit 1; }}; '
     'printf %s "${script%x}" | "$@"'
 )
-_MIB = 1 << 20
 
 
 def clean(program: str, *arguments: str) -> list[str]:
@@ -93,17 +92,6 @@ def through(prefix: Sequence[str], command: Sequence[str], *, remote_shell: bool
     return [*prefix, shlex.join(command)] if remote_shell else [*prefix, *command]
 
 
-def minutes(walltime_s: float) -> int:
-    """Count the minutes of a walltime, rounded up, at least one.
-
-    Examples
-    --------
-    >>> minutes(3600.0), minutes(61.0), minutes(0.5)
-    (60, 2, 1)
-    """
-    return max(1, math.ceil(walltime_s / 60.0))
-
-
 def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
     """Write the command that submits a job; it reads what `sbatch_input` makes.
 
@@ -134,36 +122,13 @@ def _with_input(job: SlurmJob, command: list[str], timeout_s: float) -> list[str
 
 
 def sbatch_command(job: SlurmJob) -> list[str]:
-    """Write sbatch with its options; a stage's own come last, so that they count.
+    """Write sbatch with its options.
 
     Raises `SubmitRejectedError`: one of those says what another key of a stage is for.
     """
     checked(job.options, job.name, left_open(job))
-    options: dict[str, object] = {
-        "export-file": 3,
-        "export": "ALL",
-        "job-name": job.name,
-        "chdir": job.folder,
-        "ntasks": job.tasks,
-        "cpus-per-task": job.cpus_per_task if job.cpus_per_task > 1 else 0,
-        "time": minutes(job.walltime_s),
-        "array": job.array,
-        "output": job.output_of(job.stdout),
-        "error": job.output_of(job.stderr),
-        "nodes": job.nodes,
-        "mem" if job.memory_nodes else "mem-per-cpu": f"{_mib(job)}M" if job.memory_bytes else "",
-        "gpus": job.gpus,
-        "bb": job.burst_buffer,
-        "partition": job.partition,
-        "account": job.account,
-        "qos": job.qos,
-        "constraint": job.constraint,
-        "dependency": job.dependency,
-        "begin": "" if job.begin_s is None else f"uts{job.begin_s}",
-        "comment": job.comment,
-    }
-    given = [f"--{name}={value}" for name, value in options.items() if value]
-    return clean("sbatch", "--parsable", *given, *(["--hold"] if job.held else []), *job.options)
+    own = (f"--{name}" if value is None else f"--{name}={value}" for name, value in words_of(job))
+    return clean("sbatch", "--parsable", "--export-file=3", "--export=ALL", *own, *job.options)
 
 
 def sbatch_input(job: SlurmJob) -> str:
@@ -178,11 +143,6 @@ def sbatch_input(job: SlurmJob) -> str:
         if not name or "=" in name:
             raise SubmitRejectedError(f"{name!r} is no name of a variable", where=job.name)
     return job.script + "".join(f"{name}={value}\0" for name, value in variables.items())
-
-
-def _mib(job: SlurmJob) -> int:
-    """Memory of each node, or of each core where it is not said how many nodes there are."""
-    return math.ceil(job.memory_bytes / (job.memory_nodes or job.cores) / _MIB)
 
 
 def _refuse_null(what: str, *texts: str) -> None:

@@ -18,14 +18,25 @@ from asa.errors import BackendError, InputError
 from asa.requests import SIZES, Needs, beside, come_to, name_of
 
 from ..link import SlurmJob
-from ..options import Keys, checked, keys_of_38, keys_of_40, keys_of_42, keys_of_45, left_open, rest_keys, variables
+from ..options import (
+    OWN_KEYS,
+    Keys,
+    checked,
+    keys_of_38,
+    keys_of_40,
+    keys_of_42,
+    keys_of_45,
+    left_open,
+    rest_keys,
+    variables,
+)
+from ..words import minutes, words_of
 
 Query = list[tuple[str, str]]
 
 KNOWN = (45, 44, 43, 42, 41, 40, 38)
 """API versions v0.0.N that are spoken, the best first. (v0.0.39 came with no release that is still in use.)"""
 
-_MIB = 1024**2
 _LAYOUT = frozenset({"sockets-per-node", "cores-per-socket", "threads-per-core"})
 _OF_LAUNCHERS = {
     "HYDRA_BOOTSTRAP": "slurm",
@@ -55,43 +66,22 @@ class Dialect(ABC):
 
     def submission(self, job: SlurmJob) -> dict[str, Any]:
         """Make the body that submits a job."""
-        asked: dict[str, Any] = {
-            "name": job.name,
-            "current_working_directory": job.folder,
-            "standard_output": job.output_of(job.stdout),
-            "standard_error": job.output_of(job.stderr),
-            "time_limit": self.minutes(job.walltime_s),
+        options = checked(job.options, job.name, left_open(job))
+        asked = {
+            **rest_keys([*words_of(job), *options], self.keys(), self.name, job.name),
+            **({} if job.cores else self.size(job.options)),
             "environment": self.environment(self.variables(job)),
         }
-        texts = {
-            "partition": job.partition,
-            "account": job.account,
-            "qos": job.qos,
-            "constraints": job.constraint,
-            "dependency": job.dependency,
-            "comment": job.comment,
-            "burst_buffer": job.burst_buffer,
-            "array": job.array,
-        }
-        asked |= {key: value for key, value in texts.items() if value}
-        if job.cores:
-            asked["tasks"] = job.tasks
-        if job.cpus_per_task > 1:
-            asked["cpus_per_task"] = job.cpus_per_task
-        if job.nodes:
-            asked["nodes"] = self.nodes(job.nodes)
-        if job.memory_bytes:
-            per, share = ("node", job.memory_nodes) if job.memory_nodes else ("cpu", job.cores)
-            asked[f"memory_per_{per}"] = self.number(math.ceil(job.memory_bytes / share / _MIB))
-        if job.gpus:
-            asked |= self.gpus(job.gpus)
-        if job.begin_s is not None:
-            asked["begin_time"] = self.time(job.begin_s)
-        if job.held:
-            asked["hold"] = True
-        asked_size = {} if job.cores else self.size(job.options)
-        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name, left_open(job)) | asked_size
         return self.wrapped(asked, job.script)
+
+    def keys(self) -> Keys:
+        """Give the words for all that a job may be told: options of sbatch, and what asa says itself."""
+        return {
+            **OWN_KEYS,
+            **self.option_keys(),
+            "time": lambda value: {"time_limit": self.number(int(value))},
+            "begin": lambda value: {"begin_time": self.time(int(value.removeprefix("uts")))},
+        }
 
     def size(self, options: Sequence[str]) -> dict[str, Any]:
         """Say what sbatch itself makes of options that say how large a job is: slurmrestd leaves that to who asks."""
@@ -107,7 +97,7 @@ class Dialect(ABC):
         if held is not None:
             asked["hold"] = held
         if walltime_s is not None:
-            asked["time_limit"] = self.minutes(walltime_s)
+            asked["time_limit"] = self.number(minutes(walltime_s))
         if nodes is not None:
             if not self.can_shrink:
                 raise BackendError(
@@ -115,10 +105,6 @@ class Dialect(ABC):
                 )
             asked["nodes"] = self.nodes(nodes)
         return asked
-
-    def minutes(self, walltime_s: float) -> Any:
-        """Write a time limit, which Slurm counts in minutes."""
-        return self.number(max(1, math.ceil(walltime_s / 60)))
 
     @abstractmethod
     def tasks(self, needs: Needs, given: Mapping[str, str | None]) -> dict[str, Any]:
@@ -148,10 +134,6 @@ class Dialect(ABC):
     @abstractmethod
     def nodes(self, count: int) -> Any:
         """Write exactly so many nodes."""
-
-    @abstractmethod
-    def gpus(self, count: int) -> dict[str, Any]:
-        """Write so many GPUs for the whole job."""
 
     @abstractmethod
     def option_keys(self) -> Keys:
@@ -197,9 +179,6 @@ class _Dialect38(Dialect):
     def nodes(self, count: int) -> int:
         return count  # a pair, as the published description wants it, becomes one node
 
-    def gpus(self, count: int) -> dict[str, Any]:
-        return {"gpus": str(count)}
-
     def option_keys(self) -> Keys:
         return keys_of_38()
 
@@ -243,9 +222,6 @@ class _Dialect40(Dialect):
     def nodes(self, count: int) -> str:
         return str(count)
 
-    def gpus(self, count: int) -> dict[str, Any]:
-        return {"tres_per_job": f"gres/gpu:{count}"}
-
     def option_keys(self) -> Keys:
         return keys_of_40(self.number)
 
@@ -275,7 +251,8 @@ class _Dialect42(_Dialect40):
 
     def variables(self, job: SlurmJob) -> dict[str, str]:
         common = super().variables(job)
-        asked = rest_keys(job.options, self.option_keys(), self.name, job.name, left_open(job))
+        options = checked(job.options, job.name, left_open(job))
+        asked = rest_keys(options, self.option_keys(), self.name, job.name)
         per_task = f"cpu={job.cpus_per_task}" if job.cpus_per_task > 1 else asked.get("tres_per_task")
         own = {"SLURM_TRES_PER_TASK": per_task, "SLURM_TRES_BIND": asked.get("tres_bind")}
         gone = {"SLURM_GPUS_PER_TASK"} if "tres_bind" in asked else set()

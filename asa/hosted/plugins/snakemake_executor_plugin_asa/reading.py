@@ -22,11 +22,11 @@ _UNHEEDED_HERE = {
     "nodes": "nodes",
     "partition": "slurm_partition",
     "account": "slurm_account",
+    "reservation": "reservation",
 }
 _OPTIONS = {  # resources as Snakemake's other executor for Slurm has them
     "constraint": "--constraint",
     "qos": "--qos",
-    "reservation": "--reservation",
     "clusters": "--clusters",
     "gres": "--gres",
 }
@@ -130,6 +130,7 @@ def stage_of(node: Node, name: str, after: tuple[str, ...], command: str, expect
         else 0,
         partition=partition,
         account=resources.text("slurm_account"),
+        reservation=resources.text("reservation"),
         options=tuple(resources.options()),
     )
 

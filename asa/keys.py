@@ -1,0 +1,422 @@
+"""The keys of a stage that are a plain value, each described once: its type, its bounds, its words.
+
+Stages, jobs and what is passed to Slurm have these fields from here. How a workflow file is read, checked and written
+back, its JSON schema, the arguments in Python, what is read of a batch script, what stages that share a job need
+together, and what keeps them from sharing one follow from the description. Keys whose value has a form of its own
+(cores, walltime, retries ...) are in `asa.workflow` and `asa.spec.model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, Literal, TypedDict
+
+from asa.errors import InputError
+from asa.units import parse_memory, parse_storage
+
+MAX_COUNT: Final = 20_000_000
+"""Cores, nodes or GPUs of a stage at most: no machine has more."""
+_MAX_BYTES: Final = 1 << 60
+_MAX_NICE: Final = 2_147_483_645  # as Slurm has it
+
+Kind = Literal[
+    "count",
+    "number",
+    "memory",
+    "storage",
+    "flag",
+    "text",
+    "choice",
+    "texts",
+    "names",
+    "paths",
+    "options",
+    "pairs",
+    "patience",
+    "amount",
+]
+"""How a value is written: `memory` is MiB without a unit, `storage` has one; `names` are one text or several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What is to be known of one key."""
+
+    kind: Kind
+    description: str
+    examples: Sequence[Any]
+    name: str = ""  # in a workflow file and in Python; as its field if empty
+    words: str = ""  # what there is so and so much of, in messages; its name if empty
+    least: int = 0
+    most: int = MAX_COUNT
+    choices: tuple[str, ...] = ()
+    option: str = ""  # the option of sbatch that says the same, where there is one, without its dashes
+    of_bare: int | str = ""  # what that option says without a value
+    is_target: bool = False  # whether it says where a job is sent: all that are sent there may be put off together
+    field: str = ""
+    default: Any = None
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether jobs that run at the same time need the sum of what each of them needs."""
+        return self.kind in {"count", "memory", "storage", "flag"}
+
+    @property
+    def parse(self) -> Callable[[str], int]:
+        """Give what reads an amount in bytes from text."""
+        return parse_storage if self.kind == "storage" else parse_memory
+
+    def of_option(self, value: str) -> Any:
+        """Read a value of its option; empty for the option without one.
+
+        Raises `InputError`: it is no number where it should be.
+
+        Examples
+        --------
+        >>> next(key for key in TERMS if key.name == "nice").of_option("")
+        100
+        """
+        if self.kind != "number" or not value:
+            return value or self.of_bare
+        try:
+            return int(value)
+        except ValueError as error:
+            raise InputError(f"--{self.option}={value} is no whole number") from error
+
+    def as_option(self, value: object) -> str:
+        """Say a value to sbatch.
+
+        Examples
+        --------
+        >>> next(key for key in OF_JOBS if key.name == "nice").as_option(100)
+        '--nice=100'
+        """
+        return f"--{self.option}={value}"
+
+
+def _key(kind: Kind, description: str, examples: Sequence[Any], *, default: Any, **more: Any) -> Any:
+    return field(default=default, metadata={"key": Key(kind=kind, description=description, examples=examples, **more)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a stage, and so its job, asks for beside its size and its time; 0 and empty for nothing in particular."""
+
+    memory_bytes: int = _key(
+        "memory",
+        "Memory of the whole stage; a number without a unit is MiB, units are powers of 1024.",
+        ["4G", "512M"],
+        name="memory",
+        words="bytes of memory",
+        most=_MAX_BYTES,
+        default=0,
+    )
+    gpus: int = _key(
+        "count",
+        "GPUs of the whole stage.",
+        [4],
+        default=0,
+    )
+    burst_buffer_bytes: int = _key(
+        "storage",
+        "Burst buffer that it needs, where the machine has one; as memory, with a unit.",
+        ["500G", "20T"],
+        name="burst_buffer",
+        words="bytes of burst buffer",
+        most=_MAX_BYTES,
+        default=0,
+    )
+    exclusive: bool = _key(
+        "flag",
+        "No other job runs on its nodes. All cores of the nodes are charged; its tasks use those that it asks for.",
+        [True],
+        most=1,
+        default=False,
+    )
+    account: str = _key(
+        "text",
+        "Account that is charged; by default the site's.",
+        ["proj-42"],
+        option="account",
+        is_target=True,
+        default="",
+    )
+    reservation: str = _key(
+        "text",
+        "Reservation on whose nodes it runs; Slurm only.",
+        ["workshop"],
+        option="reservation",
+        is_target=True,
+        default="",
+    )
+    nice: int = _key(
+        "number",
+        "By how much the priority of its job is lowered, so that your other jobs go first; Slurm only.",
+        [100],
+        option="nice",
+        of_bare=100,
+        least=-_MAX_NICE,
+        most=_MAX_NICE,
+        default=0,
+    )
+
+    def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
+        """Count the cores that are given to who asks for so many, or for nodes; 0 for what is not said."""
+        cores = max(cores, nodes * cores_per_node)
+        return -(-cores // cores_per_node) * cores_per_node if self.exclusive and cores_per_node else cores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageKeys(Ask):
+    """What else a plain value says of a stage; see `asa.Stage`."""
+
+    options: tuple[str, ...] = _key(
+        "options",
+        "Further options of sbatch, each beginning with two dashes.",
+        [["--constraint=haswell"]],
+        default=(),
+    )
+    environment: tuple[tuple[str, str], ...] = _key(
+        "pairs",
+        "Environment variables of its commands.",
+        [{"OMP_NUM_THREADS": "4"}],
+        default=(),
+    )
+    secrets: tuple[str, ...] = _key(
+        "names",
+        "Variables of your shell that its commands need although they hold secrets, by name. Others go on "
+        "to jobs by themselves, secrets only to the jobs of stages that ask for them.",
+        ["HF_TOKEN", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]],
+        default=(),
+    )
+    inputs: tuple[str, ...] = _key(
+        "paths",
+        "Input files: paths relative to where commands run, with * ? [], which must exist and not be "
+        "empty when it starts.",
+        [["raw/*.fits"]],
+        default=(),
+    )
+    outputs: tuple[str, ...] = _key(
+        "paths",
+        "Output files, likewise, which must exist and not be empty when it has ended.",
+        [["mosaic.fits"]],
+        default=(),
+    )
+    input_patience_s: float | None = _key(
+        "patience",
+        "For how long inputs that are missing or empty are looked for before it fails, and outputs "
+        "likewise, since a file may be seen on another node up to a minute later; by default the site's, else 1min. "
+        "It counts into the walltime, and is no longer than half of it.",
+        ["1min", "10s"],
+        name="input_patience",
+        most=3600,
+        default=None,
+    )
+    out_of_memory: Literal["fail", "ignore"] = _key(
+        "choice",
+        "Whether it has failed if a process of it was killed because memory ran out, though its "
+        "command exits with 0, as a pipe may: fail, the default, or ignore.",
+        ["ignore"],
+        choices=("fail", "ignore"),
+        words="memory that runs out",
+        default="fail",
+    )
+    local: bool = _key(
+        "flag",
+        "Run it on the client's computer instead of in the queue; for small steps. Cores and walltime may be left out.",
+        [True],
+        default=False,
+    )
+    input_size: float | None = _key(
+        "amount",
+        "The size of its input, in any unit; run times learned at other sizes are scaled or kept apart.",
+        [2075259],
+        default=None,
+    )
+
+
+Duration = str | float | timedelta
+"""Seconds, or text such as ``"40min"`` or ``"1:30:00"``."""
+
+
+class GivenKeys(TypedDict, total=False):
+    """The same as Python's arguments: amounts in bytes or as text such as ``"4G"``, times in seconds or as text."""
+
+    memory: int | str
+    gpus: int
+    burst_buffer: int | str
+    exclusive: bool
+    account: str
+    reservation: str
+    nice: int
+    options: str | Iterable[str]
+    environment: Mapping[str, str]
+    secrets: str | Iterable[str]
+    inputs: str | Iterable[str]
+    outputs: str | Iterable[str]
+    input_patience: Duration
+    out_of_memory: Literal["fail", "ignore"]
+    local: bool
+    input_size: float
+
+
+@cache
+def keys_of(kind: type) -> tuple[Key, ...]:
+    """List the plain keys among the fields of a class, in their order."""
+    described = ((one, one.metadata.get("key")) for one in fields(kind))
+    return tuple(
+        replace(key, field=one.name, default=one.default, name=key.name or one.name, words=key.words or one.name)
+        for one, key in described
+        if key is not None
+    )
+
+
+OF_JOBS: Final = keys_of(Ask)
+"""What a job asks for beside its size and its time."""
+RESOURCES: Final = tuple(key for key in OF_JOBS if key.is_amount)
+"""What of it a machine may run out of."""
+TERMS: Final = tuple(key for key in OF_JOBS if not key.is_amount)
+"""What of it the batch system is told by one value, which cannot be added up."""
+_NAMES: Final = tuple(key.field for key in OF_JOBS)
+_VALUES: Final = attrgetter(*_NAMES)
+
+
+def asked(one: Ask) -> dict[str, Any]:
+    """Give what a stage or a job asks for, by field.
+
+    Examples
+    --------
+    >>> {name: value for name, value in asked(Ask(gpus=2, account="astro")).items() if value}
+    {'gpus': 2, 'account': 'astro'}
+    """
+    return dict(zip(_NAMES, _VALUES(one), strict=True))
+
+
+def terms_of(one: Ask) -> dict[str, Any]:
+    """Give what of it cannot be added up, by field.
+
+    Examples
+    --------
+    >>> terms_of(Ask(gpus=2, account="astro"))
+    {'account': 'astro', 'reservation': '', 'nice': 0}
+    """
+    return {key.field: getattr(one, key.field) for key in TERMS}
+
+
+def divided(one: Ask, count: int) -> dict[str, Any]:
+    """Give what each of so many jobs asks for of what they need together, by field; what is counted is rounded up.
+
+    Examples
+    --------
+    >>> [divided(Ask(memory_bytes=10, gpus=3, nice=7), 2)[name] for name in ("memory_bytes", "gpus", "nice")]
+    [5, 2, 7]
+    """
+    return {key.field: _times(key, getattr(one, key.field), lambda amount: -(-amount // count)) for key in OF_JOBS}
+
+
+def multiplied(one: Ask, count: int) -> dict[str, Any]:
+    """Give what so many of something ask for together, by field.
+
+    Examples
+    --------
+    >>> [multiplied(Ask(memory_bytes=10, exclusive=True), 3)[name] for name in ("memory_bytes", "exclusive")]
+    [30, True]
+    """
+    return {key.field: _times(key, getattr(one, key.field), lambda amount: amount * count) for key in OF_JOBS}
+
+
+def _times(key: Key, value: Any, change: Callable[[int], int]) -> Any:
+    return change(value) if key.is_amount and key.kind != "flag" else value
+
+
+def together(stages: Iterable[Ask]) -> Ask:
+    """Give what some stages ask for that run at the same time, in one job: the sum, and nodes of their own if one does.
+
+    Examples
+    --------
+    >>> together([Ask(memory_bytes=4), Ask(memory_bytes=10, account="astro")])
+    Ask(memory_bytes=14, gpus=0, burst_buffer_bytes=0, exclusive=False, account='astro', reservation='', nice=0)
+    """
+    return Ask(**_merged(stages, sum))
+
+
+def shared_by(stages: Iterable[Ask]) -> dict[str, Any]:
+    """Give what a job asks for in which some stages run one after the other: of each resource the largest amount.
+
+    Of what cannot be added up, such as the account, it is what the first says that says anything; those that say
+    otherwise share no job (`contradiction`).
+
+    Examples
+    --------
+    >>> shared = shared_by([Ask(gpus=2), Ask(memory_bytes=10, account="astro")])
+    >>> shared["gpus"], shared["memory_bytes"], shared["account"]
+    (2, 10, 'astro')
+    """
+    return _merged(stages, max)
+
+
+def _merged(stages: Iterable[Ask], of_amounts: Callable[[Iterable[Any]], Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for key, values in zip(OF_JOBS, zip(*map(_VALUES, stages), strict=True), strict=True):
+        if key.kind == "flag":
+            merged[key.field] = any(values)
+        elif key.is_amount:
+            merged[key.field] = of_amounts(values)
+        else:
+            merged[key.field] = next(filter(None, values), key.default)
+    return merged
+
+
+def trouble(one: StageKeys) -> tuple[str, str] | None:
+    """Say what is wrong with the values of a stage's plain keys, and what to do; None if nothing is.
+
+    Examples
+    --------
+    >>> trouble(StageKeys(gpus=-1)), trouble(StageKeys(nice=5))
+    (('asks for -1 gpus', 'Ask for 0 or more.'), None)
+    """
+    given = {option.partition("=")[0] for option in one.options}
+    for key in keys_of(StageKeys):
+        value = getattr(one, key.field)
+        if key.is_amount and value < key.least:
+            return f"asks for {value} {key.words}", f"Ask for {key.least} or more."
+        if key.is_amount and value > key.most:
+            return f"asks for {value} {key.words}", f"Ask for {key.most} or fewer."
+        if key.kind == "number" and not key.least <= value <= key.most:
+            return f"has {key.name} = {value}", f"Give {key.least} to {key.most}."
+        if key.choices and value not in key.choices:
+            return f"says {value!r} of {key.words}", f"Give one of {', '.join(key.choices)}."
+        if key.option and value and f"--{key.option}" in given:
+            return f"has {key.name} = {value!r} and --{key.option} among its options", "Leave one of them out."
+    return None
+
+
+def contradiction(stages: Sequence[Ask]) -> tuple[str, list[str]] | None:
+    """Name, in the plural, what stages ask for that one job cannot have, and what they say; None if there is nothing.
+
+    Examples
+    --------
+    >>> contradiction([Ask(account="a"), Ask(), Ask(account="b")])
+    ('accounts', ['a', 'b'])
+    >>> contradiction([Ask(account="a"), Ask(memory_bytes=1)])
+    """
+    for key in TERMS:
+        said = sorted({str(value) for one in stages if (value := getattr(one, key.field))})
+        if len(said) > 1:
+            return f"{key.name}s" if key.kind == "text" else f"values of {key.name}", said
+    return None
+
+
+def named(one: Ask) -> Mapping[str, str]:
+    """Say where a job is sent, beside its partition: what is put off of one may be put off of others with the same.
+
+    Examples
+    --------
+    >>> named(Ask(account="astro", nice=10))
+    {'account': 'astro'}
+    """
+    return {key.name: value for key in TERMS if key.is_target and (value := getattr(one, key.field))}

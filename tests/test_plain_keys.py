@@ -1,0 +1,173 @@
+"""The plain keys of a stage: described once, and the same from a file to a batch system."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+
+from asa.backend import Capabilities
+from asa.continuation import Continuation
+from asa.elements import parse_array
+from asa.errors import InputError, WorkflowError
+from asa.flow import Flow
+from asa.keys import RESOURCES, TERMS, Ask, StageKeys, asked, keys_of, shared_by
+from asa.metrics import measure
+from asa.preparation import Preparation
+from asa.runner import Run, RunPlan, run_all, specs
+from asa.runner.outlook import check_possible
+from asa.runner.state import RunState
+from asa.shapes import Moldable
+from asa.spec import load_workflow, write_workflow
+from asa.spec.schema import schema_document
+from asa.strategies import Keep, PlannedJob, load_strategy
+from asa.waves import OF_EACH, likeness
+from asa.workflow import Stage, Workflow
+
+SITE = Capabilities("m", 112, 28, age_accrues=True)
+
+
+def spec_of(*stages, site=SITE):
+    flow = Workflow("flow", stages)
+    return specs.spec_of(RunState("flow", flow, site, "r" * 12), PlannedJob(flow.order, 0.0, Keep.NOTHING, ""))
+
+
+GIVEN = {  # by kind: as a file has it, as Python has it, and the field that follows
+    "memory": ('"3G"', "3G", 3 << 30),
+    "storage": ('"3G"', "3G", 3 << 30),
+    "count": ("3", 3, 3),
+    "number": ("-3", -3, -3),
+    "flag": ("true", True, True),
+    "text": ('"one"', "one", "one"),
+    "choice": ('"ignore"', "ignore", "ignore"),
+    "names": ('["A", "B"]', ["A", "B"], ("A", "B")),
+    "paths": ('["a/*", "b"]', ["a/*", "b"], ("a/*", "b")),
+    "options": ('["--constraint=fast"]', "--constraint=fast", ("--constraint=fast",)),
+    "pairs": ('{ A = "1" }', {"A": "1"}, (("A", "1"),)),
+    "patience": ('"1min"', 60, 60.0),
+    "amount": ("2.5", 2.5, 2.5),
+}
+
+
+@pytest.mark.parametrize("key", keys_of(StageKeys), ids=lambda one: one.name)
+def test_each_is_read_from_a_file_and_from_python_and_written_back(tmp_path, key):
+    """Under the same name, as the same value; and the schema knows it."""
+    text, value, expected = GIVEN[key.kind]
+    path = tmp_path / "flow.toml"
+    path.write_text(
+        f'name = "f"\n[[stage]]\nname = "a"\ncores = 2\nwalltime = "1h"\ncommand = "x"\n{key.name} = {text}\n'
+    )
+    flow = Flow("f")
+    flow.stage("a", command="x", cores=2, **{key.name: value})
+    for made in (load_workflow(path), flow.workflow):
+        assert getattr(made.stages["a"], key.field) == expected
+        (tmp_path / "again.toml").write_text(write_workflow(made))
+        assert load_workflow(tmp_path / "again.toml").stages["a"] == made.stages["a"]
+    assert schema_document()["$defs"]["StageSpec"]["properties"][key.name]["description"] == key.description
+
+
+@pytest.mark.parametrize("key", keys_of(Ask), ids=lambda one: one.name)
+def test_what_a_stage_asks_for_its_job_asks_for(key):
+    """Alone; beside another in a job, which then asks for it, too; and in each part of the stage, were it shared."""
+    value = GIVEN[key.kind][2]
+    stage = replace(Stage("a", cores=2, tasks=("x", "y")), **{key.field: value})
+    other = Stage("b", cores=1, after=("a",))
+    assert getattr(spec_of(stage), key.field) == value
+    assert getattr(spec_of(stage, other), key.field) == value
+    part = getattr(replace(stage, jobs=(2, 2)).of_each_job(), key.field)
+    assert part == (-(-value // 2) if key.is_amount and key.kind != "flag" else value)
+
+
+@pytest.mark.parametrize("key", TERMS, ids=lambda one: one.name)
+def test_stages_that_say_different_things_share_no_job(key):
+    """Not if a strategy puts all of them into one; and an option that says the same as a key is one too many."""
+    value, another = (5, 7) if key.kind == "number" else ("x", "y")
+    stages = [replace(Stage(name, cores=1), **{key.field: said}) for name, said in (("a", value), ("b", another))]
+    plan = RunPlan("abcd1234", "w", "w", tuple(stages), "big-job", "local", SITE, created_s=1.7e9)
+    with pytest.raises(InputError, match=rf"{key.name}.*\({value}, {another}\), and share one job"):
+        check_possible(plan, load_strategy("big-job"))
+    with pytest.raises(WorkflowError, match=f"--{key.option} among its options"):
+        replace(stages[0], options=(key.as_option(another),))
+
+
+OTHER = {
+    "name": "b", "after": ("z",), "when": "failed", "command": "y", "script": "#!/bin/sh\ny", "tasks": ("y",),
+    "tasks_file": "y", "cores": 8, "nodes": 2, "walltime_s": 60.0, "expected_run_s": 5.0, "run_spread": 0.5,
+    "learns_run": True, "retries": 1, "retry_walltime_factor": 3.0, "retry_memory_factor": 3.0,
+    "retry_max_memory_bytes": 5, "partition": "p", "moldable": Moldable((4, 8)), "jobs": (2, 2),
+    "continues": Continuation(), "preparation": Preparation(modules=("m",)), "array": parse_array("1-5"),
+    "request": ("--ntasks=4",), "cpus_per_task": 2,
+}  # fmt: skip
+ALONE = {"tasks", "tasks_file", "script"}  # in place of a command
+AFTER = {"when": ("z",)}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Stage)])
+def test_what_differs_keeps_stages_apart_unless_it_is_each_ones_own(name):
+    """A new field is one or the other: it is named among those of each stage, or compared."""
+    others = OTHER | {key.field: GIVEN[key.kind][2] for key in keys_of(StageKeys)}
+    stage = Stage("a", cores=4, command="" if name in ALONE else "x", after=AFTER.get(name, ()))
+    if name == "request":
+        other = Stage("a", command="x", request=others[name])
+    elif name == "jobs":
+        stage = replace(stage, command="", tasks=("x", "y"))
+        other = replace(stage, jobs=others[name])
+    else:
+        other = replace(stage, **{name: others[name]})
+    assert getattr(other, name) != getattr(stage, name)
+    assert (likeness(other, SITE) == likeness(stage, SITE)) == (name in OF_EACH)
+
+
+def test_what_is_not_asked_for_is_of_its_kind(tmp_path):
+    """A run's description is written down, and read again, by the types of its fields."""
+    path = tmp_path / "flow.toml"
+    path.write_text('name = "f"\n[[stage]]\nname = "a"\ncores = 2\nwalltime = "1h"\ncommand = "x"\n')
+    made = load_workflow(path).stages["a"]
+    asks = [(getattr(made, key.field), type(getattr(made, key.field))) for key in RESOURCES]
+    assert asks == [(0, int), (0, int), (0, int), (False, bool)]
+
+
+def test_a_shared_job_has_the_most_that_any_of_its_stages_needs():
+    a = Stage("a", cores=1, gpus=3, memory_bytes=5)
+    b = Stage("b", cores=1, after=("a",), memory_bytes=7, exclusive=True)
+    assert asked(spec_of(a, b)) == shared_by([a, b])
+    assert {name: value for name, value in shared_by([a, b]).items() if value} == {
+        "memory_bytes": 7, "gpus": 3, "exclusive": True,
+    }  # fmt: skip
+
+
+def test_nodes_of_its_own_count_with_all_their_cores():
+    stage = Stage("a", cores=30, cpus_per_task=2, exclusive=True)
+    spec = spec_of(stage)
+    assert (stage.cores_on(28), stage.payload_cores_on(28)) == (56, 30)
+    assert (spec.cores, spec.tasks, spec.cpus_per_task, spec.exclusive) == (56, 15, 2, True)
+    assert "ASA_CORES=30" in spec_of(Stage("a", cores=30, exclusive=True, command="x")).command
+
+
+def test_a_shared_job_has_whole_nodes_if_one_of_its_stages_does():
+    """Each stage finds the tasks that it asks for."""
+    spec = spec_of(Stage("a", cores=3, exclusive=True), Stage("b", cores=40, after=("a",)))
+    assert (spec.cores, spec.tasks) == (56, 0)
+    assert [step.tasks for step in spec.steps] == [3, 40]
+
+
+def test_a_site_that_does_not_tell_its_nodes_gives_what_is_asked_for():
+    assert spec_of(Stage("a", cores=3, exclusive=True), site=Capabilities("m", 112, 0, age_accrues=True)).cores == 3
+
+
+def test_a_simulated_machine_takes_whole_nodes_for_it():
+    """Two nodes of four cores are full with two stages of one core, and these are charged for eight."""
+    nobody = JobTable(*np.empty((4, 0), dtype=np.int64))
+    stages = [Stage(name, cores=1, walltime_s=100, exclusive=True) for name in "abc"]
+    for exclusive, makespan_s, core_seconds in ((False, 100.0, 300.0), (True, 200.0, 1200.0)):
+        flow = Workflow("flow", [replace(stage, exclusive=exclusive) for stage in stages])
+        backend = SimulatedBackend(Engine(8, nobody, now=0), Machine("m", 2, 4), poll_s=0)
+        [result] = run_all(backend, [Run(flow, load_strategy("per-stage"))])
+        metrics = measure(flow, result.records)
+        assert (metrics.makespan_s, round(metrics.core_hours * 3600.0)) == (makespan_s, core_seconds)
+
+
+def test_without_it_only_nodes_are_whole():
+    assert Ask().allocated(3, 0, 28) == 3
+    assert Ask(exclusive=True).allocated(3, 2, 28) == 56
