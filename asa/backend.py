@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, InputError
-from asa.keys import Ask
+from asa.keys import JobKeys
 from asa.outcome import JobOutcome
 from asa.requests import min_nodes
 from asa.units import format_duration
@@ -152,7 +152,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpec(Ask):
+class JobSpec(JobKeys):
     """A job to submit.
 
     Parameters

@@ -103,7 +103,7 @@ def _key(kind: Kind, description: str, examples: Sequence[Any], *, default: Any,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class JobKeys:
     """What a stage, and so its job, asks for beside its size and its time; 0 and empty for nothing in particular."""
 
     memory_bytes: int = _key(
@@ -171,7 +171,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageKeys(Ask):
+class StageKeys(JobKeys):
     """What else a plain value says of a stage; see `asa.Stage`."""
 
     options: tuple[str, ...] = _key(
@@ -275,7 +275,7 @@ def keys_of(kind: type) -> tuple[Key, ...]:
     )
 
 
-OF_JOBS: Final = keys_of(Ask)
+OF_JOBS: Final = keys_of(JobKeys)
 """What a job asks for beside its size and its time."""
 RESOURCES: Final = tuple(key for key in OF_JOBS if key.is_amount)
 """What of it a machine may run out of."""
@@ -285,45 +285,45 @@ _NAMES: Final = tuple(key.field for key in OF_JOBS)
 _VALUES: Final = attrgetter(*_NAMES)
 
 
-def asked(one: Ask) -> dict[str, Any]:
+def asked(one: JobKeys) -> dict[str, Any]:
     """Give what a stage or a job asks for, by field.
 
     Examples
     --------
-    >>> {name: value for name, value in asked(Ask(gpus=2, account="astro")).items() if value}
+    >>> {name: value for name, value in asked(JobKeys(gpus=2, account="astro")).items() if value}
     {'gpus': 2, 'account': 'astro'}
     """
     return dict(zip(_NAMES, _VALUES(one), strict=True))
 
 
-def terms_of(one: Ask) -> dict[str, Any]:
+def terms_of(one: JobKeys) -> dict[str, Any]:
     """Give what of it cannot be added up, by field.
 
     Examples
     --------
-    >>> terms_of(Ask(gpus=2, account="astro"))
+    >>> terms_of(JobKeys(gpus=2, account="astro"))
     {'account': 'astro', 'reservation': '', 'nice': 0}
     """
     return {key.field: getattr(one, key.field) for key in TERMS}
 
 
-def divided(one: Ask, count: int) -> dict[str, Any]:
+def divided(one: JobKeys, count: int) -> dict[str, Any]:
     """Give what each of so many jobs asks for of what they need together, by field; what is counted is rounded up.
 
     Examples
     --------
-    >>> [divided(Ask(memory_bytes=10, gpus=3, nice=7), 2)[name] for name in ("memory_bytes", "gpus", "nice")]
+    >>> [divided(JobKeys(memory_bytes=10, gpus=3, nice=7), 2)[name] for name in ("memory_bytes", "gpus", "nice")]
     [5, 2, 7]
     """
     return {key.field: _times(key, getattr(one, key.field), lambda amount: -(-amount // count)) for key in OF_JOBS}
 
 
-def multiplied(one: Ask, count: int) -> dict[str, Any]:
+def multiplied(one: JobKeys, count: int) -> dict[str, Any]:
     """Give what so many of something ask for together, by field.
 
     Examples
     --------
-    >>> [multiplied(Ask(memory_bytes=10, exclusive=True), 3)[name] for name in ("memory_bytes", "exclusive")]
+    >>> [multiplied(JobKeys(memory_bytes=10, exclusive=True), 3)[name] for name in ("memory_bytes", "exclusive")]
     [30, True]
     """
     return {key.field: _times(key, getattr(one, key.field), lambda amount: amount * count) for key in OF_JOBS}
@@ -333,18 +333,18 @@ def _times(key: Key, value: Any, change: Callable[[int], int]) -> Any:
     return change(value) if key.is_amount and key.kind != "flag" else value
 
 
-def together(stages: Iterable[Ask]) -> Ask:
+def together(stages: Iterable[JobKeys]) -> JobKeys:
     """Give what some stages ask for that run at the same time, in one job: the sum, and nodes of their own if one does.
 
     Examples
     --------
-    >>> together([Ask(memory_bytes=4), Ask(memory_bytes=10, account="astro")])
-    Ask(memory_bytes=14, gpus=0, burst_buffer_bytes=0, exclusive=False, account='astro', reservation='', nice=0)
+    >>> together([JobKeys(memory_bytes=4), JobKeys(memory_bytes=10, account="astro")])
+    JobKeys(memory_bytes=14, gpus=0, burst_buffer_bytes=0, exclusive=False, account='astro', reservation='', nice=0)
     """
-    return Ask(**_merged(stages, sum))
+    return JobKeys(**_merged(stages, sum))
 
 
-def shared_by(stages: Iterable[Ask]) -> dict[str, Any]:
+def shared_by(stages: Iterable[JobKeys]) -> dict[str, Any]:
     """Give what a job asks for in which some stages run one after the other: of each resource the largest amount.
 
     Of what cannot be added up, such as the account, it is what the first says that says anything; those that say
@@ -352,14 +352,14 @@ def shared_by(stages: Iterable[Ask]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> shared = shared_by([Ask(gpus=2), Ask(memory_bytes=10, account="astro")])
+    >>> shared = shared_by([JobKeys(gpus=2), JobKeys(memory_bytes=10, account="astro")])
     >>> shared["gpus"], shared["memory_bytes"], shared["account"]
     (2, 10, 'astro')
     """
     return _merged(stages, max)
 
 
-def _merged(stages: Iterable[Ask], of_amounts: Callable[[Iterable[Any]], Any]) -> dict[str, Any]:
+def _merged(stages: Iterable[JobKeys], of_amounts: Callable[[Iterable[Any]], Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for key, values in zip(OF_JOBS, zip(*map(_VALUES, stages), strict=True), strict=True):
         if key.kind == "flag":
@@ -395,14 +395,14 @@ def trouble(one: StageKeys) -> tuple[str, str] | None:
     return None
 
 
-def contradiction(stages: Sequence[Ask]) -> tuple[str, list[str]] | None:
+def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
     """Name, in the plural, what stages ask for that one job cannot have, and what they say; None if there is nothing.
 
     Examples
     --------
-    >>> contradiction([Ask(account="a"), Ask(), Ask(account="b")])
+    >>> contradiction([JobKeys(account="a"), JobKeys(), JobKeys(account="b")])
     ('accounts', ['a', 'b'])
-    >>> contradiction([Ask(account="a"), Ask(memory_bytes=1)])
+    >>> contradiction([JobKeys(account="a"), JobKeys(memory_bytes=1)])
     """
     for key in TERMS:
         said = sorted({str(value) for one in stages if (value := getattr(one, key.field))})
@@ -411,12 +411,12 @@ def contradiction(stages: Sequence[Ask]) -> tuple[str, list[str]] | None:
     return None
 
 
-def named(one: Ask) -> Mapping[str, str]:
+def named(one: JobKeys) -> Mapping[str, str]:
     """Say where a job is sent, beside its partition: what is put off of one may be put off of others with the same.
 
     Examples
     --------
-    >>> named(Ask(account="astro", nice=10))
+    >>> named(JobKeys(account="astro", nice=10))
     {'account': 'astro'}
     """
     return {key.name: value for key in TERMS if key.is_target and (value := getattr(one, key.field))}

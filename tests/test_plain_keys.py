@@ -12,7 +12,7 @@ from asa.continuation import Continuation
 from asa.elements import parse_array
 from asa.errors import InputError, WorkflowError
 from asa.flow import Flow
-from asa.keys import RESOURCES, TERMS, Ask, StageKeys, asked, keys_of, shared_by
+from asa.keys import RESOURCES, TERMS, JobKeys, StageKeys, asked, keys_of, shared_by
 from asa.metrics import measure
 from asa.preparation import Preparation
 from asa.runner import Run, RunPlan, run_all, specs
@@ -67,7 +67,7 @@ def test_each_is_read_from_a_file_and_from_python_and_written_back(tmp_path, key
     assert schema_document()["$defs"]["StageSpec"]["properties"][key.name]["description"] == key.description
 
 
-@pytest.mark.parametrize("key", keys_of(Ask), ids=lambda one: one.name)
+@pytest.mark.parametrize("key", keys_of(JobKeys), ids=lambda one: one.name)
 def test_what_a_stage_asks_for_its_job_asks_for(key):
     """Alone; beside another in a job, which then asks for it, too; and in each part of the stage, were it shared."""
     value = GIVEN[key.kind][2]
@@ -169,5 +169,5 @@ def test_a_simulated_machine_takes_whole_nodes_for_it():
 
 
 def test_without_it_only_nodes_are_whole():
-    assert Ask().allocated(3, 0, 28) == 3
-    assert Ask(exclusive=True).allocated(3, 2, 28) == 56
+    assert JobKeys().allocated(3, 0, 28) == 3
+    assert JobKeys(exclusive=True).allocated(3, 2, 28) == 56

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from asa.exactly_once import Cause
-from asa.keys import Ask, named, shared_by
+from asa.keys import JobKeys, named, shared_by
 from asa.requests import name_of
 from asa.runner.entries import Accepted, Entry, Intended, Refused, Retried, Unexplained, Unsent
 from asa.runner.unexplained import UnknownAnswers
@@ -46,7 +46,7 @@ def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice
     partitions = (*chosen, *(one.partition for one in stages), state.capabilities.partition)
     return Target(
         next(filter(None, partitions), ""),
-        tuple(named(Ask(**shared_by(stages))).items()),
+        tuple(named(JobKeys(**shared_by(stages))).items()),
         tuple(sorted({o for one in stages for o in one.options if name_of(o) in _OF_TARGETS})),
         is_local=all(one.local for one in stages),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.errors import InputError
-from asa.keys import Ask, shared_by, terms_of
+from asa.keys import JobKeys, shared_by, terms_of
 from asa.payload import Notes, Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import gate_of
@@ -98,7 +98,7 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
     waves: Waves = ((stages[0],),) if len(stages) == 1 else state.waves(names, widths)
     nodes = max(stage.nodes or 0 for stage in widest)
     cores = max(stage.cores_on(per_node) for stage in widest) if widths else cores_of(waves, per_node)
-    cores = Ask(**shared_by(stages)).allocated(cores, nodes, per_node)
+    cores = JobKeys(**shared_by(stages)).allocated(cores, nodes, per_node)
     walltime = walltime_of(waves)
     if not state.choices.keys().isdisjoint(names):
         walltime = state.workflow.walltime_of(names, walltime)

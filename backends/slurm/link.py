@@ -14,14 +14,14 @@ from typing import Protocol
 
 from asa.elements import Elements, parse_elements
 from asa.errors import BackendError, InputError
-from asa.keys import Ask
+from asa.keys import JobKeys
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmJob(Ask):
+class SlurmJob(JobKeys):
     """A job as it is passed to Slurm.
 
     Slurm counts memory a node or a core: a link divides it by `nodes`, or by `cores` where those are not given.
