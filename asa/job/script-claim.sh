@@ -2,6 +2,7 @@
 signals=0 # to end
 heard=0 # of any kind
 child= code=0 early=
+ran_on=${SLURM_JOB_NODELIST-} # which Slurm forgets
 kept= # cores, once others were given back
 seen= # in place of what the environment says
 wary= # of what the payload says of its end

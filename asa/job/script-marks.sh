@@ -23,6 +23,7 @@ commit() { drafted "$1"; mv -f "$draft" "$1"; }
 drop() { drafted "$1"; rm -f "$draft"; }
 facts() {
   printf 'job=%s\nhost=%s\ntime=%s\n' "$job" "$(uname -n)" "$(date +%s)"
+  [ -z "$ran_on" ] || printf 'nodes=%s\n' "$ran_on"
   [ -z "$kept" ] || printf 'cores=%s\n' "$kept"
   [ -n "$1" ] || return 0
   [ "$1" -eq 0 ] && how=completed || how=${word:-failed}

@@ -37,6 +37,7 @@ class Mark:
     signals: int = 0  # how often it was told to end
     cores: int = 0  # that it had kept by then, where it gave others back; else 0
     outcome: JobOutcome | None = None  # in the mark of an end; of the scripts of earlier versions, by the exit code
+    nodes: str = ""  # on which it was, as Slurm lists them; empty where that is not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,7 @@ def _parsed(facts: Mapping[str, str]) -> Mark | None:
         code = int(facts["code"]) if "code" in facts else None
         signals, cores = (int(facts.get(name, "0")) for name in ("signals", "cores"))
         outcome = None if code is None else from_word(facts.get("outcome", "")) or by_exit_code(code)
-        return Mark(facts["job"], float(facts["time"]), code, signals, cores, outcome)
+        return Mark(facts["job"], float(facts["time"]), code, signals, cores, outcome, facts.get("nodes", ""))
     except (KeyError, ValueError):
         return None
 

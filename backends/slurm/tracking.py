@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from asa.backends.shell.marks import KeptSubmission, Mark, MarksFolder
@@ -14,7 +15,7 @@ from asa.outcome import JobOutcome, without_mark
 
 from .absence import CLOCKS_S, NOT_SHOWN, NOTHING_ASKED, OVER_S, PRESENT, Absence, Evidence, Inquiry, Verdict, verdict
 from .link import SlurmRecord
-from .states import is_guessed, is_held, status_of
+from .states import MAX_NODES, is_guessed, is_held, names_of, status_of
 
 PAYLOAD_COMPLETED: Final = "EndedWell"
 """Reason of a job whose payload completed, though Slurm has it down as ended otherwise, and starts no dependents."""
@@ -204,6 +205,7 @@ class TrackedJob:
             eligible_s=was.eligible_s if was.eligible_s is not None or self.kept.kept_back else was.submit_s,
             expected_start_s=None,
             reason=NOT_SHOWN,
+            nodes=was.nodes or _nodes_of(began),
         )
         return replace(status, steps=self._steps(status, folder))
 
@@ -415,6 +417,7 @@ class TrackedJob:
             reason=reason,
             eligible_s=was.eligible_s if was.eligible_s is not None or self.kept.kept_back else was.submit_s,
             expected_start_s=None,
+            nodes=was.nodes or _nodes_of(ended),
         )
         return replace(status, steps=self._steps(status, folder))
 
@@ -428,6 +431,11 @@ class TrackedJob:
     def _latest_s(self) -> float:
         """Latest time that is known of it."""
         return max(self.status.submit_s, self.status.start_s or 0.0)
+
+
+def _nodes_of(mark: Mark | None) -> tuple[str, ...]:
+    """Name the nodes on which a job was that wrote a mark."""
+    return () if mark is None else tuple(islice(names_of(mark.nodes), MAX_NODES))
 
 
 def _essence(status: JobStatus) -> JobStatus:

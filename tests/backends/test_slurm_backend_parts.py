@@ -291,6 +291,23 @@ def test_a_job_that_ended_by_itself_has_ended_though_it_is_not_shown(tmp_path, c
     assert job.status.state.is_final
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_of_a_job_that_slurm_has_forgotten_its_marks_tell_the_nodes(tmp_path, code):
+    """Else nothing would speak for them, or against them, once a client was away for a while."""
+    folder = MarksFolder(tmp_path)
+    (folder.marks / "t").mkdir(parents=True)
+    (folder.marks / "t" / "began").write_text("job=7\nhost=x\ntime=110\nnodes=n[1-2]\n")
+    kept = KeptSubmission("job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0)
+    job = TrackedJob(kept, JobStatus("7", JobState.PENDING, 100.0), heard_s=0.0)
+    job.miss(folder, 130.0, 130.0, certain=True)
+    assert (job.status.state, job.status.nodes) == (JobState.RUNNING, ("n1", "n2"))
+    (folder.marks / "t" / "ended").write_text(f"job=7\nhost=x\ntime=120\nnodes=n[1-2]\ncode={code}\nsignals=0\n")
+    late = TrackedJob(kept, JobStatus("7", JobState.PENDING, 100.0), heard_s=0.0)
+    late.miss(folder, 130.0, 130.0, certain=True)
+    assert late.status.state.is_final
+    assert late.status.nodes == ("n1", "n2")
+
+
 def test_waiting_elements_that_were_not_shown_for_a_while_are_back_once_they_are(tmp_path):
     folder = MarksFolder(tmp_path)
     kept = KeptSubmission(

@@ -83,6 +83,14 @@ def test_a_payload_runs_in_its_folder_and_its_exit_code_is_the_jobs(start, folde
     assert folder.ended("8", "a") is None, "marks are their job's"
 
 
+@pytest.mark.parametrize("nodes", ["n[1-3],gpu7", ""])
+@pytest.mark.parametrize("code", [0, 3])
+def test_marks_say_on_which_nodes_it_was(start, folder, nodes, code):
+    """Which Slurm forgets some minutes after its end."""
+    assert done(start(f"exit {code}", token="a", slurm=(("SLURM_JOB_NODELIST", nodes),)))[0] == code
+    assert (folder.began("7", "a").nodes, folder.ended("7", "a").nodes) == (nodes, nodes)
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -16,6 +16,7 @@ from .operator import Operator
 BEFORE_S, AFTER_S = 0.3, 2.5
 SLOW_S = 15.0  # in which asa hears of an end, and has cancelled what it is to cancel
 FAST_S = 60.0  # in which a run that ends at its first failure has ended
+PATIENCE_S = 60.0  # for which outputs that are not there are looked for, before that is a failure
 LAUNCH_S = 15.0  # in which a busy node begins the script of a job that has its cores
 APART_S = 6.0  # of the times that asa tells from those that payloads note, each told by another
 _COMPLETED = "completed"
@@ -336,7 +337,8 @@ class _Judge:
                 self.verdict.broken += [f"{one}, with --fail-fast" for one in ran if one.part == step.name]
             if not step.fails or len(failed) <= step.retries:
                 continue
-            since_s = failed[step.retries].end_s
+            last = failed[step.retries]
+            since_s = last.end_s + (PATIENCE_S if last.code == "lacks0" else 0.0)
             late = [one for one in ran if one.start_s > since_s + SLOW_S]
             self.verdict.broken += [f"began {one.start_s - since_s:.0f} s after a failure: {one}" for one in late]
             if (after_s := float(ended["time_s"]) - since_s) > FAST_S:  # type: ignore[arg-type]
