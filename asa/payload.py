@@ -38,7 +38,7 @@ _MAX_DIVISOR = 2048  # a bag of a million tasks is cut into some 15,000 chunks t
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a job that runs a stage's tasks together with other jobs.
+    """The part of a job in running a stage's tasks, alone or with other jobs.
 
     Parameters
     ----------
@@ -47,27 +47,14 @@ class Share:
     taker
         Identifies this job for ever: letters, digits and ``-``.
     jobs
-        How many there are.
-    """
-
-    round: int
-    taker: str
-    jobs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """Which job records a stage's completed tasks, and whose records are ignored.
-
-    Parameters
-    ----------
-    token
-        Of this job.
+        How many there are at a time; 0 for a job that is to run all that is left.
     in_doubt
-        Tokens of earlier jobs in which tasks that exited with 0 may have failed.
+        Earlier takers, in whose jobs tasks that exited with 0 may have failed.
     """
 
-    token: str = ""
+    round: int = 0
+    taker: str = "alone"
+    jobs: int = 0
     in_doubt: tuple[str, ...] = ()
 
 
@@ -78,17 +65,15 @@ def payload_text(
     place: str = "",
     share: Share | None = None,
     turn: Turn | None = None,
-    notes: Notes | None = None,
 ) -> str:
     """Write the text that a stage's job runs.
 
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, prepares the
     environment, runs, and checks the outputs.
 
-    `place`: a folder, made if needed, that records which tasks completed, for the next attempt.
-    `share`: its part in a stage whose tasks several jobs run; all need the same `place`.
+    `place`: a folder, made if needed, for what the next attempt has to know: the bag of its tasks.
+    `share`: its part in that bag; by default it runs all of them, for the first time.
     `turn`: the number of the leg of a stage that continues; None without a folder to record it.
-    `notes`: who records its tasks.
 
     Examples
     --------
@@ -99,8 +84,8 @@ def payload_text(
     if stage.is_idle:
         return ""
     if stage.takes_turns:
-        return _beginning(stage) + _in_turn(stage, cores, place, share, notes or Notes())
-    return _of_stage(stage, cores, place=place, share=share, turn=turn, notes=notes or Notes())
+        return _beginning(stage) + _in_turn(stage, cores, place, share or Share())
+    return _of_stage(stage, cores, place=place, share=share or Share(), turn=turn)
 
 
 def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
@@ -133,7 +118,7 @@ def _beginning(stage: Stage) -> str:
     return PRIVATE * bool(stage.environment) + "".join(f"{line}\n" for line in shown(lines))
 
 
-def _of_stage(stage: Stage, cores: int, *, place: str, share: Share | None, turn: Turn | None, notes: Notes) -> str:
+def _of_stage(stage: Stage, cores: int, *, place: str, share: Share, turn: Turn | None) -> str:
     """Write what a job runs of a stage that is no array whose elements take turns."""
     made = _ShellText({"ASA_STAGE": stage.name, "ASA_CORES": cores})
     if stage.array is not None:
@@ -150,7 +135,7 @@ def _of_stage(stage: Stage, cores: int, *, place: str, share: Share | None, turn
         made.add("here", "leg-turn", "leg-progress", **turn_values(legs, turn, " ".join(map(_pattern, legs.progress))))
     _add_what_it_needs(made, stage, place, share)
     if _has_tasks(stage):
-        _add_tasks(made, stage, cores, place=place, share=share, notes=notes)
+        _add_tasks(made, stage, cores, place, share)
     else:
         _add_command(made, stage, cores, place, legs)
     made.files += ["leg-end"] * (legs is not None)
@@ -178,13 +163,13 @@ class _ShellText:
         return f"{text('outcome')}{exported(self.exported)}{head(self.values)}{text(*self.files)}"
 
 
-def _add_what_it_needs(made: _ShellText, stage: Stage, place: str, share: Share | None) -> None:
+def _add_what_it_needs(made: _ShellText, stage: Stage, place: str, share: Share) -> None:
     """Add what must be there before it runs: its inputs, and its environment."""
     needed = [*stage.inputs, *([stage.tasks_file] if stage.tasks_file else [])]
     if needed or stage.outputs:
         made.add("need", asa_look_s=math.floor(min(_patience_s(stage), stage.walltime_s / 2)))
     if needed:
-        begun = f"{place}/{share.round}/list" if share and place else ""
+        begun = f"{place}/{share.round}/list" if place and _has_tasks(stage) else ""
         made.add("inputs", asa_inputs=_patterns(needed, stage), asa_begun=begun)
     if stage.preparation is not None:
         values, files = preparing(stage.preparation)
@@ -228,21 +213,21 @@ def _number_of_array(array: str, place: str) -> str:
     return f"{place.rpartition('/')[0]}/.array-{array}" if place else ""
 
 
-def _in_turn(stage: Stage, cores: int, place: str, share: Share | None, notes: Notes) -> str:
+def _in_turn(stage: Stage, cores: int, place: str, share: Share) -> str:
     """Write how a job takes elements of an array in turn: as tasks, each of which runs what an element's job would run.
 
     Each has a time limit of its own, as there.
     """
     at_once = stage.job_count  # in this job: several where it has other stages, too, and so all that this one needs
     each, of_one = stage.of_each_job(), max(cores // at_once, 1)
-    jobs = at_once * (share.jobs if share else 1)
+    jobs = at_once * max(share.jobs, 1)
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     patience_s = min(_patience_s(stage), limit_s / 2)
     element = payload_text(replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s), of_one, place=place)
     made = _ShellText({"ASA_STAGE": stage.name})
     made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, place))
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
-    _add_tasks(made, one, cores, place=place, share=share, notes=notes, turns=_Turns(element, limit_s))
+    _add_tasks(made, one, cores, place, share, turns=_Turns(element, limit_s))
     return made.whole()
 
 
@@ -290,43 +275,33 @@ def _is_long(stage: Stage) -> bool:
 
 
 def _add_tasks(
-    made: _ShellText,
-    stage: Stage,
-    cores: int,
-    *,
-    place: str,
-    share: Share | None,
-    notes: Notes,
-    turns: _Turns | None = None,
+    made: _ShellText, stage: Stage, cores: int, place: str, share: Share, *, turns: _Turns | None = None
 ) -> None:
-    """Add how a job runs a list of tasks: alone, or taking from a bag that others take from, too; see `asa.bags`."""
-    workers = max(1, cores // stage.cpus_per_task)
+    """Add how a job takes tasks from a bag, from which others may take, too; see `asa.bags`."""
+    workers, jobs = max(1, cores // stage.cpus_per_task), max(share.jobs, 1)
     trusted = bool(place) and is_trusted(Path(place))
+    made.files += ["fixed", "temporary", "bag-passing"] * (not place)
     made.add(
-        "tasks-list", "owned", "hold", "holding", "signal", "run", "tasks-nodes",
+        "tasks-list", "owned", "hold", "holding", "signal", "run", "tasks-nodes", "bag-reading", "bag-open", "bag-run",
         asa_tasks_file=stage.tasks_file,
         asa_task_lines="\n".join(stage.tasks),
         asa_element=turns.element if turns else "",
-        asa_in_doubt=" ".join(notes.in_doubt),
+        asa_in_doubt=" ".join(share.in_doubt),
         asa_cpus_per_task=stage.cpus_per_task,
         asa_workers=workers,
         asa_trusted=trusted,
-    )  # fmt: skip
-    inner = _inner(stage, turns, is_trusted_there=trusted)
-    if share and place:
+        **({"asa_bag": place} if place else {}),
+        asa_round=share.round,
+        asa_taker=share.taker,
+        asa_has_others=share.jobs > 0,
         # elements are taken one by one, tasks several at a time
-        divisor = len(stage.tasks) if turns else min(_CHUNKS_A_WORKER * workers * share.jobs, _MAX_DIVISOR)
-        made.add("bag-reading", "bag-open", "bag-run", asa_bag=place, asa_round=share.round, asa_taker=share.taker)
-        made.values["asa_divisor"] = divisor
-        inner.add("bag-reading", "bag-arguments", "fixed", "temporary", "tasks-workers", "bag-take")
-    else:
-        made.add("fixed", "temporary", "tasks", asa_done=place)
-        inner.add("tasks-arguments", "fixed", "temporary", "tasks-workers", "tasks-pool", asa_token=notes.token)
-    made.values["asa_inner"] = inner.whole()
+        asa_divisor=len(stage.tasks) if turns else min(_CHUNKS_A_WORKER * workers * jobs, _MAX_DIVISOR),
+    )  # fmt: skip
+    made.values["asa_inner"] = _on_node(stage, turns, is_trusted_there=trusted)
 
 
-def _inner(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> _ShellText:
-    """Begin what runs tasks on each node of a job: the text of another shell."""
+def _on_node(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> str:
+    """Write what takes tasks on each node of a job: the text of another shell."""
     made = _ShellText()
     made.add(
         "ending", "signal", "memory" if stage.out_of_memory == "fail" else "memory-ignored", "run", "interrupted",
@@ -338,4 +313,5 @@ def _inner(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> _Sh
     else:
         inside = within(stage.preparation, cores=1, cpus_per_task=1, gpus=stage.gpus)
         made.add("tasks-start", asa_inside=inside.rstrip(), asa_in_sh=_shell(stage))
-    return made
+    made.add("bag-reading", "bag-arguments", "fixed", "temporary", "tasks-workers", "bag-take")
+    return made.whole()

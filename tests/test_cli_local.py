@@ -8,7 +8,7 @@ from forked import asa
 from local_queue import Queue
 
 PROGRAMS = "sh bash cat sed sleep date mktemp mkfifo rm ln mkdir mv grep uname env ls touch head true readlink xargs tr"
-PROGRAMS += " split seq"
+PROGRAMS += " split seq awk dd"
 
 PROJECT = """#!/bin/bash
 #SBATCH --job-name=project

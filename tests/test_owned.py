@@ -32,7 +32,7 @@ from asa.job import text as job_text
 from asa.keepers import cron
 from asa.legs.running import Turn
 from asa.outcome import JobOutcome
-from asa.payload import PRIVATE, Share, payload_text
+from asa.payload import PRIVATE, payload_text
 from asa.preparation import Preparation
 from asa.runner import RunFolder, RunPlan, find_run, list_runs
 from asa.workflow import Stage
@@ -1205,22 +1205,20 @@ def test_a_run_that_is_away_as_its_job_begins_is_not_made_anew(accounts, project
     assert (project / "ran").exists()
 
 
-@pytest.mark.parametrize("share", [None, Share(0, "t-0", 1)], ids=["own", "shared"])
 @pytest.mark.parametrize("shell", SHELLS)
-def test_tasks_of_a_run_that_is_exchanged_are_those_that_it_had(accounts, project, marks, exchanged, shell, share):
+def test_tasks_of_a_run_that_is_exchanged_are_those_that_it_had(accounts, project, marks, exchanged, shell):
     stage = Stage("a", cores=1, walltime_s=60, tasks=(f"echo its own >>{project}/ran",) * 2)
-    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a", share=share))
-    done = exchanged(shell, text, *(("run/tasks/a/0/list", "1 2 0\\n1 \\c") if share else ("run/tasks/a/.tasks-*",)))
+    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a"))
+    done = exchanged(shell, text, "run/tasks/a/0/list", "1 2 0\\n1 \\c")
     assert done.returncode == 0, done.stderr
     assert (project / "ran").read_text() == "its own\n" * 2
 
 
-@pytest.mark.parametrize("share", [None, Share(0, "t-0", 1)], ids=["own", "shared"])
-def test_no_task_is_taken_of_a_folder_of_another_user(accounts, project, marks, share):
+def test_no_task_is_taken_of_a_folder_of_another_user(accounts, project, marks):
     accounts.stranger.mkdir(project / "run" / "tasks", mode=0o777)
     accounts.stranger.mkdir(project / "run" / "tasks" / "a", mode=0o777)
     stage = Stage("a", cores=1, walltime_s=60, tasks=(f"touch {project}/ran",))
-    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a", share=share))
+    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a"))
     done = run_script(accounts.victim, project, text)
     assert done.returncode == JobOutcome.UNABLE.exit_code, done.stderr
     assert f"{project}/run/tasks/a belongs to another user: nothing of it is run" in done.stderr

@@ -1,6 +1,7 @@
 """The text that a stage's job runs, run by a real shell."""
 
 import os
+import re
 import shutil
 import signal
 import string
@@ -17,14 +18,14 @@ from slurm_testbed import until
 from asa.elements import parse_array
 from asa.errors import WorkflowError
 from asa.outcome import JobOutcome, meaning
-from asa.payload import Notes, payload_text
+from asa.payload import Share, payload_text
 from asa.workflow import Stage
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 
 
-def run(stage, folder, *, shell="sh", cores=2, place="", notes=None, **environment):
-    text = payload_text(stage, cores, place=str(place) if place else "", notes=notes)
+def run(stage, folder, *, shell="sh", cores=2, place="", share=None, **environment):
+    text = payload_text(stage, cores, place=str(place) if place else "", share=share)
     environment = {"ASA_LATENCY_S": "0", **environment}
     return subprocess.run(
         [shell, "-c", text], cwd=folder, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60,
@@ -184,15 +185,26 @@ def test_no_task_begins_behind_one_that_heard_of_the_end_first(tmp_path, shell):
     assert not (tmp_path / "second").exists()
 
 
+def again(number=1, **what):
+    """The next time that a stage is asked for."""
+    return Share(number, f"t-{number}", **what)
+
+
+def completed(place):
+    """The tasks of the first round whose completion was noted."""
+    logs = [path.read_text() for path in (place / "0" / "logs").glob("*.0")]
+    return {int(number) for log in logs for number in re.findall(r":(\d+) 0 ", log)}
+
+
 def test_tasks_that_completed_in_a_job_that_is_in_doubt_are_run_again_once(tmp_path):
     place = f"{tmp_path}/tasks"
     tasks = tuple(f"echo {number} >>ran; {end}" for number, end in enumerate(("true", "[ -e mended ]")))
-    assert run(stage(tasks=tasks), tmp_path, place=place, notes=Notes("one")).returncode != 0
+    assert run(stage(tasks=tasks), tmp_path, place=place).returncode != 0
     (tmp_path / "mended").touch()
-    again = {"place": place, "notes": Notes("two", ("one",))}
-    assert run(stage(tasks=tasks), tmp_path, **again).returncode == 0
-    assert run(stage(tasks=tasks), tmp_path, **again).returncode == 0, "as after a requeue"
-    assert run(stage(tasks=tasks), tmp_path, place=place, notes=Notes("three", ("one",))).returncode == 0
+    second = {"place": place, "share": again(in_doubt=("alone",))}
+    assert run(stage(tasks=tasks), tmp_path, **second).returncode == 0
+    assert run(stage(tasks=tasks), tmp_path, **second).returncode == 0, "as after a requeue"
+    assert run(stage(tasks=tasks), tmp_path, place=place, share=again(2, in_doubt=("alone",))).returncode == 0
     assert sorted((tmp_path / "ran").read_text().split()) == ["0", "0", "1", "1"]
 
 
@@ -202,8 +214,31 @@ def test_tasks_that_completed_are_not_run_again(tmp_path):
     assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == JobOutcome.TASKS_FAILED.exit_code
     (tmp_path / "mended").touch()
     tasks[2] += "; true"  # another task than before
-    assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == 0
+    assert run(stage(tasks=tuple(tasks)), tmp_path, place=place, share=again()).returncode == 0
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2", "3", "3"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_tasks_that_completed_in_jobs_of_earlier_versions_are_not_run_again(tmp_path, shell):
+    """These noted each in a file of its own, where rounds have their folders now; also while newer ones go on."""
+    place = tmp_path / "place"
+    place.mkdir()
+    ends = ["true"] * 5 + ["[ -e mended ]"]
+    tasks = tuple(f"echo {number} >>ran; : ' \\n'  ; {end}" for number, end in enumerate(ends, 1))
+    noted = {1: (tasks[0], "old-0"), 2: (tasks[1], "old-1"), 3: ("another", "old-0"), 4: (tasks[3], "")}
+    for number, lines in noted.items():
+        (place / str(number)).write_text("".join(f"{line}\n" for line in lines))
+    (place / ".5").write_text(f"{tasks[4]}\nold-0\n")  # it had begun
+    one, what = stage(tasks=tasks), {"place": place, "shell": shell}
+    first = run(one, tmp_path, share=again(in_doubt=("old-1",)), **what)
+    assert first.returncode == JobOutcome.TASKS_FAILED.exit_code
+    assert "asa: task 6 of 6 failed" in first.stderr
+    (tmp_path / "mended").touch()
+    assert run(one, tmp_path, share=again(2, in_doubt=("old-1",)), **what).returncode == 0
+    assert sorted((tmp_path / "ran").read_text().split()) == ["2", "3", "5", "6", "6"]
+    (place / "1" / "forgotten").touch()  # as after the second of three, if an output was missing
+    assert run(one, tmp_path, share=again(3), **what).returncode == 0
+    assert len((tmp_path / "ran").read_text().splitlines()) == 5 + 5
 
 
 def test_a_task_that_was_told_to_end_has_not_completed(tmp_path):
@@ -212,11 +247,11 @@ def test_a_task_that_was_told_to_end_has_not_completed(tmp_path):
     saves = "echo 2 >>ran; [ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; touch up; sleep 60 & wait"
     one = stage(tasks=("echo 1 >>ran", saves))
     with subprocess.Popen(["sh", "-c", payload_text(one, 2, place=str(place))], cwd=tmp_path) as process:
-        until(lambda: (tmp_path / "up").exists() and (place / "1").exists())
+        until(lambda: (tmp_path / "up").exists() and completed(place))
         process.terminate()
         assert process.wait(30) == 143
     assert (tmp_path / "saved").exists()
-    assert run(one, tmp_path, place=place).returncode == 0
+    assert run(one, tmp_path, place=place, share=again()).returncode == 0
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2"]
 
 
@@ -230,8 +265,8 @@ def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_completed(tmp
         os.kill(int((tmp_path / "up").read_text()), signal.SIGTERM)
         assert process.wait(30) == JobOutcome.TASKS_FAILED.exit_code
     assert (tmp_path / "saved").exists()
-    assert not (place / "2").exists()
-    assert run(one, tmp_path, place=place).returncode == 0
+    assert completed(place) == {1}
+    assert run(one, tmp_path, place=place, share=again()).returncode == 0
 
 
 def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_not_completed(tmp_path):
@@ -250,8 +285,7 @@ def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_no
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         assert process.wait(30) == 143
-    assert (place / "1").exists()
-    assert not (place / "2").exists()
+    assert completed(place) == {1}
 
 
 def test_a_task_that_completed_just_before_its_job_was_told_to_end_has_completed(tmp_path):
@@ -265,26 +299,7 @@ def test_a_task_that_completed_just_before_its_job_was_told_to_end_has_completed
         until(lambda: "sleep 0.3" in subprocess.run(ps, capture_output=True, text=True, check=True).stdout)
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(30) == 143
-    assert (place / "1").exists()
-    assert not (place / "2").exists()
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_task_that_has_no_link_yet_is_told_to_end_too(tmp_path, shell):
-    """It goes into a folder after the task began, by which those that run are told."""
-    slow = tmp_path / "bin" / "ln"
-    slow.parent.mkdir()
-    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("ln")} "$@"\n')
-    slow.chmod(0o755)
-    long = "trap 'touch told; exit 3' TERM; touch up; n=0; while [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done"
-    text = payload_text(stage(tasks=(f"{long}; touch whole", "true")), 2, place=str(tmp_path / "place"))
-    environment = os.environ | {"PATH": f"{slow.parent}:{os.environ['PATH']}"}
-    with subprocess.Popen([shell, "-c", text], cwd=tmp_path, env=environment) as process:
-        until((tmp_path / "up").exists)
-        process.terminate()
-        assert process.wait(30) == 143
-    assert (tmp_path / "told").exists()
-    assert not (tmp_path / "whole").exists()
+    assert completed(place) == {1}
 
 
 @pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])
@@ -308,7 +323,7 @@ def test_tasks_whose_output_is_missing_are_run_again(tmp_path):
     one = stage(tasks=("echo 1 >>ran; [ ! -e mended ] || echo x >out", "echo 2 >>ran"), outputs=("out",))
     assert run(one, tmp_path, place=place).returncode == JobOutcome.OUTPUT_MISSING.exit_code
     (tmp_path / "mended").touch()
-    assert run(one, tmp_path, place=place).returncode == 0
+    assert run(one, tmp_path, place=place, share=again()).returncode == 0
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "1", "2", "2"]
 
 
@@ -354,24 +369,26 @@ def test_a_list_of_tasks_that_comes_late_is_waited_for(tmp_path):
 
 
 def test_several_nodes_share_the_tasks_and_one_that_does_not_see_them_fails(tmp_path):
-    """By a stand-in for srun that runs a process for each node, one after the other."""
+    """By a stand-in for srun that runs a process for each node."""
     srun = tmp_path / "bin" / "srun"
     srun.parent.mkdir()
     srun.write_text(
-        '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\ncode=0\n'
-        'for SLURM_PROCID in 0 1 2; do export SLURM_PROCID; [ "$SLURM_PROCID" -ne 1 ] || $HIDE; "$@" || code=$?; done\n'
-        "exit $code\n"
+        '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\ncode=0 nodes=\n'
+        "for SLURM_PROCID in 0 1 2; do\n"
+        '  export SLURM_PROCID; [ "$SLURM_PROCID" -ne 1 ] || eval "$BEFORE"; "$@" & nodes="$nodes $!"\n'
+        'done\nfor node in $nodes; do wait "$node" || code=$?; done\nexit $code\n'
     )
     srun.chmod(0o755)
     node = {"SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "3", "SLURM_CPUS_ON_NODE": "4"}
     node["PATH"] = f"{srun.parent}:{os.environ['PATH']}"
-    tasks = tuple(f"echo {n} >>ran.$SLURM_PROCID" for n in range(10))
-    assert run(stage(tasks=tasks), tmp_path, place=tmp_path / "place", HIDE="true", **node).returncode == 0
+    all_run = "until [ $(cat ran.* | wc -l) -ge 10 ]; do sleep 0.05; done"
+    tasks = tuple(f"echo {n} >>ran.$SLURM_PROCID; {all_run}" for n in range(10))
+    assert run(stage(tasks=tasks), tmp_path, place=tmp_path / "place", BEFORE="true", **node).returncode == 0
     shares = [(tmp_path / f"ran.{rank}").read_text().split() for rank in range(3)]
     assert sorted(int(number) for share in shares for number in share) == list(range(10))
-    assert max(map(len, shares)) == 4
-    hide = f"rm -f {tmp_path}/other/.tasks-*"
-    done = run(stage(tasks=tasks), tmp_path, place=tmp_path / "other", HIDE=hide, **node)
+    assert max(map(len, shares)) <= 4
+    hide = f"wait $nodes; mv {tmp_path}/other {tmp_path}/hidden"
+    done = run(stage(tasks=("true",) * 10), tmp_path, place=tmp_path / "other", BEFORE=hide, **node)
     assert done.returncode == JobOutcome.UNABLE.exit_code
     assert "no list of tasks on" in done.stderr
 
@@ -429,4 +446,4 @@ def test_a_list_has_completed_only_if_each_of_its_tasks_has(tmp_path):
     two_nodes = {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_CPUS_PER_NODE": "2(x2)", "PATH": path}
     done = run(stage(tasks=("true", "true")), tmp_path, place=tmp_path / "place", **two_nodes)
     assert done.returncode == JobOutcome.TASKS_FAILED.exit_code
-    assert "task 1 of 2 did not end" in done.stderr
+    assert "2 of 2 tasks did not end" in done.stderr

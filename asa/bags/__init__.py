@@ -1,4 +1,4 @@
-"""Bags: the tasks of one stage, which several jobs take from one folder; each task is completed once.
+"""Bags: the tasks of one stage, which one or several jobs take from one folder; each task is completed once.
 
 A bag is a folder of the run, with a folder for each *round*. A round lasts until all tasks have ended or no job is
 left. In a round's folder are
@@ -17,6 +17,9 @@ left. In a round's folder are
   after a requeue. The complete file is linked into place, once: from then on its taker begins nothing, and its later
   records of these tasks do not count.
 - ``takers/``: a link for each job, and for each of its later starts.
+
+Beside the rounds, ``notes/`` has what a list in one job left in earlier versions: a file for each task that completed,
+named by its number, with its text and the job's token. It counts as a round before the first.
 
 So a task has one owner at a time, and its end is counted once. Two assumptions are made of the file system: making a
 link fails if it exists, on whatever node that was made; and a file closed on one node can be read when it is opened on

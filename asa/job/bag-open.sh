@@ -3,15 +3,29 @@
 mkdir -p "$asa_bag" || asa_end unable 87
 asa_hold_own "$asa_bag"
 [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || asa_bag=$asa_held
+# In the folder of a list that one job ran, earlier versions left a file for each task that had completed, with its text
+# and the token of its job. These make way for the rounds, and count as what a round before the first did.
+for asa_note in "$asa_bag"/[0-9]*; do
+  [ ! -f "$asa_note" ] || { mkdir -p "$asa_bag/notes" && mv -f "$asa_note" "$asa_bag/notes/"; } || [ ! -f "$asa_note" ] ||
+    asa_give_up "cannot write into $asa_bag"
+done
 [ -s "$asa_bag/$asa_round/list" ] || asa_check_tasks
 asa_dir=$asa_bag/$asa_round
 mkdir -p "$asa_dir/claims" "$asa_dir/logs" "$asa_dir/returned" "$asa_dir/takers" || asa_give_up "cannot make $asa_dir"
 asa_unique=$(uname -n).$$.$(date +%s)
+asa_noted() {
+  for asa_note in "$asa_bag"/notes/*; do
+    asa_task= asa_by=
+    { IFS= read -r asa_task && IFS= read -r asa_by; } 2>/dev/null <"$asa_note" || [ -n "$asa_task" ] || continue
+    case " $asa_in_doubt " in *" ${asa_by:-.} "*) ;; *) printf 'D %s %s\n' "${asa_note##*/}" "$asa_task" ;; esac
+  done
+}
 asa_earlier() { # what earlier rounds have done
   asa_since=$asa_round
   while [ "$asa_since" -gt 0 ] && [ ! -e "$asa_bag/$((asa_since - 1))/forgotten" ]; do
     asa_since=$((asa_since - 1))
   done
+  [ "$asa_since" -gt 0 ] || asa_noted
   while [ "$asa_since" -lt "$asa_round" ]; do
     if [ -s "$asa_bag/$asa_since/list" ]; then
       echo R
@@ -24,6 +38,7 @@ asa_earlier() { # what earlier rounds have done
 if [ ! -s "$asa_dir/list" ]; then
   asa_own=$asa_dir/.list.$asa_unique
   { asa_earlier; asa_tasks | sed 's/^/S /'; } | awk -v divisor="$asa_divisor" -v head="$asa_own.head" '
+    /^D/ { did[$2] = substr($0, length($2) + 4) }
     /^R/ { split("", well); place = 0 }
     /^E/ { if ($3 == 0) well[$2] = 1 }
     /^L/ { if (++place in well) did[$2] = substr($0, length($2) + 4) }

@@ -18,6 +18,10 @@ asa_took() {
 # Who took some looks twice: the last line of another may be seen late.
 asa_count_ended
 if [ "$asa_n" -lt "$asa_count" ] && asa_took; then sleep 1; asa_count_ended; fi
+if [ "$asa_n" -lt "$asa_count" ] && [ -z "$asa_has_others" ]; then
+  printf 'asa: %s of %s tasks did not end\n' "$((asa_count - asa_n))" "$((asa_count + asa_before))" >&2
+  asa_end tasks-failed 83
+fi
 if [ "$asa_n" -lt "$asa_count" ]; then
   printf 'asa: none of the %s tasks is left to take, and others run %s\n' "$asa_count" "$((asa_count - asa_n))" >&2
   asa_end part-done 90

@@ -11,7 +11,7 @@ from typing import Any
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.errors import InputError
 from asa.keys import JobKeys, shared_by, terms_of
-from asa.payload import Notes, Share, payload_text
+from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import gate_of
 from asa.runner.jobs import round_of
@@ -44,7 +44,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     demand = demand_of(state, planned.stages, planned.widths)
     units = state.units.planned(planned, state.stages)
     own = units.asks(state, planned)
-    sharing = own.get("sharing", 1)
+    sharing = own.get("sharing", 0)
     waves = state.waves(planned.stages, planned.widths)
     slots = state.layout(planned)
     inside = set(planned.stages)
@@ -249,7 +249,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
     cores = _in_tasks(stage.payload_cores_on(per_node), stage.cpus_per_task, stage.nodes or 0)
     return Step(
         stage.name,
-        _payload(state, stage, planned, 1, stage.walltime_s),
+        _payload(state, stage, planned, 0, stage.walltime_s),
         cores=keeps,
         slot_s=(slot.start_s, slot.end_s),
         tasks=cores // stage.cpus_per_task,
@@ -268,17 +268,12 @@ def _tasks(state: RunState, stage: Stage, demand: Demand) -> int:
 
 
 def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, walltime_s: float) -> str:
-    """Write what a job runs of a stage, as it asks for it; `sharing`: how many jobs do."""
-    view = state.stages[stage.name]
-    share = None
-    # in a job with other stages, too: what it did there another job is not to do again
-    if view.stage.jobs[1] > 1 or view.stage.takes_turns:
-        share = Share(view.resubmissions, token_of(state, planned), sharing)
+    """Write what a job runs of a stage, as it asks for it; `sharing`: how many jobs do, 0 if it is by itself."""
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     turn = state.units.planned(planned, state.stages).turn(state, planned, walltime_s)
     in_doubt = tuple(job.spec.token for job in state.jobs.of_stage(stage.name) if job.status.in_doubt)
-    notes = Notes(token_of(state, planned), in_doubt)
-    return payload_text(stage, cores, place=state.tasks_of(stage.name), share=share, turn=turn, notes=notes)
+    share = Share(state.stages[stage.name].resubmissions, token_of(state, planned), sharing, in_doubt)
+    return payload_text(stage, cores, place=state.tasks_of(stage.name), share=share, turn=turn)
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
