@@ -125,7 +125,7 @@ def just_after_a_task(names):
     """Name one of some jobs that waits after the end of a task, in case a signal comes."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if path.read_bytes() == b"sleep\x000.3\0":
+            if path.read_bytes().endswith(b"sleep\x000.3\0"):
                 values = dict(one.partition(b"=")[::2] for one in (path.parent / "environ").read_bytes().split(b"\0"))
                 if values.get(b"SLURM_JOB_NAME", b"").decode() in names:  # other clusters have the same numbers
                     return values[b"SLURM_JOB_ID"].decode()
@@ -174,6 +174,18 @@ def test_a_job_of_two_nodes_takes_on_both(slurm):
     run.check_bag()
     logs = {log.name.rpartition(".")[2] for log in (run.folder.path / "tasks" / "a" / "0" / "logs").glob("*.1.[01]")}
     assert logs == {"0", "1"}
+
+
+def test_a_list_in_one_job_of_two_nodes_goes_on_after_a_requeue(slurm):
+    run = BagRun(slurm, 200, seconds=1, nodes=2, jobs=1, link="commands", strategy="per-stage")
+    client = run.client()
+    until(lambda: len(run.did("e")) >= 20, what="some tasks")
+    [job] = run.running()
+    slurm.run("scontrol", "requeue", job["JobId"])
+    client.result()
+    run.check_bag(interrupted=2 * int(job["NumCPUs"]))  # what ran, and had ended a moment before
+    logs = {log.name.partition(".")[2] for log in (run.folder.path / "tasks" / "a" / "0" / "logs").glob("*.[12].[01]")}
+    assert logs == {"1.0", "1.1", "2.0", "2.1"}
 
 
 @pytest.mark.parametrize("at", [("journal", 4), ("journal", 9), ("change", 2), ("look", 3)])
