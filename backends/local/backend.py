@@ -96,12 +96,12 @@ class _Known:
 class LocalBackend:
     """A machine's queue, as a client of one run sees it; fits the ports `Backend`, `Adjustable` and `Advisor`.
 
-    What it knows of its jobs it reads from the queue's files and from the run's marks, so that another client that
-    opens the same run knows as much. It starts the queue's server where there is none.
+    It reads the state of its jobs from the queue's files and the run's marks, so that another client of the same run
+    knows as much. It starts the queue's server if there is none.
 
-    `spool`: folder of all queues of the user; each host has its own in it.
-    `sleep`: sleeps so many seconds, or less; returns True where `wait` is to return early.
-    `linger_s`: a server that this client starts ends after so many seconds without jobs.
+    `spool`: folder of all queues of the user, one for each host.
+    `sleep`: sleeps up to so many seconds; returns True if `wait` is to return early.
+    `linger_s`: a server started by this client ends after so many seconds without jobs.
     """
 
     def __init__(
@@ -272,10 +272,9 @@ class LocalBackend:
         raise SubmitRejectedError(why, where=f"job {spec.name!a}", hint=hint)
 
     def _dependencies(self, spec: JobSpec) -> tuple[tuple[int, str, float], ...]:
-        """Say what is sent to the server of a job's dependencies; those that are met for good are left out.
+        """Return a job's dependencies as sent to the server; those already met are left out.
 
-        Raises `UnavailableError`: one of them is a job of another host, of which it is not known yet how it
-        ends.
+        Raises `UnavailableError`: one is a job of another host that has not ended yet.
         """
         passed = []
         for dependency in spec.dependencies:
@@ -515,10 +514,10 @@ class LocalBackend:
         return status if began is None else replace(status, state=JobState.RUNNING)
 
     def _in_another_space(self, job: _Known, spool: Spool, standing: SpooledStanding) -> JobStatus:
-        """Say how a job stands of a container that has this one's name: it may have been this one, before a restart.
+        """Return the state of a job from a container with this one's name, which may be this one before a restart.
 
-        Its processes are not to be seen from here. So it is judged by its marks and, where nobody serves its queue, by
-        its age.
+        Its processes are not visible from here. So it is judged by its marks and, if its queue has no server, by its
+        age.
         """
         if (by_marks := self._by_marks(job)).state.is_final or spool.is_served():
             return by_marks if by_marks.state.is_final else job.status
@@ -659,8 +658,8 @@ def start_server(spool: Spool, linger_s: float) -> None:
         )
 
 
-# The server's modules need nothing but the standard library. They are loaded as a package of their own, for to load
-# them as a part of `asa` would load that first, which takes longer than all that the server does for a job.
+# The server's modules need only the standard library. They are loaded as a package of their own: as a part of `asa`
+# they would first load that, which takes longer than all that the server does for a job.
 _SERVE = """
 import sys, types
 folder, *arguments = sys.argv[1:]

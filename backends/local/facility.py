@@ -42,17 +42,17 @@ class LocalSettings:
 
 
 class LocalMachine:
-    """A queue on this computer: stages are processes, and its cores are the slots that they wait for.
+    """A queue on this computer: stages are processes, which wait for its cores.
 
     Parameters
     ----------
     **settings
-        As `LocalSettings` has them; text will do.
+        As in `LocalSettings`; may be text.
 
     Raises
     ------
     InputError
-        One of them makes no sense; `where` is its name.
+        One of them is invalid; `where` is its name.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class LocalMachine:
         )
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> LocalBackend:
-        """Open its queue for one run; commands run in what is now the current folder.
+        """Open its queue for one run; commands run in the present current folder.
 
         See `asa.backend.Facility.connect`.
         """
@@ -106,7 +106,7 @@ class LocalMachine:
         return examine(self, probe=probe)
 
     def history(self, since_s: float) -> JobHistory:
-        """Read what became of this user's jobs of the last week.
+        """Read this user's jobs of the last week.
 
         Raises
         ------

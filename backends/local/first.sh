@@ -1,5 +1,5 @@
-# The first process of a job of this machine. Who begins first, as a file that two cannot make, is the job's process; the
-# other ends. What is trapped here is as usual again in the script, whereas what is ignored would stay so.
+# The first process of a job on this machine. If there are two, the one that makes a file first is the job's process,
+# and the other ends. Signals trapped here have their default in the script, whereas ignored ones would stay ignored.
 trap : HUP INT TERM USR1 USR2
 job=$1
 read -r own </proc/$$/stat

@@ -27,7 +27,7 @@ class Awaited:
 def foresee(
     now_s: float, running: Mapping[int, tuple[float, float, int]], pending: Iterable[Awaited]
 ) -> dict[int, float]:
-    """Say when pending jobs will start, in the order of submission; those of which it cannot be said are left out.
+    """Predict when pending jobs will start, in order of submission; those for which that is not known are left out.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Whether the folder of a queue is its user's alone, by each folder and link on the way there.
+"""Checks that only its user controls a queue's folder, by each folder and link on the path to it.
 
-The server runs what it finds there. So nobody else may own the folder, or a link that leads to it, change what is in
-it, or put another one in its place; a folder above the home folder is its administrator's matter. Only the standard
-library is needed here, as in `spool`.
+The server runs what it finds there. So nobody else may own the folder or a link that leads to it, change its content,
+or replace it; folders above the home folder are the administrator's responsibility. Only the standard library is needed
+here, as in `spool`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _ALL_USERS = [b"0", b"0", b"4294967295"]  # as a user namespace says it that kno
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder of the user's alone, and likewise those above it, where they are not there.
+    """Make a folder that only the user can enter, and likewise missing ones above it.
 
-    Raises as `check_folder` does, of where they would be made.
+    Raises like `check_folder` for the folder in which they would be made.
     """
     _looked_at(next(part for part in (folder, *folder.parents) if os.path.lexists(part)))
     for part in (*reversed(folder.parents), folder):
@@ -39,9 +39,9 @@ def make_folder(folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that others own or can change, or in whose place they can put another.
+    """Refuse a folder that others own, or can change or replace.
 
-    Raises `PermissionError`: it is so. Raises `OSError`: something on the way cannot be looked at.
+    Raises `PermissionError`: it is so. Raises `OSError`: a part of the path cannot be examined.
     """
     place, about, is_within_reach = _looked_at(folder)
     check_entry(place, stat.S_IFDIR)

@@ -75,9 +75,9 @@ def boot() -> str:
 
 
 def begin(folder: Path, order: Order) -> subprocess.Popen[bytes]:
-    """Begin a job's first process, in a session of its own.
+    """Start a job's first process, in a session of its own.
 
-    Raises `OSError`: it cannot be begun: there are too many processes, or its variables are too long.
+    Raises `OSError`: there are too many processes, or its variables are too long.
     """
     identity = f"{boot()} {process_space()}"
     is_alike = set(order.affinity or os.sched_getaffinity(0)) == os.sched_getaffinity(0) and order.nice == _nice()

@@ -1,8 +1,8 @@
-"""The server of this machine's queue: starts jobs in the order of their submission, and sees to their ends.
+"""The server of this machine's queue: starts jobs in order of submission, and records their ends.
 
-It is a process of its own, which any client starts that finds none, and which ends when there has been nothing to do
-for a while. What it knows lies in the spool's files. So nothing is lost if it dies: jobs are sessions of their own and
-go on, and the next server takes them over.
+It is a separate process, which a client starts if there is none, and which ends when there has been nothing to do for a
+while. Its state is in the spool's files. So nothing is lost if it dies: jobs are sessions of their own and go on, and
+the next server takes them over.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Server:
     spool: Spool
     linger_s: float = LINGER_S  # without jobs it ends after so many seconds
     clock: Callable[[], float] = time.time
-    # jobs by number: those that run; in order, those that may start; all that wait; and those of them that something
-    # keeps back, which are not in the queue
+    # jobs by number: running ones; in order, those that may start; all pending ones; and those of them that are kept
+    # back, which are not in the queue
     running: dict[int, ServedJob] = field(default_factory=dict)
     blocked: dict[int, ServedJob] = field(default_factory=dict)
     queue: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The files of this machine's queue: what clients and the server tell each other.
+"""The files of this machine's queue, by which clients and the server communicate.
 
 ::
 
@@ -18,7 +18,7 @@
         process       which process runs it, by that process
         code          how that process's payload ended, likewise
 
-A file is there whole or not at all. Only the standard library is needed here, for the server is to start at once.
+A file is there whole or not at all. Only the standard library is needed here, so that the server starts quickly.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class Spool:
         self.pid, self.log = root / "server.pid", root / "server.log"
 
     def make(self) -> None:
-        """Make what is missing, in a folder that is the user's alone.
+        """Make what is missing, in a folder that only the user controls.
 
-        Raises `OSError`: it cannot be made, or what is there is not the user's alone; see `check`.
+        Raises `OSError`: it cannot be made, or others control what is there; see `check`.
         """
         make_folder(self.root)
         check_folder(self.root)
@@ -112,9 +112,9 @@ class Spool:
         self._check_entries()
 
     def check(self) -> None:
-        """Refuse a queue that others own, or can change; see `place`.
+        """Refuse a queue that others own or can change; see `place`.
 
-        Raises `OSError`: it is so, or there is none.
+        Raises `OSError`: it is so, or there is no queue.
         """
         check_folder(self.root)
         self._check_entries()
@@ -278,7 +278,7 @@ def host() -> str:
 
 
 def is_same_machine(one: str, other: str) -> bool:
-    """Whether two names are of one computer and its containers, or of one container before and after a restart.
+    """Whether two names belong to one computer and its containers, or to one container before and after a restart.
 
     Examples
     --------

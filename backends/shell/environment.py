@@ -16,9 +16,10 @@ _COERCED, _COERCED_TO = "LC_CTYPE", frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 
 
 def inherited() -> dict[str, str]:
-    """Give the variables that this process was given and that go on to jobs.
+    """Return the variables of this process that are passed on to jobs.
 
-    Not those that shells set themselves, or of no UTF-8 name, nor those that hold secrets; see `asa.core.variables`.
+    Not those that shells set themselves, those with a name that is no UTF-8, and those with secrets; see
+    `asa.core.variables`.
     """
     left = _OF_THE_SHELL | _put_in_by_python()
     own = {name: value for name, value in os.environ.items() if name not in left and is_utf8(name)}
@@ -38,10 +39,10 @@ def _put_in_by_python() -> set[str]:
 
 
 def carried(variables: Mapping[str, str]) -> dict[str, str]:
-    """Give variables names under which they come through the script around a payload, which turns them back.
+    """Rename variables so that they pass through the script around a payload, which restores the names.
 
-    The functions that bash exports have names such as ``BASH_FUNC_module%%``, which dash, the ``sh`` of Debian, drops.
-    Names in lower case are the script's own.
+    Functions exported by bash have names such as ``BASH_FUNC_module%%``, which dash, Debian's ``sh``, drops. Names in
+    lower case are the script's own.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""The folder of a run: scripts, output, and the marks by which a client knows of its jobs what the batch system forgot.
+"""The folder of a run: scripts, output, and the marks of jobs, which show a client what the batch system has forgotten.
 
-It may lie on NFS, where a client that asks for a file may hear for a minute that it is not there; a folder that is
-listed first is looked up anew.
+It may be on NFS, where a new file may seem to be missing for a minute; listing its folder first refreshes that.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ class KeptSubmission:
     is_renumbered: bool = False  # whether the batch system numbers them otherwise; see `Payload`
     spent_s: float = 0.0  # what its elements ran before they were put back into the queue
     starts: tuple[tuple[int, float], ...] = ()  # since when those of its elements run that did at the last look
-    # what the batch system did not show at the last look: elements (empty for the job itself), in how many looks one
-    # after the other, and since when
+    # what the batch system did not show at the last look: elements (empty for the job itself), in how many consecutive
+    # looks, and since when
     absent: tuple[tuple[str, int, float], ...] = ()
     posts: tuple[str, ...] = ()  # names of the files that it posts
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
@@ -77,7 +76,7 @@ class KeptSubmission:
 class MarksFolder:
     """The folder of a run.
 
-    `root`: on a file system that compute nodes see under the same path. It is made where it is missing.
+    `root`: on a file system that compute nodes see under the same path. It is made if missing.
     Raises `InputError`: its path is no UTF-8, in which scripts are written and passed to batch systems.
     """
 
@@ -178,15 +177,14 @@ class MarksFolder:
             return None
 
     def holder(self, token: str) -> str | None:
-        """Tell which job took a token's claim: the one that runs, or ran, the payload.
+        """Return the job that took a token's claim: the one that runs, or ran, the payload.
 
-        Raises `UnavailableError`: it cannot be read, so that nothing is known. So it is with all that tells of
-        marks.
+        Raises `UnavailableError`: it cannot be read, so nothing is known. All methods that read marks do so.
         """
         return self._seen(self.marks / token / "claim", lambda claim: str(claim.readlink()))
 
     def take_back(self, posts: Iterable[str]) -> None:
-        """See to it that nobody takes what some posts represent as completed any more; each is named by its file.
+        """Take back completion markers, named by their files, so that their steps no longer count as completed.
 
         Raises `UnavailableError`: that cannot be done now.
         """

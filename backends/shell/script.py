@@ -1,19 +1,19 @@
 """The batch script around a payload, and the marks that it leaves.
 
-The script keeps five promises which a batch system alone does not:
+The script keeps five promises that a batch system alone does not:
 
-- of several jobs of one token, at most one runs the payload, as when a submission was sent twice: the first takes the
-  claim, a symbolic link that names its job, which file systems make for one only, NFS too;
-- what has posted that it completed is not run again, in this job or in another: each step of a job has a post of its
-  own, which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
-- a payload that awaits others begins when these have posted that they completed, not before; and a client that wants
-  to give its job back either comes before it, so that it never begins, or hears that it came too late;
-- when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Space for
-  that is taken before the payload begins, so that a disk which fills up meanwhile does not lose it;
-- what cannot be written down makes the job fail: nobody is to depend on it.
+- of several jobs with one token, as after a submission was sent twice, at most one runs the payload: the first takes
+  the claim, a symbolic link that names its job, which a file system, even NFS, makes only once;
+- what has a completion marker is not run again, in this job or in another: each step of a job has a marker of its own,
+  which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
+- a payload that waits for others begins only when their completion markers are there; and a client that gives a job
+  back either does so before the payload begins, which then never does, or learns that it is too late;
+- when the payload began and how it ended is written where the client finds it, whatever the batch system forgets. Space
+  for that is reserved before the payload begins, so that it is not lost if the disk fills up meanwhile;
+- if that cannot be written the job fails, so that nothing depends on it.
 
-What it writes are new files, which nobody else can change, in folders of its own user: it follows no links, and where
-somebody else has made a folder of its marks, nothing is run.
+It only writes new files, which nobody else can change, in folders of its own user: it follows no links, and if somebody
+else has made a folder of its marks it runs nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ENDS_OF_FACTS = {_END_OF_FACTS, "signals=0 # to end"}  # of today's scripts, an
 
 
 def is_utf8(text: str) -> bool:
-    r"""Say whether a text can be written as UTF-8, as what came from the names of files may not.
+    r"""Whether a text can be written as UTF-8; text from names of files may not.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def is_utf8(text: str) -> bool:
 
 
 def job_name(name: str, token: str) -> str:
-    """Name a job for the batch system: its own name made safe, then the token, if there is one.
+    """Return a job's name for the batch system: its own name made safe, then the token, if there is one.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def job_name(name: str, token: str) -> str:
 
 
 def file_name(token: str) -> str:
-    """Name the file that stands for a posted token; `token_of_file` tells the token again.
+    """Name a token's completion marker; `token_of_file` returns the token.
 
     Examples
     --------
@@ -131,10 +131,9 @@ def batch_script(
     """Write the batch script of a payload, for any POSIX shell and any text of a command.
 
     `calls`: a file of `asa.job` with the shell functions that the lines before steps call. They may set `kept` to the
-    cores that the job has left, once it gave others back, and `seen` to words for `env`, with which steps are run from
-    then on.
-    `pauses_s`: seconds between looks for what it awaits; the last of them from then on. Fractions are for a `sleep`
-    that takes them.
+    job's remaining cores, once it gave others back, and `seen` to words for `env`, with which later steps run.
+    `pauses_s`: seconds between looks for what it waits for; the last one is repeated. Fractions need a `sleep` that
+    takes them.
 
     Examples
     --------
@@ -285,9 +284,9 @@ def _ranges(elements: Elements) -> str:
 
 
 def _heeding(steps: Sequence[Step], waves: Sequence[tuple[int, int]]) -> list[bool]:
-    """Say of each step whether it fails if memory runs out.
+    """Return for each step whether it fails if memory runs out.
 
-    Not where one beside it ignores that: they cannot be distinguished, since the kernel counts for the job.
+    Not if another step of its wave ignores that: they cannot be distinguished, since the kernel counts for the job.
     """
     ignored = {wave for step, wave in zip(steps, waves, strict=True) if step.out_of_memory == "ignore"}
     return [wave not in ignored for wave in waves]
@@ -299,7 +298,7 @@ def _files(tokens: Sequence[str]) -> str:
 
 
 def traits(script: str) -> tuple[bool, tuple[str, ...]]:
-    """Say of a script that `batch_script` wrote whether it waits for tokens, and the names of its steps.
+    """Read from a script of `batch_script` whether it waits for tokens, and the names of its steps.
 
     Examples
     --------
@@ -313,7 +312,7 @@ def traits(script: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def walltime_of(script: str) -> float:
-    """Say of a script that `batch_script` wrote which walltime its job asks for; infinite if it does not say so.
+    """Read from a script of `batch_script` its job's walltime; infinity if it has none.
 
     Examples
     --------
@@ -326,7 +325,7 @@ def walltime_of(script: str) -> float:
 
 
 def heeds_of(script: str) -> tuple[tuple[str, ...], str]:
-    """Say of a script that `batch_script` wrote which files its job posts, and what follows if memory runs out.
+    """Read from a script of `batch_script` its job's completion markers, and what to do if memory runs out.
 
     Examples
     --------
@@ -341,9 +340,9 @@ def heeds_of(script: str) -> tuple[tuple[str, ...], str]:
 
 
 def array_of(script: str) -> tuple[str, bool]:
-    """Say of a script that `batch_script` wrote which elements it is for, and whether they are renumbered.
+    """Read from a script of `batch_script` its elements, and whether they are renumbered.
 
-    Empty for a script of no array.
+    Empty for a script without an array.
     """
     facts = _read(script)
     said = next((line.removeprefix(_ELEMENTS) for line in facts if line.startswith(_ELEMENTS)), "")

@@ -1,9 +1,9 @@
-"""What it means that the controller does not show a job: decided by evidence, for an answer may be empty or cut off.
+"""What it means if the controller does not show a job: decided by evidence, as an answer may be empty or cut off.
 
-A job has ended where its mark or accounting says so. It runs on while accounting says that it runs, or while it has
-begun and not said that it ended, until its walltime is over; where it has none, until it was not shown for a day. Only
-of what did not begin, or should be over, the absence itself is evidence: where it lasts over several looks, and the
-controller says outright that it does not know the job.
+A job has ended if its mark or accounting says so. It counts as running while accounting says so, or while it has begun
+and left no end mark, until its walltime is over (without a walltime, until it was not shown for a day). Only for a job
+that did not begin, or should be over, absence itself is evidence: if it lasts over several looks, and the controller
+says explicitly that it does not know the job.
 """
 
 from __future__ import annotations
@@ -93,11 +93,12 @@ class Evidence:
 
 
 class Inquiry:
-    """What is asked in a look before a job is taken for gone: the controller for it alone, and everybody for its name.
+    """Questions of a look before a job counts as gone: to the controller for it alone, and to all sources for its name.
 
-    `denies`: asks for a job by its number; whether the controller says outright that it does not know it. A few are
-    asked for one by one; what is said of those holds for all. `search`: finds the jobs that are there by their names.
-    `confirm`: raises an error unless it is the run's cluster that answers; called before anything is believed.
+    `denies`: asks for a job by its number; returns whether the controller says explicitly that it does not know it. A
+    few are asked for one by one; their result holds for all.
+    `search`: finds existing jobs by their names.
+    `confirm`: raises an error unless the run's cluster answers; called before anything is believed.
     """
 
     def __init__(
@@ -141,7 +142,8 @@ NOTHING_ASKED: Final = Inquiry(lambda _: False, dict)
 def verdict(known: Evidence, inquiry: Inquiry) -> Verdict:
     """Decide what became of a job that the controller does not show.
 
-    Raises `UnavailableError`: that is to be asked for, and cannot be. Raises `OtherClusterError`: the run is elsewhere.
+    Raises `UnavailableError`: that needs a question which cannot be asked now. Raises `OtherClusterError`: the run is
+    elsewhere.
     """
     past = known.past if known.past is not None and _is_of_this_job(known.past, known.submit_s) else None
     if past is not None and ended_as(past) is not None:
@@ -185,7 +187,7 @@ def _cancelled(known: Evidence, *, is_running: bool) -> Verdict:
 
 
 def together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], ...]:
-    """Write down the absences of an array's elements, those together that are alike.
+    """Write the absences of an array's elements, grouped by equal ones.
 
     Examples
     --------
@@ -200,7 +202,7 @@ def together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], .
 
 
 def of_elements(absent: Iterable[tuple[str, int, float]]) -> dict[int, Absence]:
-    """Read which elements were absent by what `together` wrote.
+    """Read the absences that `together` wrote.
 
     Examples
     --------

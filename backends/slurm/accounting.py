@@ -1,6 +1,6 @@
-"""Reading job histories from what Slurm's accounting tells: the output of ``sacct -P``.
+"""Reads job histories from Slurm's accounting: the output of ``sacct -P``.
 
-Accounts are odd. Each oddity is handled by a stated rule and counted, or refused with file and line; see
+Accounting has oddities. Each is handled by a stated rule and counted, or refused with file and line; see
 `read_history`.
 """
 
@@ -66,44 +66,43 @@ _FLAGS = ("reserved", "restarted", "held", "nodes")  # a bit each
 
 
 def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory | None:
-    r"""Read what ``sacct -P`` or ``sacct -p`` printed, plain or compressed by gzip.
+    r"""Read the output of ``sacct -P`` or ``sacct -p``, plain or compressed by gzip.
 
-    Columns are found by their names in the first line, in any order; unknown ones are ignored. Needed are JobID or
+    Columns are found by their names in the first line, in any order; unknown ones are ignored. Required are JobID or
     JobIDRaw, Submit, Start, State, a width and a time limit. A job's width is the first above 0 of ReqCPUS, ReqTRES,
-    AllocCPUS, NCPUS and AllocTRES; only where there is no such column, nodes stand for cores. Its limit is that of
-    TimelimitRaw or Timelimit.
+    AllocCPUS, NCPUS and AllocTRES; if there is no such column, its number of nodes. Its limit is TimelimitRaw or
+    Timelimit.
 
-    A job queues from its submission, or from when it became eligible if that was later: until then a dependency or a
-    begin time kept it back.
+    A job queues since its submission, or since it became eligible if that was later: until then a dependency or a begin
+    time kept it back.
 
     Rules, each counted in `JobHistory.oddities`:
 
     - job steps: left out;
-    - more or fewer fields than the first line, as a name with a ``|`` or a line end in it makes, or no number at the
-      begin of its id: left out;
+    - more or fewer fields than the first line, as after a name with a ``|`` or a line end, or an id that does not begin
+      with a number: left out;
     - parts of heterogeneous jobs, which wait for each other: left out;
-    - listed more than once, as ``sacct -D`` lists jobs that were requeued: the first record by submission is kept;
-    - still pending: left out, there is no telling until when it waits;
+    - listed more than once, as requeued jobs by ``sacct -D``: the first record by submission is kept;
+    - still pending: left out, its wait is not known;
     - revoked, since another cluster of a federation started the job: left out;
     - in a reservation: left out, it did not queue;
-    - requeued by the column Restarts, and its first record not there: left out;
-    - held by its user, an administrator or the limit of its own array, by the column Reason: left out; without the
-      column Eligible those that a dependency or a begin time kept back, too;
+    - requeued by the column Restarts, and its first record missing: left out;
+    - held by its user, an administrator or its own array's limit, by the column Reason: left out; without the column
+      Eligible also those that a dependency or a begin time kept back;
     - ended without ever being eligible: left out;
-    - ended before it started: its wait would have been at least until its end. A cancelled job that started in the
-      second of its end is one: some versions of Slurm note it so;
-    - wait below 0, as a change of clocks makes it, or unknown: left out;
+    - ended before it started: the time until then is a lower bound of its wait. A cancelled job that started in the
+      second of its end counts as such: some versions of Slurm record it so;
+    - wait below 0, as after a change of clocks, or unknown: left out;
     - width of 0 or unknown: left out;
-    - no limit, unlimited or the partition's: 7 days stand for it.
+    - no limit, unlimited or the partition's: counts as 7 days.
 
     Parameters
     ----------
     path
         The file; `SACCT_COMMAND` makes one.
     zone
-        Time zone of times that are written as on a clock and without offset; that of this computer if not given.
-        Of an hour that comes twice when clocks are set back the first is meant; times of an hour that is skipped are
-        read as if the clock had not yet been set forward.
+        Time zone of local times without offset; this computer's if not given. Of an hour that occurs twice when clocks
+        are set back the first is meant; times in a skipped hour are read as if the clock had not been set forward yet.
 
     Returns
     -------
@@ -113,12 +112,12 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     Raises
     ------
     TraceError
-        The file cannot be read, a needed column is missing, a time cannot be read, jobs of several clusters are mixed,
-        or no job is left.
+        The file cannot be read, a required column is missing, a time cannot be read, jobs of several clusters are
+        mixed, or no job is left.
 
     Notes
     -----
-    Linear in the length of the file: some 2 s for 200 000 jobs, which take about 250 bytes each while they are read.
+    Linear in the length of the file: some 2 s for 200 000 jobs, with about 250 bytes of memory each.
 
     Examples
     --------
@@ -445,10 +444,10 @@ def _history(file: Path, records: _Records) -> JobHistory:
 
 
 def _first_records(keys: NDArray[np.int64], columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """Tell which rows are the first record of their job.
+    """Mark the rows that are the first record of their job.
 
-    Slurm keeps one record for each submission of a job, and requeueing submits it anew. Rows of one submission are the
-    same record, printed at different times: of them the one that knows most.
+    Slurm keeps one record for each submission of a job, and a requeue submits it anew. Rows of one submission are the
+    same record, printed at different times: the most complete of them is taken.
     """
     order = np.lexsort((columns["end"], columns["start"], columns["submit"], keys))
     keys = keys[order]

@@ -1,11 +1,10 @@
-"""What Slurm answers to a submission, and what each answer means: one table, for commands and the REST API alike.
+"""Slurm's answers to a submission, and what each means: one table, for commands and the REST API.
 
-Each row has Slurm's number for it (``-`` where it has none), its meaning, where it is from, and its words. Rows with a
-number are from ``slurm_errno.h`` and ``slurm_errno.c`` of Slurm: the first and the last release that has them, of
-20.02 to 26.05; of long words the beginning. Numbers that no submission is answered with are left out: those of
-daemons on nodes, of changes to jobs, nodes and reservations, and of accounting's tables. The others are words that
-Slurm's commands, ssh and the shell print, with the source file in Slurm, or who was seen to say them. ``*`` stands for
-any text in a line.
+Each row has Slurm's number (``-`` if there is none), its meaning, its source, and its words. Rows with a number are
+from Slurm's ``slurm_errno.h`` and ``slurm_errno.c``, with the first and the last release that has them, from 20.02 to
+26.05; long words are cut. Numbers that never answer a submission are left out: those of daemons on nodes, of changes to
+jobs, nodes and reservations, and of accounting's tables. Rows without a number are words that Slurm's commands, ssh and
+the shell print, with the source file in Slurm, or the program that was seen to print them. ``*`` is any text in a line.
 """
 
 from __future__ import annotations
@@ -390,9 +389,9 @@ def _read() -> Iterator[Row]:
 
 
 def row_of(number: int | None, words: str) -> Row | None:
-    """Find the row of an answer: by its number, where Slurm tells one, else by its words, the longest that fit.
+    """Find the row of an answer: by its number, if Slurm gives one, else by its words, the longest that match.
 
-    What a number meant has changed between releases; the words tell which, and where they do not, the latest counts.
+    Some numbers have changed their meaning between releases; the words decide, else the latest release.
 
     Examples
     --------

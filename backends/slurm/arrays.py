@@ -1,7 +1,7 @@
-"""What a client knows of a job array: of each element as of a job, and of all of them as of one.
+"""A client's knowledge of a job array: each element like a job, and all of them like one job.
 
-Slurm tells of elements that have begun one by one, as ``12_4``, and of those that wait together, as ``12_[5-9%2]``. An
-element is kept here from when it was first told of by itself.
+Slurm reports elements that have begun one by one, as ``12_4``, and pending ones together, as ``12_[5-9%2]``. An element
+is kept here once it was first reported separately.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TrackedArray(TrackedJob):
     def hear_all(
         self, records: Sequence[SlurmRecord], folder: MarksFolder, now_s: float, clock_s: float
     ) -> tuple[bool, set[int]]:
-        """Take in what Slurm tells of its elements; give whether something changed, and those that it does not know.
+        """Process Slurm's reports on its elements; return whether something changed, and the elements unknown to Slurm.
 
         Raises `UnavailableError` as `TrackedJob.hear` does.
         """
@@ -124,9 +124,9 @@ class TrackedArray(TrackedJob):
         self._count(number, was, one.status, record)
 
     def _count(self, number: int, was: JobStatus, status: JobStatus, record: SlurmRecord) -> None:
-        """Count what an element ran before it was put back into the queue: Slurm has it submitted then.
+        """Add up an element's time before a requeue, which Slurm shows as a new submission.
 
-        While it is being put back, Slurm may say that it runs, submitted as before, since a moment ago.
+        During a requeue Slurm may say that it has just started, with its earlier submission.
         """
         if status.restarts > was.restarts and was.start_s is not None and was.end_s is not None:
             self._spent_s += max(was.end_s - was.start_s, 0.0)
@@ -152,9 +152,9 @@ class TrackedArray(TrackedJob):
         past: Iterable[SlurmRecord] = (),
         inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Take in that the controller does not show some elements; see `TrackedJob.miss`.
+        """Process that the controller does not show some elements; see `TrackedJob.miss`.
 
-        It forgets at once those that were cancelled one by one before they began, while it tells of the others.
+        It forgets pending elements that were cancelled individually at once, while it still shows the others.
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
         if self._is_told:  # so it knows no more of it

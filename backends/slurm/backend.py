@@ -59,14 +59,14 @@ _EXCLUSIVE = "--exclusive"
 class SlurmBackend:
     """One user's view of a Slurm cluster; fits the ports `Backend`, `Adjustable` and `Advisor`.
 
-    It asks for all its jobs at once, seldom while nothing happens, and answers from what it last heard. Slurm may be
-    away for as long as it likes: `wait` goes on asking, and `condition` says so.
+    It asks for all its jobs in one call, rarely while nothing happens, and answers from the last result. Slurm may be
+    unavailable for any time: `wait` keeps asking, and `condition` says so.
 
-    `poll_s`: two looks are never closer than this, in seconds, but where a job is submitted that depends on others.
-    `max_poll_s`: while nothing happens looks are so far apart at most, in seconds, give or take a tenth.
-    `settle_s`: a job that was accepted may be missing from what Slurm shows for so many seconds.
-    `queue_poll_s`: the whole queue is looked at once in so many seconds at most.
-    `sleep`: sleeps so many seconds, or less. It may return True: `wait` then returns early.
+    `poll_s`: lower bound of the seconds between two looks, except before a job with dependencies is submitted.
+    `max_poll_s`: upper bound while nothing happens, plus or minus a tenth.
+    `settle_s`: for so many seconds an accepted job may be missing from Slurm's answers.
+    `queue_poll_s`: lower bound of the seconds between looks at the whole queue.
+    `sleep`: sleeps up to so many seconds. If it returns True, `wait` returns early.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class SlurmBackend:
         return explanations.advice(reason)
 
     def check_cluster(self) -> None:
-        """Stop where this is not the cluster that the run is on.
+        """Stop if this is not the run's cluster.
 
-        Raises `OtherClusterError`: it is not. Raises `UnavailableError`: nobody answers.
+        Raises `OtherClusterError`: it is not. Raises `UnavailableError`: Slurm does not answer.
         """
         self._home.check()
 
@@ -144,8 +144,8 @@ class SlurmBackend:
     def submit(self, spec: JobSpec) -> str:
         """Submit a job and return its id; see `asa.backend.Backend.submit`.
 
-        Slurm delays a dependency of type `after` by whole minutes: such a job may start up to a minute late, unless
-        the other had started when it was submitted.
+        Slurm delays a dependency of type `after` by whole minutes: such a job may start up to a minute late, unless the
+        other had already started at its submission.
         """
         self._refuse_the_impossible(spec)
         self._home.confirm(self._is_at_home, before=True)
@@ -190,10 +190,10 @@ class SlurmBackend:
         return job_id
 
     def _check_number(self, job_id: str, name: str) -> None:
-        """See that a number is the new job's, where it is not above all before: it may be cut off, or another job's.
+        """Check that a number not above all earlier ones is the new job's: it may be cut off, or another job's.
 
-        Numbers begin again where a controller lost its state, and where they passed the highest.
-        Raises `SubmitInDoubtError`: the number is not that of the new job, or nobody can say so.
+        Numbers begin again if a controller lost its state, or after the highest.
+        Raises `SubmitInDoubtError`: the number is not the new job's, or that cannot be checked.
         """
         if self._highest is None:
             self._highest = max(map(int, filter(str.isdecimal, self._folder.job_ids())), default=0)
@@ -318,12 +318,11 @@ class SlurmBackend:
         raise SubmitRejectedError(why, where=f"job {spec.name!r}", hint=hint)
 
     def _passed(self, spec: JobSpec) -> Passed:
-        """Decide what is passed to Slurm of a job's dependencies, after a look at them.
+        """Decide, after a look at a job's dependencies, which are passed to Slurm.
 
-        Raises `SubmitRejectedError`: nobody knows one of them, so that Slurm might drop the dependency and
-        start the job at once; or it can never be met.
-        Raises `UnavailableError`: slurm cannot be asked, or does not tell of one of them, and what became of it
-        is not certain yet.
+        Raises `SubmitRejectedError`: one of them is unknown, so Slurm might drop the dependency and start the job at
+        once; or it can never be met. Raises `UnavailableError`: Slurm cannot be asked, or does not show one of them,
+        and its fate is not certain yet.
         """
         others = list(dict.fromkeys(dependency.job_id for dependency in spec.dependencies))
         if not all(self._is_fresh(job_id) for job_id in others):
@@ -424,9 +423,9 @@ class SlurmBackend:
         return left
 
     def _is_no_more(self, job: TrackedJob, error: JobNotFoundError, inquiry: Inquiry) -> bool:
-        """Say whether nothing is left to be cancelled: the controller says outright that it does not know the job.
+        """Whether nothing is left to cancel: the controller says explicitly that it does not know the job.
 
-        Raises `OtherClusterError`: it says so of another cluster's.
+        Raises `OtherClusterError`: another cluster's controller says so.
         """
         try:
             inquiry.confirm()
@@ -573,9 +572,9 @@ class SlurmBackend:
         yield job
 
     def _records_of(self, tokens: Sequence[str]) -> list[SlurmRecord]:
-        """Ask for jobs of tokens, of each id the latest.
+        """Ask for the jobs of some tokens, the latest of each id.
 
-        Their full names are known, or found in the queue by the token at a name's end.
+        Their full names are known, or found in the queue by the token at the end of a name.
         """
         names = self._folder.names(tokens)
         names |= {job.kept.token: job.kept.name for job in self._jobs.values() if job.kept.token in tokens}
@@ -586,10 +585,10 @@ class SlurmBackend:
         return list({(record.job_id, record.array_id): record for record in sorted(of_tokens, key=_moment)}.values())
 
     def _is_mine(self, record: SlurmRecord) -> bool:
-        """Say whether a job that has a name of ours is of this user: names can be had by anybody.
+        """Whether a job with a name of ours belongs to this user: anybody can use a name.
 
-        What was kept of submissions tells who this user is. Before anything was, a job must carry the token in its
-        comment, too; accounting may not tell comments.
+        Earlier submissions show who this user is. Without any, a job must also have the token in its comment;
+        accounting may not have comments.
         """
         kept = self._folder.kept_job(record.job_id)
         if kept is not None and kept.name == record.name and self._user in ("", record.user):
@@ -634,9 +633,9 @@ class SlurmBackend:
     def _look(self, unseen: Collection[str] = ()) -> None:
         """Ask the controller once for all jobs that may change, and for some that were never seen.
 
-        Raises `JobNotFoundError`: nobody knows one that was never seen; the others are heard of all the same.
-        Raises `UnavailableError`: slurm cannot be asked, or accounting cannot, where the controller does not
-        know one that was never seen.
+        Raises `JobNotFoundError`: one that was never seen is unknown; the others are updated all the same. Raises
+        `UnavailableError`: Slurm cannot be asked; or accounting cannot, and the controller does not know one that was
+        never seen.
         """
         unseen = [_number(job_id) for job_id in unseen if job_id not in self._jobs]
         live = self._live()
@@ -670,9 +669,9 @@ class SlurmBackend:
             )
 
     def _asked(self, job_ids: Collection[str], arrays: Sequence[TrackedArray] = ()) -> dict[str, SlurmRecord]:
-        """Ask the controller for jobs, and for arrays, of which is heard here; how that went decides when it is again.
+        """Ask the controller for jobs, and process its reports on arrays; the result determines the next look.
 
-        Gives what it told of the jobs.
+        Returns its records of the jobs.
         """
         try:
             records = self._link.jobs(job_ids) if job_ids or not arrays else {}
@@ -693,7 +692,7 @@ class SlurmBackend:
         records: Mapping[str, SlurmRecord],
         arrays: Mapping[str, Sequence[SlurmRecord]],
     ) -> None:
-        """See that this is the run's cluster, where none of its jobs is known.
+        """Check that this is the run's cluster if none of its jobs is known.
 
         Raises `OtherClusterError`: it is not.
         """
@@ -971,10 +970,10 @@ class SlurmBackend:
         return True
 
     def _check_dependencies(self) -> None:
-        """Cancel jobs that Slurm released though what they depend on was not met.
+        """Cancel jobs that Slurm released though their dependencies were not met.
 
-        Before that what they depend on is asked for once more: it may have ended while Slurm answered, or so soon that
-        Slurm never showed it.
+        Before that their dependencies are asked for once more: they may have ended while Slurm answered, or so soon
+        that Slurm never showed them.
         """
         if not (early := self._early()):
             return
@@ -1011,7 +1010,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ everybody's jobs
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what everybody's jobs did since the last call; nothing where that was a short time ago.
+        """Report what all users' jobs did since the last call; nothing if that was a short time ago.
 
         See `asa.backend.Backend.queue_events`.
         """

@@ -8,11 +8,10 @@ _MAX_S = 86400.0
 
 
 class ClockOffset:
-    """How far Slurm's clock is ahead of the client's, as far as submissions show it.
+    """How far Slurm's clock is ahead of the client's, as far as submissions show.
 
     A submission between two readings of the client's clock, which Slurm dates in whole seconds, bounds the offset from
-    both sides. As long as the two clocks may be equal they are taken to be. What is more than a day apart is not
-    believed.
+    both sides. As long as the clocks may be equal, they are assumed to be. An offset of more than a day is ignored.
 
     Examples
     --------

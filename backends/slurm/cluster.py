@@ -1,22 +1,22 @@
-"""On which cluster a run is: noted when it first submits, and compared before anything is done for it later.
+"""Records a run's cluster at the first submission, and compares it before any later action.
 
-A client at work may come to reach another cluster, as where a configuration changes. So the name, and the number of the
-next job, are compared again before jobs are submitted, and always before one is taken for gone.
+A running client may suddenly reach another cluster, as after a change of configuration. So the name, and the number of
+the next job, are compared again before jobs are submitted, and always before a job counts as gone.
 
-A job's number says nothing on another cluster, or once a controller has lost its state and counts from the beginning
-again. What is kept of a run is the name of its cluster, where that was reached, and the number, name and time of its
-first job. It stops, and touches nothing, where one of these shows that it is elsewhere:
+A job's number means nothing on another cluster, or after a controller has lost its state and counts from the beginning
+again. Recorded of a run are its cluster's name, where that was reached, and the number, name and time of its first job.
+The client stops, without touching anything, if one of these shows that the run is elsewhere:
 
 - the cluster has another name;
 - the next job there gets a number that is not above the run's first;
 - the number of the run's first job is another job's;
 - a job there has a higher number than the run's first and was submitted before it, or a lower one and was submitted
   after it;
-- nobody knows a job there which the run has, and it was reached elsewhere.
+- no source there knows a job of the run, and the cluster was reached at another place.
 
-A controller that lost only its latest state gives numbers out again that are above the run's first: the run goes on.
-So it does where numbers have passed ``MaxJobId`` and begin again at the lowest: then jobs are still known that have
-higher numbers than later ones. When a controller was started says nothing, for it changes with each restart.
+A controller that lost only its latest state reuses numbers above the run's first: the run goes on. It also goes on when
+numbers have passed ``MaxJobId`` and begin again at the lowest: then known jobs have higher numbers than later ones. A
+controller's start time is no evidence, as it changes with each restart.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Home:
 
 
 class HomeCluster:
-    """Compares the cluster that is reached with the one that a run is on.
+    """Compares the cluster that is reached with a run's.
 
     `root`: the run's folder.
     """
@@ -81,7 +81,7 @@ class HomeCluster:
         return job_id in self._unsure
 
     def check(self) -> None:
-        """Compare at the beginning; a run that knows no cluster, as those of earlier versions, is on this one.
+        """Compare at the beginning; a run without a recorded cluster, as of earlier versions, is on this one.
 
         Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: nobody answers.
         """
@@ -94,10 +94,10 @@ class HomeCluster:
                 self._check_order(self._link.queue())
 
     def confirm(self, is_known: Callable[[], bool], *, before: bool = False) -> None:
-        """Compare what can be had by small questions; nothing that is heard elsewhere is to be believed.
+        """Compare by small questions, since answers from elsewhere must not be believed.
 
-        `is_known`: see `doubt`; asked only where the controller is elsewhere. `before`: this is before something is
-        done, where what was compared a moment ago is taken for sure.
+        `is_known`: see `doubt`; called only if the controller is reached at another place.
+        `before`: this is before an action, where a comparison a moment ago is enough.
         Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: nobody answers.
         """
         if self._home is None or (before and 0 <= self._due_s - self._clock() <= _MAX_SURE_S):
@@ -112,7 +112,7 @@ class HomeCluster:
         self._due_s = began_s + took_s + min(max(_SURE_S, _MIN_WORK * took_s), _MAX_SURE_S)
 
     def submitted(self, job_id: str, kept: KeptSubmission) -> None:
-        """Note the cluster at the first submission; later, see that the numbers go on.
+        """Record the cluster at the first submission; later, check that the numbers continue.
 
         Raises `OtherClusterError`: the number of a new job is below the run's first.
         """
@@ -133,9 +133,9 @@ class HomeCluster:
         self._due_s = self._clock() + _SURE_S
 
     def doubt(self, is_known: Callable[[], bool]) -> None:
-        """Compare again, as the run's jobs are missing here, or their numbers are others'.
+        """Compare again, as the run's jobs are missing here, or others have their numbers.
 
-        `is_known`: whether anything tells of one of these jobs, as accounting or its marks may.
+        `is_known`: returns whether there is evidence of one of these jobs, such as accounting or its marks.
         Raises `OtherClusterError`: the run is elsewhere.
         """
         if self._home is None:

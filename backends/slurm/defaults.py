@@ -32,8 +32,8 @@ class JobDefaults:
     constraint: str = ""
     # variables of the payload, beside the inherited ones and before them
     environment: Mapping[str, str] = field(default_factory=dict)
-    # whether the payload gets what it would get of the client by `sbatch`: its variables, exported functions among
-    # them, its limits and its umask. Tokens stay behind, and Slurm's variables of the job that the client may run in.
+    # whether the payload gets what it would get from the client by `sbatch`: variables, including exported functions,
+    # limits and umask. Not passed on are tokens, and Slurm's variables of the job in which the client may run.
     inherit: bool = True
     # where payloads run, absolute; where the client was started, if not given
     folder: Path = field(default_factory=Path.cwd)
@@ -50,9 +50,9 @@ class JobDefaults:
         )
 
     def submission(self, secrets: Iterable[str] = ()) -> dict[str, str]:
-        """Give the variables that a job is submitted with: the payload's, and what tells Slurm of the client.
+        """Return the variables for a submission: the payload's, and those that describe the client to Slurm.
 
-        `secrets`: names of those that it asks for beside.
+        `secrets`: names of further ones that it asks for.
         """
         client = {"SLURM_SUBMIT_DIR": str(self.folder), "SLURM_SUBMIT_HOST": socket.gethostname()}
         return (_process_variables() if self.inherit else {}) | client | carried(self.variables() | asked(secrets))

@@ -78,7 +78,7 @@ def _shown(file: Path) -> str:
 
 
 def considerate_poll_s(look_s: float) -> float:
-    """Say how far apart looks must be so that the site is busy with them for a fiftieth of the time at most.
+    """Return the interval between looks at which the site spends at most a fiftieth of the time on them.
 
     Examples
     --------

@@ -41,9 +41,9 @@ _AGE_UNKNOWN = (
 
 
 class SlurmFacility:
-    """Slurm, by whatever means it is asked.
+    """Slurm, over any link.
 
-    `place`: what to call the system where neither the user nor Slurm names it.
+    `place`: the system's name if neither the user nor Slurm gives one.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SlurmFacility:
         return [*phrases, *self._learned]
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
-        """Open it for one run, whose scripts, output and marks are kept in a folder that compute nodes see.
+        """Open it for one run, whose scripts, output and marks are in a folder that compute nodes see.
 
         See `asa.backend.Facility.connect`.
         """
@@ -192,7 +192,7 @@ class SlurmRest(SlurmFacility):
     Parameters
     ----------
     **settings
-        As `asa.backends.slurm.settings.RestSettings` has them; text will do.
+        As in `asa.backends.slurm.settings.RestSettings`; may be text.
 
     Raises
     ------
@@ -213,7 +213,7 @@ class SlurmRest(SlurmFacility):
         Raises
         ------
         InputError
-            As there, or a token would be sent in clear, or to another user of this computer.
+            As there; or a token would be sent unencrypted, or to another user of this computer.
         """
         from .rest import InClearError, StrangerError  # noqa: PLC0415 - as below
 
@@ -244,7 +244,7 @@ class SlurmCommands(SlurmFacility):
     Parameters
     ----------
     **settings
-        As `asa.backends.slurm.settings.CommandSettings` has them; text will do.
+        As in `asa.backends.slurm.settings.CommandSettings`; may be text.
 
     Raises
     ------

@@ -37,10 +37,10 @@ _GPU_WORDS = "asks for GPUs, memory, licences and burst buffers are left out: jo
 
 
 def read_facts(texts: Mapping[str, str]) -> SiteFacts:
-    """Make facts of what Slurm's commands printed.
+    """Make facts from the output of Slurm's commands.
 
-    `texts`: by the names of `survey`; what the configuration does not tell is as Slurm has it by default.
-    Raises `InputError`: there are no nodes or no partitions in what was printed.
+    `texts`: by the names of `survey`; missing configuration values have Slurm's defaults.
+    Raises `InputError`: there are no nodes or no partitions in them.
     """
     nodes, partitions = read_nodes(texts.get(_NODES, "")), read_partitions(texts.get(_PARTITIONS, ""))
     for name, found in ((_NODES, nodes), (_PARTITIONS, partitions)):

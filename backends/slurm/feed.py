@@ -32,11 +32,10 @@ class _Seen:
 
 
 class SlurmQueueFeed:
-    """Events of everybody's jobs, each reported once.
+    """Events of all users' jobs, each reported once.
 
-    A job queues since it was eligible; one that waits for something else than the queue is not reported until then, nor
-    one that stands for elements of an array. A job that Slurm put back into the queue is reported as submitted again,
-    under another key.
+    A job queues since it was eligible; before, it is not reported, nor is a record for several elements of an array. A
+    requeued job is reported as submitted again, under another key.
     """
 
     def __init__(self, system: str) -> None:
@@ -46,9 +45,9 @@ class SlurmQueueFeed:
     def news(
         self, records: Iterable[SlurmRecord], own: Collection[str], now_s: float, most: int, *, ends: bool
     ) -> Sequence[QueueEvent]:
-        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`.
+        """Report what happened since the last look; see `asa.backend.Backend.queue_events`.
 
-        `most`: so many jobs that do not wait any more are reported at the first look.
+        `most`: how many jobs that are no longer pending are reported at the first look.
         """
         jobs = {
             record.job_id: (record, status)

@@ -1,7 +1,7 @@
-"""The ways of talking to Slurm: one port, the values that cross it, whatever the version and the means.
+"""The interface of links to Slurm, and its values, for all versions and means.
 
-A link asks and tells, each call once, and translates between Slurm's many spellings and the values here. It does not
-wait, does not try again, and remembers nothing of jobs: that is `SlurmBackend`'s business.
+A link sends each call once, and translates between Slurm's many spellings and the values here. It does not wait, does
+not retry, and remembers no jobs: `SlurmBackend` does that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)
 class SlurmJob(JobKeys):
     """A job as it is passed to Slurm.
 
-    Slurm counts memory a node or a core: a link divides it by `nodes`, or by `cores` where those are not given.
+    Slurm counts memory per node or core: a link divides it by `nodes`, or by `cores` if these are not given.
     """
 
     name: str  # unique among all jobs of the user where it must be found again: the token is part of it
@@ -45,8 +45,7 @@ class SlurmJob(JobKeys):
     environment: Mapping[str, str] = field(default_factory=dict)
     comment: str = ""
     cpus_per_task: int = 1  # CPUs of each task, on one node; `cores` is a multiple
-    # further options as sbatch takes them, as in `--exclusive` or `--nice=10`; what is said here overrides `qos` and
-    # `constraint`
+    # further options of sbatch, as in `--exclusive` or `--nice=10`; they override `qos` and `constraint`
     options: tuple[str, ...] = ()
     # of a job array, its numbers as sbatch takes them, as in `1-200%20`; its elements' output is in files of their own
     array: str = ""
@@ -72,10 +71,10 @@ class SlurmJob(JobKeys):
 
     @property
     def memory_nodes(self) -> int:
-        """On how many nodes its memory is, in equal parts; 0 if that is not known: then each core has its part.
+        """Over how many nodes its memory is divided equally; 0 if not known: then it is divided by cores.
 
-        A job of one task is on one node. To ask for its memory by the core would ask for more wherever Slurm gives
-        more cores than were asked for: both threads of a core, or whole nodes.
+        A job of one task is on one node. Memory per core would ask for more wherever Slurm gives more cores than
+        requested: both threads of a core, or whole nodes.
         """
         return self.nodes or (1 if self.tasks == 1 else 0)
 
@@ -88,8 +87,8 @@ class SlurmRecord:
     name: str  # as they are; a job sent to several partitions names all of them, comma-separated, while it is pending
     user: str
     states: tuple[str, ...]  # upper case, the base state first, flags after it, as in `("CANCELLED", "COMPLETING")`
-    # when that happened. `start_s` and `end_s` only if it did: a pending job has none, however precisely Slurm expects
-    # them; a running job has no `end_s`.
+    # when that happened. `start_s` and `end_s` only if it did: a pending job has none, even if Slurm expects them; a
+    # running job has no `end_s`.
     submit_s: float
     reason: str = ""  # why it is pending or how it failed, as Slurm writes it; empty for `None`
     eligible_s: float | None = None
@@ -200,7 +199,7 @@ class SlurmLimits:
 
 
 def elements_of(text: str) -> Elements | None:
-    """Read the numbers of an array's elements as Slurm writes them; None where it has cut them off, or tells none.
+    """Read the numbers of an array's elements as Slurm writes them; None if it has cut them off, or gives none.
 
     Examples
     --------
@@ -214,11 +213,11 @@ def elements_of(text: str) -> Elements | None:
 
 
 class SlurmLink(Protocol):
-    """A way of talking to one cluster as one user.
+    """A link to one cluster as one user.
 
-    Every method may raise `asa.errors.UnavailableError` where Slurm cannot be asked or does not answer in time, and
-    `asa.errors.AccessError` where it does not let us in. Both mean that nothing was changed, except by `submit`, which
-    says `asa.errors.SubmitInDoubtError` wherever that is not certain.
+    Every method may raise `asa.errors.UnavailableError` if Slurm cannot be asked or does not answer in time, and
+    `asa.errors.AccessError` if it denies access. Both mean that nothing was changed; `submit` raises
+    `asa.errors.SubmitInDoubtError` if that is not certain.
     """
 
     @property
@@ -262,8 +261,8 @@ class SlurmLink(Protocol):
     def submit(self, job: SlurmJob) -> str:
         """Submit a job; return its id.
 
-        Raises `SubmitDeferredError`: a limit of the user's, the account's or the controller's jobs is reached.
-        Raises `SubmitInDoubtError`: the request was sent, and no answer that can be understood came back.
+        Raises `SubmitDeferredError`: a limit of the user's, the account's or the controller's jobs is reached. Raises
+        `SubmitInDoubtError`: the request was sent, but no readable answer came back.
         """
         ...
 
@@ -272,9 +271,9 @@ class SlurmLink(Protocol):
         ...
 
     def test(self, job: SlurmJob, timeout_s: float) -> str | None:
-        """Ask whether a job that is not submitted could run; None unless Slurm says of the request that it could not.
+        """Ask whether a job could run, without submitting it; None unless Slurm says that the request is impossible.
 
-        None also where that cannot be asked this way, or not within so many seconds.
+        None also if that cannot be asked over this link, or not within so many seconds.
         """
         ...
 
@@ -303,9 +302,9 @@ class SlurmLink(Protocol):
         ...
 
     def denies(self, job_id: str) -> bool:
-        """Ask the controller for one job; whether it says outright that it does not know it.
+        """Ask the controller for one job; return whether it says explicitly that it does not know it.
 
-        An answer that does not show the job, but says no such thing, is none.
+        An answer without the job is no such statement.
         """
         ...
 
@@ -318,9 +317,9 @@ class SlurmLink(Protocol):
         ...
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask accounting for some jobs, the latest of each number; those that it does not know are missing.
+        """Ask accounting for some jobs, the latest of each number; unknown ones are missing.
 
-        All of them are missing where there is no accounting.
+        All of them are missing if there is no accounting.
         """
         ...
 
@@ -329,19 +328,19 @@ class SlurmLink(Protocol):
         ...
 
     def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
-        """Cancel some jobs, in as few calls as possible; those that have ended are left as they are.
+        """Cancel some jobs, in as few calls as possible; those that have ended are ignored.
 
-        Gives the jobs that were not cancelled, each with why; nothing is raised. Where Slurm can, it compares their
-        names at that moment.
+        Returns the jobs that were not cancelled, each with the reason; nothing is raised. If Slurm can, it compares
+        their names at that moment.
         """
         ...
 
     def update(
         self, job: OwnedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
-        """Change a job: hold or release it, give it another time limit, shrink it to so many nodes.
+        """Change a job: hold or release it, give it another time limit, or shrink it to so many nodes.
 
-        Raises `BackendError`: slurm refuses, with its words; or it says that it did and did not.
+        Raises `BackendError`, with Slurm's words: it refuses; or it says that it did, but did not.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""A stage's further options, in the words of sbatch: which may be given, and how each is said to slurmrestd.
+"""A stage's further options of sbatch: which are allowed, and how each is passed to slurmrestd.
 
-To sbatch they are passed as they are. What asa itself tells Slurm of a job is refused here: of two words on one thing
-only the last would count, and the job be another than was planned.
+sbatch gets them unchanged. Options that asa sets itself are refused here: of two values for one option only the last
+would count, and the job would not be the planned one.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def left_open(job: SlurmJob) -> frozenset[str]:
 
 
 def checked(options: Iterable[str], job: str, free: Collection[str] = frozenset()) -> list[tuple[str, str | None]]:
-    """Take options apart into names and values.
+    """Split options into names and values.
 
-    Raises `SubmitRejectedError`: one is written otherwise, or says what asa says itself, perhaps in short: sbatch
-    takes ``--part`` as well.
+    Raises `SubmitRejectedError`: one has another form, or is set by asa itself, perhaps abbreviated: sbatch also takes
+    ``--part``.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _checked(option: str, job: str, free: Collection[str]) -> tuple[str, str | N
 
 
 def without_nodes(options: tuple[str, ...], avoid: Collection[str]) -> tuple[str, ...]:
-    """Keep a job off some nodes, beside those that its options keep it off already.
+    """Exclude some nodes for a job, in addition to those that its options exclude.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def _no_word(name: str, value: str | None, version: str, job: str) -> SubmitReje
 
 
 def variables(options: Iterable[str], job: str, free: Collection[str] = frozenset()) -> dict[str, str]:
-    """Give the variables that sbatch itself, and not Slurm's daemons, sets for a job of such options.
+    """Return the variables that sbatch itself, not Slurm's daemons, sets for a job with such options.
 
     Examples
     --------
@@ -194,9 +194,9 @@ _AS_VARIABLES: Final = frozenset(
 
 
 def keys_of_38() -> Keys:
-    """Give the words of Slurm 22.05, which are not all in its published description.
+    """Return the keys of Slurm 22.05, not all of which are in its published description.
 
-    It takes no ``--exclusive`` without a value, and no ``--no-requeue``: it would do the contrary.
+    It takes no ``--exclusive`` without a value, and no ``--no-requeue``: it would do the opposite.
     """
     return {
         **_COMMON,

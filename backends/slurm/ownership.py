@@ -1,8 +1,8 @@
-"""Which jobs are ours: the one way to change a job, and the only maker of what a link takes for that.
+"""Which jobs are ours: the only way to change a job, and the only module that makes a link's arguments for that.
 
-A number is no identity. A controller that lost its state gives numbers out again, and the same number on another
-cluster is somebody else's job. So before jobs are changed the controller is asked once what their numbers are now, and
-only those are changed whose name, or comment, has the token of the job that is meant, and whose user is this one.
+A number does not identify a job. A controller that lost its state reuses numbers, and on another cluster the same
+number is somebody else's job. So before jobs are changed, the controller is asked once for the jobs that now have their
+numbers. Only those are changed whose name, or comment, has the right token, and whose user is this one.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def is_same(record: SlurmRecord, kept: KeptSubmission) -> bool:
 
 
 class Ownership:
-    """Changes jobs of one client, and no others.
+    """Changes one client's jobs, and no others.
 
-    `expected`: what a job of some number is, if it is this client's; None if it is not.
-    `user`: who this client is; empty while that is not known.
-    `is_settling`: whether a job was accepted so lately that Slurm need not show it yet.
+    `expected`: returns what the job with a number is, if it is this client's; else None.
+    `user`: returns this client's user; empty while not known.
+    `is_settling`: returns whether a job was accepted so recently that Slurm need not show it yet.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Ownership:
     def cancel(
         self, job_ids: Collection[str], elements_of: Mapping[str, KeptSubmission] | None = None
     ) -> dict[str, BackendError]:
-        """Cancel some jobs; give those that were not, each with why.
+        """Cancel some jobs; return those that were not cancelled, each with the reason.
 
-        `elements_of`: of elements, which are known by numbers of their own, the arrays that they are of.
+        `elements_of`: the arrays of elements, which have numbers of their own.
         Raises `UnavailableError`: Slurm cannot be asked; nothing was cancelled.
         """
         own, failed = self._told_apart(job_ids, elements_of or {}, by_name=self._link.cancels_by_name)
@@ -67,7 +67,7 @@ class Ownership:
     ) -> None:
         """Change a job; see `SlurmLink.update`.
 
-        Raises `JobNotFoundError`: Slurm does not know it, or its number is another job's.
+        Raises `JobNotFoundError`: Slurm does not know it, or another job has its number.
         """
         own, failed = self._told_apart([job_id], {}, by_name=self._link.cancels_by_name)
         for error in failed.values():
@@ -78,9 +78,9 @@ class Ownership:
     def _told_apart(
         self, job_ids: Collection[str], elements_of: Mapping[str, KeptSubmission], *, by_name: bool
     ) -> tuple[list[OwnedJob], dict[str, BackendError]]:
-        """Tell the numbers that are jobs of this client from those that are not, each with why.
+        """Separate numbers of this client's jobs from others, each with the reason.
 
-        `by_name`: a job that was accepted a moment ago is taken for ours before it is shown, as the link says names.
+        `by_name`: a job accepted a moment ago counts as ours before it is shown, as the link also gives the name.
         """
         wanted = list(dict.fromkeys(job_ids))
         now: dict[str, list[SlurmRecord]] = {}

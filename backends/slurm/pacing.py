@@ -10,10 +10,9 @@ _MAX_BACK_OFF_S = 60.0  # who comes back is greeted within a minute
 
 
 def interval_s(quiet_s: float, failures: int, *, min_s: float, max_s: float) -> float:
-    """Say how long to wait between two looks, before jitter.
+    """Return how long to wait between two looks, before jitter.
 
-    `quiet_s`: seconds between the last change that concerns this client and the last look; negative if the change
-    is later.
+    `quiet_s`: seconds from the last change that concerns this client to the last look; negative if the change is later.
 
     Examples
     --------
@@ -51,7 +50,7 @@ class Pacer:
         self._jitter = 1.0 + _JITTER * self._random.uniform(-1.0, 1.0)
 
     def pause_s(self, at_s: float) -> float:
-        """Say how many seconds from now the next look of the routine is due; 0 or less if it is.
+        """Return in how many seconds the next routine look is due; 0 or less if it is.
 
         After a clock was set back it is due.
         """

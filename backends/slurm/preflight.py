@@ -1,11 +1,11 @@
-"""Whether a job could ever run, found out before it is submitted: by limits, and by what ``sbatch --test-only`` says.
+"""Checks before submission whether a job could ever run: by limits, and by ``sbatch --test-only``.
 
-An answer counts only where it says so of the request for good. What passes does not: Slurm tests with the nodes that
-are up, and says of a job that needs one which is down what it says of one that nothing here can run, though it would
-take the first into its queue. So what it says of nodes counts where the nodes that are away could change nothing.
+A negative answer counts only if it is permanent. Slurm tests with the nodes that are up: it gives the same answer for a
+job that needs a node which is down, though it would accept that job, as for one that no node can run. So answers about
+nodes count only if the nodes that are down would make no difference.
 
-Slurm takes a job beyond a limit of its account or quality of service (QOS), too, unless the site has it refuse such
-jobs, and never starts it. These limits are compared here, by commands and the REST API alike.
+Unless the site is configured otherwise, Slurm also accepts a job beyond a limit of its account or quality of service
+(QOS), but never starts it. These limits are compared here, for commands and the REST API.
 """
 
 from __future__ import annotations
@@ -154,9 +154,9 @@ def _most_nodes(job: SlurmJob) -> int:
 
 
 def beyond_limits(every: Sequence[SlurmLimits], partitions: Sequence[SlurmPartition], job: SlurmJob) -> str | None:
-    """Say which limit on one job a job is beyond, whichever account and quality of service it counts for.
+    """Name the limit per job that a job exceeds for all its possible accounts and qualities of service.
 
-    None also where that is not known. Of a quality of service and an association the first counts that sets a limit.
+    None also if that is not known. A limit of the quality of service takes precedence over one of the association.
     """
     ways = list(_ways(every, partitions, job))
     beyond = [_beyond(way, job) for way in ways]

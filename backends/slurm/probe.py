@@ -24,7 +24,7 @@ _NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
 
 
 def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
-    """Say by how much another clock of whole seconds is ahead at least; 0 if the two may agree.
+    """Return the lower bound by which another clock of whole seconds is ahead; 0 if the two may agree.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class Prober:
         self._left_over = ""
 
     def probe(self, *, age: bool) -> Revelation:
-        """Submit, look, cancel.
+        """Submit a job, look at it, and cancel it.
 
-        `age`: whether to wait, up to a minute or so, until Slurm tells of the job's age.
+        `age`: whether to wait, up to about a minute, until Slurm reports the job's age.
         """
         with self._held_job() as (job_id, before_s, after_s):
             record = self._look(job_id, age=age)
@@ -120,7 +120,7 @@ class Prober:
     def _look(self, job_id: str, *, age: bool) -> SlurmRecord | None:
         """Look at the job until Slurm says since when its age counts, or will count.
 
-        It tells in either case: the age counts from the submission where it always does, else from the begin time.
+        Both answer the question: if age always accrues it counts from submission, else from the begin time.
         """
         record = None
         for _ in range(math.ceil(_WAIT_S / _LOOK_S)):

@@ -253,8 +253,8 @@ _DETAIL = re.compile(r"[,:(;]")
 def advice(reason: str) -> Advice:
     """Explain a reason: why a job is pending, or how it failed.
 
-    `reason`: as Slurm writes it, with its details, if there are any; or the name of a job's state.
-    Returns: what it means, and what to do. A reason that is not known is given as Slurm writes it.
+    `reason`: as Slurm writes it, with its details, if any; or the name of a job's state.
+    Returns what it means, and what to do; an unknown reason as Slurm writes it.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def advice(reason: str) -> Advice:
 
 
 def kind(reason: str) -> Kind:
-    """Tell what a reason calls for.
+    """Return the kind of a reason.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What Slurm's answers to a submission mean, by whichever link they came.
+"""What Slurm's answers to a submission mean, over any link.
 
-The question is whether a job can have been accepted, and, if not, whether Slurm has refused it for good. What is known
-of that is data, in `answers`. Of what is in no row nobody knows, and the job must be looked for.
+The question is whether a job can have been accepted and, if not, whether Slurm has refused it for good. The table of
+known answers is in `answers`. An answer without a row is unknown, and the job must be looked for.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ LIMIT_NAME = re.compile(r"\b(?:Assoc|QOS|Max)[A-Za-z]+")
 
 
 def meaning_of(number: int | None, words: str) -> Meaning:
-    """Say what an answer to a submission means.
+    """Return what an answer to a submission means.
 
-    `words`: what Slurm said, a limit's name among it where it tells one.
+    `words`: Slurm's, including a limit's name if it gives one.
 
     Examples
     --------
@@ -38,10 +38,10 @@ def meaning_of(number: int | None, words: str) -> Meaning:
 
 
 def _is_limit_of_submissions(said: str) -> bool:
-    """Tell a limit on the number of jobs, which passes, from one that the job alone exceeds.
+    """Whether a limit is one on the number of jobs, which passes, and not one that the job alone exceeds.
 
-    Slurm may name the limit. At submission it checks what a job asks for by itself, so whatever else it names stays
-    exceeded. Where it names nothing, that is not known: later is the careful answer.
+    Slurm may name the limit. At submission it checks each job's own request, so any other limit that it names remains
+    exceeded. If it names none, that is not known: to try later is the safe answer.
     """
     limits = LIMIT_NAME.findall(said)
     return not limits or any("Submit" in limit for limit in limits)

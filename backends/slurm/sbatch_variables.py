@@ -41,7 +41,7 @@ _MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 
 
 def sbatch_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Read account, partition, quality of service and constraint, as far as they are set.
+    """Read account, partition, quality of service and constraint, if set.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def sbatch_settings(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Read the other options, in the words of sbatch.
+    """Read the other options, as options of sbatch.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
-    """Let options fill in for what a job leaves open, as sbatch does.
+    """Use options as defaults for what a job does not specify, as sbatch does.
 
     Examples
     --------

@@ -17,7 +17,7 @@ def batch_script(payload: Payload) -> str:
 
 
 def before_step(step: Step, spec: JobSpec, cores_per_node: int) -> list[str]:
-    """Write what a job does before a step: it gives back what it needs no more, and shows the step its share.
+    """Write what a job does before a step: it gives back surplus cores, and shows the step its share.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What a user can set about a Slurm site, checked.
+"""A user's settings for a Slurm site, checked.
 
-Whatever is wrong becomes an `asa.errors.InputError` whose `where` is the setting's name: who knows which file or option
-it came from adds that.
+Any mistake becomes an `asa.errors.InputError` whose `where` is the setting's name; the caller adds the file or option
+from which it came.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _account(value: object) -> object:
 
 
 def uid_of(account: str) -> int:
-    """Give an account's number.
+    """Return an account's uid.
 
     Examples
     --------
@@ -113,17 +113,17 @@ _RENAMED = {"most_poll": "max_poll", "most_queued": "max_queued"}
 
 
 class SlurmSettings(BaseModel):
-    """What is set alike for all ways of talking to Slurm; None or empty where the site is asked.
+    """Settings for all links to Slurm; None or empty if the site is asked.
 
     `system`: name of the machine, under which waits are learned; the cluster's name if not given.
-    `inherit`: whether jobs get the client's own variables, limits and umask, as with sbatch; tokens stay behind.
-    Best false where the client is on another computer than the cluster's.
-    `cores_per_node`, `max_cores`: where what the site tells of its nodes is not what its users get.
+    `inherit`: whether jobs get the client's variables (without tokens), limits and umask, as with sbatch. Best false if
+    the client is not on a computer of the cluster.
+    `cores_per_node`, `max_cores`: if the site's report on its nodes is not what its users get.
     `age_accrues`: whether a job gains priority while a dependency keeps it from starting.
-    `kill_invalid_depend`: whether the site cancels jobs whose dependency cannot be met any more.
+    `kill_invalid_depend`: whether the site cancels jobs whose dependency can no longer be met.
     `shrink`: whether a running job may give nodes back, by `scontrol` on its first node.
-    `max_queued`: jobs that the site lets its user have in the queue at a time; each element of a job array is one.
-    `max_array_size`: numbers of elements that its job arrays may have, Slurm's ``MaxArraySize``; 0 for no arrays.
+    `max_queued`: upper bound of a user's jobs in the queue at a time; each element of a job array is one.
+    `max_array_size`: Slurm's ``MaxArraySize``; 0 for no job arrays.
     `whole_nodes`: whether no two jobs share a node, so that small stages of a job run side by side on all of its cores.
     `charges`: what a user pays for: all that is ``allocated``, or only what is ``used``.
     """
@@ -169,17 +169,16 @@ class SlurmSettings(BaseModel):
 
 
 class RestSettings(SlurmSettings):
-    """How Slurm's REST daemon is reached, beside what holds for any Slurm.
+    """How Slurm's REST daemon is reached, in addition to the settings for any Slurm.
 
-    `token_env`, `token_file`, `token_command`: where the token is read from, at most one of them; the variable
-    ``SLURM_JWT``, if it is set.
-    `bearer`: whether the token travels as ``Authorization: Bearer``, as some proxies want it.
+    `token_env`, `token_file`, `token_command`: where the token is read from, at most one of them; by default the
+    variable ``SLURM_JWT``, if set.
+    `bearer`: whether the token is sent as ``Authorization: Bearer``, as some proxies need.
     `verify`: whether the server's certificate is checked, or a file of the authorities that may sign it.
     `api`: a version of the interface such as ``v0.0.42``; the newest that both sides know, if not given.
-    `allow_insecure`: whether the token may be sent to another host without TLS, for whoever listens on the way to
-    use.
-    `served_by`: the account that slurmrestd runs as, where it answers on this computer and is neither this user's nor
-    root's.
+    `allow_insecure`: whether the token may be sent to another host without TLS, where others on the network can read
+    and use it.
+    `served_by`: the account of a slurmrestd on this computer, if it is neither this user's nor root's.
     """
 
     url: str
@@ -208,9 +207,9 @@ class RestSettings(SlurmSettings):
 
 
 class CommandSettings(SlurmSettings):
-    """How Slurm's commands are run, beside what holds for any Slurm.
+    """How Slurm's commands are run, in addition to the settings for any Slurm.
 
-    `offline`: none of them is run: what would be submitted can be seen where there is no Slurm.
+    `offline`: none of them is run, to show what would be submitted where there is no Slurm.
     """
 
     prefix: Words = ()
@@ -222,9 +221,9 @@ _Model = TypeVar("_Model", bound=SlurmSettings)
 
 
 def check(model: type[_Model], settings: Mapping[str, Any]) -> _Model:
-    """Read settings, as a site file or the command line gives them.
+    """Read settings from a site file or the command line.
 
-    Raises `InputError`: there is no such setting, one is missing, or one makes no sense; `where` is its name.
+    Raises `InputError`: there is no such setting, one is missing, or one is invalid; `where` is its name.
 
     Examples
     --------

@@ -100,9 +100,9 @@ _EXITED = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY"})  # of itself, so t
 
 
 def base_of(words: Sequence[str], *, ran: bool, has_ended: bool) -> tuple[str, ...]:
-    """Put a base state before words none of which says where a job stands; give others as they are.
+    """Put a base state before states none of which is one; return others unchanged.
 
-    `ran`: it has nodes, or had.
+    `ran`: whether it has, or had, nodes.
 
     Examples
     --------
@@ -117,10 +117,10 @@ def base_of(words: Sequence[str], *, ran: bool, has_ended: bool) -> tuple[str, .
 
 
 def is_over(start_s: float | None, end_s: float | None, limit_s: float | None, *, has_failed: bool) -> bool:
-    """Say by its times whether a job has ended, which Slurm dates as if it ended at its limit while it has not.
+    """Whether a job has ended, by its times; before the end, Slurm shows the end of its walltime.
 
-    `has_failed`: it has an exit code other than 0, or a signal, which may be of an earlier start; 0 says nothing, for
-    Slurm writes it of what has not ended, too.
+    `has_failed`: whether it has an exit code other than 0, or a signal, perhaps from an earlier start; 0 means nothing,
+    as Slurm also shows it before the end.
     """
     if end_s is None or end_s > time.time():
         return False
@@ -135,9 +135,9 @@ def is_guessed(record: SlurmRecord) -> bool:
 
 
 def is_held(record: SlurmRecord) -> bool:
-    """Say whether a pending job does not start until somebody releases it.
+    """Whether a pending job does not start until somebody releases it.
 
-    A job that was released may keep the word for its hold, with a reason of another kind, until it starts.
+    A released job may keep the state of its hold, with a reason of another kind, until it starts.
     """
     why = kind(record.reason)
     return why == "held" or (why not in _RELEASED and not _HELD_WORDS.isdisjoint(record.states))
@@ -154,9 +154,9 @@ def reason_of(record: SlurmRecord) -> str:
 
 
 def ended_as(record: SlurmRecord) -> JobState | None:
-    """Say how a job ended as far as others' dependencies are concerned; None while it has not.
+    """Return how a job ended as far as dependencies of others are concerned; None before that.
 
-    Slurm lets dependents go before a job's nodes are clean, while the client still calls it running.
+    Slurm releases dependent jobs before a job's nodes are cleaned up, while the client still counts it as running.
     """
     if not record.states or not _BACK_IN_QUEUE.isdisjoint(record.states):
         return None
@@ -181,15 +181,16 @@ def _state_of(record: SlurmRecord) -> JobState:
 
 
 def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back: bool = False) -> JobStatus:
-    """Say in the client's words what Slurm tells of a job.
+    """Convert Slurm's record of a job into a `JobStatus`.
 
-    `kept_back`: something but the queue was to keep it from starting: a dependency, a begin time, a hold.
-    Returns: with the payload's start taken for the job's.
+    `kept_back`: whether something other than the queue was to keep it from starting: a dependency, a begin time, a
+    hold.
+    Returns it with the job's start as that of the payload.
 
     Notes
     -----
-    Slurm dates a job that was cancelled in the queue as if it had started when it was cancelled. It may say that a job
-    was eligible before it was submitted, or forget that it was; the times given here are in order.
+    For a job that was cancelled in the queue, Slurm shows a start at its cancellation. It may show an eligible time
+    before the submission, or lose it. The times returned here are in order.
     """
     state = _state_of(record)
     submit_s = record.submit_s

@@ -16,10 +16,10 @@ _UNTOLD: Mapping[str, str] = {}
 
 
 def age_accrues(config: Mapping[str, str]) -> bool | None:
-    """Say whether a job gains rank while a dependency keeps it back, from slurm.conf; None if it does not tell.
+    """Whether a job's age accrues while a dependency keeps it back, by slurm.conf; None if that is not known.
 
-    By ``priority/basic`` a job's rank is its place in the order of submission, whatever keeps it back. Else age begins
-    to count when a job becomes eligible, unless ``PriorityFlags`` say otherwise.
+    With ``priority/basic`` a job's priority follows from its place in the order of submission, even if it is kept back.
+    Else age begins to count when a job becomes eligible, unless ``PriorityFlags`` say otherwise.
 
     Examples
     --------
@@ -34,9 +34,9 @@ def age_accrues(config: Mapping[str, str]) -> bool | None:
 
 
 def kills_invalid(config: Mapping[str, str]) -> bool | None:
-    """Say whether Slurm cancels jobs whose dependency can never be met; None if slurm.conf does not tell.
+    """Whether Slurm cancels jobs whose dependency can never be met; None if slurm.conf does not say.
 
-    The flag is one of ``DependencyParameters``, and was one of ``SchedulerParameters`` before that.
+    The flag is in ``DependencyParameters``, and was in ``SchedulerParameters`` before.
     """
     places = [config[name] for name in ("DependencyParameters", "SchedulerParameters") if name in config]
     return any("kill_invalid_depend" in place for place in places) if places else None
@@ -66,7 +66,7 @@ def partition_limits(
 
 
 def default_partition(partitions: Sequence[SlurmPartition]) -> str:
-    """Name the partition of jobs that name none; empty if that is not reported and there are several.
+    """Name the default partition; empty if it is not reported and there are several.
 
     Most versions of the REST interface do not report it.
     """
@@ -86,13 +86,12 @@ def capabilities(
     can_shrink: bool = True,
     config: Mapping[str, str] = _UNTOLD,
 ) -> Capabilities:
-    """Work out what the site can do; what its user has set wins.
+    """Work out what the site can do; the user's settings take precedence.
 
-    `accounts`: those that a job which names none may count for; none if that is not known.
-    `can_shrink`: whether a running job's nodes can be given back from outside it, by the means by which Slurm is
-    reached.
-    `config`: the cluster's configuration by Slurm's own names, as far as it is told.
-    Raises `InputError`: the user's partition is not there, or Slurm does not tell how large the machine is.
+    `accounts`: those that may be charged for a job which names none; empty if not known.
+    `can_shrink`: whether this link can give back a running job's nodes from outside.
+    `config`: the cluster's configuration by Slurm's names, as far as it is known.
+    Raises `InputError`: the user's partition does not exist, or Slurm does not report the machine's size.
     """
     is_linear = config.get("SelectType", "").endswith("linear")
     is_whole = is_linear or None if settings.whole_nodes is None else settings.whole_nodes

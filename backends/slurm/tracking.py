@@ -115,10 +115,10 @@ class TrackedJob:
         return record.name == self.kept.name
 
     def hear(self, record: SlurmRecord, folder: MarksFolder, now_s: float, clock_s: float) -> bool:
-        """Take in what Slurm tells, and return whether something changed that matters; ended jobs change no more.
+        """Process Slurm's report, and return whether something relevant changed; ended jobs do not change any more.
 
-        Raises `UnavailableError`: the job has ended, and its marks cannot be read: whether its payload began is
-        not known, and its end not reported yet.
+        Raises `UnavailableError`: the job has ended, but its marks cannot be read: it is not known whether its payload
+        began, and its end is not reported yet.
         """
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
@@ -137,9 +137,10 @@ class TrackedJob:
         past: SlurmRecord | None = None,
         inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Take in that the controller does not show the job, and return whether something changed; see `absence`.
+        """Process that the controller does not show the job, and return whether something changed; see `absence`.
 
-        `past`: what accounting has of it. `certain`: that could be asked, or there is none.
+        `past`: accounting's record of it.
+        `certain`: whether accounting could be asked, or there is none.
         """
         ended = folder.ended(self.job_id, self.kept.token)
         if ended is not None and not self._is_recent(ended):
@@ -227,10 +228,10 @@ class TrackedJob:
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
 
     def is_needless(self, folder: MarksFolder) -> bool:
-        """Say whether the job is back in the queue though its payload has completed.
+        """Whether the job is back in the queue though its payload has completed.
 
-        So it is when the controller did not hear of the end, since it was away or had lost its latest state. What it
-        would run looks for the marks first, and does nothing; but it may be on hold until somebody releases it.
+        That happens if the controller did not learn of the end, since it was down or had lost its latest state. The
+        script would look for the marks first, and do nothing; but the job may be on hold until somebody releases it.
         """
         record, kept = self.record, self.kept
         if record is None or not kept.token or self.status.state is not JobState.PENDING:
@@ -252,9 +253,9 @@ class TrackedJob:
         return _essence(was) != _essence(status)
 
     def _is_back(self, status: JobStatus) -> bool:
-        """Say whether a job that had ended was started once more, as `scontrol requeue` does.
+        """Whether a job that had ended was requeued, as by `scontrol requeue`.
 
-        Or that its cancellation was lost with the controller's latest state, so that it is where it was.
+        Or its cancellation was lost with the controller's latest state, so that it is as before.
         """
         was = self.status
         return not status.state.is_final and (status.restarts > was.restarts or was.state is JobState.CANCELLED)
@@ -312,9 +313,10 @@ class TrackedJob:
         return record.states[0] == _OUT_OF_MEMORY and self.kept.out_of_memory != "ignore"
 
     def _undone(self, status: JobStatus, folder: MarksFolder) -> JobStatus:
-        """Say that a job has failed whose payload exited with 0, though a process of it was killed for want of memory.
+        """Mark a job as failed whose payload exited with 0, though one of its processes was killed for lack of memory.
 
-        What it has posted is taken back, so that it is run again. Raises `UnavailableError`: that cannot be done now.
+        Its completion markers are taken back, so that it is run again.
+        Raises `UnavailableError`: that cannot be done now.
         """
         folder.take_back(self.kept.posts)
         steps = tuple(replace(step, end_s=None) for step in status.steps)
@@ -325,10 +327,10 @@ class TrackedJob:
         return folder.holder(self.kept.token) != self.job_id
 
     def _is_held_by_others(self, record: SlurmRecord, by_slurm: JobStatus, clock_s: float) -> bool:
-        """Say whether the job is on hold, or was, though this client does not want that, nor did a moment ago.
+        """Whether the job is or was on hold, though this client does not, and did not recently, want that.
 
-        A hold that was over before anybody looked shows in that the job was eligible late though nothing of ours kept
-        it back.
+        A hold that was over before the next look shows in a late eligible time, though nothing of ours kept the job
+        back.
         """
         if by_slurm.state is JobState.PENDING and is_held(record):
             lately = self.released_s is not None and clock_s - self.released_s < _SETTLE_S
@@ -351,9 +353,9 @@ class TrackedJob:
         return max(latest_s, status.start_s)
 
     def _steps(self, status: JobStatus, folder: MarksFolder) -> tuple[StepTimes, ...]:
-        """Tell when the payload's steps began and completed, within the job's own times.
+        """Return when the payload's steps began and completed, within the job's own times.
 
-        Those that ended before the job was put back into the queue keep the times of their marks.
+        Steps that ended before the job was requeued keep the times of their marks.
         """
         if status.start_s is None:
             return ()

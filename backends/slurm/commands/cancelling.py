@@ -19,8 +19,8 @@ _NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or are ot
 def scancel_words(jobs: Sequence[OwnedJob]) -> list[str]:
     """Write the arguments that cancel some jobs.
 
-    Only with ``-v`` does scancel tell of a job that it does not know. A name is compared by scancel itself; it takes
-    one, so that it is given where there is one job.
+    Only with ``-v`` does scancel report a job that it does not know. It can compare one name itself, so the name is
+    given if there is one job.
     """
     name = [f"--name={jobs[0].name}"] if len(jobs) == 1 and jobs[0].name else []
     return ["-v", *name, *(job.job_id for job in jobs)]

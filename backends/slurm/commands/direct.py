@@ -1,7 +1,7 @@
-"""sbatch run on this computer with nothing between: five processes for each submission cost more than sbatch itself.
+"""Runs sbatch on this computer directly: five helper processes for each submission cost more than sbatch itself.
 
-Through a prefix, such as ssh, a shell at the other end gives sbatch its two inputs (`writing.sbatch`). Here it gets its
-script as its input, and its environment from a descriptor of its own.
+Through a prefix, such as ssh, a shell at the other end passes sbatch its two inputs (`writing.sbatch`). Here sbatch
+gets the script as its input, and the environment from a descriptor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EXPORT = "--export-file="
 
 
 def submit_here(command: Sequence[str], script: str, environment: str, timeout_s: float) -> Done:
-    """Run the command that `writing.sbatch_command` wrote; the environment is a list of ``NAME=value`` with zeros.
+    """Run the command from `writing.sbatch_command`; the environment is ``NAME=value``, each ended by a null byte.
 
     Raises `TimeoutError`: it took longer, and was killed. Raises `OSError`: it could not be started.
     """
@@ -44,7 +44,7 @@ def _open_nameless() -> int:
 
 
 def unwrapped(command: Sequence[str], variables: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Do what ``env`` at a command's beginning would do to some variables; give the rest of the command, and these.
+    """Apply ``env`` at a command's beginning to some variables; return the rest of the command, and the variables.
 
     Examples
     --------

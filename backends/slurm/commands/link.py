@@ -59,20 +59,20 @@ _LAST_OF_WHERE = re.compile(r"(?m)^SlurmctldPort\b.*\n")  # of what says where t
 class CommandLink:
     """Slurm by its commands: written for versions since 20.02, tested with 22.05, 24.11 and 26.05.
 
-    Each question is one command, and no file is written. Answers are asked for in formats of our own, with times in
-    seconds since 1970; ``--json`` differs between versions, and costs the controller and us far more.
+    Each question is one command, and no file is written. Answers are in our own formats, with times in seconds since
+    1970; ``--json`` differs between versions, and costs the controller and the client far more.
 
-    The state of jobs comes from ``squeue -O`` with ``-t all``: it alone tells submission, eligibility, accrual of age,
-    expected and real start, end, exit code and restarts of all of one's jobs in one call, for as long as the
+    The state of jobs comes from ``squeue -O`` with ``-t all``: only this shows submission, eligibility, accrual of age,
+    expected and real start, end, exit code and restarts of all the user's jobs in one call, for as long as the
     controller remembers them (its ``MinJobAge``).
 
-    Variables such as ``SBATCH_ACCOUNT`` go on filling in for what a job leaves open. A job's environment is exactly
-    `SlurmJob.environment` and what Slurm sets itself.
+    Variables such as ``SBATCH_ACCOUNT`` still give defaults for what a job does not specify. A job's environment is
+    exactly `SlurmJob.environment` and what Slurm sets itself.
 
-    `timeout_s`: after so many seconds a command is killed, with whatever it started here. ``sbatch`` by itself
-    would go on trying for two minutes while Slurm has too many jobs: such a submission ends in doubt.
-    `remote_shell`: whether what comes after the prefix is read by a shell, and must be quoted for it; if not given,
-    it is where the prefix begins with ``ssh``. The shell must be of Bourne's family.
+    `timeout_s`: after so many seconds a command is killed, with all that it started here. ``sbatch`` itself would retry
+    for two minutes while Slurm has too many jobs: such a submission ends in doubt.
+    `remote_shell`: whether a shell reads the command after the prefix, so that it must be quoted; if not given, true if
+    the prefix begins with ``ssh``. It must be a Bourne shell.
 
     Examples
     --------
@@ -241,9 +241,9 @@ class CommandLink:
         return list(_understood(form, self._squeue("queue", form, mine=False)))
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
-        """Ask for this user's jobs of some names; accounting's of the last seven days. Two commands.
+        """Ask for this user's jobs with some names; in accounting, of the last seven days. Two commands.
 
-        A job that was put back into the queue has several records in accounting: here it is one.
+        A requeued job has several records in accounting; here it has one.
         """
         if not names:
             return []

@@ -40,13 +40,14 @@ def run(
 ) -> Done:
     """Run a command to its end.
 
-    `variables`: its environment; this process's if not given. `descriptor`: of this process, which it has, too.
+    `variables`: its environment; this process's if not given.
+    `descriptor`: of this process, which the command inherits.
 
-    It has a session of its own: no terminal that ssh could ask for a password, and whatever it started can be ended
-    together with it.
+    It has a session of its own: there is no terminal on which ssh could ask for a password, and all that it started can
+    be killed with it.
 
-    Raises `TimeoutError`: it took longer; with what it had printed as errors until then. Raises `TooLargeError`: it
-    printed more than is received. Either way it has been killed, and may have done what it was to do.
+    Raises `TimeoutError`, with its error output: it took longer. Raises `TooLargeError`: it printed more than the
+    bound. In both cases it was killed, and may have done its work.
 
     Examples
     --------

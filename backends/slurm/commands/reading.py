@@ -44,11 +44,11 @@ _FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
 
 
 class QueueFormat:
-    """A format of squeue's ``-O``, new for each call, and how to read what is printed with it.
+    """A format for squeue's ``-O``, new for each call, and a reader of its output.
 
-    Names and comments hold whatever their users like, line ends too. So a job's record is divided by a mark that
-    nobody can know beforehand: its number, then what holds no free text, with the name at the end, then the comment.
-    A width of 0 prints a field as it is, neither cut nor filled up.
+    Names and comments may hold any text, including line ends. So a job's record is divided by a mark that nobody can
+    know in advance: its number, then fields without free text and the name at their end, then the comment. With a width
+    of 0 a field is neither cut nor padded.
 
     Examples
     --------
@@ -127,10 +127,10 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
 
 
 class RecordFormat:
-    """A format of sacct's ``-o``, new for each call, and how to read what is printed with it.
+    """A format for sacct's ``-o``, new for each call, and a reader of its output.
 
-    As `QueueFormat`, with the mark behind every field. No ``Reason`` and no ``Restarts``: older versions know neither;
-    how often a job was put back is counted from its records.
+    Like `QueueFormat`, with the mark after each field. No ``Reason`` and no ``Restarts``, which older versions lack;
+    requeues are counted from a job's records.
     """
 
     _FIELDS = (
@@ -228,7 +228,7 @@ def _array(text: str) -> dict[str, Any]:
 
 
 def read_job_id(printed: str) -> str | None:
-    r"""Read what ``sbatch --parsable`` printed, among what a login shell may say; None if it is not one number.
+    r"""Read the output of ``sbatch --parsable``, also after a login shell's messages; None if it is not one number.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def read_job_id(printed: str) -> str | None:
 
 
 def read_start_s(printed: str) -> float | None:
-    r"""Read what ``sbatch --test-only`` printed, in UTC or in seconds since 1970; None if it says no time.
+    r"""Read the output of ``sbatch --test-only``, in UTC or in seconds since 1970; None if it has no time.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def read_limits(printed: str) -> list[SlurmLimits]:
 
 
 def read_configuration(printed: str) -> dict[str, str]:
-    r"""Read what ``scontrol show config`` printed; a value that is not set is empty.
+    r"""Read the output of ``scontrol show config``; a value that is not set is empty.
 
     Examples
     --------
@@ -363,9 +363,9 @@ def _count(text: str) -> int:
 
 
 def _exit(text: str, state: str) -> tuple[int | None, int | None]:
-    """Read how a script ended: ``code:signal``, or what wait() returned, as 22.05 and older write it.
+    """Read how a script ended: ``code:signal``, or a wait status, as 22.05 and older write it.
 
-    Accounting notes 0 for a job that ran out of time; so a 0 counts only where the job was completed.
+    Accounting has 0 for a job that reached its walltime; so a 0 counts only if the job completed.
     """
     code, colon, signal = text.partition(":")
     if not code.isdecimal() or (colon and not signal.isdecimal()):

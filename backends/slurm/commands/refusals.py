@@ -1,8 +1,8 @@
-"""What Slurm's commands, ssh and the shell say when something does not work, as errors.
+"""Turns failures of Slurm's commands, ssh and the shell into errors.
 
-Everything turns on two questions: can a job have been accepted, and if not, was it refused for good? What is said is
-looked up in `..answers`. sbatch says that a submission failed only once it has sent it; what it says before that is
-about the request, or about what it could not read, load or reach.
+Two questions matter: can a job have been accepted and, if not, was it refused for good? The words are looked up in
+`..answers`. sbatch only says that a submission failed after it has sent it; earlier errors concern the request, or
+something that it could not read, load or reach.
 """
 
 from __future__ import annotations

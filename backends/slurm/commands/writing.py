@@ -14,8 +14,8 @@ from ..link import SlurmJob
 from ..options import checked, left_open
 from ..words import words_of
 
-# Variables that would change what a command does or prints. What only fills in for an option that is not given, such as
-# SBATCH_ACCOUNT, is the user's wish and stays.
+# Variables that would change what a command does or prints. Those that only give a default for an option, such as
+# SBATCH_ACCOUNT, are the user's wish and stay.
 _UNSET: Final[Mapping[str, Sequence[str]]] = {
     "squeue": (
         "SQUEUE_ACCOUNT", "SQUEUE_ARRAY", "SQUEUE_ARRAY_UNIQUE", "SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_LICENSES",
@@ -37,9 +37,9 @@ _UNSET: Final[Mapping[str, Sequence[str]]] = {
     ),
 }  # fmt: skip
 
-# sh reads the script up to its length, and leaves the environment behind it to sbatch, as descriptor 3. So neither is
-# shown in the list of processes, neither needs a file, and both pass through ssh. Of a connection that breaks half of a
-# script may arrive: that is not submitted.
+# sh reads the script up to its length, and leaves the environment after it to sbatch, as descriptor 3. So neither is in
+# the list of processes or needs a file, and both pass through ssh. If a connection breaks, half of a script may arrive:
+# that is not submitted.
 _TWO_INPUTS = (
     'exec 3<&0; script=$(head -c "$0"; echo x); '
     f'[ "$(printf %s "$script" | wc -c)" -eq $(($0+1)) ] || {{ echo "{CUT_OFF}" >&2; exit 1; }}; '
@@ -60,9 +60,9 @@ def program_of(command: Sequence[str]) -> str:
 
 
 def as_this_user(command: Sequence[str]) -> list[str]:
-    """Restrict squeue or sacct to the jobs of the user who runs it, in every version, wherever that is.
+    """Restrict squeue or sacct to the jobs of the user who runs it, in all versions and on any host.
 
-    The controller then sends these only: for ``squeue -j`` with several numbers it sends everybody's otherwise.
+    The controller then sends only these; else, for ``squeue -j`` with several numbers, it sends all users'.
     """
     return ["sh", "-c", 'exec "$0" "$@" -u "$(id -u)"', *command]
 
@@ -78,7 +78,7 @@ def of_this_user(command: Sequence[str]) -> list[str]:
 
 
 def through(prefix: Sequence[str], command: Sequence[str], *, remote_shell: bool | None) -> list[str]:
-    """Put a prefix before a command, in quotes if a shell at the other end will read it.
+    """Put a prefix before a command, quoted if a shell at the other end will read it.
 
     Examples
     --------
@@ -93,22 +93,22 @@ def through(prefix: Sequence[str], command: Sequence[str], *, remote_shell: bool
 
 
 def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
-    """Write the command that submits a job; it reads what `sbatch_input` makes.
+    """Write the command that submits a job; its input is from `sbatch_input`.
 
-    It ends where it runs, also if ssh is between us: a late retry of sbatch would submit a job that was already looked
-    for and not found.
+    It has a time limit where it runs, also through ssh: a late retry of sbatch would submit a job that was already
+    looked for and not found.
 
-    ``--export-file`` gives the job its environment and nothing else: sbatch first unsets its own. 26.05 does not read
-    the file unless ``--export=ALL`` is there, too. Anything but ALL would not do: Slurm adds what a login shell sets
-    (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own ``srun``.
+    With ``--export-file`` the job gets exactly this environment: sbatch first unsets its own. 26.05 reads the file only
+    with ``--export=ALL``. Other values are wrong: Slurm would add what a login shell sets (22.05 even with NIL) and
+    leave ``SLURM_EXPORT_ENV`` to the job's own ``srun``.
     """
     return _with_input(job, sbatch_command(job), timeout_s)
 
 
 def test_only(job: SlurmJob, timeout_s: float) -> list[str]:
-    """Write the command that asks when a job would start, and submits nothing; it reads the same.
+    """Write the command that asks when a job would start, and submits nothing; its input is the same.
 
-    Times are in UTC where Slurm does not write them as it is told to.
+    Times are in UTC if Slurm ignores the requested format.
     """
     command = sbatch_command(job)
     place = command.index("--parsable")
@@ -124,7 +124,7 @@ def _with_input(job: SlurmJob, command: list[str], timeout_s: float) -> list[str
 def sbatch_command(job: SlurmJob) -> list[str]:
     """Write sbatch with its options.
 
-    Raises `SubmitRejectedError`: one of those says what another key of a stage is for.
+    Raises `SubmitRejectedError`: one of those must be given by another key of a stage.
     """
     checked(job.options, job.name, left_open(job))
     own = (f"--{name}" if value is None else f"--{name}={value}" for name, value in words_of(job))
@@ -132,9 +132,9 @@ def sbatch_command(job: SlurmJob) -> list[str]:
 
 
 def sbatch_input(job: SlurmJob) -> str:
-    """Write the script and, behind it, the environment.
+    """Write the script, followed by the environment.
 
-    ``SLURM_JOB_NAME`` is among what Slurm sets, but 22.05 forgets it with ``--export-file``.
+    Slurm itself sets ``SLURM_JOB_NAME``, but 22.05 does not with ``--export-file``.
     """
     _refuse_null("the script", job.script)
     variables = {"SLURM_JOB_NAME": job.name} | dict(job.environment)

@@ -1,7 +1,7 @@
-"""Ends a connection on which an exchange takes too long, whatever comes on it meanwhile.
+"""Ends a connection on which an exchange takes too long, whatever arrives on it meanwhile.
 
-`httpx` limits how long each piece takes, and reads on for as long as pieces come: an answer's headers a byte at a time,
-or interim answers (`100 Continue`) without end.
+`httpx` limits the time of each piece, but reads on while pieces arrive: an answer's headers byte by byte, or interim
+answers (`100 Continue`) without end.
 """
 
 from __future__ import annotations

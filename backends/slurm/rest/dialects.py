@@ -1,7 +1,7 @@
-"""What is written to slurmrestd, exactly as each family of API versions takes it.
+"""Writes requests to slurmrestd, exactly as each family of API versions takes them.
 
-v0.0.38 refuses a whole job for one key that it does not know; later versions ignore it and say so in a warning.
-Found by experiment with Slurm 22.05 (v0.0.38) and 24.11 (v0.0.40 to v0.0.42), where the published descriptions err.
+v0.0.38 refuses a whole job for one unknown key; later versions ignore it with a warning. Where the published
+descriptions are wrong, this follows experiments with Slurm 22.05 (v0.0.38) and 24.11 (v0.0.40 to v0.0.42).
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class Dialect(ABC):
         """Write a number that may be without limit or not set."""
 
     def variables(self, job: SlurmJob) -> dict[str, str]:
-        """Give a job's variables as sbatch would; a value that is not UTF-8 cannot be said in JSON.
+        """Return a job's variables as sbatch would; a value that is not UTF-8 cannot be written in JSON.
 
-        What sbatch sets itself overrides what the user has set, as there.
+        As there, variables that sbatch sets override the user's.
         """
         given = {name: value for name, value in job.environment.items() if is_utf8(name + value)}
         own = variables(job.options, job.name, left_open(job))

@@ -111,12 +111,12 @@ class Exchange:
         once: bool = False,
         listing: Listing[Any] | None = None,
     ) -> RestAnswer:
-        """Send a request and wait for the answer; once more with a new token if the first was refused.
+        """Send a request and wait for the answer; again with a new token if the first was refused.
 
-        `listing`: takes the entries of a list out of an answer that is a success, as it comes.
-        `once`: it must not be carried out twice: only the status of the answer is believed to say that it was
-        not. In an answer that tells of an authentication that failed it may be that of the controller's answer.
-        Raises `AccessError`: slurm does not let us in; the request was not carried out.
+        `listing`: reads the entries of a list from a successful answer, as it arrives.
+        `once`: the request must not be carried out twice: only the answer's status counts as proof that it was not. An
+        authentication error inside an answer may be that of the controller's answer.
+        Raises `AccessError`: Slurm denies access; the request was not carried out.
         """
         is_shut_out = _has_no_access if once else _is_unauthorised
         tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
@@ -336,7 +336,7 @@ def _in_time(pieces: Iterable[bytes], deadline_s: float) -> Iterator[bytes]:
 
 
 def is_in_clear(url: str) -> bool:
-    """Say whether what is sent to an address leaves this host without TLS.
+    """Whether data sent to an address leave this host without TLS.
 
     Examples
     --------

@@ -22,7 +22,7 @@ _Line = tuple[tuple[str, str, str], str]
 def as_sacct(jobs: Iterable[Mapping[str, Any]]) -> str:
     """Write jobs as `asa.backends.slurm.accounting.read_history` reads them; a job listed twice is written once.
 
-    Returns: the line of column names, then a line a job. Times are seconds since 1970.
+    Returns the line of column names, then a line for each job. Times are seconds since 1970.
     """
     return sacct_text(line for job in jobs if (line := sacct_line(job)) is not None)
 

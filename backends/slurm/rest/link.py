@@ -67,26 +67,27 @@ class _TooWideError(BackendError):
 
 
 class RestLink:
-    """Slurm as slurmrestd tells it: a `SlurmLink` for REST API v0.0.38 and v0.0.40 to v0.0.45.
+    """Slurm by slurmrestd: a `SlurmLink` for REST API v0.0.38 and v0.0.40 to v0.0.45.
 
-    The version is found at the first need, the newest that both sides know. A method sends one request, but for these:
+    The version is the newest that both sides know, found at the first call. Each method sends one request, with these
+    exceptions:
 
-    - the first of all also finds the version;
+    - the first call also finds the version;
     - a refused token is read anew, and the request sent again;
-    - `jobs` of several jobs asks for their states only, and reads in full those that changed or were read long ago (see
-      `memory`), one by one if they are few, or if the whole listing would be a greater burden; where many were read
-      long ago it is that listing alone, of which only the wanted jobs are decoded. So it is where there is no listing
-      of states (v0.0.38), unless the whole cannot be received;
-    - `owners` asks for few numbers one by one, for many in the whole listing; `cancel` sends as many requests as there
-      are jobs with v0.0.38, and one for a thousand later;
-    - `named` asks the controller and the database, which is asked for 50 names at a time, submitted in the last 14 days
-      (less where the site allows less);
+    - `jobs` for several jobs lists only states, and then reads in full the jobs that changed or were read long ago (see
+      `memory`): one by one if they are few, or if the full listing would be a greater load. If many were read long ago
+      it reads only the full listing, and decodes only the wanted jobs. It also does so if there is no listing of states
+      (v0.0.38), unless the full one is too large;
+    - `owners` asks for few numbers one by one, for many by the full listing; `cancel` sends one request for each job
+      with v0.0.38, and one for a thousand jobs later;
+    - `named` asks the controller, and the database for 50 names at a time, submitted in the last 14 days (less if the
+      site allows less);
     - `accounting` asks for a day at a time; `about` asks both sides.
 
-    `verify`: whether the certificates of https are checked, or by which file of authorities.
-    `served_by`: uids that may answer on this computer, beside this user's and root's.
-    `timeout_s`: most seconds for a request and its whole answer. With its controller down slurmrestd answers only
-    after Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
+    `verify`: whether https certificates are checked, or a file of authorities for that.
+    `served_by`: further uids that may answer on this computer, in addition to this user's and root's.
+    `timeout_s`: upper bound for a request and its whole answer. If its controller is down slurmrestd answers only after
+    Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
     """
 
     def __init__(
@@ -306,9 +307,9 @@ class RestLink:
         return latest
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others.
+        """Ask accounting for all users' jobs in a time span, or the user's own if a site shows no others.
 
-        v0.0.38 tells only the last run of a job that was requeued.
+        v0.0.38 reports only the last run of a requeued job.
         """
         lines = []
         begin_s = since_s
@@ -436,9 +437,9 @@ class RestLink:
         key: str = "",
         values: Collection[int | str] = (),
     ) -> list[SlurmRecord]:
-        """Read the jobs of the listing of all that are wanted.
+        """Read the wanted jobs from the full listing.
 
-        `key`, `values`: what these jobs have, if that is so; then no others are decoded.
+        `key`, `values`: if given, only jobs with one of these values are decoded.
         """
 
         def read(entries: bytes) -> list[SlurmRecord]:
@@ -616,9 +617,9 @@ def _is_failure(why: Complaint) -> bool:
 
 
 def _lacks_resources_only(document: Mapping[str, Any]) -> bool:
-    """Say whether nothing is missing of partitions but names of resources, for which newer versions ask accounting.
+    """Whether partitions lack only names of resources, for which newer versions ask accounting.
 
-    While that is away the answer has HTTP status 500, and is whole all the same.
+    While that is unavailable the answer has HTTP status 500, but is otherwise complete.
     """
     sources = {reading.text(reading.nested(error, "source")) for error in reading.listed(document.get("errors"))}
     return sources == {_RESOURCES} and bool(reading.listed(document.get("partitions")))

@@ -1,8 +1,9 @@
-"""Which records of jobs are still good, so that a quiet look at the queue is one small request.
+"""Which records of jobs are still valid, so that a look at a queue without changes is one small request.
 
-The light listing tells states only. A record is read again when its state changed, or that of a job which it depends
-on; and since eligible times, reasons and estimates change without it, that of a pending job at an age that doubles from
-30 to 90 seconds while nothing about it changes, so that a hold is seen; that of a running job after 10 minutes.
+The light listing only has states. A record is read again when its state changed, or that of a job on which it depends.
+As eligible times, reasons and estimates change independently, a pending job's record is also read again after an
+interval that doubles from 30 up to 90 seconds while nothing about it changes, so that a hold is seen; a running job's
+after 10 minutes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reading what slurmrestd tells, tolerantly: every version spells it otherwise, and the next one will, too.
+"""Reads slurmrestd's answers tolerantly: every version has other spellings, and so will the next one.
 
-A number may be one, a text, or an object with `set`, `infinite` and `number`; a text may be null; a list may be a text.
-What cannot be read is as if it were not there. A state that nobody has heard of is passed on.
+A number may be a number, a text, or an object with `set`, `infinite` and `number`; a text may be null; a list may be a
+text. Unreadable values count as missing. An unknown state is passed on.
 """
 
 from __future__ import annotations
@@ -117,10 +117,10 @@ def record(job: Mapping[str, Any]) -> SlurmRecord | None:
 
 
 def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
-    """Read a job as slurmdbd tells it; None if it has no number, or is only half there.
+    """Read a job from slurmdbd; None if it has no number, or is incomplete.
 
-    For a second or so after a short job slurmdbd knows its end and not yet what it was: it calls it "allocation", and
-    knows no partition.
+    For about a second after a short job slurmdbd knows only its end: the name is "allocation", and there is no
+    partition.
     """
     number_ = whole(job.get("job_id"))
     if number_ is None or number_ <= 0 or (job.get("name") == "allocation" and not text(job.get("partition"))):
@@ -187,10 +187,10 @@ def partition(entry: Mapping[str, Any]) -> SlurmPartition:
 
 
 def _is_exclusive(entry: Mapping[str, Any]) -> bool:
-    """Say whether a partition's jobs share no node; v0.0.38 does not tell.
+    """Whether a partition's jobs share no node; v0.0.38 does not report that.
 
-    v0.0.45 has a word for it. Before, it was said by a number of jobs that may share a node, none, which v0.0.45 says
-    of every partition.
+    v0.0.45 has a key for it. Before, the number of jobs that may share a node was 0, which v0.0.45 has for every
+    partition.
     """
     if word := text(nested(entry, "partition", "exclusive")):
         return word == "NODE"
@@ -263,10 +263,10 @@ def _reason(value: Any) -> str:
 
 
 def _ending(value: Any, states: tuple[str, ...]) -> tuple[int | None, int | None]:
-    """Read how a script ended: exit code and signal, from an object or from a wait status as `wait` gives it.
+    """Read how a script ended: exit code and signal, from an object or from a wait status.
 
-    A code of 0 is believed only of a job that completed: slurmdbd of 22.05 tells it of every job, and slurmctld of
-    those that were cancelled.
+    A code of 0 counts only for a job that completed: slurmdbd of 22.05 reports it for every job, and slurmctld for
+    cancelled ones.
     """
     if isinstance(value, Mapping):
         signal = whole(nested(value, "signal", "id")) or whole(nested(value, "signal", "signal_id")) or None

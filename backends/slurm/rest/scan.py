@@ -1,9 +1,9 @@
-"""Reading a long listing while it comes, and finding few jobs in it without decoding the rest.
+"""Reads a long listing while it arrives, and finds few jobs in it without decoding the rest.
 
-A listing of 2,000 jobs is 6 to 16 MB of JSON, one of 200,000 more than a gigabyte: it is never there as a whole. Of it
-a client mostly wants a handful of objects. They are found by their key in the bytes and decoded alone. That is sound:
-inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the bytes is a key and nothing else. Whatever looks
-otherwise than expected is left to a decoder of the whole.
+A listing of 2,000 jobs is 6 to 16 MB of JSON, one of 200,000 more than a gigabyte: it is never in memory as a whole. A
+client mostly wants a few objects from it. These are found by their key in the bytes, and only they are decoded. That is
+correct: inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the bytes is always a key. Anything
+unexpected is left to a decoder of the whole.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ _Read = TypeVar("_Read")
 
 
 class Listing(Generic[_Read]):
-    """A long list in an answer, read while it comes: a megabyte at a time, so that it may have any number of entries.
+    """A long list in an answer, read a megabyte at a time while it arrives, so that it may have any number of entries.
 
-    `key`: of the list, at the top of the answer. `read`: reads some entries, bytes of JSON with commas between, and
-    raises `ValueError` if they are none; what it gives is kept in `found`. `weigh`: how many bytes that takes.
+    `key`: of the list, at the top of the answer.
+    `read`: reads some entries, bytes of JSON with commas between, and raises `ValueError` if they are invalid; its
+    results are kept in `found`.
+    `weigh`: returns how many bytes a result takes.
 
-    The list is cut before an entry that begins as the first does, which is looked for from the end of what has come. A
-    cut in another place is noticed, as neither side of it can be decoded; then more is waited for.
+    The list is cut before an entry that begins like the first one, searched from the end of the bytes received. A cut
+    in a wrong place is noticed, as neither side of it can be decoded; then it waits for more.
     """
 
     def __init__(
@@ -152,9 +154,9 @@ def decoded(entries: bytes) -> list[Mapping[str, Any]]:
 
 
 def find(entries: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
-    """Find the jobs among entries of a listing whose `key`, at the top of the job, has one of some values.
+    """Find the jobs among entries of a listing whose top-level `key` has one of some values.
 
-    Returns: in their order; None if this cannot be found out without decoding the whole.
+    Returns them in order; None if that is impossible without decoding the whole.
     """
     if _object_around(entries, len(entries) - 1, 0) is None:
         return None  # they end within a job

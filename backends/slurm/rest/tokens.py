@@ -1,6 +1,6 @@
-"""Where the token comes from that opens slurmrestd's door, and how it is kept fresh.
+"""Reads the token for slurmrestd, and renews it.
 
-A token is a secret: it is in no message, no log and no `repr`.
+A token is a secret: it never appears in a message, a log or a `repr`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MIN_HIDDEN = 8  # letters: a shorter one may be a part of any word
 
 
 class TokenSource:
-    """A token that is read again before it ends, and when it was refused.
+    """A token that is read again before it expires, and when it was refused.
 
-    `bearer`: send it as ``Authorization: Bearer``, as some proxies want it, and not in Slurm's own header.
+    `bearer`: send it as ``Authorization: Bearer``, as some proxies need, and not in Slurm's own header.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class TokenSource:
         return {"X-SLURM-USER-TOKEN": token} | ({"X-SLURM-USER-NAME": user} if user else {})
 
     def hidden(self, said: bytes) -> bytes:
-        """Leave the token in use out of what a server says, which may repeat what it was sent; its signature, too.
+        """Remove the token in use, and its signature, from a server's answer, which may repeat what it was sent.
 
         Examples
         --------

@@ -15,9 +15,9 @@ _SERVED = re.compile(rb'"\\?/slurm\\?/v0\.0\.(\d+)\\?/')
 
 
 class Versions:
-    """The API version in use, found at the first need.
+    """The API version in use, found at the first call.
 
-    `forced`: a version such as ``v0.0.42`` that is used unasked; empty to find one.
+    `forced`: a version such as ``v0.0.42`` to use without asking; empty to find one.
     """
 
     def __init__(self, exchange: Exchange, forced: str) -> None:
