@@ -112,10 +112,10 @@ def calibrate(
     seed: int = 0,
     report: Callable[[Step], None] = lambda _: None,
 ) -> WorkloadModel:
-    """Search for the model whose mean waits come nearest to the targets'.
+    """Search for the model whose mean waits are nearest to the targets.
 
-    A random walk from the given model that keeps what is better; its steps grow after a success and shrink after a
-    failure (the 1/5 rule). All trials see the same seeds, so that what differs is the model.
+    A random walk from the given model that keeps improvements; its steps grow after a success and shrink after a
+    failure (the 1/5 rule). All trials have the same seeds, so only the model differs.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     best, least, step = model, math.inf, 1.0

@@ -26,8 +26,8 @@ class Outage:
     begin_s: int
     amounts: Mapping[str, int]  # how much of each pool: a failed node of 28 cores is `{"cores": 28, "nodes": 1}`
     end_s: int = NEVER  # from when they are back; never, if not given
-    # jobs that hold them may finish, and what they leave is not given out again. Else as many jobs as hold what this
-    # outage lacks are ended at once: those that started last go first.
+    # whether jobs that hold them may finish, after which they are not allocated again. Else jobs are ended at once,
+    # those that started last first, until the outage has its amounts.
     drain: bool = False
 
     def __post_init__(self) -> None:
@@ -41,10 +41,11 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A machine as pools of things that are given out by count.
+    """A machine as pools of resources that are allocated by count.
 
     A pool may be the machine's cores, its nodes, its memory, a burst buffer, licences; the cores of one partition; or
-    what all partitions share. A job takes an amount from each pool that it needs, all at once, for as long as it runs.
+    resources that all partitions share. A job takes an amount from each pool that it needs, all at the same time, while
+    it runs.
 
     Examples
     --------
@@ -55,8 +56,8 @@ class Cluster:
     # size of each by name. The first counts cores: it is what jobs are charged for and ranked by.
     pools: Mapping[str, int]
     outages: Sequence[Outage] = ()
-    # names of the partitions, if jobs name one: for each the pool, by name, that a job's cores come from. A job that
-    # has to wait holds up jobs of its own partition only. One partition on the first pool, if not given.
+    # for each partition, the name of the pool of its jobs' cores. A job that has to wait delays only jobs of its own
+    # partition. If not given there is one partition, on the first pool.
     partitions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,12 +80,12 @@ class Cluster:
 
 
 class Load:
-    """The background load of a cluster: a table of jobs, and what else is known of each.
+    """The background load of a cluster: a table of jobs, with further data on each.
 
-    `amounts`: further demands, a column for each pool that is asked for, in the order of the table.
-    `users`, `qos`, `partitions`: of each job, in the order of the table: whose it is (any numbers), its quality of
-    service (0 and up, higher is better), and its partition's place among the cluster's. All the same if not given.
-    Raises `InputError`: a job asks for more than there is, or runs for longer than it asked for.
+    `amounts`: further demands, a column for each pool, in the order of the table.
+    `users`, `qos`, `partitions`: of each job, in the order of the table: its owner (any number), its quality of service
+    (from 0, higher is better), and its partition's index in the cluster. All equal if not given.
+    Raises `InputError`: a job asks for more than there is, or runs for longer than its walltime.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Load:
 def read_outages(path: str | Path) -> list[Outage]:
     """Read outages from a CSV file with the columns ``begin_s,end_s,cores,drain``.
 
-    An empty end means for ever; drain is ``yes`` or ``no``, no if the column is missing.
+    An empty end means for ever; drain is ``yes`` or ``no``, ``no`` if the column is missing.
     """
     outages = []
     try:

@@ -1,22 +1,20 @@
-"""The event engine: a machine under load, in whole seconds, with a seat for a client.
+"""The event engine: a machine under load, in whole seconds, for one client.
 
 Machine, queue and clock are a core's (`asa.backends.simulated.cores`); here is the client's side: dependencies, holds,
-begin times, tokens, and what becomes of its jobs. Control leaves the core's loop only when something happened to one of
-them.
+begin times, tokens, and the state of its jobs. Control leaves the core's loop only when something happened to one of
+these.
 
 Conventions
 -----------
 1. Within one second: completions first, then the client's timers (begin times, delays), then submissions in the log's
    order, then one scheduling pass.
-2. The queue is ordered by the time since which a job's age counts, then by arrival. For the background that is its
-   submission; for the client's jobs see `Engine.age_accrues`.
-3. A pass starts jobs from the head while they fit. The first that does not gets a reservation at the earliest second at
-   which enough cores are free by the running jobs' requested times (the shadow time). Each later job starts now if it
-   fits now and either ends by its request no later than the shadow time, or takes only cores that the head will not
-   need then.
-4. A job that runs for longer than it asked for is killed at its limit.
-5. A client's job gets more cores by a second job, which waits in the queue like any other, and whose cores join the
-   first's when it starts. It ends with the first, however that ends. Cores are given back in the opposite order.
+2. The queue is ordered by the time since which a job's age counts, then by arrival. For background jobs that is the
+submission; for the client's jobs see `Engine.age_accrues`. 3. A pass starts jobs from the head while they fit. The
+first that does not fit gets a reservation at the earliest second at which enough cores are free by the running jobs'
+walltimes (the shadow time). Each later job starts now if it fits now and either its walltime ends no later than the
+shadow time, or it takes only cores that the head will not need then. 4. A job that exceeds its walltime is killed. 5. A
+client's job gets more cores by a second job, which waits in the queue like any other, and whose cores join the first's
+when it starts. It ends with the first, however that ends. Cores are given back in reverse order.
 """
 
 from __future__ import annotations
@@ -58,10 +56,10 @@ class ClientJob:
     run: int
     exit_code: int
     submit: int
-    needs: tuple[Need, ...]  # what keeps it back: dependencies, a time, somebody
+    needs: tuple[Need, ...]  # what keeps it back: dependencies, a begin time, a hold
     begin: int
     held: bool
-    awaits: frozenset[str]  # tokens that its payload waits for, and that it posts
+    awaits: frozenset[str]  # tokens that its payload waits for, and those of its completion markers
     posts: frozenset[str]
     state: JobState = JobState.PENDING  # as the client may see it
     eligible: int = UNSTARTED
@@ -69,22 +67,22 @@ class ClientJob:
     payload_start: int = UNSTARTED
     end: int = UNSTARTED
     planned_end: int = NEVER  # when it ends if nothing more happens; NEVER if that is not known
-    launched: int = UNSTARTED  # how many were told to start before it; UNSTARTED until it was
+    launched: int = UNSTARTED  # how many were started before it; UNSTARTED until it was
     reason: str = ""  # why it waits, or how it ended
     doomed: bool = field(default=False)  # whether its dependency can never be met
-    beside: bool = False  # whether it runs beside the machine, and takes none of its cores
-    joins: int | None = None  # the number of the job to which it brings its cores; None if it runs something itself
+    beside: bool = False  # whether it is local: it takes none of the machine's cores
+    joins: int | None = None  # the number of the job that its cores join; None if it runs something itself
     unended: int = 0  # jobs that have not ended and whose end it waits for
-    # each: a second of the payload, the cores from then on, and whether it waits for these or gives back the others
+    # each: a second of the payload, the cores from then on, and whether it waits for these or gives others back
     widths: tuple[tuple[int, int, bool], ...] = ()
     place: int = 0  # the number of `widths` that are past
-    # each: the second of the payload at which it stood still for want of cores, and for how many seconds
+    # each: the second of the payload at which it waited for more cores, and for how many seconds
     stood: tuple[tuple[int, int], ...] = ()
-    stands: int = UNSTARTED  # since when it stands still for want of cores; UNSTARTED while it does not
-    bag: str = ""  # what it does together with others that run at the same time; empty if it does all by itself
-    leg: int = 0  # which one it is of those that do a bag in turn; 0 for those that do it together
-    saves: int = UNSTARTED  # seconds that a leg takes to save its state; UNSTARTED for one that is not told to
-    told: int = UNSTARTED  # when it is or was told to
+    stands: int = UNSTARTED  # since when it waits for more cores; UNSTARTED while it does not
+    bag: str = ""  # the work that it does together with other jobs; empty if it works alone
+    leg: int = 0  # its number among legs, which do a bag in turn; 0 for jobs that do it at the same time
+    saves: int = UNSTARTED  # seconds that a leg takes to save its state; UNSTARTED for one that is not signalled
+    told: int = UNSTARTED  # when it is or was signalled
 
     @property
     def payload_end(self) -> int:
@@ -121,14 +119,14 @@ class Engine:
     """A machine, its queue and its clock.
 
     `table`: the background load; rows that ask for more than the capacity are not allowed.
-    `age_accrues`: the site's rule for a client's job that is kept back by a dependency, a hold or a begin time:
-    whether its age counts from submission all the same (true) or only from the moment it became eligible (false).
-    `core`: a machine with other rules, of the same jobs; `backfill` then means nothing.
+    `age_accrues`: the site's rule for a client's job that is kept back by a dependency, a hold or a begin time: whether
+    its age counts from submission (true) or only since it became eligible (false).
+    `core`: a machine with other rules, and the same jobs; `backfill` is then ignored.
 
     Notes
     -----
-    A pass costs O(r + q) in the running and the queued jobs at worst; a submission to a queue whose head has its
-    reservation already costs O(1), because only a completion can move the shadow time.
+    A pass costs at worst O(r + q) for r running and q queued jobs; a submission to a queue whose head already has its
+    reservation costs O(1), because only a completion can move the shadow time.
     """
 
     def __init__(
@@ -194,12 +192,13 @@ class Engine:
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
-        One that runs `beside` the machine takes none of its cores, and starts as soon as nothing keeps it back. One
-        that `shrinks` is not wider from each of some seconds of its payload on; where it `grows`, its payload stands
-        still until it has so many cores (see `grow`). Of `pools` that there are it takes `amounts`, beside its cores.
-        What is in a `bag` takes `run` if as many jobs as are `sharing` it run all the time; they end together, and what
-        a job does that is killed is done. Where it is a `leg`, those of a bag take `run` in turn: one ends when the
-        next has started and it has saved its state, which takes it `saves`; what is not told to has the next one wait.
+        One `beside` the machine (a local job) takes none of its cores, and starts as soon as nothing keeps it back.
+        With `shrinks`, it has at most so many cores from given seconds of its payload on; with `grows`, its payload
+        waits there until it has so many (see `grow`). In addition to its cores it takes `amounts` of the pools. The
+        work of a `bag` takes `run` if as many jobs as `sharing` run all the time; they end together, and work done by a
+        job that is killed stays done. If it is a `leg`, those of a bag take `run` in turn: one ends when the next has
+        started and it has saved its state, which takes `saves`; the leg after one that is not signalled waits for its
+        end.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
@@ -273,10 +272,10 @@ class Engine:
     def resize(self, number: int, cores: int, *, left: int | None = None) -> bool:
         """Change the width of a client's running job now.
 
-        `cores`: its new width, at least 1, with what joined it; that is given back first.
-        `left`: seconds, at least 1, that the rest of its payload takes at the new width; as before if not
-        given. The limit stays.
-        Returns: false, and nothing has changed, if it does not run, or would grow beyond the idle cores.
+        `cores`: its new width, at least 1, including cores that joined, which are given back first.
+        `left`: seconds, at least 1, that the rest of its payload takes at the new width; unchanged if not given. The
+        walltime stays.
+        Returns: false, without any change, if it does not run, or would grow beyond the idle cores.
         """
         job = self.clients[number]
         if cores < 1 or (left is not None and left < 1):
@@ -299,10 +298,10 @@ class Engine:
     def grow(self, number: int, cores: int) -> int:
         """Ask for more cores for a client's job, and return the number of the job that waits for them.
 
-        That one is eligible while the other runs, asks for the time that the other has left, and may be cancelled,
-        which gives its cores back.
+        That job is eligible while the first one runs, asks for the first one's remaining walltime, and may be
+        cancelled, which gives its cores back.
 
-        `number`: the job; it has not ended, and is not itself one that joins another.
+        `number`: the job; it has not ended, and does not itself join another.
         """
         job = self.clients[number]
         if job.state.is_final or job.beside or job.joins is not None or cores + self.width(number) > self.capacity:
@@ -322,8 +321,8 @@ class Engine:
     def advance(self, until: int) -> list[int]:
         """Move the clock until something happens to a client's job, at most to `until`.
 
-        Returns: numbers of the client's jobs whose state changed, in order; empty when `until` was reached, or
-        when nothing can happen any more.
+        Returns: numbers of the client's jobs whose state changed, in order; empty if `until` was reached, or nothing
+        can happen any more.
         """
         core, timers = self._core, self._timers
         core.schedule()  # what the client did since may have changed something

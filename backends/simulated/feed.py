@@ -19,11 +19,11 @@ _NONE = np.empty(0, dtype=np.int64)
 class QueueFeed:
     """Events of the background's jobs, each reported once.
 
-    `users`: whose jobs the rows of its table are; -1 where that is not known.
+    `users`: owners of the jobs in the rows of its table; -1 if not known.
 
     Notes
     -----
-    A look costs what happened since the last one and what still waits or runs, not the length of the log.
+    A look takes time for the events since the last one and for pending and running jobs, not for the length of the log.
     """
 
     def __init__(self, engine: Engine, system: str, users: NDArray[np.int32] | None = None) -> None:

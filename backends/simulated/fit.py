@@ -46,12 +46,12 @@ MARGINALS = ("inter-arrival time", "hour of the day", "cores", "run time", "requ
 def fit(trace: Trace) -> FittedWorkload:
     """Fit a workload model to a log.
 
-    `trace`: the log; best read with ``exceed="kill"``, so that requests are what users typed.
+    `trace`: the log; best read with ``exceed="kill"``, so that requests are what users asked for.
     Raises `TraceError`: the log has too few jobs, or all were submitted at about the same time.
 
     Notes
     -----
-    Sorting is what costs most: about half a second for a million jobs.
+    Most of the time is for sorting: about half a second for a million jobs.
     """
     table = trace.table
     span_s = int(table.submit[-1] - table.submit[0])
@@ -245,9 +245,9 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def marginals(table: JobTable, *, clock_s: int = 0) -> dict[str, NDArray[np.float64]]:
-    """Give what a model is compared by, a value a job, by the names of `MARGINALS`.
+    """Return the values by which a model is compared, one for each job, by the names of `MARGINALS`.
 
-    `clock_s`: what the clock on the wall showed at second 0, as in `Trace`.
+    `clock_s`: the local time at second 0, as in `Trace`.
     """
     values = (
         np.diff(table.submit, prepend=table.submit[:1]),
@@ -262,7 +262,7 @@ def marginals(table: JobTable, *, clock_s: int = 0) -> dict[str, NDArray[np.floa
 
 
 def distances(one: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]) -> dict[str, float]:
-    """Kolmogorov-Smirnov distance of each marginal: the largest difference between two shares below a value.
+    """Return the Kolmogorov-Smirnov distance of each marginal: the largest difference of the two cumulative shares.
 
     Examples
     --------
@@ -280,9 +280,9 @@ def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
 
 
 def halves(trace: Trace) -> dict[str, float] | None:
-    """Distances between a log's odd and even weeks, or None if either has no job.
+    """Return the distances between a log's odd and even weeks; None if either has no job.
 
-    So much the log differs from itself: a model that is as near is as good as another stretch of the same log.
+    This is how much the log differs from itself: a model at this distance is as good as another part of the same log.
     """
     values = marginals(trace.table, clock_s=trace.clock_s)
     odd = (trace.table.submit + trace.clock_s - _MONDAY) // _WEEK % 2 == 1

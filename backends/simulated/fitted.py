@@ -38,9 +38,9 @@ def _grid(points: int) -> NDArray[np.float64]:
 
 
 def quantile_table(values: NDArray[np.float64], points: int) -> tuple[float, ...]:
-    """Take as many quantiles of values as said, denser at both ends; none of no values.
+    """Return so many quantiles of values, denser at both ends; none if there are no values.
 
-    `points`: how many quantiles: those at probabilities (1 - cos(pi k / (points - 1))) / 2.
+    `points`: number of quantiles, at probabilities (1 - cos(pi k / (points - 1))) / 2.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Spread:
 
     popular: tuple[tuple[int, float], ...]  # pairs of a value and its share
     # quantiles of the other values, at probabilities (1 - cos(pi k / (n - 1))) / 2; between them the logarithm of 1 +
-    # value is straight. Empty if the popular ones are all.
+    # value is linear. Empty if there are only popular ones.
     rest: tuple[float, ...]
 
     @classmethod
@@ -137,8 +137,9 @@ class Spread:
 class FittedKind:
     """Jobs within a range of widths and of requests."""
 
-    # the widest and the longest that belong here. Kinds are ordered by width, then by request: the narrowest here is
-    # wider than the kinds before with another `most_cores`, the shortest longer than the kind before with this one.
+    # upper bounds of width and request. Kinds are ordered by width, then by request: the lower bound of the width is
+    # the `most_cores` of the kinds before with another one, that of the request is the bound of the kind before with
+    # the same.
     most_cores: int
     most_request_s: int
     share: float
@@ -146,8 +147,8 @@ class FittedKind:
     cores: Spread  # their widths and requested times
     request_s: Spread
     at_limit: float  # share of the jobs that run to their limit
-    # quantiles (see `Spread`) of how long the others run: from -1 to 0 the logarithm of the run time, from 1 s to a
-    # minute; from 0 to 1 likewise, from there to the request
+    # quantiles (see `Spread`) of the others' run times: from -1 to 0 the logarithm of the run time, from 1 s to a
+    # minute; from 0 to 1 likewise, from a minute to the request
     run_place: tuple[float, ...]
 
     def run_s(self, request_s: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -172,11 +173,11 @@ class FittedKind:
 
 
 def place_of_run(run: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Say where runs stand, as in `FittedKind`: short runs are failures and trials, which know nothing of the request.
+    """Map run times to places as in `FittedKind`: short runs are failures and trials, independent of the request.
 
-    `run`, `request`: run times and requested times in seconds, 1 or more, a value a job; no run is longer than its
-    request.
-    Returns: a value a job: -1 for a second, 0 for a minute, 1 for the whole request.
+    `run`, `request`: run times and walltimes in seconds, 1 or more, one for each job; no run is longer than its
+    walltime.
+    Returns: one value for each job: -1 for a second, 0 for a minute, 1 for the whole walltime.
 
     Examples
     --------
@@ -190,7 +191,7 @@ def place_of_run(run: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[
 
 
 def run_at_place(place: NDArray[np.float64], request: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn `place_of_run` round: give whole seconds that runs take which stand there.
+    """Invert `place_of_run`: return run times in whole seconds.
 
     Examples
     --------
@@ -225,15 +226,15 @@ def _mean_of_octave(octave: int) -> float:
 class FittedWorkload:
     """A workload fitted to a log by `fit`.
 
-    Jobs come in campaigns: one user's jobs of one width and one request that follow each other within ten minutes.
-    The time between campaigns is drawn from a table, and passes faster at busy hours of the week and in busy weeks.
-    A campaign is of a kind, which is a range of widths and of requests with its own tables of campaign lengths, widths,
-    requests and run times; the jobs of a campaign run more or less alike.
+    Jobs come in campaigns: one user's jobs of one width and one request that follow each other within ten minutes. The
+    time between campaigns is drawn from a table, and is shorter at busy hours of the week and in busy weeks. A campaign
+    has a kind, a range of widths and of requests with its own tables of campaign lengths, widths, requests and run
+    times; the jobs of a campaign have similar run times.
 
-    Not captured: users, and that they come back after a while with the jobs that they had before, so that the mix of
-    jobs varies less from month to month than it does in a log; short gaps that come in a row; holidays, shutdowns, and
-    trends over years; how widths, requests and run times hang together within a kind; campaigns of more than 128 jobs
-    (they are several); memory, queues and partitions; failures.
+    Not modelled: users, who come back after a while with the same jobs, so the mix of jobs varies less from month to
+    month than in a log; sequences of short gaps; holidays, shutdowns, and trends over years; correlations of widths,
+    requests and run times within a kind; campaigns of more than 128 jobs (they are several); memory, queues and
+    partitions; failures.
     """
 
     machine: Machine  # what the log's machine was
@@ -262,7 +263,7 @@ class FittedWorkload:
 
         Notes
         -----
-        The load is met in the mean over seeds. Linear in the number of jobs: about a second for a million.
+        The mean load over seeds is the model's. Linear in the number of jobs: about a second for a million.
         """
         rng = np.random.Generator(np.random.PCG64(seed))
         clock = _Clock(self._rates(rng, duration_s))
@@ -289,13 +290,13 @@ class FittedWorkload:
         return JobTable(submit[within], run[within], request[within], cores[within])
 
     def summary(self) -> dict[str, Any]:
-        """Sum the model up for people.
+        """Summarize the model for people.
 
-        Returns: ``load``, ``jobs_per_day``, ``numbers`` (how many it is made of), ``serial``,
-        ``powers_of_two``, ``other_popular`` and ``other_widths`` (shares of the jobs), ``widths`` (a row a
-        class of widths), ``requests`` (the five most popular), ``busiest_hour`` and ``quietest_hour`` of the
-        day with their rates relative to the mean, ``weekend`` (rate relative to weekdays), ``quietest_week``
-        and ``busiest_week``, and ``alike``.
+        Returns: ``load``, ``jobs_per_day``, ``numbers`` (how many it consists of), ``serial``, ``powers_of_two``,
+        ``other_popular`` and ``other_widths`` (shares of the jobs), ``widths`` (a row for each class of widths),
+        ``requests`` (the five most popular), ``busiest_hour`` and ``quietest_hour`` of the day with their rates
+        relative to the mean, ``weekend`` (rate relative to weekdays), ``quietest_week`` and ``busiest_week``, and
+        ``alike``.
         """
         total = sum(kind.share for kind in self.kinds)
         widths: dict[int, float] = {}

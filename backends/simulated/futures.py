@@ -1,7 +1,7 @@
-"""Sampled futures of the visible queue, in which several requests are judged together.
+"""Sampled futures of the visible queue, for comparing several requests.
 
-Each future draws how long every job runs, from how jobs lately compared with what was expected of them; all requests
-are judged in the same futures.
+Each future draws all jobs' run times, from the recent ratios of run times to expected ones; all requests are simulated
+in the same futures.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ class RunTimes:
         elapsed_s: NDArray[np.float64],
         samples: int,
     ) -> NDArray[np.float64]:
-        """Draw how long jobs run on, which have run for so long; shape (samples, jobs), at least 1 s.
+        """Draw the remaining run times of jobs that have run for so long; shape (samples, jobs), at least 1 s.
 
-        What outlived all that was seen of its kind ends at any time before its request is over.
+        A job that has outlived all known ones of its kind ends at any time before the end of its request, with equal
+        probability.
         """
         rng = np.random.Generator(np.random.PCG64(_SEED))
         drawn = rng.random((samples, len(kind)))
@@ -89,11 +90,11 @@ class RunTimes:
 
 
 def starts(size: int, running: _Jobs, waiting: _Jobs, requests: _Jobs) -> NDArray[np.float64]:
-    """Say when each request would start in each future, in seconds from now; shape (samples, requests).
+    """Return when each request would start in each future, in seconds from now; shape (samples, requests).
 
     `running`: cores, seconds until the requested ends, and until the ends in each future (samples, jobs).
-    `waiting`: cores, requested seconds, and run times in each future (samples, jobs), in the order in which they start.
-    `requests`: cores, requested seconds, and in how many seconds each will be submitted.
+    `waiting`: cores, walltimes, and run times in each future (samples, jobs), in queue order.
+    `requests`: cores, walltimes, and in how many seconds each will be submitted.
     """
     order = np.argsort(running[1], kind="stable")
     want = np.minimum(requests[0], size)
@@ -109,9 +110,10 @@ def starting_now(
     running: tuple[NDArray[np.float64], NDArray[np.float64]],
     waiting: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> NDArray[np.bool_]:
-    """Say which waiting jobs would start at once, if nothing but cores kept them back.
+    """Return which pending jobs would start at once if they only lacked cores.
 
-    `running`: cores, and seconds until the requested ends. `waiting`: cores and requested seconds, in their order.
+    `running`: cores, and seconds until the requested ends.
+    `waiting`: cores and walltimes, in queue order.
     """
     order = np.argsort(running[1], kind="stable")
     due, jobs = running[1][order], len(waiting[0])

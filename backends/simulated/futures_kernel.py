@@ -1,7 +1,7 @@
-"""The inner loop of sampled futures: EASY backfilling of what runs and waits, and when requests would start beside it.
+"""The inner loop of sampled futures: EASY backfilling of running and pending jobs, and when requests would start.
 
-A request that is the last in the queue changes nothing before it starts. So all requests are judged in one pass: in it
-nobody makes way for them, and each starts when it would be backfilled, or would be next.
+A request that is last in the queue changes nothing before it starts. So all requests are simulated in one pass, in
+which they delay no other job, and each starts when it would be backfilled, or would be at the head.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def _reserve(w: Any, count: int, cores: int, free: int, now: float) -> tuple[flo
 
 @kernel
 def future(size: int, sample: int, q: Any, r: Any, w: Any) -> int:
-    """Write when each request would start in one of the futures; return how many jobs wait at the end, in `w.waits`.
+    """Write when each request would start in one future; return how many jobs are pending at the end, in `w.waits`.
 
-    With no request only those begin that begin now.
+    Without requests only jobs that can start now are started.
 
     Notes
     -----

@@ -1,31 +1,31 @@
-"""Predicting a job's wait by starting a copy of the visible queue and reading the answer.
+"""Predicts a job's wait by simulating a copy of the visible queue.
 
-What ``squeue`` shows of everybody's jobs is enough to run the queue ahead on the engine: who runs and until when at the
-latest, which jobs wait and for what. What it does not show is in which order the site takes its jobs, when they will
-really end, and who may not start though there is room. So there are several *opinions*, one for each guess at these;
-see `OPINIONS`. `QueueSimulation.opinions` gives them all, for whoever wants to weigh them. As an estimator of its own
-it learns how far off each of them is, and goes with those that were right lately.
+What ``squeue`` shows of all users' jobs is enough to simulate the queue on the engine: running jobs and their latest
+ends, pending jobs and their requests. It does not show the order in which the site starts jobs, when they will really
+end, and which may not start though cores are free. So there are several *opinions*, one for each combination of guesses
+at these; see `OPINIONS`. `QueueSimulation.opinions` returns them all, for other estimators. As an estimator itself it
+learns the error of each, and follows those that were accurate lately.
 
 Rules
 -----
 Order. First come first served; shortest request first; or by (wait / request)^3 x cores at the time of the prediction,
-the highest first. Each with EASY backfilling. The predicted job is the last that was submitted, and nobody comes after.
+the highest first. Each with EASY backfilling. The predicted job is the last submitted one; no jobs come after it.
 
-Run times. As requested; or as expected, which is the request times the share of it that was used by the last two jobs
-that had the same user, cores and request, else by the user's last two, else by the site's last jobs (after Tsafrir,
-Etsion and Feitelson, 2007, who take the times of the user's last two). A job that outlives this is expected to run as
-long again as it has, up to its request; one that is over its request as long again as it is over, but 10 s to 10
-minutes; one that is over it by an hour is taken to have ended unnoticed.
+Run times. As requested; or as expected, which is the request times the share that was used by the last two jobs with
+the same user, cores and request, else by the user's last two, else by the site's last jobs (after Tsafrir, Etsion and
+Feitelson, 2007, who use the run times of the user's last two). A job that outlives this is expected to run for twice
+its present time in all, up to its request. One that exceeds its request is expected to run on for as long as it has
+exceeded it, but 10 s to 10 minutes; after an hour it is assumed to have ended unnoticed.
 
-Jobs. All of the machine; or only those of the partition; or of these only such as are not held. A job is held if it
-would start now and could have started half a minute ago, if all depended on idle cores alone: a limit, a dependency or
-a reservation keeps it back, and it will not compete for the cores that seem free. If jobs of the predicted job's user
-are held, the user has reached a limit: the job must then also find its place in a queue of the user's own, on the cores
-that the user has now.
+Jobs. All of the machine; or only those of the partition; or of these only jobs that are not kept back. A job counts as
+kept back if by idle cores alone it would start now and could have started half a minute ago: a limit, a dependency or a
+reservation keeps it back, and it will not compete for the cores that seem free. If jobs of the predicted job's user are
+kept back, the user has reached a limit: the job must then also wait in a queue of the user's own, on the cores that the
+user has now.
 
-Machine. It has the cores that `Surroundings` tells; if it does not tell, as many as were ever seen in use at once. A
-partition has as many as were ever seen in use there at once. Where more are in use than there are (logs have such
-days), nothing starts until enough of them are free. A job that asks for more than there are counts as asking for all.
+Machine. It has the cores given in `Surroundings`; if not given, the largest number ever seen in use. A partition has
+the largest number ever seen in use there. If more are in use than there are (logs have such days), nothing starts until
+enough of them are free. A job that asks for more than there are counts as asking for all.
 """
 
 from __future__ import annotations
@@ -114,19 +114,19 @@ _FORMAT = 2
 
 
 class QueueSimulation:
-    """Estimator that runs the visible queue ahead.
+    """Estimator that simulates the visible queue.
 
-    Its prediction is the weighted median of the opinions, each shifted by how far off it was lately for its own
-    magnitude and jobs of about this width and request, and weighted by how well it did so shifted; in decades of
-    seconds, for waits range over six of them. The quantiles are offsets from it that are moved by every wait that comes
-    true, so that each is exceeded as often as it says.
+    Its prediction is the weighted median of the opinions. Each is shifted by its recent error, for its own magnitude
+    and for jobs of about this width and request, and weighted by its accuracy after that; all in decades of seconds, as
+    waits range over six of them. The quantiles are offsets from the prediction, which each observed wait adapts, so
+    that each has its coverage.
 
     Notes
     -----
-    A prediction is 12 simulations, or 24 where a user is limited and there are partitions, each of a few hundred
-    nanoseconds a job that starts before this one. The answer is kept until something happens, so that `predict`,
-    `opinions`, `facts` and `submitted` for one job cost one. Memory and state grow with the users and with the shapes,
-    that is combinations of user, cores and request, that were ever met.
+    A prediction takes 12 simulations, or 24 if a user is limited and there are partitions, each of a few hundred
+    nanoseconds for each job that starts before this one. The answer is kept until something happens, so `predict`,
+    `opinions`, `facts` and `submitted` for one job take the time of one. Memory and state grow with the number of
+    users, and of combinations of user, cores and request, ever seen.
 
     Examples
     --------
@@ -170,9 +170,9 @@ class QueueSimulation:
     # ------------------------------------------------------------------ answers
 
     def opinions(self, job: QueuedJob) -> tuple[float, ...]:
-        """Say how long a job that is submitted now would wait, by each guess at how the site works.
+        """Return how long a job submitted now would wait, by each opinion.
 
-        Returns: seconds, in the order of `OPINIONS`; ten years if it starts no sooner.
+        Returns: seconds, in the order of `OPINIONS`; at most ten years.
         """
         self._look(job)
         return tuple(self._opinions.tolist())
@@ -188,14 +188,14 @@ class QueueSimulation:
         return self._advice.forecast(self._class, _in_decades(self._opinions))
 
     def futures(self, jobs: Sequence[QueuedJob], samples: int, ahead: int | None = None) -> NDArray[np.float64]:
-        """Sample how long each of some requests would wait; a row is one future, the same for all of them.
+        """Sample the waits of some requests; a row is one future, the same for all of them.
 
-        Jobs are taken in order of submission, with EASY backfilling, and nobody comes after; each runs as long as jobs
-        like it lately did. Jobs that something else keeps back are left out.
+        Jobs start in order of submission, with EASY backfilling, and no jobs come later; each runs as long as similar
+        jobs recently did. Jobs that are kept back are left out.
 
-        `ahead`: how many of the waiting jobs, the first, come before the requests; all if not given.
+        `ahead`: how many pending jobs are before the requests in the queue; all if not given.
 
-        Returns: seconds, shape (samples, requests); fewer samples where many jobs run and wait.
+        Returns: seconds, shape (samples, requests); fewer samples if many jobs run and wait.
         """
         samples = min(samples, max(_MIN_FUTURES, _MAX_JOBS // (self._waiting.count + self._running.count + 1)))
         now = min(job.submit_s for job in jobs)
@@ -223,9 +223,9 @@ class QueueSimulation:
 
     @contextmanager
     def hidden(self, ticket: int) -> Iterator[int | None]:
-        """Take a waiting job out of the queue meanwhile, as if it were withdrawn; give how many wait ahead of it.
+        """Take a pending job out of the queue, inside this context, as if withdrawn; yield how many are ahead of it.
 
-        None, and nothing is hidden, if nothing waits with that ticket.
+        Yields None, and changes nothing, if no pending job has this ticket.
         """
         place = self._waiting.place(ticket)
         if place is None:
@@ -263,8 +263,9 @@ class QueueSimulation:
     ) -> NDArray[np.float64]:
         """Sample when requests start, in seconds from now.
 
-        `queue`: who waits, and who of them is ahead of the requests: the others' runs are drawn all the same, so that
-        those of all are alike wherever a request stands. `asked`: cores, walltime and time of submission of each.
+        `queue`: pending jobs, and which of them are ahead of the requests: the others' run times are drawn all the
+        same, so that all draws are equal wherever a request is in the queue.
+        `asked`: cores, walltime and time of submission of each.
         """
         (waiting, is_ahead), (size, samples) = queue, size_and_samples
         count, due = len(elapsed), _left_s(running, elapsed)
@@ -324,9 +325,9 @@ class QueueSimulation:
         self._pass_time(now)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a job ended after so many seconds; also of one whose start has not been reported yet.
+        """Learn that a job ended after so many seconds, even if its start has not been reported yet.
 
-        Raises `InputError`: nothing runs or waits with that ticket, or the time is no time.
+        Raises `InputError`: no running or pending job has this ticket, or the time is invalid.
         """
         if not 0 <= run_s < math.inf:
             raise InputError(f"a run of {run_s} s cannot be", hint="Runs are finite and not negative.")
@@ -515,12 +516,12 @@ class QueueSimulation:
 
 
 def queue_simulation(surroundings: Surroundings) -> QueueSimulation:
-    """Simulate the visible queue ahead, with everybody's jobs as squeue shows them; it learns nothing.
+    """Simulate the visible queue, with all users' jobs as squeue shows them; it learns nothing.
 
     Parameters
     ----------
     surroundings
-        Whose `machine_cores` it takes; it draws nothing, so that it needs no seed.
+        Only `machine_cores` is used; it draws nothing, so it needs no seed.
 
     Examples
     --------
@@ -642,11 +643,10 @@ class _Habits:
 
 
 class _Advice:
-    """Learns how far off each opinion is, which to follow, and how wide to spread the forecast.
+    """Learns the error of each opinion, which to follow, and how wide to spread the forecast.
 
-    All in decades of seconds. It learns apart for each class of jobs, short, middling and long requests, narrow and
-    wide, which fare differently where idle cores are scarce; and how far off something is apart for each decade of what
-    it says.
+    All in decades of seconds. It learns separately for each class of jobs (short, medium and long requests, narrow and
+    wide), whose waits differ when idle cores are scarce; and errors separately for each decade of the predicted value.
     """
 
     _BINS = len(_DECADES) + 1
@@ -672,10 +672,9 @@ class _Advice:
         return WaitForecast(tuple(quantiles_s.tolist()), 10.0**middle)
 
     def learn(self, kind: int, middle: float, decades: NDArray[np.float64], observation: WaitObservation) -> None:
-        """Move everything a step towards what came true; where that is a bound, only what broke it.
+        """Move all values a step towards the observed wait; for a bound, only those that violate it.
 
-        `middle`: what `middle` was when it was submitted: by now it would be a better one, whose spread is
-        narrower.
+        `middle`: the value of `middle` at submission; the present one would be more accurate, with a narrower spread.
         """
         truth = math.log10(max(observation.wait_s, 1.0))
         bins, shifted = self._shifted(kind, decades)

@@ -1,8 +1,7 @@
-"""The inner part of the queue-simulation estimator: live a copy of the visible queue through on the engine's core.
+"""The inner part of the queue-simulation estimator: simulates a copy of the visible queue on the engine's core.
 
-The engine's own kernel does the scheduling. What is here builds the engine's state from what is visible, in scratch
-arrays that are made once, and asks it again and again: for each set of jobs, each order of the queue and each rule for
-run times.
+The engine's own kernel does the scheduling. This module builds the engine's state from what is visible, in scratch
+arrays that are made once, and runs it for each set of jobs, each order of the queue and each rule for run times.
 """
 
 from __future__ import annotations
@@ -70,11 +69,11 @@ class Visible(NamedTuple):
 
 @kernel
 def remaining_s(asked_s: float, elapsed_s: float, share: float) -> int:
-    """How long a job is expected to run on.
+    """Return the expected remaining run time of a job.
 
-    `share`: what part of its request it is expected to use; 1 to count on the request.
-    Returns: seconds, at least 1. One that outlived its expectation runs as long again as it has, up to its request;
-    one that is over its request as long again as it is over, within 10 s to 10 minutes.
+    `share`: the expected share of its request that it uses; 1 for the request itself.
+    Returns: seconds, at least 1. A job that outlived its expectation runs for twice its present time in all, up to its
+    request; one that exceeds its request runs on for as long as it has exceeded it, within 10 s to 10 minutes.
     """
     left = asked_s - elapsed_s
     if left <= 0.0:
@@ -128,9 +127,9 @@ def _waited_s(a: Any, room: int, row: int, now: float) -> float:
 
 @kernel
 def _wait_on_engine(a: Any, first: int, rows: int, free: int, cores: int, asked: int, until: int) -> int:
-    """Wait of the target, where `first` jobs run and those up to `rows`, and the target, wait as they stand in `order`.
+    """Return the target's wait; the `first` jobs run, and those up to `rows` and the target are pending, in `order`.
 
-    `until`: seconds from now; where it has not started by then, `HORIZON_S` is returned.
+    `until`: seconds from now; if it has not started by then, `HORIZON_S` is returned.
     """
     for i in range(engine.SCALARS):
         a.s[At(i)] = 0
@@ -219,11 +218,11 @@ def _gather_waiting(a: Any, waits: int, which: int, apart: bool, size: int, site
 
 @kernel
 def _leave_out_held(a: Any, first: int, rows: int, free: int, size: int, now: float) -> int:
-    """Leave out who would start now and could have before, again until nobody is left out; return how many are left.
+    """Leave out jobs that would start now and could have before, until there are none; return how many are left.
 
     Notes
     -----
-    Whether the target's user has such jobs is noted among the facts, and how many there are.
+    The facts record whether the target's user has such jobs, and how many there are.
     """
     room, again = len(a.waiting) // FIELDS, True
     while again:
@@ -339,12 +338,12 @@ def _note_facts(a: Any, now: float, waits: int, runs: int, size: int, own_size: 
 def foresee(
     a: Any, now: float, waits: int, runs: int, size: int, own_size: int, split: bool, site_share: float
 ) -> None:
-    """Write the waits that each set of jobs, order and rule for run times foresees, and the facts of the queue.
+    """Write the waits by each set of jobs, order and rule for run times, and the facts of the queue.
 
     Notes
     -----
-    Twelve simulations, or 24 with partitions and limited users; each costs what the engine needs to start the jobs
-    that start before the target.
+    Twelve simulations, or 24 with partitions and limited users; each takes the engine's time for the jobs that start
+    before the target.
     """
     first = rows = free = 0
     for which in range(SETS + 1):

@@ -11,7 +11,7 @@ __all__ = ["SYSTEMS", "Machine"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine of equal nodes whose cores are given out by count.
+    """A machine of equal nodes whose cores are allocated by count.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class Machine:
     nodes, cores_per_node
         Its size.
     whole_nodes
-        Whether jobs get whole nodes only; else any number of cores, as on sites that share nodes.
+        Whether jobs get only whole nodes; else any number of cores, as on sites where jobs share nodes.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Machine:
         return self.cores_per_node if self.whole_nodes else 1
 
     def allocated(self, cores: int, nodes: int = 0) -> int:
-        """Cores that a job really gets, and is charged for, when it asks for so many cores or nodes.
+        """Return the cores that a job gets, and is charged for, when it asks for so many cores or nodes.
 
         Examples
         --------

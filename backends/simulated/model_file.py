@@ -37,9 +37,9 @@ def save_model(model: FittedWorkload, path: str | Path) -> None:
 
 
 def load_model(path: str | Path) -> FittedWorkload:
-    """Read a model that `save_model` wrote, and perhaps somebody changed.
+    """Read a model that `save_model` wrote and a user may have edited.
 
-    Raises `InputError`: the file cannot be read, or a field of it, which the error names, makes no sense.
+    Raises `InputError`: the file cannot be read, or a field, which the error names, is invalid.
     """
     file = str(path)
     look_at(Path(path))

@@ -1,43 +1,44 @@
-"""Queue disciplines: in what order jobs stand, what may overtake them, who must give way.
+"""Queue disciplines: the order of jobs, backfilling, and preemption.
 
-A `Policy` puts these together. `scheduler` finds one by name, ours and a third party's alike, through the entry-point
-group ``asa.schedulers``: a function whose keyword arguments are its settings. Where a policy is nothing of this kind -
-a neural network, a planner, an optimiser - it is a `PassScheduler`, which is asked at every scheduling pass what to
-start; one that brings a whole machine of its own is a `CoreMaker`.
+A `Policy` combines these. `scheduler` finds one by name, ours or a third party's, through the entry-point group
+``asa.schedulers``: a function whose keyword arguments are its settings. Other schedulers, such as a neural network, a
+planner or an optimiser, are a `PassScheduler`, which decides at each scheduling pass what to start; one with a whole
+machine of its own is a `CoreMaker`.
 
 Semantics
 ---------
-Time is whole seconds. Within a second: jobs end; resources come back, then go away; jobs are submitted; then one pass.
+Time is in whole seconds. Within a second: jobs end; outages end, then begin; jobs are submitted; then one pass.
 
 Order. The queue is sorted by the order's score at the time of the pass, ties by the time since which a job's age counts
 (for background jobs their submission), then by arrival.
 
-Pass. There is one in each second in which something ended, was submitted, went away or came back. Jobs are looked at
-in order. One starts if it fits into what is idle, takes nothing that is reserved by then, and no earlier job of its
-partition had to wait. What it does not ask for may be short. What happens to one that has to wait:
+Pass. There is one in each second in which a job ended or was submitted, or an outage began or ended. Jobs are
+considered in order. A job starts if it fits into the idle resources, takes nothing that is reserved in its time, and no
+earlier job of its partition had to wait. Resources that it does not ask for are ignored. What happens to a job that has
+to wait:
 
 - no backfilling: it waits;
 - EASY: the first of each partition that has to wait gets a reservation, the earliest time at which it fits by the
-  requested ends of the running jobs and the reservations made so far in this pass. Later ones start now if from now
+  requested ends of the running jobs and the reservations made so far in this pass. Later jobs start now if from now
   until their requested end they take nothing that is reserved;
-- conservative: every job has a reservation, made when it is first looked at, the earliest time that takes nothing of
-  those made before, and starts when that time has come. When something ends before its requested end, the
-  reservations are gone through once, in order, and each moves to the earliest time that takes nothing of all others;
-  it never moves back. When resources go away or come back, a job is preempted or requeued, or a running one grows,
-  all reservations are made anew, in order;
-- periodic, as Slurm's: at a pass nothing overtakes. At the first multiple of the interval at or after anything
-  happened, and after that second's pass, up to so many jobs are gone through in order, each reserves as under
-  conservative backfilling but all anew, at whole multiples of the resolution if not now, and starts if that is now;
-  those that would start beyond the window reserve nothing.
+- conservative: every job has a reservation, made when it is first considered, at the earliest time that takes nothing
+  from earlier reservations, and starts at that time. When a job ends before its requested end, each reservation, in
+  order, moves once to the earliest time that takes nothing from all others; it never moves to a later time. When an
+  outage begins or ends, a job is preempted or requeued, or a running one grows, all reservations are made anew, in
+  order;
+- periodic, as in Slurm: a normal pass does not backfill. At the first multiple of the interval at or after any event,
+  after that second's pass, up to so many jobs are considered in order. Each gets a reservation as under conservative
+  backfilling, but all are made anew, now or at multiples of the resolution, and jobs reserved for now start; jobs that
+  would start beyond the window reserve nothing.
 
-A job that asks for more than the machine has at the time, while some of it is away, is passed over; it holds nobody up.
+A job that asks for more than the machine has at the time, during an outage, is skipped, and delays no other.
 
-Preemption. The first job of each partition that does not fit into what is idle may, before anything else is done about
-it, end running jobs of lower quality of service: those of the lowest first, among them those that started last, and
-only such as hold something that is still missing. If that makes it fit, they are requeued (or cancelled), it starts,
-and the pass begins anew; else nothing is ended. (Not in the extra passes of periodic backfilling.)
+Preemption. The first job of each partition that does not fit into the idle resources may first end running jobs of
+lower quality of service: the lowest first, among equals those that started last, and only jobs that hold something
+still missing. If it then fits, they are requeued (or cancelled), it starts, and the pass begins anew; else nothing is
+ended. (Not in the extra passes of periodic backfilling.)
 
-A job that is ended by an outage goes back into the queue with its old age, and runs from its beginning; or is lost.
+A job that is ended by an outage is requeued with its old age, and starts from its beginning; or it is lost.
 """
 
 from __future__ import annotations
@@ -97,12 +98,12 @@ class Sjf:
 
 @dataclass(frozen=True, slots=True)
 class Wfp:
-    """Cobalt's utility: (wait / request)^3 x width, the highest first; old and large jobs rise.
+    """Cobalt's utility: (wait / request)^3 x width, the highest first; favours old and large jobs.
 
     Parameters
     ----------
     pool
-        Place of the pool that the width is counted in, such as nodes; cores if not given.
+        Index of the pool in which the width is counted, such as nodes; cores if not given.
     """
 
     pool: int | None = None
@@ -131,35 +132,35 @@ class F1:
 
 @dataclass(frozen=True, slots=True)
 class Multifactor:
-    """Slurm's multifactor priority: a sum of weighted factors of 0 to 1, rounded down, the highest first.
+    """Slurm's multifactor priority: a sum of weighted factors from 0 to 1, rounded down, the highest first.
 
     Parameters
     ----------
     age
         Weight of min(wait / `max_age_s`, 1).
     max_age_s
-        Waiting longer earns no more.
+        A longer wait adds nothing.
     size
         Weight of cores / cores of the machine.
     favor_small
-        Count the size factor from the other end: 1 less it.
+        Use 1 minus the size factor.
     fair_share
         Weight of 2^(-u n), where u is the user's share of all users' decayed usage and n the number of users of the
-        load, and one more if there is a client: a user who had the just share of 1/n has a factor of 1/2. It is 1
-        while nobody has used anything.
+        load, plus one if there is a client: a user with the fair share of 1/n has a factor of 1/2. It is 1 while nobody
+        has used anything.
     fair_tree
-        Count users by rank instead, as Slurm does of itself where all are in one account with equal shares: 1 less the
+        Use the users' rank instead, as Slurm does by default if all are in one account with equal shares: 1 minus the
         share of users who have used less.
     users
-        How many share the machine, where that is more than those of the load; the others have used nothing.
+        Number of users of the machine, if more than those of the load; the others have used nothing.
     half_life_s
-        Usage, in core-seconds, halves in so long.
+        Half-life of usage, which is in core-seconds.
     period_s
-        Age and fair share are reckoned anew when so much has passed, and stay until then. 0: always.
+        Age and fair share are updated after each such time, and constant in between. 0: always.
     partition, partition_factors
         Weight, and the factor of each of the cluster's partitions (0 for those not given).
     qos
-        Weight of the job's quality of service over the highest that was met.
+        Weight of the job's quality of service divided by the highest seen.
     """
 
     age: float = 1000.0
@@ -181,7 +182,7 @@ class Multifactor:
 
 
 class QueueView(Protocol):
-    """The queue and the machine at a scheduling pass, as read-only arrays that are views of the engine's own.
+    """The queue and the machine at a scheduling pass, as read-only views of the engine's arrays.
 
     Only `queue` is a copy, once jobs were started in the pass.
     """
@@ -254,8 +255,8 @@ class QueueView(Protocol):
         job
             The job.
         amounts
-            What it takes of each pool, where a scheduler chooses between pools; its row of `demand` from then on.
-            What it asks for if not given.
+            What it takes from each pool, if a scheduler chooses between pools; its row of `demand` from then on. If not
+            given, what it asks for.
         """
         ...
 
@@ -279,9 +280,9 @@ class CustomOrder(Protocol):
 
 @runtime_checkable
 class PassScheduler(Protocol):
-    """A scheduler of one's own, in place of a `Policy`: anything that can decide what to start now.
+    """A custom scheduler in place of a `Policy`: anything that can decide what to start now.
 
-    One object serves one simulation at a time; what it remembers between passes is its own.
+    One object serves one simulation at a time, and may keep state between passes.
     """
 
     def schedule(self, view: QueueView) -> None:
@@ -325,14 +326,14 @@ class Conservative:
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """Backfilling as a task of its own, as Slurm has it.
+    """Backfilling as a separate periodic task, as in Slurm.
 
     Parameters
     ----------
     interval_s
-        A pass at most so often (``bf_interval``).
+        Lower bound of the time between passes (``bf_interval``).
     depth
-        Jobs that a pass looks at (``bf_max_job_test``).
+        Jobs that a pass considers (``bf_max_job_test``).
     window_s
         Starts beyond this time from now are not planned (``bf_window``).
     resolution_s
@@ -361,7 +362,7 @@ class Policy:
     order
         How the queue is sorted.
     backfill
-        What may overtake.
+        How jobs are backfilled.
     preempt
         Whether a job of higher quality of service may end running ones of lower, and what becomes of these.
     requeue
@@ -460,7 +461,7 @@ def multifactor(
     window_s: int = 86400,
     resolution_s: int = 60,
 ) -> Policy:
-    """Slurm's way: priority by age, size and fair share, backfilling now and then and not too deep.
+    """As in Slurm: priority by age, size and fair share, and periodic backfilling of limited depth.
 
     Parameters
     ----------
@@ -484,7 +485,7 @@ def _backfill(name: str) -> Backfill:
 
 
 def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | PassScheduler | CoreMaker:
-    """Look a scheduler up and set it.
+    """Find a scheduler by name, and apply its settings.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""A machine on which every job waits as long as the log says: others theirs, the user's as the one most like it did.
+"""A machine on which the log's jobs wait as recorded, and the user's as long as the most similar job of the log.
 
-A replay schedules anew, and what it leaves out (limits of users, nodes that were down, reservations) makes it lighter
-than the machine was. Here nobody's wait is computed; in return nobody's jobs hold up anybody's.
+A replay schedules anew, and what it leaves out (users' limits, nodes that were down, reservations) makes the load lower
+than it was. Here no wait is computed; but no job delays another, either.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class RecordedSite(SimulatedSite):
     Parameters
     ----------
     system
-        There is no log of any.
+        There are no systems by name.
     trace
         The log.
     settings
-        Others of `SimulatedSite`, but a scheduler.
+        Those of `SimulatedSite`, except a scheduler.
     """
 
     def __init__(self, system: str | None = None, *, trace: str | Path | None = None, **settings: Any) -> None:

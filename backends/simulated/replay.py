@@ -1,7 +1,7 @@
-"""Scheduling a whole log at once, without a client, under the conventions of one simulator or another.
+"""Schedules a whole log, without a client, under the conventions of various simulators.
 
-Two simulators that both do EASY backfilling start jobs at different times, because they differ in conventions that
-papers do not mention: `Rules` names them.
+Two simulators of EASY backfilling start jobs at different times, because they differ in conventions that papers do not
+mention: `Rules` names them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Rules:
     # `second`: one scheduling pass a second, after all completions and submissions; `event`: one after each event
     passes: Literal["second", "event"] = "second"
     ends_first: bool = True  # within a second completions come before submissions (matters with a pass an event)
-    # which releases at the shadow time count as left over: `all` of that second, or only as many as let the head fit
+    # which releases at the shadow time count as surplus: `all` of that second, or only as many as let the head fit
     # (`least`)
     extra: Literal["all", "least"] = "all"
-    # what is idle while completions of this second are pending: only what was handled (`handled`), or also jobs whose
-    # expected end is now (`expected`; with a pass an event)
+    # what counts as idle while completions of this second are still to be processed: only processed ones (`handled`),
+    # or also jobs whose expected end is now (`expected`; with one pass for each event)
     free: Literal["handled", "expected"] = "handled"
     # whose duration a candidate is tested with: its `request`, or its `run` time, which nobody can know
     candidates: Literal["request", "run"] = "request"
@@ -80,15 +80,15 @@ def replay(
     *,
     once: bool = False,
 ) -> NDArray[np.int64]:
-    """Start of each job of a log.
+    """Return the start of each job of a log.
 
-    `submit`, `run`, `request`, `cores`: columns of equal length, in order of submission; runs of at least 1 s,
-    widths of 1 to `capacity`. A run longer than its request goes on past its expected end.
-    `once`: nothing else will be replayed by this process, so that compiled code is loaded only where that pays.
+    `submit`, `run`, `request`, `cores`: columns of equal length, in order of submission; runs of at least 1 s, widths
+    of 1 to `capacity`. A run longer than its request goes on past its expected end.
+    `once`: this process will replay nothing else, so compiled code is loaded only if that pays.
 
     Notes
     -----
-    O(r + q) a pass in the running and the queued jobs.
+    O(r + q) a pass for r running and q queued jobs.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def replay(
 
 
 def replayed(jobs: JobTable, capacity: int, rules: Rules | None = None, *, source: str = "") -> JobHistory:
-    """Let the jobs of a log or a model queue, and give what there is to learn of their waits.
+    """Schedule the jobs of a log or a model, and return the history of their waits.
 
     Examples
     --------

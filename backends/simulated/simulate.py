@@ -134,7 +134,7 @@ class Schedule:
 def schedule(
     log: Trace, name: str, settings: Mapping[str, str], *, preset: str = "default", outages: Path | None = None
 ) -> Schedule:
-    """Schedule a log by the scheduler of a name.
+    """Schedule a log with a named scheduler.
 
     Raises `InputError`: there is no such scheduler, setting or preset, or they do not go together.
     """
@@ -222,12 +222,12 @@ def _settings(given: list[str]) -> dict[str, str]:
 
 
 def summary(done: Schedule) -> dict[str, Any]:
-    """Sum a schedule up.
+    """Summarize a schedule.
 
     Returns: ``trace``, ``jobs``, ``started``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``,
-    ``bounded_slowdown`` (runs below 10 s count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the
-    same by width), ``usages`` (of what there is beside cores, by name), ``oddities`` and ``notes``. All but
-    ``jobs`` are of the jobs that started, and of the last run of those that were requeued.
+    ``bounded_slowdown`` (runs below 10 s count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the same by
+    width), ``usages`` (of resources other than cores, by name), ``oddities`` and ``notes``. All but ``jobs`` cover only
+    jobs that started, and the last run of requeued ones.
     """
     import numpy as np
 

@@ -63,20 +63,20 @@ class SimulatedBackend:
     Parameters
     ----------
     engine
-        The machine, its load and its clock; it is owned by the backend from now on.
+        The machine, its load and its clock; the backend now owns it.
     machine
         Its name and node size.
     poll_s
-        The client looks at the queue once in so many seconds, and learns only then what happened since; 0 for a client
-        that learns at once. Times that it reads are exact either way.
+        The client looks at the queue once in so many seconds, and only then learns what happened; 0 for a client that
+        learns at once. Reported times are exact either way.
     users
-        Whose jobs the background's are; -1 where that is not known.
+        Owners of the background jobs; -1 if not known.
     shrink, grow
         Whether a running job can give cores back, and get more.
     partitions
-        By name, the one first that jobs go to which name none; a machine without names has none, or one without a name.
+        By name, the default partition first; a machine without names has none, or one without a name.
     max_cores
-        What a job may ask for; the machine's if not given.
+        Upper bound for a job; the machine's cores if not given.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class SimulatedBackend:
         BackendError
             The job cannot grow here, or has ended.
         SubmitRejectedError
-            The machine has not that many cores.
+            The machine does not have so many cores.
         """
         engine, number = self._engine, self._number(job_id)
         where = f"job {job_id!r}"
@@ -205,9 +205,9 @@ class SimulatedBackend:
         return self._feed.news(most, ends=ends)
 
     def foresee_start(self, spec: JobSpec, submit_s: float) -> float:
-        """When a job would start if it were submitted without dependencies at a time not before now.
+        """Return when a job would start if it were submitted without dependencies at a time not before now.
 
-        Costs a copy of the machine and a simulation until that start.
+        Takes a copy of the machine and a simulation until that start.
 
         Parameters
         ----------
@@ -235,13 +235,13 @@ class SimulatedBackend:
         return float(job.start)
 
     def others(self) -> Mapping[str, NDArray[np.int64]]:
-        """Tell what became of the background's jobs by now: for experiments, as no real site shows all of it.
+        """Return what became of the background jobs so far: for experiments, as no real site shows all of this.
 
         Returns
         -------
         dict of ndarray
-            A row a job, in order of submission: ``submit``, ``start`` (-1 while it waits), ``end`` (-1 while that is
-            not certain), in seconds on the clock, and ``run``, how long it takes by itself.
+            A row for each job, in order of submission: ``submit``, ``start`` (-1 while pending), ``end`` (-1 while not
+            certain), in seconds on the clock, and ``run``, its own run time.
         """
         table, start = self._engine.table, self._engine.start[: len(self._engine.table)]
         end = np.where(start == UNSTARTED, NEVER, self._engine.ends(np.arange(len(table))))
@@ -425,12 +425,12 @@ def _log_name(path: Path) -> str:
 
 
 class SimulatedSite:
-    """A simulated machine with everybody else's jobs in its queue: a centre by a model, or a log replayed.
+    """A simulated machine with other users' jobs in its queue: a centre by a model, or a replayed log.
 
     Equal worlds of it can be opened again and again.
 
-    Either a centre with a workload model, or the replay of a real log. The user arrives at a moment drawn by the
-    seed: with a model in its second week, with a log anywhere but in its first and last parts.
+    Either a centre with a workload model, or the replay of a real log. The user arrives at a time drawn with the seed:
+    with a model in its second week, with a log anywhere but in its first and last parts.
 
     Parameters
     ----------
@@ -449,11 +449,11 @@ class SimulatedSite:
     scheduler, scheduler_settings
         Name of the machine's scheduler, and its settings as text; see `asa.backends.simulated.policies.scheduler`.
     model
-        A workload of one's own in place of a preset.
+        A custom workload in place of a preset.
     seed
         Of the world that `connect` opens.
 
-    Numbers and truth may be given as text, as settings of a command line are.
+    Numbers and booleans may be given as text, like settings on a command line.
 
     Examples
     --------
@@ -568,7 +568,7 @@ class SimulatedSite:
         return list(seeds) if self.trace is None else sorted(seeds, key=self._moment)
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] | None = None) -> SimulatedBackend:  # noqa: ARG002 - its time passes by itself
-        """Open the world of the seed for one run; it is gone with its client, and so is not opened twice for a run.
+        """Open the world of the seed for one run; it ends with its client, so it cannot be opened twice for a run.
 
         Raises
         ------
@@ -659,14 +659,14 @@ class SchedulerSite(SimulatedSite):
     Parameters
     ----------
     system
-        As `SimulatedSite` has it.
+        As for `SimulatedSite`.
     settings
-        Those of `SimulatedSite`, and those of the scheduler but its seed.
+        Those of `SimulatedSite`, and those of the scheduler except its seed.
 
     Raises
     ------
     InputError
-        There is no such setting, or a value makes no sense.
+        There is no such setting, or a value is invalid.
     """
 
     SCHEDULER: ClassVar[str]

@@ -1,6 +1,6 @@
-"""Reading and writing workload logs in the Standard Workload Format (SWF), plain or compressed by gzip.
+"""Reads and writes workload logs in the Standard Workload Format (SWF), plain or compressed by gzip.
 
-Logs are odd. Each oddity is handled by a stated rule and counted, or refused with file and line; see `read_swf`.
+Logs have oddities. Each is handled by a stated rule and counted, or refused with file and line; see `read_swf`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Trace:
     Parameters
     ----------
     path
-        Where it came from.
+        Its file.
     cores
         Processors of its machine.
     table
@@ -64,17 +64,17 @@ class Trace:
     job_ids
         The log's ids, in the order of the table.
     oddities
-        How many jobs each documented rule touched, by the rule's words.
+        How many jobs each documented rule changed or dropped, by the rule's words.
     users, groups, queues, partitions
-        Whose jobs they are and where they were sent, as numbers of the log's, in the order of the table; -1 where the
-        log does not say.
+        Owners of the jobs, and where they were sent, as the log's numbers, in the order of the table; -1 if the log
+        does not say.
     memory_kb
         Requested memory per processor, in KB, likewise.
     wait_s
         Seconds that each job queued in the log, likewise.
     clock_s
-        What the clock on the wall showed at second 0 of the log, in seconds since 1970-01-01 00:00: ``UnixStartTime``
-        plus ``TimeZone`` of the header, 0 where it does not say.
+        Local time at second 0 of the log, in seconds since 1970-01-01 00:00: ``UnixStartTime`` plus ``TimeZone`` of the
+        header; 0 if it does not say.
     """
 
     path: Path
@@ -94,31 +94,31 @@ class Trace:
 def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "raise") -> Trace:
     """Read a log.
 
-    A job's width is what it requested, or what it was allocated where no request is noted; its requested time is the
-    log's, or its run time where none is noted.
+    A job's width is what it requested or, if the log has no request, what it was allocated; its requested time is the
+    log's or, if there is none, its run time.
 
-    Rules for what is odd, each counted in `Trace.oddities`:
+    Rules for oddities, each counted in `Trace.oddities`:
 
     - run time of 0 or unknown: left out, it did no work;
     - width of 0 or unknown, or more than the machine has: left out;
     - submitted before second 0, or more than 4000 years after it: left out;
     - ran for longer than requested: see `exceed`;
-    - no requested time: the run time stands for it;
-    - run or request of more than 68 years: counts as so long;
+    - no requested time: the run time is used;
+    - run or request of more than 68 years: counts as 68 years;
     - not in order of submission: sorted, ties as in the file;
     - wait, user, group, queue, partition or memory that is no number, or one too large: unknown.
 
-    Job ids may repeat or be missing; they are only handed on. So is what the log tells of waits, users and their like.
+    Job ids may repeat or be missing; they are only passed on. So are the log's waits, users and the like.
 
     Parameters
     ----------
     path
         The file.
     cores
-        Processors of the machine, if the header does not say or is not to be believed.
+        Processors of the machine, if the header does not say or is wrong.
     exceed
-        What becomes of a job that ran for longer than requested: ``raise`` its request to its run time, for the site
-        let it run; ``kill`` it at its request, as a batch system does; or ``keep`` both as they are.
+        What to do with a job that ran for longer than requested: ``raise`` its request to its run time, since the site
+        let it run; ``kill`` it at its request, as a batch system does; or ``keep`` both.
 
     Returns
     -------
@@ -149,18 +149,18 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
 def read_history(path: str | Path) -> JobHistory | None:
     """Read the waits of a log, for learning.
 
-    Other jobs count here than in `read_swf`: one that failed at once has waited all the same. Times are seconds since
-    1970 where the header tells when the log began, else since its begin. The system has the file's name. Users are
-    named ``u<number>``, partitions ``p<number>``, or ``q<number>`` by their queue where no partition is noted. Widths
-    are found as by `read_swf`.
+    Other jobs count here than in `read_swf`: a job that failed at once has waited all the same. Times are seconds since
+    1970 if the header has the log's beginning, else since that. The system has the file's name. Users are named
+    ``u<number>``, partitions ``p<number>``, or ``q<number>`` by their queue if there is no partition. Widths are found
+    as by `read_swf`.
 
     Rules, each counted in `JobHistory.oddities`:
 
     - wait unknown: left out;
-    - status 5, cancelled, and run time of 0 or unknown: never started, its wait would have been at least the noted one;
-    - status 2, 3 or 4: left out, another line tells of the whole job;
+    - status 5, cancelled, and run time of 0 or unknown: never started, the recorded wait is a lower bound;
+    - status 2, 3 or 4: left out, another line has the whole job;
     - width of 0 or unknown: left out; wider than the machine: kept, headers are often wrong;
-    - no requested time: a day stands for it, as the run time would tell what nobody can know beforehand;
+    - no requested time: counts as a day, as the run time is not known in advance;
     - submitted before second 0, or more than 4000 years after it: left out;
     - not in order of submission: sorted, ties as in the file;
     - wait, status, user, queue or partition that is no number, or one too large: unknown.
@@ -604,11 +604,11 @@ def write_swf(
 ) -> None:
     """Write jobs as a log that `read_swf`, and other programs, read as the same jobs.
 
-    The file is whole or not there: it is written beside its place and then renamed.
+    The file is complete or not there: it is written under another name and then renamed.
 
     `table`: the jobs. None may be submitted before second 0 or be wider than the machine.
     `job_ids`: their ids in the order of the table; 1, 2, 3 and so on if not given.
-    Raises `InputError`: the file cannot be written, or the jobs would not be read back as they are.
+    Raises `InputError`: the file cannot be written, or would not be read as the same jobs.
 
     Notes
     -----

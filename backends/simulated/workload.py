@@ -1,10 +1,10 @@
-"""A workload model: jobs that never were, like those of a real centre.
+"""A workload model: synthetic jobs like those of a real centre.
 
-Widths and run times follow Lublin and Feitelson (*The workload on parallel supercomputers: modeling the
-characteristics of rigid jobs*, J. Parallel Distrib. Comput. 63, 2003): a two-stage uniform law for the logarithm of
-the width with many powers of two and many serial jobs, and a hyper-gamma law for the logarithm of the run time in
-which wide jobs run longer. Ours are the rest: users who submit a handful of alike jobs at once, a daily and weekly
-cycle, and requested times that are round numbers above the run time.
+Widths and run times follow Lublin and Feitelson (*The workload on parallel supercomputers: modeling the characteristics
+of rigid jobs*, J. Parallel Distrib. Comput. 63, 2003): a two-stage uniform law for the logarithm of the width with many
+powers of two and many serial jobs, and a hyper-gamma law for the logarithm of the run time, in which wide jobs run
+longer. The rest is ours: users who submit several similar jobs at once, a daily and weekly cycle, and walltimes that
+are round numbers above the run time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["ROUND_REQUESTS_S", "WorkloadModel"]
 _DAY = 86400
 _WEEK = 7 * _DAY
 
-# Lublin and Feitelson's hyper-gamma law of ln(run time / s), (shape, scale) of the short and the long branch, and the
-# chance of the short branch as a line in the number of nodes.
+# Lublin and Feitelson's hyper-gamma law of ln(run time / s): (shape, scale) of the short and the long branch, and the
+# probability of the short branch as a linear function of the number of nodes.
 _SHORT = (4.2, 0.94)
 _LONG = (312.0, 0.03)
 _SHORT_CHANCE_AT_0, _SHORT_CHANCE_SLOPE = 0.78, -0.0054
@@ -57,12 +57,12 @@ class WorkloadModel:
     narrow
         Share of the parallel jobs in the lower stage of the two-stage law.
     log2_middle, log2_widest
-        Where the lower stage ends and the upper begins, and where that ends, in log2 of cores.
+        Bound between the lower and the upper stage, and end of the upper one, in log2 of cores.
     accuracy
-        Least share of its request that a job runs for; the share is uniform from there to 1, before the request is
-        rounded up to a number that people type.
+        Lower bound of the share of its request that a job runs for; the share is uniform from there to 1, before the
+        request is rounded up to a usual walltime.
     burst
-        Mean number of alike jobs that a user submits at once.
+        Mean number of similar jobs that a user submits at once.
     daily_swing
         Amplitude of the daily cycle of submissions, 0 to 1; the peak is at 14 h.
     weekend

@@ -75,10 +75,10 @@ def _distance(one: Floats, other: Floats) -> float:
 
 
 def misfit(cores: NDArray[np.int64], recorded_s: Floats, simulated_s: Floats) -> float:
-    """Say how far quantiles of waits are from each other, in powers of ten in the mean over widths.
+    """Return the mean distance of quantiles of waits over widths, in powers of ten.
 
-    Single jobs are not compared: when one starts hangs on all before it, and what is tried out in a twin meets the
-    queue as it is on the whole.
+    Single jobs are not compared: a job's start depends on all before it, and what is simulated in a twin depends on the
+    queue as a whole.
     """
     classes = [which for _, which in by_width(cores)] or [np.ones(len(cores), dtype=np.bool_)]
     apart = [np.abs(np.log10(_floored(recorded_s[which]) / _floored(simulated_s[which]))).mean() for which in classes]
@@ -90,7 +90,7 @@ def _floored(waits_s: Floats) -> Floats:
 
 
 def by_width(cores: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Put jobs into classes by width, about as many into each; classes of too few are left out.
+    """Divide jobs into classes by width, of about equal size; classes that are too small are left out.
 
     Examples
     --------

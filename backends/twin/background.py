@@ -30,17 +30,17 @@ _WHAT = "fitting the load of others"
 
 
 def with_others(twin: Twin, on_progress: Progress) -> Twin:
-    """Give a twin of a few users' jobs the jobs of others, on all nodes that these use.
+    """Add other users' jobs to a twin with few users' jobs, on all nodes that these use.
 
-    Their load is the one by which the jobs that are shown wait most nearly as they did; those of the last week have no
-    part in that. Others have no recorded waits.
+    Their load is chosen so that the known jobs' waits are nearest to the recorded ones; those of the last week are not
+    used for that. The added jobs have no recorded waits.
 
     Parameters
     ----------
     twin
         Of one user's jobs, or of a few.
     on_progress
-        Is told how many loads were tried.
+        Called with the number of loads tried.
 
     Raises
     ------

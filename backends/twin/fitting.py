@@ -110,9 +110,9 @@ class _Trials:
 
 
 def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool) -> Twin:
-    """Choose the scheduler's rules, if they are not known, and how many cores are there for jobs.
+    """Choose the scheduler's rules, if they are not known, and how many cores are available for jobs.
 
-    What is chosen has the least misfit of waits (`misfit`) of all jobs but the last week's.
+    The choice has the least misfit of waits (`misfit`), without the last week's jobs.
     """
     about = twin.about
     own = (Rules("the site's own rules", about.scheduler, about.settings),)

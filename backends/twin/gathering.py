@@ -26,15 +26,15 @@ _TIMEOUT_S = 600.0  # accounts of months may be long in coming
 
 
 def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHistory, SiteFacts | None]:
-    """Read jobs, and what the site tells of itself where that is to be had.
+    """Read jobs and, if available, the site's facts.
 
     Parameters
     ----------
     source
-        A file of jobs (``sacct -P``, or a log in the Standard Workload Format), a folder of such a file and of what the
-        other commands of a survey printed, or None for the batch system here.
+        A file of jobs (``sacct -P``, or a log in the Standard Workload Format), a folder with such a file and the
+        output of a survey's other commands, or None for the batch system here.
     on_progress
-        Is told what is read.
+        Called with what is read.
 
     Raises
     ------

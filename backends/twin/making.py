@@ -49,9 +49,9 @@ def make_twin(
 ) -> Made:
     """Make a twin.
 
-    Where the jobs are of one user, others have those of a workload model; see `background.with_others`. Else what the
-    site does not tell is chosen so that the quantiles of the waits are nearest to the recorded ones, width by
-    width: its rules, of some usual ones, and how many of its cores were there for jobs. The last week has no part in
+    If the jobs are one user's, those of others come from a workload model; see `background.with_others`. Else unknown
+    facts of the site are chosen so that the quantiles of the waits are nearest to the recorded ones, width by width:
+    its rules, from some usual ones, and how many of its cores were available for jobs. The last week is not used for
     that.
 
     Parameters
@@ -59,20 +59,20 @@ def make_twin(
     history
         Jobs of all users, or of one.
     facts
-        What the site tells of itself; None where nothing is known.
+        The site's facts; None if not known.
     you
         The name of the user who makes it.
     age_accrues
-        Whether jobs gain priority behind a dependency, where the site does not tell.
+        Whether jobs gain priority while a dependency keeps them back, if the site does not report that.
     seed
-        By which users get their numbers; drawn by the operating system if not given.
+        From which users' numbers are drawn; from the operating system if not given.
     on_progress
-        Is told what is done.
+        Called with each step.
 
     Raises
     ------
     InputError
-        There are too few jobs to make one of.
+        There are too few jobs.
     """
     assumed = list(facts.assumed) if facts else []
     _refuse_what_tells_no_ends(history)

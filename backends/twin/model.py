@@ -30,18 +30,18 @@ _HINT = "Make it with: asa twin --out FOLDER"
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """A twin's jobs, in order of submission; without names, and with no key to them.
+    """A twin's jobs, in order of submission, without names and without a key to them.
 
     Parameters
     ----------
     table
-        What they ask for, in seconds and cores.
+        Their requests, in seconds and cores.
     users, partitions
-        Whose they are and where they were sent, by number; a partition's is its place among the twin's.
+        Their owners and partitions, by number; a partition's is its index in the twin.
     wait_s
-        How long each waited on the site; -1 where that is not known.
+        How long each waited on the site; -1 if not known.
     clock_s
-        What second 0 is on the clock, in seconds since 1970.
+        Second 0 on the clock, in seconds since 1970.
     """
 
     table: JobTable
@@ -53,20 +53,20 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """All of a twin but its jobs.
+    """All of a twin except its jobs.
 
     Parameters
     ----------
     asa_twin
-        Version of what is kept.
+        Version of the format.
     system, pools, partitions, cores_per_node, whole_nodes, age_accrues, scheduler, settings, away, seen, assumed
-        As `asa.facts.SiteFacts` has them.
+        As in `asa.facts.SiteFacts`.
     told_pools
-        Cores of each pool as the site tells of them; `pools` has those that were there for jobs.
+        Cores of each pool as the site reports them; `pools` has those that were available for jobs.
     you
-        Which of its users made it; None if none of them did, or nobody said.
+        Which of its users made it; None if none did, or not known.
     agreement
-        How well its waits agree with those of the site.
+        How well its waits agree with the site's.
     """
 
     asa_twin: Literal[1]
@@ -88,12 +88,12 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A machine, the rules of its scheduler, and the jobs that came to it.
+    """A machine, the rules of its scheduler, and its jobs.
 
     Parameters
     ----------
     about
-        All but the jobs.
+        All except the jobs.
     jobs
         In order of submission.
     """
@@ -102,7 +102,7 @@ class Twin:
     jobs: Jobs
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder, which is made; what says that it is one comes last.
+        """Write it into a new folder; the file that marks it as complete comes last.
 
         Raises
         ------

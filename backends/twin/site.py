@@ -32,19 +32,20 @@ _MONTHS_S = 183 * 86_400
 
 
 class TwinSite(SimulatedSite):
-    """A copy of a real site, simulated: the folder that `asa twin` made; runs begin at times of its log.
+    """A simulated copy of a real site: the folder that `asa twin` made; runs begin at times of its log.
 
     Parameters
     ----------
     system
-        There is none by name.
+        There are no systems by name.
     twin
         The twin, or its folder.
     partition
-        Where jobs go that name none; the site's own default if not given.
+        The default partition; the site's if not given.
     user
-        As whom jobs are submitted, which decides their fair share: a user's number, ``new`` for one who has run
-        nothing, or ``typical``: at each moment whoever submitted last. If not given, who made the twin, else typical.
+        The user who submits jobs, which determines their fair share: a user's number, ``new`` for one who has run
+        nothing, or ``typical``, the user who submitted last at each time. If not given, the user who made the twin,
+        else typical.
     settings
         Of `SimulatedSite`: poll_s, seed, shrink, grow, age_accrues (for another rule than the site's).
     """

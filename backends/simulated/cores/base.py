@@ -31,12 +31,12 @@ class News(NamedTuple):
 
 
 class Core(Protocol):
-    """The part of the engine that knows machine, queue and clock, and nothing of dependencies.
+    """The part of the engine for machine, queue and clock, without dependencies.
 
-    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `news` are what
-    the last call met of the client's jobs: those whose payloads ended, and whatever else became of any; whoever reads
-    them empties them. An end that was foreseen twice, or of a job that was cancelled meanwhile, is reported all the
-    same: the client knows which counts.
+    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `news` are the
+    client's jobs that changed in the last call: those whose payloads ended, and all other changes; the reader empties
+    them. An end that was planned twice, or of a job cancelled meanwhile, is reported all the same: the client knows
+    which is valid.
     """
 
     now: int

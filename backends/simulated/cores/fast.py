@@ -29,7 +29,7 @@ class FastCore:
 
     Notes
     -----
-    Forks share the background's columns; what is copied is a start a row, the queue and the running jobs.
+    Forks share the background's columns; they copy the start of each row, the queue and the running jobs.
     """
 
     _SPARE = 64

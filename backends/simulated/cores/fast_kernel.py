@@ -1,16 +1,16 @@
 """The inner loop of first come first served with EASY backfilling on one pool of cores.
 
-Everybody waits for this loop, so its data are laid out for it:
+All simulations depend on this loop's speed, so its data are laid out for it:
 
-- the queue is two rows of 32-bit numbers side by side, widths and durations, so that one comparison of the machine
-  looks at many jobs: most jobs of a long queue cannot start, and are passed over at a fraction of a nanosecond each.
-  A job that has left the queue leaves a width behind that never fits; rows are closed up when most of them are such.
-- a running job's requested end and its number share one integer, so that the list of releases is sorted by plain
-  comparison; its width stands beside it.
+- the queue is two parallel rows of 32-bit numbers, widths and durations, so that one machine instruction compares many
+  jobs: most jobs of a long queue cannot start, and are skipped in a fraction of a nanosecond each. A job that has left
+  the queue leaves a width that never fits; rows are compacted when most of them are such.
+- a running job's requested end and its number are in one integer, so that the list of releases is sorted by plain
+  comparison; its width is in a parallel list.
 - actual ends are a binary heap of the same kind of integers.
-- a reservation, once computed, holds until something ends: what is submitted meanwhile is tested against it, and what
-  was refused under it is not looked at again.
-- the scalars are local variables while the loop runs.
+- a reservation, once computed, holds until something ends: jobs submitted meanwhile are tested against it, and jobs
+  that it refused are not tested again.
+- scalars are local variables while the loop runs.
 """
 
 from __future__ import annotations
@@ -180,10 +180,10 @@ if COMPILED:
 
     @kernel
     def _next_to_start(widths: Any, lasts: Any, at: int, tail: int, free: int, limit: int, extra: int) -> int:
-        """First place from `at` on whose job may start now, or one at or after `tail`.
+        """Return the first place from `at` on whose job may start now, or one at or after `tail`.
 
-        A difference that is negative has its sign bit set, so a whole block is asked by subtractions and bit
-        operations alone, which the compiler does for many jobs at once.
+        A negative difference has its sign bit set, so a whole block is tested by subtractions and bit operations only,
+        which the compiler vectorizes.
         """
         f, m, e = np.int32(free), np.int32(limit), np.int32(extra)
         while at < tail:
@@ -230,24 +230,24 @@ def run_events(
     phase: int,
     rules: Any,
 ) -> None:
-    """Live through events until `until`, or until something happened to a client's job.
+    """Process events until `until`, or until something happened to a client's job.
 
-    `jobs`, `widths`, `lasts`: the queue from ``HEAD`` to ``TAIL``: a job's number, its width and the duration that
-    it is tested with.
-    `ends`: heap of ``(end, number)``, or of ``(end, order of start)`` with a pass an event.
-    `over`, `begun`: the client's jobs that ended and started, ``ENDED`` and ``STARTED`` of them. The loop stops in
-    the middle of a second in which one ended, and at the end of one in which one started.
-    `phase`: ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on;
-    ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
-    `rules`: conventions, as `Rules` names them: whether by the second, ends first, all extra, expected free, tested
-    by run time, backfilling at all; and whether a reservation lasts until something ends. It does not where who
-    starts under it would not be counted again as it was when it was made: where candidates are tested by their run
-    time, only the least extra counts, or overdue jobs are expected to end in a second ever anew. None for the
-    default, which is compiled apart, and faster for it.
+    `jobs`, `widths`, `lasts`: the queue from ``HEAD`` to ``TAIL``: a job's number, its width and the duration with
+    which it is tested.
+    `ends`: heap of ``(end, number)``, or of ``(end, order of start)`` with one pass for each event.
+    `over`, `begun`: the client's jobs that ended and started, ``ENDED`` and ``STARTED`` of them. The loop stops in the
+    middle of a second in which one ended, and at the end of one in which one started.
+    `phase`: ``RUN``: go on; ``REST``: finish a second after the client's part of it, then go on; ``BEGIN``: set the
+    clock to `until`, end what ends then, and stop.
+    `rules`: conventions, as in `Rules`: whether by the second, ends first, all extra, expected free, tested by run
+    time, backfilling at all; and whether a reservation holds until something ends. It does not if a job that starts
+    under it would be counted differently than when it was made: if candidates are tested by their run time, only the
+    least extra counts, or overdue jobs are expected to end a second later again and again. None for the default, which
+    is compiled separately and is faster.
 
     Notes
     -----
-    A completion costs O(r) moves of memory in the running jobs and O(q / 32) looks at blocks of queued ones, a
+    A completion costs O(r) moves of memory for r running jobs and O(q / 32) tests of blocks of queued ones; a
     submission to a blocked queue O(1).
     """
     if rules is None:
@@ -313,8 +313,8 @@ def run_events(
             while i < running and releases[At(i)] >> BITS <= now:
                 idle += release_widths[At(i)]
                 i += 1
-        # The pass. `at` is the place of the job that starts next: at first the head's, then, behind a head that does
-        # not fit, that of any job that its reservation lets by.
+        # The pass. `at` is the place of the next job to start: first the head's; then, if the head does not fit, that
+        # of any job that its reservation allows.
         at, at_head = scanned, False
         if not valid:
             at, at_head = head, True

@@ -44,8 +44,8 @@ class GeneralCore:
 
     Notes
     -----
-    A fork copies the columns that change, O(rows), and shares the others until a client submits a job: that has a row
-    of them behind the background's.
+    A fork copies the columns that change, O(rows), and shares the others until a client submits a job, which gets a row
+    after the background's.
     """
 
     _SPARE = 64

@@ -1,10 +1,10 @@
-"""The inner loop of every other discipline: any order, any backfilling, any number of pools.
+"""The inner loop of all other disciplines: any order, any backfilling, any number of pools.
 
-`asa.backends.simulated.policies` says what it does. Its data:
+`asa.backends.simulated.policies` describes what it does. Its data:
 
-- a job is a row of columns; its demand is a row of a matrix, flattened, as all that has a column a pool is;
-- the queue is a list of jobs that stays sorted from pass to pass, so that sorting it again costs little;
-- the profile is what will be idle over time by requested ends and reservations: a sorted list of times, and what is
+- a job is a row of columns; its demand is a row of a matrix, flattened, like all data with a column for each pool;
+- the queue is a list of jobs that stays sorted from pass to pass, so that sorting it again is cheap;
+- the profile is what will be idle over time, by requested ends and reservations: a sorted list of times, and what is
   idle from each to the next.
 """
 
@@ -745,17 +745,17 @@ def _change(s: Any, a: Any) -> None:
 
 @kernel
 def run_events(s: Any, a: Any, until: int, phase: int) -> int:
-    """Live through events until `until`, or until something happened to a client's job.
+    """Process events until `until`, or until something happened to a client's job.
 
-    `phase`: ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on;
-    ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
-    Returns: ``WANTED`` where somebody outside has to do this second's pass (or its scores), else ``DONE``.
+    `phase`: ``RUN``: go on; ``REST``: finish a second after the client's part of it, then go on; ``BEGIN``: set the
+    clock to `until`, end what ends then, and stop.
+    Returns: ``WANTED`` if the caller must do this second's pass (or its scores), else ``DONE``.
 
     Notes
     -----
-    In q queued and r running jobs: a pass costs O(q), EASY O(r) more where jobs wait, conservative O(q (q + r)) after
-    an early end, so that a queue that grows without end costs its cube; each times the pools. Multifactor adds
-    O(users) an event.
+    For q queued and r running jobs: a pass costs O(q), EASY O(r) more if jobs wait, conservative O(q (q + r)) after an
+    early end, so a queue that grows without end costs its cube; each times the number of pools. Multifactor adds
+    O(users) for each event.
     """
     rows, outages = s[ROWS], len(a.outage_time)
     while True:

@@ -26,9 +26,9 @@ def push(keys: Any, count: int, key: int) -> None:
 
 @kernel
 def pop(keys: Any, last: int, place: int) -> None:
-    """Take the key at a place, 0 for the least, out of a heap of ``last + 1``.
+    """Remove the key at a place, 0 for the least, from a heap of ``last + 1``.
 
-    The hole sinks to a leaf without looking at the key that will fill it, as that one nearly always belongs there.
+    The hole sinks to a leaf without comparing the key that will fill it, which nearly always belongs there.
     """
     i = place
     child = 2 * i + 1

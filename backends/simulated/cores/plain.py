@@ -1,7 +1,7 @@
-"""First come first served, with EASY backfilling or without, by plain Python: for one short log.
+"""First come first served, with or without EASY backfilling, in plain Python: for one short log.
 
-Its conventions are the usual ones of `fast_kernel`, and so is every start. That loop takes a moment for what takes a
-tenth of a second here, but half a second to be loaded.
+Its conventions are the default ones of `fast_kernel`, and all starts are equal. That loop is far faster, but takes half
+a second to load, where this one may need a tenth of a second in all.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..limits import NEVER, UNSTARTED
 def schedule_short(
     columns: list[NDArray[np.int64]], capacity: int, *, backfill: bool, patience: int
 ) -> NDArray[np.int64] | None:
-    """Start of each job of a whole log; None if queued and running jobs had to be looked at more than `patience` times.
+    """Return the start of each job of a whole log; None after more than `patience` looks at queued and running jobs.
 
-    `columns`: submission, run, request and cores, as `asa.backends.simulated.replay.replay` takes them.
+    `columns`: submission, run, request and cores, as for `asa.backends.simulated.replay.replay`.
     """
     log = _Log(columns, capacity, backfill=backfill, patience=patience)
     while (now := min(log.arrival, log.end)) < NEVER:
