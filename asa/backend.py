@@ -1040,7 +1040,7 @@ class Examinable(Protocol):
 
 @runtime_checkable
 class Foresight(Protocol):
-    """A backend that can tell the future: a simulator. Only the oracle strategy asks."""
+    """A backend that knows the future: a simulator. Only the oracle strategy asks."""
 
     def foresee_start(self, spec: JobSpec, submit_s: float) -> float:
         """When a job would start if it were submitted, without dependencies, at a time not before now."""

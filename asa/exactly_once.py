@@ -365,7 +365,7 @@ class Submitter(ABC):
         return self._cancelled_s[job_id][0] if job_id in self._cancelled_s else None
 
     def is_untold(self, job_id: str) -> bool:
-        """Whether the batch system could not be told that a job is to be cancelled, when that was last tried."""
+        """Whether the last attempt to send a job's cancellation to the batch system failed."""
         return job_id in self._untold
 
     def end_all(self, tokens: Collection[str]) -> bool | None:

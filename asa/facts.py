@@ -1,4 +1,4 @@
-"""What a site tells of itself beside its jobs: nodes, partitions, how its scheduler ranks, and what was away when."""
+"""What a site reports in addition to its jobs: nodes, partitions, its scheduler's rules, and outages."""
 
 from __future__ import annotations
 

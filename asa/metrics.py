@@ -238,7 +238,7 @@ def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
 
 
 def _ran_to_its_end(record: Record) -> bool:
-    """Whether it tells of a job that ran and was not cancelled, which may happen long after the run's end."""
+    """Whether it is of a job that ran and was not cancelled, which may happen long after the run's end."""
     return isinstance(record, Ended) and record.payload_start_s is not None and record.state is not JobState.CANCELLED
 
 

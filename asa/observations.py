@@ -1,4 +1,4 @@
-"""What a job's times tell of the queue, for those who learn its waits."""
+"""Observations of queue waits from jobs' times."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ _MEANINGS = {
     JobOutcome.UNYIELDING: "the leg before did not end when told to",
 }
 _OF_SHELLS = {NOT_EXECUTABLE: "its command cannot be executed", NOT_FOUND: "its command was not found"}
-_KILLED = 128  # with the signal's number added, as shells tell it
+_KILLED = 128  # with the signal's number added, as shells report it
 _OF_SIGNALS = {
     signal.SIGKILL: ", most often because memory ran out",
     signal.SIGSEGV: ", most often by a bug in the program",

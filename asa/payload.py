@@ -154,7 +154,7 @@ class _ShellText:
     files: list[str] = field(default_factory=list)  # of `asa.job`
 
     def add(self, *files: str, **values: object) -> None:
-        """Have it do more, and tell it of that."""
+        """Add files, and the values that they need."""
         self.files += files
         self.values |= values
 

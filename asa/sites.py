@@ -391,7 +391,7 @@ def _loaded(name: str) -> Any:
 
 
 def _is_facility(made: Any) -> bool:
-    """Whether calling it can give a facility: a class shows, of a function only the call tells."""
+    """Whether calling it can return a facility: a class shows that; for a function only the call does."""
     return not isinstance(made, type) or (hasattr(made, "connect") and hasattr(made, "notes"))
 
 

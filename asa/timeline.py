@@ -276,7 +276,7 @@ def _lane(asked: Submitted, records: Iterable[Record], last_s: float) -> Lane:  
             case Started():
                 until(r.time_s)
                 kind, start_s, state = "held", r.time_s, "running"
-                if asked.shares and asked.keep is not Keep.AWAIT:  # the first alone tells of the stage's begin
+                if asked.shares and asked.keep is not Keep.AWAIT:  # only the first shows the stage's begin
                     kind, stage = "running", "+".join(asked.stages)
             case Requeued():
                 until(r.time_s)

@@ -257,7 +257,7 @@ class WaitEstimator(Protocol):
         ...
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a started job ran for so long. Only what a visible queue tells; many have no use for it."""
+        """Learn that a started job ran for so long. Only a visible queue shows that; many estimators ignore it."""
         ...
 
     def withdrawn(self, ticket: int) -> None:

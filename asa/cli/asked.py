@@ -194,7 +194,7 @@ def read_asked(
     only_look: bool,
     quiet: bool = False,
 ) -> AskedRun:
-    """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet."""
+    """Read what is to run, check it, and find where; unless quiet, report what may go wrong, and where it will run."""
     from asa.cli.revising import bank_folder
     from asa.core import plugins
     from asa.estimators.choice import AUTO

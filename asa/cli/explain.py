@@ -304,7 +304,7 @@ def _so_far(stage: StageStanding) -> Iterator[str]:
 
 
 def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
-    """Say why asa itself cancelled a job: the batch system's reason tells nothing more."""
+    """Say why asa itself cancelled a job: the batch system's reason adds nothing."""
     return f"Job {job_id} {'was' if is_over else 'is being'} cancelled by asa, since {why}."
 
 

@@ -24,7 +24,7 @@ _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell the user."""
+    """Something of which to notify the user."""
 
     # `trouble` and `troubleover`; `held` and `released`;
     # `reason`: why a job is pending has changed;

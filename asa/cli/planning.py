@@ -19,7 +19,7 @@ _LONG = {"script", "variables"}  # what of a preview is shown on request
 def print_plan(
     plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, place: str, scripts: bool = False
 ) -> None:
-    """Print each job as it would be sent, if the backend can tell, and last of all the plan."""
+    """Print each job as it would be sent, if the backend can show that, and then the plan."""
     previews = [_preview(backend, job.spec, place, plan) for job in jobs]
     if as_json:
         entries = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]

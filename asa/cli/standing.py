@@ -489,7 +489,7 @@ def _stage(
 
 
 def _job_of(state: RunState, name: str) -> Job | None:
-    """Give the job by which a stage stands where it does; None if it has none, or had one that tells nothing of it."""
+    """Return the job that gives a stage its state; None if it has none, or only an irrelevant one."""
     if name in state.ending.refused:
         return None  # what it has is none of the job that was refused
     if state.stages[name].phase is Phase.NOT_WANTED:

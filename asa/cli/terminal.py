@@ -37,7 +37,7 @@ def make_usable() -> None:
         sys.stdout = _Checked.around(sys.stdout, io.FileIO, line_buffering=sys.stdout.line_buffering)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            with suppress(OSError):  # it cannot tell how far it is
+            with suppress(OSError):  # its progress is not known
                 stream.reconfigure(encoding="ascii" if _is_of_c() else None, errors=_PLAIN)
 
 

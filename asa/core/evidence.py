@@ -70,7 +70,7 @@ _WORDS = """
     o0 o1 o2 o3 os oz og ofast std standard reference ref base control ctl historical
 """
 _SETTINGS = frozenset(_WORDS.split())
-"""Words that tell programs how to work; nobody can keep a secret in one."""
+"""Words of programs' settings, in which nobody can keep a secret."""
 
 
 def is_ordinary(value: str, known: Collection[str] = ()) -> bool:

@@ -76,7 +76,7 @@ class HandoverMemory:
         return Held(f"/proc/{os.getpid()}/fd/{self._descriptor}", *where, mark)
 
     def _write(self, parts: Iterable[memoryview]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
-        """Write parts behind what is held already; tell where, how much, and where each is."""
+        """Write parts after what is held already; return where, how much, and where each is."""
         first = at = _up(os.fstat(self._descriptor).st_size, mmap.ALLOCATIONGRANULARITY)
         spans: list[tuple[int, int]] = []
         for part in parts:

@@ -31,7 +31,7 @@ class Interval:
     """A mean with its 95 % confidence interval."""
 
     mean: float
-    low: float  # bounds of the interval; both nan where one value tells no spread
+    low: float  # bounds of the interval; both nan for a single value, which has no spread
     high: float
     # student's degrees of freedom: one less than there are values, where these are of one kind
     freedom: float = field(default=math.nan, compare=False)

@@ -28,7 +28,7 @@ _NAMING_S = 1.0  # who has made a lock's file writes into it at once
 class Holder(NamedTuple):
     """Who holds a lock."""
 
-    # tells it from every other holder. A file that nobody has written to yet, or ever will, has one all the same.
+    # identifies the holder. A file that nobody has written to yet, or ever will, has one as well.
     token: str
     machine: str  # its process; the machine is empty where that is not known
     pid: int

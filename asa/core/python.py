@@ -40,7 +40,7 @@ def bare_command(*arguments: str) -> list[str]:
 
 
 class _SafeProcess(SpawnProcess):
-    """A process that is started as `command` would have it; where it looks for modules then, its parent tells it."""
+    """A process started as by `command`; its parent sends it the folders for modules."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -251,7 +251,7 @@ class Asa:
         return total
 
     def _suffer(self, chosen: Sequence[int], losses: Sequence[float]) -> int:
-        """Charge alternatives with their losses in turn, until that ends the round; tell how many were charged."""
+        """Charge alternatives with their losses in turn, until that ends the round; return how many were charged."""
         open_round, total = self._round_losses, self._total_losses
         for place, alternative in enumerate(chosen):
             loss = losses[alternative]

@@ -18,8 +18,8 @@ PAPER_ALTERNATIVES_S: tuple[float, ...] = (
 )
 """53 waits from 10 s to 100,000 s (28 h), denser in the 10's and 100's.
 
-Section 4.3 gives the number, the range and the decades but not the list; this is ours: steps of 5 s, 50 s, 1000 s and
-10,000 s within the decades, thinned at the top.
+Section 4.3 gives the number, the range and the decades, but not the list; ours has steps of 5 s, 50 s, 1000 s and
+10,000 s within the decades, fewer at the top.
 """
 
 

@@ -33,7 +33,7 @@ from asa.waits import (
 )
 
 OWN_USER = "~me"
-"""The user whose jobs are this client's, where the site does not tell."""
+"""The user of this client's jobs, if the site does not show it."""
 
 _MAX_RECORDS, _MAX_IF_SLOW = 20_000, 3000
 _RECENT = 1000

@@ -240,7 +240,7 @@ class ContextualAsa:
         if "ages" in self.without:
             by_group[:, k.OF_STARTS : k.OF_WAITING] = 0.0
         if "waiting" in self.without:
-            by_group[:, k.OF_WAITING :] = 0.0  # since when nobody was submitted tells of jobs that wait, too
+            by_group[:, k.OF_WAITING :] = 0.0  # the time since the last submission depends on pending jobs, too
             numbers[k.ALIKE : k.REQUEST] = 0.0
             experts[list(k.REPORTS_OF_WAITING)] = False
         if "network" in self.without:

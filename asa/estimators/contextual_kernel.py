@@ -60,10 +60,10 @@ MIN_LEVEL, MAX_LEVEL = 0.005, 0.99
 DECADES = 1.0
 """Quantiles at levels beyond these are those at them, moved by so many decades for each 1.0 beyond."""
 WINDING = 0.3
-"""Tracked levels go no further than this below 0 or above 1.
+"""How far tracked levels may go below 0 or above 1.
 
-After a regime change very many forecasts turn out too short at once, all made before it; the coverage that was lost is
-made up for slowly afterwards, but no longer than it takes to come back from here."""
+After a regime change very many forecasts, made before it, turn out too short at the same time; the lost coverage is
+then compensated slowly, but for no longer than it takes to return from here."""
 
 # scalars
 NOW_ACTIVE = 0

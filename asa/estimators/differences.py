@@ -32,7 +32,7 @@ _LAGS = (1, 3, 10, 30)  # how many submissions lie between two that are compared
 _SAME_QUEUE_S = 4 * 3600.0
 _DAY_S = 86_400.0
 _RIDGE, _LONG_RIDGE = 0.01, 0.001
-_LIKE = 0.5  # powers of two in cores within which jobs tell of each other
+_LIKE = 0.5  # powers of two in cores within which jobs are compared
 _UNSURE = 1.0  # decades that a wait may be longer than fitted, over the root of the days on which such jobs were seen
 _WIDEST = 10  # the tenth widest job is the widest of which anything is known
 _STATED_AT = (1, 4, 7)  # which quantiles stand for a forecast: p20, p50, p80
@@ -62,7 +62,7 @@ class Differences:
 
     def __init__(self) -> None:
         self.rows: NDArray[np.float32] = np.zeros((KEPT, COLUMNS), dtype=np.float32)
-        self.origin_s = math.nan  # times are told from here: single precision knows seconds of months, not of decades
+        self.origin_s = math.nan  # times are relative to this: single precision has seconds in months, not in decades
         self.count = 0
         self._fitted: dict[int, tuple[int, _Fit | None]] = {}
 

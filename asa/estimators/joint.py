@@ -251,7 +251,7 @@ class JointEstimator(WaitEstimator, Protocol):
 
 @runtime_checkable
 class ReplacingEstimator(WaitEstimator, Protocol):
-    """An estimator that sees the queue, and so can tell what a waiting job's place in it is worth."""
+    """An estimator that sees the queue, and so can say what a pending job's place in it is worth."""
 
     def instead_of(
         self, ticket: int

@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 12
 class Node:
     """A job of a host, or several that it runs as one."""
 
-    key: Hashable  # tells it from others, also when the host makes it anew
+    key: Hashable  # identifies it, also when the host makes it anew
     kind: str  # what it has in common with others, such as its rule
     job: Any  # the host's own
     before: tuple[Hashable, ...]  # keys of those that it follows, as far as they are left

@@ -377,7 +377,7 @@ class HostedRun:
             self._on_news()
 
     def _sleep(self, seconds: float) -> bool:
-        """Sleep, with an eye on stages that end; tell whether somebody wants something."""
+        """Sleep, and watch for stages that end; return whether there is a request."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             if self._nudged.wait(min(left_s, _SLICE_S)):

@@ -48,7 +48,7 @@ class ArrayOption:
 
     elements: tuple[int, ...]
     at_once: int  # how many of them may run at the same time
-    step: int  # as Slurm tells it to them
+    step: int  # as Slurm gives it to them
 
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
@@ -88,7 +88,7 @@ def read_array(directive: Directive) -> ArrayOption:
         elements.update(range(first, last + 1, step))
     if not elements or not (at_once.isdigit() or not at_once):
         raise InputError(f"{directive} lists no elements", where=directive.where, hint="Write 0-19 or 0-19%4.")
-    step_match = re.search(r":(\d+)", listed)  # Slurm tells the first of several
+    step_match = re.search(r":(\d+)", listed)  # Slurm gives the first of several
     most = min(int(at_once or 0) or len(elements), len(elements))
     return ArrayOption(tuple(sorted(elements)), most, int(step_match[1]) if step_match else 1)
 

@@ -267,7 +267,7 @@ class _Translator:
             self._notes.add(sentence, given["export"].where)
         pairs = [word.partition("=") for word in words if "=" in word]
         variables = tuple((name, value) for name, _, value in pairs)
-        if text_of(given, "cpus-per-task") == "1":  # asa does not ask for one, and Slurm only tells what was asked for
+        if text_of(given, "cpus-per-task") == "1":  # asa does not ask for one, and Slurm sets only what was asked for
             return (("SLURM_CPUS_PER_TASK", "1"), *variables)
         return variables
 

@@ -130,7 +130,7 @@ def _graph(path: Path) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
 
 
 def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
-    """Read what a dry run tells of the jobs of each rule."""
+    """Read the jobs of each rule from a dry run."""
     text = read_text(path)
     statistics = re.search(r"^Job stats:\n((?:.+\n)*)", text, re.MULTILINE)
     for line in statistics[1].splitlines() if statistics else ():

@@ -1,4 +1,4 @@
-"""What a job is told that runs one leg; see `asa.legs` for what its folder holds."""
+"""The values for a job that runs one leg; see `asa.legs` for the content of its folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from asa.continuation import Continuation
 
-_KILLED = 128  # with the signal's number added, as shells tell it
+_KILLED = 128  # with the signal's number added, as shells report it
 _PATIENCE_S = 60  # beyond what a leg that has just begun needs to settle, and to save its state
-_LONG_PATIENCE_S = 600  # of a leg that is not told to end, and whose end the batch system has promised
+_LONG_PATIENCE_S = 600  # of a leg that is not signalled to end, and whose end the batch system has promised
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def turn_values(terms: Continuation, turn: Turn, patterns: str) -> dict[str, obj
     killed = _KILLED + signal.Signals[f"SIG{terms.warn}"] if terms.warn else 0
     warn_s = math.ceil(terms.warn_s)
     patience_s = 2 * warn_s + _PATIENCE_S if terms.warn else _LONG_PATIENCE_S
-    settles_s = max(min(warn_s, math.floor(turn.walltime_s) - warn_s), 0)  # then it is told anyway
+    settles_s = max(min(warn_s, math.floor(turn.walltime_s) - warn_s), 0)  # then it is signalled anyway
     return {
         "ASA_LEG": turn.earlier + turn.number,
         "asa_leg": turn.number,

@@ -305,7 +305,7 @@ class AsaCluster(SpecCluster):
         return started().__await__()
 
     def _post(self, news: News) -> None:
-        """Take what the desk's thread tells, which may be before there is dask's loop."""
+        """Process reports of the desk's thread, which may come before dask's loop exists."""
         self._news.append(news)
         if self._is_listening:
             with suppress(RuntimeError):  # nobody listens any more

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger("asa.pool")
 
-_PAUSE_S = 1.0  # the longest of a wait for the batch system, which tells sooner what changes
+_PAUSE_S = 1.0  # upper bound of a wait for the batch system, which reports changes sooner
 _OUTLOOK_S = 15.0  # between looks at when jobs are expected to start, which is no news
 _IDLE_S = 10.0  # between looks at everybody's queue while there is no job of ours
 _CLOSING_S, _HURRY_S = 8.0, 2.0  # at the end, for what could not be cancelled; between tries
@@ -156,7 +156,7 @@ class Desk(threading.Thread):
         self._is_wanted.wait(AGAIN_S[0])
 
     def _serve(self) -> bool:
-        """Do what was asked for; tell whether to go on."""
+        """Do what was asked for; return whether to go on."""
         self._is_wanted.clear()
         with suppress(queue.Empty):
             while not self._is_over:

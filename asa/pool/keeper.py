@@ -61,7 +61,7 @@ def _store(worker_local_directory: str) -> SpillBuffer:
 
 
 async def gather_on(keeper: str, scheduler: Scheduler, addresses: Collection[str]) -> bool:
-    """Move there what only some workers hold, the smallest first; tell whether all of it is there."""
+    """Move there what only some workers hold, the smallest first; return whether all of it is there."""
     failed: set[Any] = set()
     for batch in _batches(sorted(_sole(scheduler, addresses), key=lambda task: task.get_nbytes())):
         who_has = {task.key: [worker.address for worker in task.who_has or ()] for task in batch}

@@ -53,7 +53,7 @@ async def leave(
                 return False
         for address in addresses:
             await _give_up_unbegun(scheduler, address, connection)
-        # dask tells no event
+        # dask has no event for it
         while time.monotonic() < ends_s and any(w.processing for w in _there(scheduler, addresses)):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         if lonely and not await keep(lonely):  # also what came up to the end

@@ -1,4 +1,4 @@
-"""Where the allocations of a pool stand, by what the desk tells of their jobs and by the workers that are here."""
+"""The state of a pool's allocations, by the desk's reports on their jobs and by connected workers."""
 
 from __future__ import annotations
 

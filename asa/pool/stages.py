@@ -591,7 +591,7 @@ def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a worker is to run, and where it tells what becomes of it."""
+    """What a worker is to run, and where it records what becomes of it."""
 
     text: str
     place: str
@@ -726,7 +726,7 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
 
 
 def _unless_done(payload: str, done: Path) -> str:
-    """Write what runs a stage, unless it completed before: who was to tell of that may have died since."""
+    """Write what runs a stage, unless it completed before, though its worker may have died before it reported that."""
     return f"{head({'asa_done': done, 'asa_text': payload})}{text('pool-once')}"
 
 

@@ -200,7 +200,7 @@ class PoolJobs(Submitter):
         job = self._jobs[token]
         is_new, job.is_open, job.cancel_s = job.status is None, False, 0.0
         self._tokens[status.job_id] = token
-        # however far it has come: that is for `heard` to tell
+        # however far it has come: `heard` handles that
         self._become(token, job, JobStatus(status.job_id, JobState.PENDING, status.submit_s))
         if is_new:
             self.tell()  # the first look into a bank takes its time

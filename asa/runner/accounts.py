@@ -151,7 +151,7 @@ def growth_view(job: Job) -> GrowthView:
 
 
 def _gives_back_at(job: Job) -> set[str]:
-    """Name the steps that tell of cores given back: where others join a job, those that keep fewer than before."""
+    """Name the steps that show cores given back: if others join a job, those that keep fewer than before."""
     steps = job.spec.steps
     if not job.planned.widths:
         return {step.name for step in steps}

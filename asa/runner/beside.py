@@ -254,7 +254,7 @@ class BesideBackend:
         return backend, own
 
     def _take_news(self) -> bool:
-        """Hear what became of jobs here; tell whether something did that was not handed on yet."""
+        """Update the state of jobs here; return whether there is news that was not passed on yet."""
         if self._live:
             with suppress(BackendError):  # it is asked again in a moment
                 self._news += [self._adopt(status) for status in self.near.wait(self.near.now())]

@@ -223,12 +223,15 @@ class RunFolder:
 
     ::
 
-        run.json what runs, how and where; written anew only by who drives the run, as a whole journal.jsonl
-        everything that was decided, done and heard, one entry a line lease           while a client drives the run:
-        which pulse.json      that client's latest sign of life client.log      when clients began to drive it and left
-        it, and why cluster.json    on which cluster it is, where its backend notes that wishes/         what others ask
-        of it, until it is done scripts/ logs/ marks/ posts/   the jobs', laid out by the backend metrics.json    once
-        it has completed
+        run.json        what runs, how and where; rewritten as a whole, only by the client that drives the run
+        journal.jsonl   everything that was decided, done and reported, one entry a line
+        lease           the client that drives the run, while there is one
+        pulse.json      that client's latest sign of life
+        client.log      when clients began to drive it and left it, and why
+        cluster.json    its cluster, if its backend records that
+        wishes/         requests of others, until they are done
+        scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
+        metrics.json    once it has completed
 
     Only its user can read it, or its group as well, as far as it shows the run's state; nobody else may change it.
 
@@ -408,7 +411,7 @@ class RunFolder:
         self._check_known(self._completed(), journal.entries)
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep, with signs of life to other clients; tell whether it ended early because somebody wants something."""
+        """Sleep, with signs of life to other clients; return whether it ended early because of a request."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_S))
@@ -685,7 +688,7 @@ def list_runs(runs: Path, *, only_own: bool = False) -> list[RunFolder]:
 
 @dataclass(frozen=True, slots=True)
 class _ListedRun:
-    """What tells a run from others; the whole is not kept of each."""
+    """What identifies a run; not all of each is kept in memory."""
 
     path: Path
     name: str
@@ -726,7 +729,7 @@ def _closed_by(path: Path) -> str:
 
 
 def _began_s(path: Path) -> float:
-    """Say when a run was begun of which only the folder can be read: its name tells."""
+    """Return when a run was begun of which only the folder's name can be read."""
     if named := _NAMED.search(path.name):
         with suppress(ValueError, OverflowError):
             return datetime.strptime(named[1], "%Y%m%d-%H%M%S").timestamp()  # noqa: DTZ007 - as it was made
@@ -762,7 +765,7 @@ def _may_be_run(path: Path) -> bool:
             (path / name).lstat()
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except OSError:  # which is for who opens it to tell
+        except OSError:  # which is found when it is opened
             pass
         return True
     return False

@@ -115,7 +115,7 @@ class LearnedForecast:
 
 
 class PlannedForecast:
-    """Waits that the batch system's own plan tells, for jobs as if they were submitted now."""
+    """Waits by the batch system's own plan, for jobs as if they were submitted now."""
 
     is_informed = True
 

@@ -20,7 +20,7 @@ class Host:
     unclaimed: dict[str, None] = field(default_factory=dict)
     repeatable: set[str] = field(default_factory=set)  # that it hands over again if they fail
     attempts_failed: dict[str, str] = field(default_factory=dict)  # those that did, and how the last ended
-    unopened: dict[str, None] = field(default_factory=dict)  # whose jobs may wait to be told what to run
+    unopened: dict[str, None] = field(default_factory=dict)  # whose jobs may wait for their commands
     # by stage, what jobs of it wait for until it is handed over, each with the job's token
     gates: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 

@@ -138,7 +138,7 @@ class JobsOfRun(Mapping[str, Job]):
         else:
             assert intent is not None
             planned, spec, observed, self.open_intent = intent.planned, intent.spec, False, None
-        # however far it has come: that is for the next entry to tell
+        # however far it has come: the next entry shows that
         pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
         job = self._by_id[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
             planned, spec, pending, observed=observed

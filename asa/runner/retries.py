@@ -13,7 +13,7 @@ from asa.strategies.base import StageView
 from asa.units import format_duration
 from asa.workflow import Stage
 
-_NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less than the exit code
+_NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons with less information than the exit code
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
 _KILLED = 128 + 9  # exit code of what the kernel has killed
@@ -37,7 +37,7 @@ def may_retry(job: Job, view: StageView) -> bool:
 
 
 def has_run_out_of_memory(status: JobStatus | ElementEnd) -> bool:
-    """Whether a job or an element used more memory than it had, as far as the batch system or its end tells."""
+    """Whether a job or an element used more memory than it had, as far as the batch system or its end shows."""
     if status.state is not JobState.FAILED:
         return False
     if status.reason.replace("_", "").lower() == "outofmemory" or status.exit_code == _KILLED:

@@ -191,7 +191,7 @@ class Stages(Mapping[str, StageView]):
         (self._turn.add if is_turn else self._turn.discard)(name)
 
     def _decide(self, name: str) -> bool:
-        """Give a stage its turn, or say that it will not run, if what it follows tells; say whether that is news."""
+        """Give a stage its turn, or mark it as not to run, if its predecessors decide; return whether it changed."""
         view = self._views[name]
         if view.phase.is_settled or view.phase is Phase.RUNNING:
             return False

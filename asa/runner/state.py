@@ -302,7 +302,7 @@ class RunState(RunCourse):
         taken_up.settle_anew()
         return taken_up
 
-    # ------------------------------------------------------------------ what the batch system tells
+    # ------------------------------------------------------------------ what the batch system reports
 
     def _update(self, status: JobStatus) -> Iterator[News]:
         job = self.jobs[status.job_id]

@@ -23,7 +23,7 @@ from asa.runner.specs import demand_of, spec_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
-_MAX_STUCK_S = 900.0  # nor so long after that was decided, whoever told the batch system
+_MAX_STUCK_S = 900.0  # nor so long after that was decided, whichever client sent it
 _STRANDED = "the nodes that it may run on are away, and one that it is kept off may be tried again"
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 

@@ -1,4 +1,4 @@
-"""What a run tells of how long its stages ran, and what a workflow takes from it before the next."""
+"""The run times of a run's stages, and how a workflow uses them before the next run."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def _groups(times: Sequence[RunTime]) -> dict[tuple[int, str], list[RunTime]]:
 
 
 def _place(cores: int, system: str, other_cores: int, other_system: str) -> str:
-    """Name a width and system by what tells them from others."""
+    """Name a width and system."""
     differs = [f"{cores} cores"] if cores != other_cores else []
     differs += [system or "an unnamed system"] if system != other_system else []
     return " of ".join(differs)

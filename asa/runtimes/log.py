@@ -226,7 +226,7 @@ class RunTimes:
     # ------------------------------------------------------------------ files
 
     def _known(self) -> dict[str, RunTime]:
-        """Gather what all files tell."""
+        """Read the records of all files."""
         return self._segments.steadily(self._gather)
 
     def _gather(self, segments: Iterable[Segment]) -> dict[str, RunTime]:

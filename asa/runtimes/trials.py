@@ -80,7 +80,7 @@ def untried(
 
 
 def _runs_s(width: int, known: tuple[RunAt, ...], scaling: Scaling, near: RunAt) -> _Floats:
-    """Give equally likely run times at a width: by the law, or by all that is possible if none tells."""
+    """Return equally likely run times at a width: by the law, or by all that is possible without one."""
     said = run_time_at(width, known, scaling)
     if said is not None:
         unknown = math.sqrt(max(said.spread**2 - near.spread**2, 0.0))  # runs stray however many are known
@@ -107,7 +107,7 @@ def _powers(width: int, known: tuple[RunAt, ...]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """A trial, and what it would tell."""
+    """A trial, and what it would show."""
 
     untried: Untried
     cores: int

@@ -1,4 +1,4 @@
-"""What the runs of a stage tell of how long it runs at each of its widths."""
+"""A stage's run times at each of its widths, from its earlier runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which line of a TOML file each value stands, which `tomllib` does not tell."""
+"""The line of each value in a TOML file, which `tomllib` does not report."""
 
 from __future__ import annotations
 

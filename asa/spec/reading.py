@@ -327,7 +327,7 @@ def _fill(reading: Reading, document: dict[str, Any], given: Mapping[str, Parame
 
 
 def _with_defaults(document: dict[str, Any]) -> tuple[dict[str, Any], dict[Location, Location]]:
-    """Let each stage take from the defaults what it does not say; and tell where what it took stands."""
+    """Fill each stage from the defaults; also return the places of these values."""
     defaults = document.get("defaults", {})
     taken: dict[Location, Location] = {}
     stages = []
@@ -521,7 +521,7 @@ def _check_graph(reading: Reading, document: dict[str, Any]) -> None:
 
 
 def _edges(reading: Reading, stages: list[Any], names: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Give each pair of stages that follow each other; tell of those that follow nothing."""
+    """Return each pair of stages that follow each other; report those that follow nothing."""
     for number, stage in enumerate(stages):
         befores, name = stage.get("after", []), stage.get("name")
         if not isinstance(befores, list) or not isinstance(name, str):

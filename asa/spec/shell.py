@@ -114,7 +114,7 @@ class Program:
     name: str
     line: int  # in the text, from 0
     file: str = ""  # that an interpreter is given; empty for none
-    # how many processes a launcher of MPI is told to start, where that is a number; "all" if it is told nothing at all
+    # how many processes a launcher of MPI starts, if that is a number; "all" without such an option
     ranks: str = ""
 
 
@@ -272,7 +272,7 @@ class _Reader:
         return ""
 
     def _ranks_for(self, name: str) -> str:
-        """Tell how many processes a launcher is told to start; empty if that is worked out, or nobody knows."""
+        """Return how many processes a launcher starts by its options; empty if that is computed or not known."""
         at, first = 1, self._next(1)
         if name in LAUNCHERS and first is not None and first.is_word and not first.text.startswith("-"):
             return "all"

@@ -79,7 +79,7 @@ class ForecastKind(StrEnum):
     PLANNED = "planned"
     """The batch system's own plan, which is asked."""
     KNOWN = "known"
-    """The future itself, which only a simulator can tell."""
+    """The future itself, which only a simulator knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ def _runs_steps(backend: Backend, run_s: float) -> None:
 
 
 def _runs_arrays(backend: Backend, run_s: float) -> None:
-    """Where there are job arrays: one job, each element of which runs once, and is told of; the rest of it another."""
+    """Where there are job arrays: each element runs once and is reported; the remaining ones are another array."""
     if not backend.capabilities.arrays:
         return
     array, token = parse_array("1-5:2%2"), secrets.token_hex(6)

@@ -111,7 +111,7 @@ class _Told:
 
     @property
     def is_informed(self) -> bool:
-        """Whether it tells anything."""
+        """Whether it predicts anything."""
         return self.wait_s is not None
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape

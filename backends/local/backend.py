@@ -80,12 +80,12 @@ class _Known:
 
     @property
     def has_marks(self) -> bool:
-        """Whether marks tell of it what the server does not know, while it runs."""
+        """Whether its marks show more than the server knows, while it runs."""
         return bool(self.kept.steps) or self.kept.awaits
 
     @property
     def may_tell(self) -> bool:
-        """Whether its marks are to be looked at, for the server tells nothing of them."""
+        """Whether to read its marks, as the server does not report them."""
         return self.has_marks and self.status.state is JobState.RUNNING
 
     def tell(self) -> JobStatus:
@@ -336,7 +336,7 @@ class LocalBackend:
         raise BackendError("this machine is one node", where=f"job {job_id}", hint="Cancel the job, or let it be.")
 
     def _want(self, job_id: str, name: str, write: Callable[[Path], None]) -> bool:
-        """Write into a job's folder what is wanted of it; tell whether it had not ended."""
+        """Write a request into a job's folder; return whether the job had not ended."""
         job = self._known(job_id)
         if not job.is_live:
             return False
@@ -432,7 +432,7 @@ class LocalBackend:
         self._add_outlook()
 
     def _hear(self, job: _Known) -> None:
-        """Read how a job stands; what the server tells is refined by the marks of the run."""
+        """Read a job's state from the server, refined by the run's marks."""
         spool = self._spool if job.host == self._host else Spool(self._spools / job.host)
         if spool is not self._spool and spool.is_strange():
             return
@@ -498,7 +498,7 @@ class LocalBackend:
         )
 
     def _by_marks(self, job: _Known) -> JobStatus:
-        """Say how a job stands that the queue's files do not tell of: they were deleted, or are another host's."""
+        """Return the state of a job without files in the queue: they were deleted, or are another host's."""
         began = self._folder.began(job.job_id, job.kept.token)
         ended = self._folder.ended(job.job_id, job.kept.token)
         submit_s = job.kept.submit_s

@@ -1,4 +1,4 @@
-"""Processes that outlive who started them: begun, known again, told to end."""
+"""Processes that outlive their parent: starting them, recognizing them, signalling them to end."""
 
 from __future__ import annotations
 

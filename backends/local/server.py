@@ -28,7 +28,7 @@ from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of,
 from .spool import MAX_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, SpooledStanding, locked, put, written
 
 GRACE_S = 5.0
-"""Who is told to end has so many seconds for it."""
+"""How many seconds a signalled job has to end."""
 
 MAX_BESIDE = 4
 """So many jobs run beside the queue at a time."""
@@ -40,7 +40,7 @@ LINGER_S = 30.0
 """Without jobs a server ends after so many seconds."""
 
 _LOOK_S = 10.0  # between looks at everything, should a bell not have been heard
-_BLIND_LOOK_S = 0.1  # where the system does not tell of the ends of processes
+_BLIND_LOOK_S = 0.1  # where the system does not report the ends of processes
 _OUTLOOK_S = 1.0
 _RETRY_S = 1.0
 _SWEEP_S = 3600.0
@@ -78,7 +78,7 @@ class ServedJob:
 
     @property
     def limit_s(self) -> float:
-        """When it is told to end at the latest."""
+        """When it is signalled to end at the latest."""
         return (self.standing.start_s or 0.0) + self.walltime_s
 
     @property
@@ -269,7 +269,7 @@ class Server:
         self._heard = {descriptor for descriptor, _ in poll.poll(max(min(left), 0.001) * 1000)}
 
     def _due_s(self) -> float:
-        """When the next job must be told to end, or may be released, by the clock."""
+        """When the next job must be signalled to end, or may be released, by the clock."""
         times = [job.due_s for job in self.running.values()]
         for job in self.blocked.values():
             if "hold" not in job.wanted:
@@ -498,7 +498,7 @@ class Server:
             self._conclude(job, code, self._written_s(job))
 
     def _keep_time(self, job: ServedJob) -> None:
-        """Tell a job to end that has run for too long, and end one that was told to and goes on."""
+        """Signal a job that has run for too long, and kill one that was signalled and goes on."""
         now = self.clock()
         if now < job.due_s:
             return

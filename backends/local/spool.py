@@ -5,17 +5,17 @@
     count        number of the latest job
     lock         held by the server
     server.pid   number of the server's process, while there is one
-    bell         a FIFO on which clients ring: the number of a job of which there is news
-    changes      numbers of jobs that changed, one a line, in the order of the changes
-    outlook      when pending jobs are expected to start
-    trouble      what keeps the server from working; as long as it will ever be, so that a full disk has space for it
-    server.log   what the server could not tell otherwise
+    bell         a FIFO to which clients write the number of a job with news
+    changes      numbers of changed jobs, one a line, in order
+    outlook      predicted starts of pending jobs
+    trouble      what keeps the server from working; of constant size, so that a full disk has space for it
+    server.log   what the server could not report otherwise
     jobs/17/     a job until its end, and then ended/17/
-        order.json    what was asked for: with it the job counts; no environment any more once it has ended
+        order.json    its request, with which the job counts; without environment once it has ended
         script        what it runs
-        hold cancel walltime   what its user wants of it
-        status.json   how it stands, by the server
-        process       which process runs it, by that process
+        hold cancel walltime   its user's requests
+        status.json   its state, by the server
+        process       its process, written by that process
         code          how that process's payload ended, likewise
 
 A file is there whole or not at all. Only the standard library is needed here, so that the server starts quickly.
@@ -315,7 +315,7 @@ def written(standing: SpooledStanding) -> bytes:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Hold a lock, or tell that another does; it ends with the process."""
+    """Take a lock, or report that another process has it; it ends with the process."""
     with path.open("r+b") as file:  # NFS locks only what may be written
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

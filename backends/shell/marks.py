@@ -33,10 +33,10 @@ class Mark:
     job_id: str
     time_s: float  # when, in seconds since 1970 on the clock of its node
     exit_code: int | None = None  # the job's, in the mark of its end
-    signals: int = 0  # how often it was told to end
+    signals: int = 0  # how often it was signalled to end
     cores: int = 0  # that it had kept by then, where it gave others back; else 0
     outcome: JobOutcome | None = None  # in the mark of an end; of the scripts of earlier versions, by the exit code
-    nodes: str = ""  # on which it was, as Slurm lists them; empty where that is not told
+    nodes: str = ""  # on which it was, as Slurm lists them; empty if not known
 
 
 @dataclass(frozen=True, slots=True)

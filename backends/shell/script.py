@@ -279,7 +279,7 @@ def _waves(steps: Sequence[Step]) -> list[tuple[int, int]]:
 
 
 def _ranges(elements: Elements) -> str:
-    """Write of which numbers an array's elements are, whose place among all tells an element's number."""
+    """Write the numbers of an array's elements; an element's index gives its number."""
     return " ".join(f"{first}:{last}:{step}" for first, last, step in elements.ranges)
 
 
@@ -350,5 +350,5 @@ def array_of(script: str) -> tuple[str, bool]:
 
 
 def _read(script: str) -> list[str]:
-    """Give the lines of a script that tell of it, which come before any text of a user's."""
+    """Return the lines of a script that describe it, which come before any text of a user's."""
     return list(takewhile(lambda line: line not in _ENDS_OF_FACTS, script.splitlines()))

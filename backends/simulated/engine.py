@@ -9,12 +9,14 @@ Conventions
 1. Within one second: completions first, then the client's timers (begin times, delays), then submissions in the log's
    order, then one scheduling pass.
 2. The queue is ordered by the time since which a job's age counts, then by arrival. For background jobs that is the
-submission; for the client's jobs see `Engine.age_accrues`. 3. A pass starts jobs from the head while they fit. The
-first that does not fit gets a reservation at the earliest second at which enough cores are free by the running jobs'
-walltimes (the shadow time). Each later job starts now if it fits now and either its walltime ends no later than the
-shadow time, or it takes only cores that the head will not need then. 4. A job that exceeds its walltime is killed. 5. A
-client's job gets more cores by a second job, which waits in the queue like any other, and whose cores join the first's
-when it starts. It ends with the first, however that ends. Cores are given back in reverse order.
+   submission; for the client's jobs see `Engine.age_accrues`.
+3. A pass starts jobs from the head while they fit. The first that does not fit gets a reservation at the earliest
+   second at which enough cores are free by the running jobs' walltimes (the shadow time). Each later job starts now if
+   it fits now and either its walltime ends no later than the shadow time, or it takes only cores that the head will not
+   need then.
+4. A job that exceeds its walltime is killed.
+5. A client's job gets more cores by a second job, which waits in the queue like any other, and whose cores join the
+   first's when it starts. It ends with the first, however that ends. Cores are given back in reverse order.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ _SITE_STEP = 0.01
 _MIN_FUTURES, _MAX_JOBS = 24, 20_000  # jobs of all futures together, where there are more futures than the fewest
 _LEAST_SHARE = 1e-6
 
-_FLOOR_S = 10.0  # no wait below this is worth telling apart when opinions are compared
+_FLOOR_S = 10.0  # waits below this count as equal when opinions are compared
 _FLOOR, _CEILING = math.log10(_FLOOR_S), math.log10(k.HORIZON_S)
 _DECAY = 0.98
 _SHARPNESS = 10.0  # an opinion weighs exp(-sharpness x its mean error in decades)
@@ -395,7 +395,7 @@ class QueueSimulation:
         since[fits & (since == _NEVER_S)] = now
 
     def _unnoticed_by(self, now: float) -> NDArray[np.bool_]:
-        """Which of the running jobs must have ended without anybody telling."""
+        """Return which running jobs must have ended without a report."""
         running = self._running.rows
         over: NDArray[np.bool_] = now - running[k.SINCE] - running[k.ASKED] > _UNNOTICED_AFTER_S
         return over

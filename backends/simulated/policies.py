@@ -300,7 +300,7 @@ class CoreMaker(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What it makes up about the background's jobs, which no log tells, in words for the user."""
+        """What it invents about the background jobs, which no log has, in words for the user."""
         ...
 
 

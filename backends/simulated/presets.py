@@ -48,8 +48,8 @@ PRESETS: dict[str, WorkloadModel] = {
 }
 """Found by ``asa workload calibrate SYSTEM``, from the defaults of `WorkloadModel` with loads of 0.92 and 0.93.
 
-For uppmax, whose waits vary so much that four periods mislead, the load was then lowered from 0.92 in steps, on
-sixteen. ``asa workload check SYSTEM`` prints how near they come.
+For uppmax, whose waits vary so much that four periods mislead, the load was then lowered from 0.92 in steps, on sixteen
+periods. ``asa workload check SYSTEM`` prints how near they are.
 """
 
 

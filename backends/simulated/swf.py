@@ -32,7 +32,7 @@ _TO_LEARN = (_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
 _TO_LEARN_OPTIONAL = (_WAIT, _STATUS, _USER, _QUEUE, _PARTITION)
 _FIELDS_NEEDED = 9
 _CANCELLED = 5
-_PARTS = (2, 3, 4)  # statuses of lines that tell one stretch of a job that was swapped out
+_PARTS = (2, 3, 4)  # statuses of lines for one part of a job that was swapped out
 _LARGEST = 2**53  # beyond it a float is no whole number any more
 _LARGEST_SMALL = 2**31 - 1
 _HEADER = re.compile(rb"\s*;\s*(MaxProcs|MaxNodes|UnixStartTime|TimeZone)\s*:\s*(-?\d[\d,]*)")
@@ -341,7 +341,7 @@ def _without_comments(block: bytes) -> bytes:
 def _whole_numbers(
     block: bytes, text: NDArray[np.uint8], begin: NDArray[np.intp], end: NDArray[np.intp]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Read the fields between these places as numbers, rounded down; and tell which are none."""
+    """Read the fields between these places as numbers, rounded down; also return which are none."""
     minus = text[begin] == 45
     digits = end - begin
     digits -= minus

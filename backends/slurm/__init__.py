@@ -1,1 +1,1 @@
-"""Slurm: what its accounting tells."""
+"""Slurm, and its accounting."""

@@ -58,7 +58,7 @@ PRESENT: Final = Absence()
 
 
 class Verdict(Enum):
-    """What became of a job that the controller does not show, and of whose end no mark tells."""
+    """What became of a job that the controller does not show, and that has no end mark."""
 
     ENDED = auto()
     """It ended as accounting says."""
@@ -69,7 +69,7 @@ class Verdict(Enum):
     REPLACED = auto()
     """It is no more, and another job of its name is there."""
     GONE = auto()
-    """It is no more, and nothing tells how it ended."""
+    """It is gone, and it is not known how it ended."""
     UNKNOWN = auto()
     """The next look decides."""
 

@@ -24,11 +24,11 @@ SACCT_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days"
     " -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason"
 )
-"""What makes a file that `read_history` reads, with Slurm 21.08 and later.
+"""The command whose output `read_history` reads, with Slurm 21.08 and later.
 
-Times are seconds since 1970, which no change of clocks makes ambiguous; ``-a`` asks for all users' jobs, ``-D`` for
-every record of jobs that were requeued, ``-X`` for no job steps. There is no ``Restarts`` among the columns: older
-versions know none, and ``-D`` tells the same.
+Times are seconds since 1970, so that a change of clocks makes none ambiguous; ``-a`` asks for all users' jobs, ``-D``
+for every record of requeued jobs, ``-X`` for no job steps. The column ``Restarts`` is missing: older versions do not
+have it, and ``-D`` shows the same.
 """
 
 TWIN_COMMAND = SACCT_COMMAND + ",AllocCPUS"

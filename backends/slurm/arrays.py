@@ -48,7 +48,7 @@ class TrackedElement(TrackedJob):
 class TrackedArray(TrackedJob):
     """A job array of this client."""
 
-    own: dict[int, TrackedElement] = field(default_factory=dict)  # elements that were told of by themselves
+    own: dict[int, TrackedElement] = field(default_factory=dict)  # elements that were reported separately
     numbers: frozenset[int] = frozenset()  # of all its elements
     raw_ids: dict[int, str] = field(default_factory=dict)  # by which Slurm knows elements, as jobs
     _is_told: bool = False  # Slurm knew some of its elements at the last look
@@ -198,7 +198,7 @@ class TrackedArray(TrackedJob):
     # ------------------------------------------------------------------
 
     def _elements_of(self, record: SlurmRecord) -> list[int] | None:
-        """Say for which elements a record stands; None where that is not told in full."""
+        """Return the elements of a record; None if they are not all reported."""
         if record.elements is None:
             return None
         if not self.kept.is_renumbered:

@@ -105,7 +105,7 @@ class SlurmBackend:
         self._home = HomeCluster(link, folder, clock)
         self._preflight = SlurmPreflight(link)
         self._highest: int | None = None  # number of a job that was submitted from here; None if it was not looked up
-        self._strangers: set[str] = set()  # jobs that were asked for, of which nothing tells that they are of this run
+        self._strangers: set[str] = set()  # jobs that were asked for, without evidence that they are this run's
         self._own = Ownership(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
     # ------------------------------------------------------------------ what is known without asking
@@ -417,7 +417,7 @@ class SlurmBackend:
             if error is not None and not self._is_no_more(job, error, inquiry):
                 left[job_id] = _not_shown(job_id)
                 continue
-            left.pop(job_id, None)  # it has ended, however: a look tells
+            left.pop(job_id, None)  # it has ended: a look shows how
             job.cancelled_s = clock_s
             self._keep(job)
         return left
@@ -554,7 +554,7 @@ class SlurmBackend:
         return {job_id for job_id, record in found.items() if record.name == names[job_id]}
 
     def _forgotten(self, token: str, holder: str) -> Iterator[TrackedJob]:
-        """Take up the job that holds a token's claim, of which Slurm does not tell any more: its marks do."""
+        """Take up the job with a token's claim that Slurm no longer shows: its marks do."""
         if (name := self._folder.names([token]).get(token)) is None:
             return
         kept = self._folder.kept_job(holder)
@@ -722,7 +722,7 @@ class SlurmBackend:
         return not live or is_shown or self._is_told_of({job_id: job.kept for job_id, job in live.items()})
 
     def _is_told_of(self, jobs: Mapping[str, KeptSubmission]) -> bool:
-        """Say whether accounting tells of one of some jobs, or its marks tell that it ended."""
+        """Whether accounting has one of some jobs, or its marks show that it ended."""
         with suppress(BackendError):
             if any(self._folder.ended(job_id, kept.token) is not None for job_id, kept in jobs.items()):
                 return True
@@ -731,12 +731,12 @@ class SlurmBackend:
         return True  # nobody can say that it is not
 
     def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
-        """Take in what Slurm tells of some arrays."""
+        """Process Slurm's reports on some arrays."""
         for job in arrays:
             self._hear_array(job, [one for one in elements.get(job.job_id, ()) if job.is_ours(one)])
 
     def _hear_array(self, job: TrackedJob, records: Sequence[SlurmRecord]) -> None:
-        """Take in what Slurm tells of an array's elements; what it does not know any more accounting may."""
+        """Process Slurm's reports on an array's elements; ask accounting for those that it no longer knows."""
         if not isinstance(job, TrackedArray) or (not records and self._is_settling(job.job_id)):
             return
         if not records and self._is_misnumbered(job):
@@ -786,7 +786,7 @@ class SlurmBackend:
         return job.miss_all(missing, self._folder, self.now(), self._clock(), **how)
 
     def _hear(self, job: TrackedJob, record: SlurmRecord) -> None:
-        """Take in what Slurm tells of a job, and what that tells of Slurm's clock."""
+        """Process Slurm's report on a job, and learn Slurm's clock from it."""
         clock_s = self._clock()
         if job.sent_s is not None and record.submit_s and not record.restarts:
             self._offset.learn(*job.sent_s, record.submit_s)
@@ -919,7 +919,7 @@ class SlurmBackend:
         return job
 
     def _kept_of(self, record: SlurmRecord) -> KeptSubmission:
-        """Say what a job is, from what was kept of its submission, else from what Slurm tells."""
+        """Say what a job is, from the record of its submission, else from Slurm's."""
         kept = self._folder.kept_job(record.job_id)
         if kept is not None and kept.name == record.name:
             return kept

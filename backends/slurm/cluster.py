@@ -50,7 +50,7 @@ _ACCEPT = "asa resume --accept-cluster"
 class Home:
     """What is kept of a run's cluster."""
 
-    name: str  # empty where it is not told
+    name: str  # empty if not reported
     address: str  # where it was reached last
     first_number: int
     first_name: str  # the full name of the run's first job
@@ -158,7 +158,7 @@ class HomeCluster:
     # ------------------------------------------------------------------ what shows that it is elsewhere
 
     def _compared(self) -> SlurmCluster:
-        """Compare names, and the number of the next job where Slurm tells it."""
+        """Compare names, and the number of the next job if Slurm reports it."""
         assert self._home is not None
         here, home = self._link.cluster(), self._home
         if here.name and home.name and here.name != home.name:

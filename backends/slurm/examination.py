@@ -284,7 +284,7 @@ class Examiner:
         self._memory(found, config)
         self._message_time(found, config)
         if (size := config.get("MaxArraySize", "")).isdecimal():
-            found.settings["max_array_size"] = int(size)  # which the REST API does not tell
+            found.settings["max_array_size"] = int(size)  # which the REST API does not report
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
         if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
             found.add("Limits", f"the controller takes {', '.join(known)}")

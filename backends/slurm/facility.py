@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .commands import Done
     from .rest import TokenSource
 
-_OFFLINE_CORES = 64  # of a node, where nobody tells
+_OFFLINE_CORES = 64  # of a node, if not known
 _TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
 _SHUT_OUT = re.compile(r"not let us in|\btoken\b|authenticat", re.IGNORECASE)
 _AGE_UNKNOWN = (
@@ -173,7 +173,7 @@ class SlurmFacility:
         )
 
     def _accounts(self, link: SlurmLink, partitions: Sequence[SlurmPartition]) -> Sequence[str]:
-        """Tell the accounts that a job which names none may count for, if that matters; none where nobody tells."""
+        """Return the accounts that may be charged for a job which names none, if that matters; none if not known."""
         if self.settings.account or self.settings.accounting is False:
             return [self.settings.account] if self.settings.account else []
         if not any(one.accounts or one.barred_accounts for one in partitions):
@@ -314,7 +314,7 @@ def _command_link(settings: CommandSettings) -> SlurmLink:
 
 
 def _run_nothing(command: Sequence[str], stdin: str, timeout_s: float) -> Done:  # noqa: ARG001 - a runner's shape
-    """Answer as a Slurm that has no jobs and tells nothing; what would change it is refused."""
+    """Answer like a Slurm without jobs and settings; changes are refused."""
     from .commands import Done  # noqa: PLC0415 - as above
 
     asks = any(program in {"scontrol", "squeue", "sacct", "sacctmgr"} for program in command)

@@ -1,4 +1,4 @@
-"""What Slurm tells of a site, for a twin of it: its nodes, partitions and the rules by which its jobs are ranked."""
+"""Slurm's facts about a site, for a twin of it: its nodes, partitions and priority rules."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _count(printed: str) -> int:
 def _scheduler(
     config: Mapping[str, str], users: int, seen: list[str], assumed: list[str]
 ) -> tuple[str, dict[str, str]]:
-    """Give the scheduler and its settings; `users`: how many share the machine, 0 where that is not told."""
+    """Return the scheduler and its settings; `users`: number of the machine's users, 0 if not known."""
     given = config.get("SchedulerParameters", "").split(",")
     parameters = dict(part.strip().partition("=")[::2] for part in given if part.strip())
 

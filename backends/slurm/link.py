@@ -81,7 +81,7 @@ class SlurmJob(JobKeys):
 
 @dataclass(frozen=True, slots=True)
 class SlurmRecord:
-    """A job as Slurm tells of it, in one vocabulary. Times are seconds since 1970, None while they are not set."""
+    """Slurm's record of a job, in one vocabulary. Times are seconds since 1970, None while not set."""
 
     job_id: str  # its number, in digits; of an element of an array, the element's own number
     name: str  # as they are; a job sent to several partitions names all of them, comma-separated, while it is pending
@@ -108,7 +108,7 @@ class SlurmRecord:
     is_array: bool = False  # it stands for several pending elements of an array
     node_list: str = ""  # where it ran or runs, as Slurm writes it: `n3`, or `n[1-4,7]`; empty for nowhere
     array_id: str = ""  # the number of the array that it is of; empty for none
-    # the elements of that array for which it stands, as Slurm numbers them; None where they are not all told
+    # the array's elements of this record, as Slurm numbers them; None if they are not all reported
     elements: Elements | None = None
 
 
@@ -178,7 +178,7 @@ class SlurmAbout:
 
 @dataclass(frozen=True, slots=True)
 class SlurmCluster:
-    """What tells a cluster from others."""
+    """What identifies a cluster."""
 
     name: str = ""  # empty if not reported
     next_number: int | None = None  # the number that the next job gets; None if not reported

@@ -70,7 +70,7 @@ _NOT_SHORTENED: Final = frozenset(  # whole names that others of asa's own begin
 
 
 def left_open(job: SlurmJob) -> frozenset[str]:
-    """Name what asa does not tell Slurm of a job, so that its options may: what is per node, or of a type."""
+    """Name what asa does not set for a job, so that its options may: what is per node, or of a type."""
     if not job.cores:
         return SIZES
     memory = set() if job.memory_bytes else {"mem", "mem-per-cpu"}
@@ -432,4 +432,4 @@ OWN_KEYS: Final[Keys] = {
     "output": _text("standard_output"),
     "partition": _text("partition"),
 }
-"""How to say what asa alone tells Slurm of a job."""
+"""How to write what only asa sets for a job."""

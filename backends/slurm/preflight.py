@@ -65,7 +65,7 @@ class SlurmPreflight:
         self._link = link
 
     def objection(self, job: SlurmJob, timeout_s: float) -> str | None:
-        """Say why a job could never run; None where nothing speaks against it, or nobody can tell."""
+        """Say why a job could never run; None if it could, or that is not known."""
         if why := beyond_limits(self._limits, self._partitions, job):
             return why
         said = self._link.test(job, timeout_s)

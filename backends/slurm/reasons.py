@@ -10,9 +10,9 @@ from asa.backend import Advice
 Kind = Literal["transient", "limit", "impossible", "held", "dependency", "failed", "unknown"]
 """What a reason calls for.
 
-``transient`` passes by itself; a ``limit`` passes when other jobs have ended or a budget is filled up; ``impossible``
-stays until the job or the site is changed; ``held`` until somebody releases it; ``dependency`` is about another job;
-``failed`` tells of a job that has ended.
+``transient`` passes by itself; a ``limit`` passes when other jobs have ended or a budget is refilled; ``impossible``
+stays until the job or the site is changed; ``held`` until somebody releases it; ``dependency`` concerns another job;
+``failed`` a job that has ended.
 """
 
 

@@ -1,4 +1,4 @@
-"""The variables by which a user tells `sbatch` what to ask for where a job leaves it open: they count by any link."""
+"""The variables with a user's defaults for `sbatch`: they hold over any link."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ STATES: dict[str, _Word] = {
     "UPDATE_DB": _Word("beside", "22.05", "v0.0.40, and no more in v0.0.42"),
     "EXPEDITING": _Word("beside", "25.11", "v0.0.44"),
 }
-"""Every word that a published description of Slurm's API, v0.0.40 to v0.0.45, has for a job's state.
+"""All job states in the published descriptions of Slurm's API, v0.0.40 to v0.0.45.
 
-``beside`` says nothing of where the job stands. Of such a word alone, and of one that is not here, the job's times and
-exit code decide: see `base_of`.
+``beside`` means a flag, which does not give the job's state. If there are only flags, or unknown words, the job's times
+and exit code decide: see `base_of`.
 """
 
 _KEPT_BACK = frozenset({"Dependency", "DependencyNeverSatisfied", "BeginTime"})

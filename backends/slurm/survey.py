@@ -1,4 +1,4 @@
-"""What a site can do, worked out from what Slurm tells of itself. Pure functions."""
+"""What a site can do, worked out from Slurm's reports. Pure functions."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def capabilities(
 
 
 def max_array_size(config: Mapping[str, str], settings: SlurmSettings) -> int:
-    """Say below what numbers of elements must be; Slurm's own where nobody tells."""
+    """Return the bound below which element numbers must be; Slurm's default if not known."""
     if settings.max_array_size is not None:
         return settings.max_array_size
     told = config.get("MaxArraySize", "")

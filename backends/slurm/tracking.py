@@ -1,4 +1,4 @@
-"""What a client knows of one of its jobs: what Slurm tells, and what the marks tell that Slurm forgot."""
+"""A client's knowledge of one of its jobs: Slurm's reports, and marks for what Slurm forgot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IGNORED_DEPENDENCY: Final = "DependencyIgnored"
 
 _OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
 BY_TASK: Final = "by-task"
-"""What is kept, in place of `JobSpec.out_of_memory`, of a job that shares a list of tasks: each may tell by itself."""
+"""What is kept, in place of `JobSpec.out_of_memory`, of a job that shares a list of tasks: each has its own end."""
 _NO_SIGNAL = 128 + 125  # by which Slurm says in an exit code that memory ran out
 _SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
 _ROUNDED_S = 60.0  # Slurm counts minutes
@@ -261,7 +261,7 @@ class TrackedJob:
         return not status.state.is_final and (status.restarts > was.restarts or was.state is JobState.CANCELLED)
 
     def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: MarksFolder, clock_s: float) -> JobStatus:
-        """Add what Slurm does not tell."""
+        """Add what Slurm does not report."""
         job_id, kept = by_slurm.job_id, self.kept
         status = replace(by_slurm, held=self.status.held or self._is_held_by_others(record, by_slurm, clock_s))
         try:

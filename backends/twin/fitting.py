@@ -1,4 +1,4 @@
-"""Choosing what a site does not tell, so that waits in its twin are like those that were recorded."""
+"""Chooses a site's unknown facts, so that waits in its twin are like the recorded ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ USUAL = (
         {"size": "5000", "favor_small": "yes", "fair_share": "0"},
     ),
 )
-"""Rules of a site that does not tell its own."""
+"""Rules of a site whose own are not known."""
 
 
 class _Trials:

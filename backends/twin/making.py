@@ -1,4 +1,4 @@
-"""Making a twin: of jobs of the past, and of what the site tells of itself where it does."""
+"""Makes a twin from past jobs and, if available, the site's facts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def make_twin(
 
 
 def _completed(twin: Twin, history: JobHistory, facts: SiteFacts | None, on_progress: Progress) -> Twin:
-    """Fit what is not told; give it the jobs of others where hardly any are shown."""
+    """Fit what is not known; add others' jobs if hardly any are shown."""
     if len(np.unique(history.user)) == 1 and history.users:
         if facts is None and not history.machine_cores:
             words = "tells of one user's jobs alone, and not how large the machine is"
@@ -166,7 +166,7 @@ def _jobs(
 
 
 def _numbers(history: JobHistory, seed: int | None) -> NDArray[np.int32]:
-    """Draw a number for each user's name, and one for those without, so that it tells nothing of them."""
+    """Draw a number for each user's name, and one for those without, so that it reveals nothing about them."""
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     return rng.permutation(len(history.users) + 1).astype(np.int32)
 

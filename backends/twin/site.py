@@ -93,7 +93,7 @@ class TwinSite(SimulatedSite):
 
     @staticmethod
     def script() -> str:
-        """Write the commands that tell of a site, for a shell."""
+        """Write the commands that survey a site, for a shell."""
         from .gathering import script  # noqa: PLC0415 - a simulation asks no batch system
 
         return script()

@@ -72,7 +72,7 @@ def rendered_metadata(html: str) -> dict[str, Any] | None:
 
 
 def _is_metadata(about: Any) -> bool:
-    """Tell whether this is what `render` tells of a page."""
+    """Whether this is a page's metadata from `render`."""
     match about:
         case {"title": str(), "summary": [*summary], "is_part": bool(), "parts": [*parts]}:
             lists = [summary, *parts]

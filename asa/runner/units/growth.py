@@ -34,7 +34,7 @@ class GrowthUnits(Units):
         yield from ()
 
     def why_lost(self, run: RunCourse, job: Job) -> str:
-        """Say why they are of no use: that is for a strategy to tell."""
+        """Say why they are of no use: a strategy decides that."""
         return ""
 
     why_useless = why_lost

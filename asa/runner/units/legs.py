@@ -31,13 +31,13 @@ class LegUnits(RoundUnits):
         return f"{number}l{leg}{f'r{spent}' if spent else ''}"
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Say which leg it is, and when it is told to end."""
+        """Say which leg it is, and when it is signalled to end."""
         legs = run.stages[planned.stages[0]].stage.continues
         saves_s = legs.warn_s if legs is not None and legs.hands_over else None
         return RoundUnits.asks(self, run, planned) | {"leg": leg_of(run, planned), "saves_s": saves_s}
 
     def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
-        """Say which leg a script is, and where legs tell of each other."""
+        """Say which leg a script is, and where legs communicate."""
         [name], legs = planned.stages, self.folder(run, planned.stages[0])
         if legs is None:
             return None
@@ -121,7 +121,7 @@ class LegUnits(RoundUnits):
         return Legs(Path(place) / str(latest if number is None else number)) if place else None
 
     def saves_s(self, run: RunCourse, stage: str) -> float | None:
-        """Say how long a stage's legs take to save their state, in the mean of those told to; None if none was."""
+        """Return the mean time that a stage's signalled legs took to save their state; None if none was signalled."""
         legs = self.folder(run, stage)
         standing = legs.standing() if legs is not None else None
         return standing.saves_s if standing is not None else None

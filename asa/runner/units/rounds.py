@@ -30,9 +30,9 @@ NOTHING_LEFT = "NothingLeft"
 """Reason of a completed job that found nothing more to do while others still ran units of its stage."""
 
 MAX_ROUNDS = 20
-"""How often a stage is asked for again since all its jobs have ended, with units left that nobody began or finished.
+"""How often a stage is submitted again because all its jobs have ended with unfinished units left.
 
-So often the jobs of a round may follow each other, too.
+Also how often the jobs of a round may follow each other.
 """
 
 
@@ -185,7 +185,7 @@ class RoundUnits(Units):
 
 
 def _doubted(run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
-    """Say how a job ended that ran out of memory: if it saw which of its tasks that was, each tells by itself."""
+    """Say how a job ended that ran out of memory: if it saw which of its tasks did, each has its own end."""
     if job.status.state.is_final:
         return replace(status, outcome=job.status.outcome, in_doubt=job.status.in_doubt)  # as it was heard
     place = run.tasks_of(job.planned.stages[0])

@@ -118,7 +118,7 @@ def _did(run: RunCourse, job: Job) -> bool:
 
 
 def _tells_of_nothing_left(status: JobStatus) -> bool:
-    """Whether a job's end tells that every task of its bag has been taken."""
+    """Whether a job's end shows that every task of its bag has been taken."""
     return status.state is JobState.COMPLETED or outcome_of(status) in (JobOutcome.PART_DONE, JobOutcome.TASKS_FAILED)
 
 

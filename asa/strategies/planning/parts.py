@@ -66,7 +66,7 @@ def _stages(piece: str | tuple[Series, ...]) -> tuple[str, ...]:
 
 
 def max_walltimes(site: Capabilities) -> Callable[[str], float]:
-    """Give what tells the longest walltime of a partition, of the site's own if it has no name."""
+    """Return a function for the longest walltime of a partition; an empty name is the default partition."""
 
     def max_walltime_s(partition: str) -> float:
         limits = site.partitions.get(partition or site.partition)

@@ -343,9 +343,9 @@ def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
 
 
 _Ways = tuple[Samples, Sketch | _Extension, list[int]]
-"""What ways to somewhere cost, a row for each block and ascending in it; what they are, and which blocks.
+"""The costs of ways to a place, one row for each block, ascending; the ways, and the blocks.
 
-Only those that are kept are made.
+Only ways that are kept are made.
 """
 
 

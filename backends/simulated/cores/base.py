@@ -70,7 +70,7 @@ class Core(Protocol):
         ...
 
     def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
-        """Give a client's job its number. What a machine does not tell apart, it ignores."""
+        """Give a client's job its number. The core ignores what its machine does not distinguish."""
         ...
 
     def run(self, until: int) -> None:

@@ -559,7 +559,7 @@ def _started_later(a: Any, one: int, other: int) -> bool:
 
 @kernel
 def _in_order(s: Any, a: Any) -> bool:
-    """Start what fits, as long as nothing of its partition was found not to; tell whether jobs were preempted."""
+    """Start what fits, until a job of its partition does not; return whether jobs were preempted."""
     open_partitions = len(a.blocked)
     for p in range(open_partitions):
         a.blocked[p] = 0
@@ -677,7 +677,7 @@ def _periodic(s: Any, a: Any) -> None:
 
 @kernel
 def schedule(s: Any, a: Any, mode: int) -> bool:
-    """Do one pass; tell whether it has to begin anew with other scores, which somebody outside makes."""
+    """Do one pass; return whether it must begin anew with other scores, which the caller makes."""
     again = s[STIRRED] != 0 or mode != PERIODIC
     while again:
         _prepare(s, a)

@@ -210,7 +210,7 @@ class CommandLink:
         return _by_array(self._queued("arrays", wanted), wanted)
 
     def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller what some numbers are now, of this user's: what is not told is others', or none."""
+        """Ask the controller which of this user's jobs now have some numbers; missing ones are others', or none."""
         wanted = _numbers(job_ids)
         return [one for one in self._queued("owners", wanted) if one.job_id in wanted or one.array_id in wanted]
 

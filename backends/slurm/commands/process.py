@@ -24,7 +24,7 @@ class Done:
 
 
 Runner = Callable[[Sequence[str], str, float], Done]
-"""Runs a command with some text as its input, for so many seconds at most.
+"""Runs a command with a text as its input, for a number of seconds at most.
 
 It raises `TimeoutError` if the command took longer, and another `OSError` if it could not be started.
 """

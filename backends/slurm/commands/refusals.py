@@ -120,7 +120,7 @@ def _was_not_sent(done: Done) -> bool:
 
 
 def _answered(name: str, done: Done, said: str) -> BackendError:
-    """Say what an answer of the controller means, as sbatch tells it."""
+    """Return what an answer of the controller, as printed by sbatch, means."""
     meaning = meaning_of(None, done.stderr)
     if meaning is Meaning.AWAY:
         return _away(done)
@@ -190,7 +190,7 @@ def _is_not_there(done: Done) -> bool:
 
 
 def _is_killed(done: Done) -> bool:
-    return done.returncode < 0 or 128 < done.returncode <= _LAST_SIGNAL  # as a shell tells it
+    return done.returncode < 0 or 128 < done.returncode <= _LAST_SIGNAL  # as a shell reports it
 
 
 def _says(done: Done, parts: Sequence[str]) -> bool:

@@ -59,7 +59,7 @@ class Dialect(ABC):
     has_states: ClassVar[bool]
     """Whether there may be a light listing of states."""
     cancels_many: ClassVar[bool]
-    """Whether several jobs can be cancelled by one request, which tells of each that was not."""
+    """Whether several jobs can be cancelled by one request, which reports each that was not."""
 
     def __init__(self, number: int) -> None:
         self.name = f"v0.0.{number}"
@@ -75,7 +75,7 @@ class Dialect(ABC):
         return self.wrapped(asked, job.script)
 
     def keys(self) -> Keys:
-        """Give the words for all that a job may be told: options of sbatch, and what asa says itself."""
+        """Return the keys for all values of a job: options of sbatch, and those that asa sets."""
         return {
             **OWN_KEYS,
             **self.option_keys(),

@@ -28,7 +28,7 @@ def as_sacct(jobs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def sacct_line(job: Mapping[str, Any]) -> _Line | None:
-    """Write a job as a line, with what tells it from others; None if it is only half there."""
+    """Write a job as a line, with its identity; None if it is incomplete."""
     if not (fields := _fields(job)):
         return None
     line = "|".join(fields[name].translate(_SEPARATORS) for name in _COLUMNS)
@@ -57,7 +57,7 @@ def _fields(job: Mapping[str, Any]) -> dict[str, str] | None:
         "State": (states_of(nested(job, "state", "current")) or ("UNKNOWN",))[0],
         "TimelimitRaw": _limit(nested(job, "time", "limit")),
         "ReqCPUS": str(record.cores),
-        "Reservation": reservation if isinstance(reservation, str) else "",  # 22.05 tells 0
+        "Reservation": reservation if isinstance(reservation, str) else "",  # 22.05 reports 0
         "Reason": text(nested(job, "state", "reason")),
     }
 

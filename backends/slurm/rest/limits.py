@@ -1,4 +1,4 @@
-"""The limits of a user, their accounts and qualities of service (QOS), as slurmdbd tells them in all versions."""
+"""The limits of a user, their accounts and qualities of service (QOS), from slurmdbd of all versions."""
 
 from __future__ import annotations
 

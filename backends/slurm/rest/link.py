@@ -1,4 +1,4 @@
-"""Asking and telling Slurm through slurmrestd."""
+"""The link to Slurm through slurmrestd."""
 
 from __future__ import annotations
 
@@ -496,7 +496,7 @@ class RestLink:
         return next((record for record in self._answered(caller, job_id) if record.job_id == job_id), None)
 
     def _answered(self, caller: str, job_id: str) -> list[SlurmRecord]:
-        """Read what the controller tells of a number; nothing if it does not know it."""
+        """Read the controller's jobs of a number; none if it does not know it."""
         listing = Listing("jobs", self._records, _size)
         answer = self._ask(caller, "GET", "/slurm", f"/job/{_number(job_id)}", listing=listing)
         if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):

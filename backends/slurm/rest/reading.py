@@ -69,7 +69,7 @@ def nested(document: Any, *keys: str) -> Any:
 
 
 def record(job: Mapping[str, Any]) -> SlurmRecord | None:
-    """Read a job as slurmctld tells it; None if it has no number."""
+    """Read a job from slurmctld; None if it has no number."""
     number_ = whole(job.get("job_id"))
     if number_ is None or number_ <= 0:
         return None

@@ -98,7 +98,7 @@ def refusal(status: int, found: list[Complaint], what: str) -> BackendError:
 
 
 def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableError:
-    """Make the error for an answer that does not tell what was asked."""
+    """Make the error for an answer without the requested data."""
     message = f"{what}: {summary(found)}" if found else f"{what}: HTTP status {status}"
     if has_unauthorised(found) or any(complaint.number == ACCESS_DENIED for complaint in found):
         return AccessError(message)

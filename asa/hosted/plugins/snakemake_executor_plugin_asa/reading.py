@@ -204,7 +204,7 @@ class _Resources:
 
 
 def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
-    """Read what Snakemake has measured of the jobs of its graph, where it was told to: rule, threads, seconds, when."""
+    """Read Snakemake's benchmarks of the jobs of its graph, if enabled: rule, threads, seconds, when."""
     for job in dag.jobs:
         if (file := job.benchmark) is None:
             continue
