@@ -136,7 +136,7 @@ class Continuation:
 
 
 KEYS = ("total", "max_legs", "warn", "unfinished", "progress")
-"""What a stage that continues says beside that it does."""
+"""Further keys of a stage that continues."""
 
 
 def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:

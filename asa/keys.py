@@ -1,9 +1,9 @@
-"""The keys of a stage that are a plain value, each described once: its type, its bounds, its words.
+"""The plain keys of a stage, each described once: its type, its bounds, its words.
 
-Stages, jobs and what is passed to Slurm have these fields from here. How a workflow file is read, checked and written
-back, its JSON schema, the arguments in Python, what is read of a batch script, what stages that share a job need
-together, and what keeps them from sharing one follow from the description. Keys whose value has a form of its own
-(cores, walltime, retries ...) are in `asa.workflow` and `asa.spec.model`.
+Stages, jobs and Slurm's options take these fields from here. The description also determines how a workflow file is
+read, checked and written, its JSON schema, the arguments in Python, what is read from a batch script, what stages in
+one job need together, and which cannot share one. Keys with values of another form (cores, walltime, retries ...) are
+in `asa.workflow` and `asa.spec.model`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asa.errors import InputError
 from asa.units import parse_memory, parse_storage
 
 MAX_COUNT: Final = 20_000_000
-"""Cores, nodes or GPUs of a stage at most: no machine has more."""
+"""Upper bound of a stage's cores, nodes or GPUs: no machine has more."""
 _MAX_BYTES: Final = 1 << 60
 _MAX_NICE: Final = 2_147_483_645  # as Slurm has it
 
@@ -44,30 +44,30 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What is to be known of one key."""
+    """The description of a key."""
 
     kind: Kind
     description: str
     examples: Sequence[Any]
     name: str = ""  # in a workflow file and in Python; as its field if empty
-    words: str = ""  # what there is so and so much of, in messages; its name if empty
+    words: str = ""  # what is counted, in messages; its name if empty
     least: int = 0
     most: int = MAX_COUNT
     choices: tuple[str, ...] = ()
     option: str = ""  # the option of sbatch that says the same, where there is one, without its dashes
-    of_bare: int | str = ""  # what that option says without a value
-    is_target: bool = False  # whether it says where a job is sent: all that are sent there may be put off together
+    of_bare: int | str = ""  # that option's value if it is given without one
+    is_target: bool = False  # whether it is part of a job's target: all jobs of a target may be deferred together
     field: str = ""
     default: Any = None
 
     @property
     def is_amount(self) -> bool:
-        """Whether jobs that run at the same time need the sum of what each of them needs."""
+        """Whether stages that run at the same time need the sum."""
         return self.kind in {"count", "memory", "storage", "flag"}
 
     @property
     def parse(self) -> Callable[[str], int]:
-        """Give what reads an amount in bytes from text."""
+        """Return the function that reads an amount in bytes from text."""
         return parse_storage if self.kind == "storage" else parse_memory
 
     def of_option(self, value: str) -> Any:
@@ -88,7 +88,7 @@ class Key:
             raise InputError(f"--{self.option}={value} is no whole number") from error
 
     def as_option(self, value: object) -> str:
-        """Say a value to sbatch.
+        """Write a value as an option of sbatch.
 
         Examples
         --------
@@ -104,7 +104,7 @@ def _key(kind: Kind, description: str, examples: Sequence[Any], *, default: Any,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKeys:
-    """What a stage, and so its job, asks for beside its size and its time; 0 and empty for nothing in particular."""
+    """What a stage, and so its job, asks for in addition to size and time; 0 and empty for no particular demand."""
 
     memory_bytes: int = _key(
         "memory",
@@ -276,17 +276,17 @@ def keys_of(kind: type) -> tuple[Key, ...]:
 
 
 OF_JOBS: Final = keys_of(JobKeys)
-"""What a job asks for beside its size and its time."""
+"""What a job asks for in addition to size and time."""
 RESOURCES: Final = tuple(key for key in OF_JOBS if key.is_amount)
 """What of it a machine may run out of."""
 TERMS: Final = tuple(key for key in OF_JOBS if not key.is_amount)
-"""What of it the batch system is told by one value, which cannot be added up."""
+"""Those with one value for the batch system, which cannot be added up."""
 _NAMES: Final = tuple(key.field for key in OF_JOBS)
 _VALUES: Final = attrgetter(*_NAMES)
 
 
 def asked(one: JobKeys) -> dict[str, Any]:
-    """Give what a stage or a job asks for, by field.
+    """Return what a stage or a job asks for, by field.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def asked(one: JobKeys) -> dict[str, Any]:
 
 
 def terms_of(one: JobKeys) -> dict[str, Any]:
-    """Give what of it cannot be added up, by field.
+    """Return the values that cannot be added up, by field.
 
     Examples
     --------
@@ -308,7 +308,7 @@ def terms_of(one: JobKeys) -> dict[str, Any]:
 
 
 def divided(one: JobKeys, count: int) -> dict[str, Any]:
-    """Give what each of so many jobs asks for of what they need together, by field; what is counted is rounded up.
+    """Divide a request among so many jobs, by field; amounts are rounded up.
 
     Examples
     --------
@@ -319,7 +319,7 @@ def divided(one: JobKeys, count: int) -> dict[str, Any]:
 
 
 def multiplied(one: JobKeys, count: int) -> dict[str, Any]:
-    """Give what so many of something ask for together, by field.
+    """Return what so many of the same ask for together, by field.
 
     Examples
     --------
@@ -334,7 +334,7 @@ def _times(key: Key, value: Any, change: Callable[[int], int]) -> Any:
 
 
 def together(stages: Iterable[JobKeys]) -> JobKeys:
-    """Give what some stages ask for that run at the same time, in one job: the sum, and nodes of their own if one does.
+    """Return what stages ask for that run at the same time in one job: the sum; exclusive nodes if one asks for them.
 
     Examples
     --------
@@ -345,10 +345,10 @@ def together(stages: Iterable[JobKeys]) -> JobKeys:
 
 
 def shared_by(stages: Iterable[JobKeys]) -> dict[str, Any]:
-    """Give what a job asks for in which some stages run one after the other: of each resource the largest amount.
+    """Return what stages ask for that run one after the other in one job: the maximum of each resource.
 
-    Of what cannot be added up, such as the account, it is what the first says that says anything; those that say
-    otherwise share no job (`contradiction`).
+    Of values that cannot be added up, such as the account, the first one given; stages with different ones share no job
+    (`contradiction`).
 
     Examples
     --------
@@ -396,7 +396,7 @@ def trouble(one: StageKeys) -> tuple[str, str] | None:
 
 
 def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
-    """Name, in the plural, what stages ask for that one job cannot have, and what they say; None if there is nothing.
+    """Name, in the plural, a key with values that cannot share a job, and the values; None if there is none.
 
     Examples
     --------
@@ -412,7 +412,7 @@ def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
 
 
 def named(one: JobKeys) -> Mapping[str, str]:
-    """Say where a job is sent, beside its partition: what is put off of one may be put off of others with the same.
+    """Return a job's target in addition to its partition: jobs with the same one may be deferred together.
 
     Examples
     --------

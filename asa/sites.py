@@ -86,7 +86,7 @@ class SiteFile:
     input_patience_s
         How many seconds stages there look for their inputs if they do not say so themselves; None if not set.
     share
-        Who may look at runs there beside their user: ``group``, or empty for nobody.
+        Who else may look at runs there: ``group``, or empty for nobody.
     """
 
     path: Path
@@ -129,7 +129,7 @@ class OpenedSite:
     input_patience_s
         How many seconds stages there look for their inputs if they do not say so themselves; None if not set.
     share
-        Who may look at runs there beside their user: ``group``, or empty for nobody.
+        Who else may look at runs there: ``group``, or empty for nobody.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""What `asa predict` answers: of one request, and of several beside each other."""
+"""The answers of `asa predict`: for one request, and for several compared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Said:
     share: float  # what that counts for in the answer
     outcomes: int  # of such words, lately
     off: float  # decades that they were off; nan where no outcome is known
-    forecasts_off: float  # and the forecasts beside them
+    forecasts_off: float  # and the forecasts made with them
 
     def words(self) -> str:
         """Say it in a line."""
@@ -165,7 +165,7 @@ class PredictionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRequests:
-    """Several requests beside each other."""
+    """Several requests, compared."""
 
     joint: JointForecast
     run_s: Sequence[float] | None

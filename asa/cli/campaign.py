@@ -132,7 +132,7 @@ def paper(
     page: PageOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Repeat the evaluation of the ASA paper: Tables 1 and 2, Figs 5 to 9, each figure beside the paper's.
+    """Repeat the evaluation of the ASA paper: Tables 1 and 2, Figs 5 to 9, each figure compared with the paper's.
 
     Each gets a verdict (as in the paper, same order, or different) by a rule that is printed below.
 

@@ -242,7 +242,7 @@ def compare(
 
 
 def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
-    """Name the ways of asking; what it is worth to choose shapes is seen beside the same plans without."""
+    """Name the strategies; to show the value of choosing shapes, also the same plans without it."""
     if strategies is not None:
         return names_in(strategies, "--strategies")
     is_moldable = any(stage.moldable for stage in workflow.stages.values())

@@ -178,7 +178,7 @@ def _submit_keeper(
 
 @contextmanager
 def _opened(folder: RunFolder, facility: Facility) -> Iterator[Backend]:
-    """Open the batch system beside whoever drives the run."""
+    """Open the batch system in addition to the client that drives the run."""
     from asa.cli.driving import in_its_folder, opened
 
     with in_its_folder(folder), opened(lambda: facility.connect(folder.path, sleep=_sleep)) as backend:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits now, nor that nothing happened meanwhile
 _STALE_S = 30 * 86_400.0
-_HISTORY = 1000  # past jobs of everybody that are looked at beside what waits and runs
+_HISTORY = 1000  # past jobs of all users that are read in addition to pending and running ones
 _HERE = "local"
 
 

@@ -103,7 +103,7 @@ def revise(
 
 
 def _differ(file: Stage, run: Stage, width: int | None) -> bool:
-    """Whether a stage is another than in its file, beside what was learned of its run times."""
+    """Whether a stage differs from its file, apart from learned run times."""
     return _unlearned(file if width is None else file.fixed(width)) != _unlearned(run)
 
 

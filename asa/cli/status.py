@@ -213,7 +213,7 @@ def _cells(row: _Row, now_s: float) -> dict[str, Text]:
 
 
 def _headings(lines: list[dict[str, Text]], width: int) -> list[str]:
-    """Choose the columns that there is room for beside a state that is broken between its words."""
+    """Choose the columns that fit next to a state that is broken between its words."""
     chosen = list(_COLUMNS)
     for spare in _SPARE:
         fixed = (max(len(h), *(cells[h].cell_len for cells in lines)) + _GAP for h in chosen if h != "State")

@@ -192,7 +192,7 @@ def _in_all_modes(
     modes: Mapping[tuple[str, ...], Keep],
     stage: str,
 ) -> Iterator[Alternative]:
-    """Try each way to keep the stage's job back, with the best for other new jobs beside it."""
+    """Try each way to keep the stage's job back, with the best ones for other new jobs."""
 
     def possible(group: tuple[str, ...]) -> list[Keep]:
         if group in modes and stage not in group:

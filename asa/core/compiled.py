@@ -91,7 +91,7 @@ def kernel(function: Any) -> Any:
 
 @cache
 def _is_ones_own(beside: Path) -> bool:
-    """Whether results can be kept beside the source, as Python keeps its own, and nobody else can put any there."""
+    """Whether results can be kept next to the source, as Python does, and nobody else can put any there."""
     try:
         return os.access(beside, os.W_OK | os.X_OK) and not owned.trouble(beside, beside.stat())
     except OSError:

@@ -112,7 +112,7 @@ def of_another(path: Path) -> str:
 
 
 def own_beside(path: Path) -> Path:
-    """Name the folder of one's own beside one that another member of a group has made: with the user's name."""
+    """Name the user's own folder next to one that another member of a group has made: with the user's name."""
     return path.with_name(f"{path.name}-{account(os.geteuid())}")
 
 
@@ -266,7 +266,7 @@ def _refuse_pipe(path: Path, about: os.stat_result) -> None:
 
 
 def trusted_file() -> Path:
-    """File with the folders that the user trusts: ``$ASA_TRUSTED``, else ``asa/trusted`` beside the user's settings."""
+    """File with the folders that the user trusts: ``$ASA_TRUSTED``, else ``asa/trusted`` among the user's settings."""
     if named := os.environ.get("ASA_TRUSTED"):
         return Path(named)
     configuration = os.environ.get("XDG_CONFIG_HOME")

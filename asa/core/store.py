@@ -374,7 +374,7 @@ class SegmentFolder:
             raise StateError(error.message, where=error.where, hint=error.hint) from error
 
     def sweep(self, lock: FileLock) -> None:
-        """Delete what killed processes have left beside the segments."""
+        """Delete what killed processes have left next to the segments."""
         now_s = lock.now_s()
         for segment in self._listed():
             if segment.kind == "tmp":

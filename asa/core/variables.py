@@ -26,7 +26,7 @@ from asa.core.evidence import (
 from asa.errors import InputError
 
 KEEPS = "ASA_KEEP"
-"""Names and patterns, with commas between them, that are kept beside, as in ``DATA,MYAPP_*``; no secrets."""
+"""Further names and patterns to keep, separated by commas, as in ``DATA,MYAPP_*``; no secrets."""
 
 _LIST = (
     # who and where

@@ -327,7 +327,7 @@ class WaitBank:
         return len(news)
 
     def outcomes(self, system: str) -> Sequence[Outcome]:
-        """Give the latest forecasts of a system beside what came true, oldest first; at most 1000."""
+        """Return a system's latest forecasts with the observed waits, oldest first; at most 1000."""
         return tuple(self._outcomes.get(system, ()))
 
     def _as_kept(self, job: QueuedJob) -> QueuedJob:

@@ -37,7 +37,7 @@ _AT_ONCE = 0.3  # decades: of jobs that the estimator says start at once, blends
 _PACE = 0.002  # decades that a quantile moves by for an error of 1 in its coverage
 _WIDEST = 1.0  # decades
 _FLOOR = math.log10(FLOOR_S)
-_OF_FORECAST = len(LEVELS) + 3  # numbers that the trees are given beside what the estimator has seen
+_OF_FORECAST = len(LEVELS) + 3  # features of the trees in addition to the estimator's inputs
 
 
 class _Look(NamedTuple):

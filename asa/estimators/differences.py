@@ -47,7 +47,7 @@ class _Fit(NamedTuple):
     # cores and walltime in seconds, all but the least and longest hundredth: what is beyond is taken to be as the last
     within: tuple[NDArray[np.float64], NDArray[np.float64]]
     step: NDArray[np.float64]  # decades by which a wait differs for each of what a request differs in
-    trust: float  # share of a difference between forecasts that came true beside that
+    trust: float  # share of a difference between forecasts that was observed in addition to that
     usual: NDArray[np.float64]  # decades: the long run's wait, and what it rises by for each
     spread: NDArray[np.float64]  # decades about it, at `_MIDDLES`
     alike: float  # correlation of how far off two forecasts of one time are
@@ -231,7 +231,7 @@ _NORMAL = NormalDist()
 
 
 def _noise(jobs: Sequence[QueuedJob], samples: int, alike: float) -> NDArray[np.float64]:
-    """Draw how long each request waits in each future beside what is usual; the same for a request in any company."""
+    """Draw each request's wait relative to the usual one in each future; independent of the other requests."""
     common = np.array([_NORMAL.inv_cdf((i + 0.5) / samples) for i in range(samples)])
     own = [
         np.random.Generator(np.random.PCG64([_SEED, crc32(repr(job).encode())])).standard_normal(samples)

@@ -1,4 +1,4 @@
-"""Waits of several requests that stand beside each other at one time, in the same possible futures."""
+"""Waits of several alternative requests at one time, in the same sampled futures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLES = 64
 FLOOR_S = 10.0
 """Waits up to so many seconds are all the same."""
 
-_USUAL = 0.4  # what long experience weighs in a choice beside the forecast
+_USUAL = 0.4  # weight of long-run waits in a choice, relative to the forecast
 _LEVELS = np.array(LEVELS)
 
 

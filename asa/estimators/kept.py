@@ -183,7 +183,7 @@ def drop(folder: Path) -> None:
 
 
 def is_current(file: Path, store: WaitStore) -> bool:
-    """Whether hardly anything is to be learned beside what is kept."""
+    """Whether hardly anything is to be learned in addition to the cache."""
     try:
         return store.beyond(read_json(owned.read(file))["position"]) <= _FEW_BYTES
     except (OSError, ValueError, TypeError, KeyError, AttributeError, AsaError):

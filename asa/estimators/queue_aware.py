@@ -109,7 +109,7 @@ class QueueAwareAsa:
 
     @property
     def trust(self) -> float:
-        """What sampled futures weigh beside the forecast of a single request."""
+        """Weight of sampled futures relative to the forecast of a single request."""
         of_futures, of_forecast = self._errors
         return 1.0 / (1.0 + math.exp(_SHARPNESS * (of_futures - of_forecast)))
 

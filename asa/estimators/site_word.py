@@ -35,7 +35,7 @@ _LATELY = 50
 
 
 class Lived(NamedTuple):
-    """A word of a batch system, the forecast beside it, and the wait that came true; in seconds."""
+    """A word of a batch system, the forecast made with it, and the observed wait; in seconds."""
 
     word_s: float
     forecast_s: float

@@ -108,7 +108,7 @@ class _Shared:
     lock: threading.Lock = field(default_factory=threading.Lock)
     requests: list[Request] = field(default_factory=list)  # that the loop has not seen yet
     n_holding: int = 0  # who adds to them what is to be seen together
-    live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its file of posts
+    live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its release file
     endings: list[Ending] = field(default_factory=list)  # that the host has not heard of yet
     trouble: BaseException | None = None  # of which the loop ended
     jobs: dict[str, str] = field(default_factory=dict)  # by live stage, its job's number

@@ -89,7 +89,7 @@ def _submits(text: str) -> bool:
 
 
 def refuse_drivers(scripts: Sequence[Script]) -> None:
-    """Refuse a script that runs or submits others and is no stage beside them, unless it says what it comes after."""
+    """Refuse a script that runs or submits others, so that it is no stage itself, unless it names its predecessors."""
     paths = {str(script.path): script.path for script in scripts if script.path is not None}
     for script in scripts:
         if script.path is None or script.after is not None:
@@ -230,7 +230,7 @@ class _Driver:
         return Directive(option.name, value, option.where)
 
     def _found(self, name: str, where: str) -> Path:
-        """Find a script as the shell would in the current folder, or else beside the driver."""
+        """Find a script as the shell would in the current folder, or else in the driver's folder."""
         candidates = [Path(name), self._path.parent / name]
         found = next((candidate for candidate in candidates if candidate.is_file()), None)
         if found is None:

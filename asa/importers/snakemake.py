@@ -3,10 +3,11 @@
 A stage runs ``snakemake --until RULE``: all jobs of that rule, and nothing after them. Earlier stages have made its
 inputs, so nothing is run again. Tested with several instances of Snakemake 9.27 in one folder:
 
-* ``--nolock``, since stages that do not depend on each other run at the same time; * ``--rerun-incomplete``, else an
-instance refuses to begin while another writes; it remakes only its own outputs; * ``--rerun-triggers mtime``, else a
-rule that was edited meanwhile runs again inside another rule's stage; * ``--allowed-rules`` is no alternative: the
-workflow's target is not among them; * files that are ``temp()`` exist until the last rule that reads them has run.
+* ``--nolock``, since stages that do not depend on each other run at the same time;
+* ``--rerun-incomplete``, else an instance refuses to begin while another writes; it remakes only its own outputs;
+* ``--rerun-triggers mtime``, else a rule that was edited meanwhile runs again inside another rule's stage;
+* ``--allowed-rules`` is no alternative: the workflow's target is not among them;
+* files that are ``temp()`` exist until the last rule that reads them has run.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _needs(task: TaskState) -> Needs:
 
 
 def _cores(shapes: Sequence[Shape], needs: Needs) -> int:
-    """Tell how many tasks of a core each one that needs this keeps from running beside it."""
+    """Return how many one-core tasks each task that needs this keeps from running."""
     shape = next((shape for shape in shapes if shape.serves(needs)), None)
     if shape is None:
         return max(int(dict(needs).get("cores", 1)), 1)

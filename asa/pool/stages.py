@@ -538,7 +538,7 @@ class StagesBackend:
         elif failed is not None and begun is None and not all(map(self._has_completed, self._before(job))):
             return self._pending(job, current)  # it is what it depends on that failed
         elif failed is not None and any(future.status == "pending" for future in job.futures):
-            return current  # others of its tasks run, and would beside those of another try
+            return current  # others of its tasks run, and would do so at the same time as those of another try
         elif failed is not None:
             job.final = replace(current, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
         elif begun is None:
@@ -599,7 +599,7 @@ class _Order:
     log: str
     work: str
     walltime_s: float
-    secrets: Mapping[str, str] = field(default_factory=dict)  # variables beside the worker's own
+    secrets: Mapping[str, str] = field(default_factory=dict)  # variables in addition to the worker's own
 
 
 class _Part(NamedTuple):

@@ -1,1 +1,1 @@
-"""What a person looks at: tables in the terminal, figures, and the sentences beside them."""
+"""Output for people: tables in the terminal, figures, and their texts."""

@@ -1,4 +1,4 @@
-"""Tiny jobs run where the client is, beside a batch system that runs all others."""
+"""Runs local jobs where the client is, in addition to a batch system for all others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def with_local_stages(backend: str, stages: Iterable[Stage], facility: Facility)
 
 
 class Beside:
-    """A batch system, and beside it another that takes the jobs that are to run where the client is."""
+    """A batch system, and a second one for local jobs, which run where the client is."""
 
     def __init__(self, far: Facility, near: Facility) -> None:
         self._far, self._near = far, near

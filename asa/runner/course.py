@@ -77,7 +77,7 @@ class RunCourse:
         return f"{stage}@{generation}" if generation else stage
 
     def post(self, stage: str) -> str:
-        """Name what a stage posts when it has completed."""
+        """Return the token of a stage's completion marker."""
         return f"{self.unique}/{self.mark(stage)}"
 
     def tasks_of(self, stage: str) -> str:

@@ -206,7 +206,7 @@ def own_beside(runs: Path, *, begins: bool = True) -> Path:
 
 
 def beside_own(runs: Path) -> tuple[Path, str]:
-    """Give the folder of another user's runs beside that of one's own, and whose it is; empty if there is none."""
+    """Return the folder of another user's runs next to the user's own, and its owner; empty if there is none."""
     theirs = runs.with_name(_RUNS)
     return theirs, owned.of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
 

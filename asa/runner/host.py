@@ -77,5 +77,5 @@ class Host:
 
 
 def gate_of(token: str, stage: str, stages: Stages) -> str:
-    """Name what a job of a token is posted once a stage of it is handed over."""
+    """Return the token that releases a job's stage once that is handed over."""
     return f"{token}~{stages.place(stage)}"

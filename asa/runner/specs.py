@@ -171,7 +171,7 @@ def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
 
 
 def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
-    """Name what stages are to post; those that completed in a job that did not have posted nothing."""
+    """Return the tokens of stages' completion markers, except of settled ones: a job that fails later writes none."""
     return tuple(dict.fromkeys(state.post(name) for name in before if not state.stages[name].phase.is_settled))
 
 

@@ -276,7 +276,7 @@ class RunState(RunCourse):
         self.ending.failures.clear()
         self.nodes.anew()
         once_more = self.workflow.with_followers(stages)
-        for name in once_more:  # what it posted and noted the last time does not count any more
+        for name in once_more:  # its earlier completion markers and notes do not count any more
             self.generations[name] = self.generations.get(name, 0) + 1
         self.stages = self.taken_up(stages)
         for units in self.units.kinds:

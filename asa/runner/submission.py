@@ -209,7 +209,7 @@ def _unfit(one: Active, name: str, token: str) -> str:
 
 
 def _post(one: Active, token: str) -> bool:
-    """Post a token for jobs that wait for it, with the backend's own folder of posts; say whether it is there."""
+    """Write a token's marker for jobs that wait for it, in the backend's folder; return whether it is there."""
     if not one.run.place:
         return True
     posts = Path(one.run.place) / "posts"

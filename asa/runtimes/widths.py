@@ -16,7 +16,7 @@ from asa.workflow import Stage
 _P90_OF_NORMAL = 1.2816
 _MAX_SPREAD = 3.0
 _USUAL_WEIGHT = 3.0  # in runs, of the usual spread,
-_HALF_LIFE = 1.0  # which is halved by each of so many runs beside the first at a width
+_HALF_LIFE = 1.0  # which is halved by each of so many runs after the first at a width
 
 
 @dataclass(frozen=True, slots=True)

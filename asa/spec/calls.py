@@ -71,7 +71,7 @@ def _run_by_shell(text: str) -> Iterator[str]:
 
 
 def _imported(script: str) -> Iterator[str]:
-    """Give the files that a Python script would import if they lay beside it."""
+    """Return the files that a Python script would import if they were in its folder."""
     for node in ast.walk(_parsed(script)):
         modules: list[str] = []
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module is None):

@@ -292,7 +292,7 @@ class _Checks:
         return f"{name}: no such file{where}", hint
 
     def _beside(self, name: str) -> str:
-        """Say what to do about a file that lies beside the workflow file; empty if it does not."""
+        """Say what to do about a file that is in the workflow file's folder; empty if it is not."""
         if not (self._reading.file.parent / name).is_file():
             return ""
         return f"It is beside {self._reading.file.name}, but commands run where asa is started: start asa there."

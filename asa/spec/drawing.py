@@ -119,7 +119,7 @@ class _Drawing:
     """One attempt at a drawing, with labels and boxes of given widths."""
 
     def __init__(self, workflow: Workflow, labels: Mapping[str, str], widths: Mapping[str, int], width: int) -> None:
-        # an edge beside a longer way says nothing
+        # an edge in addition to a longer path adds nothing
         self._graph = nx.transitive_reduction(workflow.graph)
         self._order = workflow.order
         self._labels = labels

@@ -109,7 +109,7 @@ class Growth:
                     growth, former = _asked_for(asked.get((stage.job_id or "", stage.stage.name), ()))
                     planned = None
                     # what queues before its job does comes as soon as that begins, which is too early
-                    fits = widest + cores <= view.capabilities.max_cores  # beside what it has, now and until then
+                    fits = widest + cores <= view.capabilities.max_cores  # on top of what it has, now and until then
                     if growth is None and not is_overdue and fits and n_planned < _LOOKED_AHEAD:
                         n_planned += 1
                         planned = self._growth(

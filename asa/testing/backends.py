@@ -211,7 +211,7 @@ def _awaits_tokens(backend: Backend, run_s: float) -> None:
     assert status.state is JobState.COMPLETED, "the payload runs once its tokens are posted"
     assert status.payload_start_s is not None
     assert posted.end_s is not None
-    # a token is posted a moment before the site dates the end
+    # a completion marker is written just before the site's end time
     assert status.payload_start_s >= posted.end_s - 3, "the payload begins after what it awaited ended"
 
 

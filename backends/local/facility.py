@@ -36,7 +36,7 @@ class LocalSettings:
     cores: int  # that all jobs may have together; those that this process may use, if not given
     spool: Path  # folder of the user's queues, one for each host; what `default_spool` says, if not given
     system: str  # name of the machine, under which waits are learned; its own, if not given
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, beside those of the client
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, in addition to the client's
     # whether small stages are put together into jobs of all its cores, as where jobs get whole nodes
     whole_nodes: bool = False
 

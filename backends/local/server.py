@@ -31,7 +31,7 @@ GRACE_S = 5.0
 """How many seconds a signalled job has to end."""
 
 MAX_BESIDE = 4
-"""So many jobs run beside the queue at a time."""
+"""Upper bound of jobs that run outside the queue at the same time."""
 
 KEPT_S = 7 * 86400.0
 """So long after its end a job is kept."""
@@ -334,7 +334,7 @@ class Server:
     # ------------------------------------------------------------------ jobs wait
 
     def _release(self, number: int) -> None:
-        """See what keeps a job from starting beside the queue, and let it into the queue if nothing does."""
+        """Check what keeps a job outside the queue from starting, and let it into the queue if nothing does."""
         job = self.blocked[number]
         if "hold" in job.wanted:
             if (job.folder / "hold").exists():

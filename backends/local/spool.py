@@ -61,7 +61,7 @@ class Order:
     umask: int
     dependencies: tuple[tuple[int, str, float], ...] = ()  # number of the job, kind, and delay in seconds
     begin_s: float | None = None
-    is_beside: bool = False  # it is run beside the queue
+    is_beside: bool = False  # it is run outside the queue
     affinity: tuple[int, ...] = ()
     nice: int = 0
 

@@ -67,7 +67,7 @@ class KeptSubmission:
     # what the batch system did not show at the last look: elements (empty for the job itself), in how many consecutive
     # looks, and since when
     absent: tuple[tuple[str, int, float], ...] = ()
-    posts: tuple[str, ...] = ()  # names of the files that it posts
+    posts: tuple[str, ...] = ()  # names of its completion markers
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
     cancelled_s: float | None = None  # when the batch system last took its cancellation
     suspended_s: float | None = None  # when it was last seen suspended, about: it may run for its whole walltime after
@@ -139,7 +139,7 @@ class MarksFolder:
             return math.inf
 
     def heeds(self, name: str) -> tuple[tuple[str, ...], str]:
-        """Say by a job's script which files it posts, and what follows if memory runs out; see `KeptSubmission`."""
+        """Read from a job's script its completion markers, and what to do if memory runs out; see `KeptSubmission`."""
         try:
             return heeds_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):

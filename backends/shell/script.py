@@ -96,7 +96,7 @@ def file_name(token: str) -> str:
 
 
 def token_of_file(name: str) -> str:
-    """Tell which token a file of posts stands for."""
+    """Return the token of a completion marker's file."""
     return unquote(name)
 
 
@@ -107,16 +107,16 @@ class Payload:
     name: str  # the job's, as the batch system knows it
     command: str
     folder: str
-    marks: Path  # folders for marks of jobs and for posted tokens, absolute
+    marks: Path  # folders for marks of jobs and for completion markers, absolute
     posts: Path
-    token: str = ""  # whose claim it needs; empty for a job that has no twin
-    awaits: Sequence[str] = ()  # tokens that it waits for, and those that it posts
+    token: str = ""  # whose claim it needs; empty for a job that has no duplicate
+    awaits: Sequence[str] = ()  # tokens that it waits for, and those of its completion markers
     posted: Sequence[str] = ()
     max_await_s: float | None = None  # how long it waits for them; None for as long as the job may last
     steps: Sequence[Step] = ()  # what to run in its place, where it is several commands
     before: Sequence[Sequence[str]] = ()  # for each step, lines of shell to run before it
     shares: bool = False  # whether other jobs run the same, which may still do so when it has nothing left to do
-    array: Array | None = None  # whose elements run it, each by itself; each has marks and a post of its own
+    array: Array | None = None  # whose elements run it, each with its own marks and completion marker
     # whether the batch system numbers the elements from 0 on, since it takes no number as large as theirs
     is_renumbered: bool = False
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`

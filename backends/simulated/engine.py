@@ -663,7 +663,7 @@ class Engine:
                 self._consider(job)
 
     def _begin_what_was_awaited(self) -> None:
-        """Begin the payloads of jobs that idle, and whose tokens were all posted by now."""
+        """Begin the payloads of idling jobs whose completion markers are all there by now."""
         for number in sorted(self._idle):
             job = self.clients[number]
             if job.state is not JobState.RUNNING or job.payload_start != UNSTARTED:

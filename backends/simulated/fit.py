@@ -35,7 +35,7 @@ _MIN_LEVEL = 0.02  # of a week in which nothing was submitted
 _WEEKS_FOR_LEVELS = 8
 
 # How fine the tables are. More of everything brings single logs nearer by some thousandths, at twice the numbers.
-_WIDTHS, _WORK_IN_WIDTHS = 3, 0.5  # classes of width, and how much work counts beside jobs where they are cut
+_WIDTHS, _WORK_IN_WIDTHS = 3, 0.5  # classes of width, and the weight of work relative to jobs in choosing their bounds
 _REQUESTS, _WORK_IN_REQUESTS = 6, 0.2  # kinds in each, likewise
 _PLACES, _GAPS, _LEVELS = 15, 33, 9
 

@@ -123,10 +123,10 @@ class Schedule:
     log: Trace
     start: NDArray[np.int64]  # seconds, in the order of its table; -1 for a job that could never start
     end: NDArray[np.int64]
-    oddities: dict[str, int]  # how many jobs what befell, by words, beside what the log says
+    oddities: dict[str, int]  # how many jobs were affected by what, in words, in addition to the log's oddities
     # where jobs were resized: rows, and since when until when each held how many cores
     spans: tuple[NDArray[np.int64], ...] | None = None
-    # of what the machine has beside cores, by name: how much there is, and what each job held
+    # of resources other than cores, by name: how much there is, and what each job held
     held: Mapping[str, tuple[int, NDArray[np.int64]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the scheduler makes up about the jobs
 

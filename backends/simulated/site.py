@@ -301,7 +301,7 @@ class SimulatedBackend:
         return self._partitions[name or first]
 
     def _amounts(self, spec: JobSpec) -> dict[str, int]:
-        """Say what a job takes beside cores, of what the machine has."""
+        """Return which of the machine's resources a job takes in addition to cores."""
         whole_gb = self._engine.pools.get(BURST_BUFFER)
         asked_gb = math.ceil(spec.burst_buffer_bytes / _GB)
         if whole_gb is None or not asked_gb or spec.local:

@@ -32,7 +32,7 @@ have it, and ``-D`` shows the same.
 """
 
 TWIN_COMMAND = SACCT_COMMAND + ",AllocCPUS"
-"""The same, with what jobs really got, which a twin of the site wants."""
+"""The same, with what jobs really got, which a twin of the site needs."""
 
 _JOB, _USER, _LIMIT = ("jobid", "jobidraw"), ("user", "uid"), ("timelimitraw", "timelimit")
 _WIDTHS = ("reqcpus", "reqtres", "alloccpus", "ncpus", "alloctres")

@@ -30,7 +30,7 @@ class JobDefaults:
     qos: str = ""
     partition: str = ""
     constraint: str = ""
-    # variables of the payload, beside the inherited ones and before them
+    # variables of the payload, in addition to the inherited ones, and before them
     environment: Mapping[str, str] = field(default_factory=dict)
     # whether the payload gets what it would get from the client by `sbatch`: variables, including exported functions,
     # limits and umask. Not passed on are tokens, and Slurm's variables of the job in which the client may run.

@@ -66,7 +66,7 @@ _KILLS = {
 
 
 def _shown(file: Path) -> str:
-    """Say to whom a secret in a file is shown, or who can change it, beside this user and root; empty if to nobody."""
+    """Say who can read or change a file with a secret, other than this user and root; empty if nobody can."""
     try:
         status = file.stat()
         is_closed = any(not folder.stat().st_mode & _ENTERS for folder in file.absolute().parents)

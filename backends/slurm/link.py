@@ -227,7 +227,7 @@ class SlurmLink(Protocol):
 
     @property
     def cancels_by_name(self) -> bool:
-        """Whether a cancellation has a job's name beside its number, so that it can be no other job's."""
+        """Whether a cancellation has a job's name as well as its number, so that it can be no other job's."""
 
     @property
     def can_shrink(self) -> bool:

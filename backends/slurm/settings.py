@@ -95,7 +95,7 @@ def uid_of(account: str) -> int:
 
 
 def _variables(value: object) -> object:
-    """Read ``A=1,B=2``, as `sbatch --export` takes it, beside a table."""
+    """Read ``A=1,B=2``, as `sbatch --export` takes it, or a table."""
     if not isinstance(value, str):
         return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else value
     pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]

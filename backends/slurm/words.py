@@ -1,6 +1,6 @@
-"""A job in the words of sbatch, whichever way it goes: each thing that Slurm is told of a job is written here, once.
+"""A job in options of sbatch, for both links: each value that Slurm gets for a job is written here, once.
 
-`sbatch` gets them as they are; for slurmrestd `asa.backends.slurm.options` says each in JSON.
+`sbatch` gets them unchanged; for slurmrestd `asa.backends.slurm.options` writes each in JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def minutes(walltime_s: float) -> int:
 
 
 def words_of(job: SlurmJob) -> list[tuple[str, str | None]]:
-    """Say what Slurm is asked for, but for the options of a stage itself, as names and values.
+    """Return what a job asks Slurm for, without a stage's own options, as names and values.
 
     Examples
     --------

@@ -11,7 +11,7 @@ class Text:
     """Paragraphs; what stands between backticks is code."""
 
     paragraphs: tuple[str, ...]
-    is_small: bool = False  # whether it is a note beside what matters
+    is_small: bool = False  # whether it is a side note
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The pages beside which a page stands in a folder; of one that stands alone there are none."""
+    """The other pages of a page's folder; none if there is no folder."""
 
     above: Sequence[Link] = ()  # from the first page of all down to the one that this is a part of
     parts: Sequence[Link] = ()  # what this one consists of
-    of: str = ""  # which run, or by which command: a page of another stands beside it, and does not take its place
+    of: str = ""  # the run or command: a page of another one does not replace it

@@ -22,7 +22,7 @@ GANTT = (
 _WIDTH = 760
 _LINE = 17
 _LETTER = 6.6
-_WIDE_LETTER = 7.4  # of names beside points
+_WIDE_LETTER = 7.4  # of names next to points
 _NAME = 20  # letters of a name below a bar
 _PALETTE = 9
 _DASHES = 4
@@ -424,7 +424,7 @@ def _curve(place: int) -> str:
 class Dot:
     """A point with its intervals, if it has any, and what it is called."""
 
-    name: str  # what is written beside it
+    name: str  # what is written next to it
     x: float
     y: float
     # lower and upper bound, drawn as whiskers; None if there is no interval

@@ -51,7 +51,7 @@ def render(page: Page, around: Around | None = None) -> str:
         style=_file("page.css"),
         script=_file("page.js"),
     )
-    return printable(html)  # direction characters in names would turn what stands beside them
+    return printable(html)  # direction characters in names would reverse the text around them
 
 
 def check_installed() -> None:

@@ -39,7 +39,7 @@ class Units:
         return run.token_of(planned.stages)
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Say what a job asks for beside what its stages do: fields of `JobSpec`."""
+        """Return what a job asks for in addition to its stages: fields of `JobSpec`."""
         return {}
 
     def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
@@ -55,7 +55,7 @@ class Units:
         return DependencyType.AFTERANY if job.spec.has_waves else DependencyType.AFTEROK
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
-        """Plan the next job that has yet to be asked for beside one that represents its stage."""
+        """Plan the next job to submit in addition to one that represents its stage."""
         yield from ()
 
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:

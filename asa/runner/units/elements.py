@@ -33,7 +33,7 @@ _UNCOUNTED = frozenset({TWIN, NUMBER_LOST})  # reasons of elements that ran noth
 
 @dataclass(slots=True)
 class ElementUnits(RoundUnits):
-    """Elements of a run's arrays, and what became of them; each array is named by what it posts."""
+    """Elements of a run's arrays, and what became of them; an array is named by the token of its completion marker."""
 
     done: dict[str, Elements] = field(default_factory=dict)  # that completed
     failures: dict[str, dict[int, ElementEnd]] = field(default_factory=dict)  # how elements ended last that did not

@@ -165,5 +165,5 @@ class PooledCore(Core, Protocol):
         ...
 
     def ask(self, index: int, amounts: Mapping[str, int]) -> None:
-        """Let a client's job that is not queued yet take amounts of pools, beside its cores."""
+        """Let a client's job that is not queued yet take amounts of pools, in addition to its cores."""
         ...

@@ -17,7 +17,7 @@ from . import fast_kernel as k
 from .base import Fate, News
 from .heap import BITS, MASK, push
 
-_MAX_JOBS = MASK // 2  # of the background, that can be numbered beside a client's
+_MAX_JOBS = MASK // 2  # of the background, that can be numbered in addition to a client's
 FCFS = (True, True, True, False, False, False, True)
 """The kernel's rules for first come first served without backfilling."""
 

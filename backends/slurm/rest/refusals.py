@@ -33,7 +33,7 @@ _UNAUTHORISED = frozenset({1007, 6000, 6001, 6004, 6007, 6009, 6010, 9008})
 _INTERNAL = 2090
 _MAX_TEXT_BYTES = 300
 _NOT_CARRIED_OUT = frozenset({400, 404, 405, 413, 415, 422})
-_NO_REASON = -1  # what a site's own check of jobs gives, beside its words
+_NO_REASON = -1  # what a site's own check of jobs returns, in addition to its words
 
 
 @dataclass(frozen=True, slots=True)
