@@ -153,6 +153,27 @@ def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):
     assert "an output is missing or empty" in " ".join(home.asa("explain", "a").stdout.split())
 
 
+def test_stages_that_share_a_job_each_show_their_own_output(home):
+    """Those of jobs of earlier versions had one file together, which is shown."""
+    stage = '[[stage]]\nname = "{0}"\ncores = 1\nafter = {1}\nwalltime = "1min"\ncommand = "{2}"\n'
+    says = "echo out-{0}; echo err-{0} >&2; {1}"
+    stages = [("a", [], says.format("a", "true")), ("b", ["a"], says.format("b", "exit 3")), ("c", ["b"], "true")]
+    home.flow("".join(stage.format(*one) for one in stages).replace("'", '"'))
+    done = home.asa("run", "flow.toml", *home.on, "--strategy", "big-job", code=1)
+    assert "  err-b\n" in done.stderr
+    assert "asa: step" not in done.stderr
+    for name in "ab":
+        assert home.asa("logs", name).stdout == f"out-{name}\n"
+        assert home.asa("logs", name, "--err").stdout == f"err-{name}\n"
+    assert "does not run" in home.asa("logs", "c", code=1).stderr
+    [logs] = (home.root / "runs").glob("*/logs")
+    [of_job] = (path for path in logs.glob("*.err") if ".step-" not in path.name)
+    assert of_job.read_text() == "asa: step a\nasa: step b\n"
+    for own in logs.glob("*.step-*.err"):
+        own.unlink()
+    assert home.asa("logs", "b", "--err").stdout == of_job.read_text()
+
+
 def test_who_runs_out_of_walltime_is_told_and_given_more_where_it_says_so(home):
     stage = (
         '[[stage]]\nname = "a"\ncores = 1\nwalltime = "2s"\ncommand = "[ -e again ] || { touch again; sleep 60; }"\n'

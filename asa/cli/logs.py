@@ -67,7 +67,7 @@ def logs(
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Show the output of a stage's latest job, or of every job that shares the stage's tasks.
+    """Show the output of a stage in its latest job, or in every job that shares the stage's tasks.
 
     Of a job array: what its elements wrote that failed, if some did, else what all wrote.
 
@@ -142,7 +142,12 @@ def _check_folder(folder: RunFolder) -> None:
 def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
     """Find the file of a stage's latest job; None if there is none."""
     job = _job_that_ran(state, stage)
-    return None if job is None else _file_of(folder, job, kind)
+    if job is None:
+        return None
+    file = _file_of(folder, job, kind, stage)
+    if file is not None and job.step_of(stage) and not last_lines(file, 1):  # what ended it may be in its job's
+        return folder.output_of(job.spec.token, job.status.job_id, kind)
+    return file
 
 
 def log_files(
@@ -161,7 +166,7 @@ def log_files(
     if job.spec.bag:  # of legs those of earlier tries, too
         jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag]
         jobs = jobs if job.spec.leg else [one for one in jobs if one.round == job.round]
-    return [(one.status.job_id, file) for one in jobs if (file := _file_of(folder, one, kind)) is not None]
+    return [(one.status.job_id, file) for one in jobs if (file := _file_of(folder, one, kind, stage)) is not None]
 
 
 def _element_files(
@@ -191,9 +196,16 @@ def _entries(folder: RunFolder) -> list[os.DirEntry[str]]:
         return []
 
 
-def _file_of(folder: RunFolder, job: Job, kind: str) -> Path | None:
-    """Find a job's file, by its token and its number."""
-    return folder.output_of(job.spec.token, job.status.job_id, kind)
+def _file_of(folder: RunFolder, job: Job, kind: str, stage: str) -> Path | None:
+    """Find the file that a stage of a job writes to, by the job's token and number.
+
+    In a job of several stages that is its own, or else the job's, as in earlier versions.
+    """
+    token, job_id = job.spec.token, job.status.job_id
+    if (step := job.step_of(stage)) and (file := folder.output_of(token, job_id, kind, step)) is not None:
+        return file
+    may_be_in_it = not step or job.status.state.is_final or has_begun_in(job, stage)
+    return folder.output_of(token, job_id, kind) if may_be_in_it else None
 
 
 def last_lines(file: Path, lines: int) -> str:
@@ -228,6 +240,8 @@ def _nothing(state: RunState, stage: str) -> str:
         came = job.status.state
         begun = f"ended as {came.value} before it began" if came.is_final else "has not begun"
         return f"its job {job.status.job_id} {begun}"
+    if job.step_of(stage) and not has_begun_in(job, stage):
+        return f"its job {job.status.job_id} runs other stages before it"
     return f"there is no output file of its job {job.status.job_id} in the run's folder"
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from asa.runner.folder import RunFolder
+from asa.runner.folder import RunFolder, step_of_output
 
 
 class Outputs:
@@ -23,20 +23,23 @@ class Outputs:
         self._names: dict[str, list[str]] = {}  # by what their tokens begin with
         self.looks = 0
 
-    def errors_of(self, token: str) -> Path | None:
-        """Find the file that the job of a token writes its errors to, the newest of several; None if there is none."""
-        found = self._known(token)
+    def errors_of(self, token: str, step: int = 0) -> Path | None:
+        """Find the file that the job of a token writes its errors to, the newest of several; None if there is none.
+
+        `step`: the number of the step whose errors they are, which has a file of its own; 0 for the job.
+        """
+        found = self._known(token, step)
         if not found:
             self._look()
-            found = self._known(token)
+            found = self._known(token, step) or self._known(token, 0)
         paths = [path for path in (self._folder / name for name in found) if path.exists()]
         return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
-    def _known(self, token: str) -> list[str]:
+    def _known(self, token: str, step: int) -> list[str]:
         begins = self._begins.match(token)
         names = self._names.get(begins[0], ()) if begins else ()
         named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z]).*\.err\Z")
-        return [name for name in names if named.search(name)]
+        return [name for name in names if named.search(name) and step_of_output(name) == step]
 
     def _look(self) -> None:
         self.looks += 1

@@ -346,7 +346,8 @@ class HostedRun:
         if not (of_it := state.jobs.of_stage(name)):
             return Ending(name, completed=False, reason=reason)
         last = of_it[-1]
-        log = self._outputs.errors_of(last.spec.token) if last.status.start_s is not None else None
+        has_begun = last.status.start_s is not None
+        log = self._outputs.errors_of(last.spec.token, last.step_of(name)) if has_begun else None
         return Ending(name, completed=False, reason=reason, job_id=last.status.job_id, log=log)
 
     def _look(self) -> None:

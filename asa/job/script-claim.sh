@@ -35,8 +35,10 @@ for place in "$run" "$posts" "$gate" "$marks"; do
   owned "$place" || give_up "$place belongs to another user: nothing is run"
 done
 # What it prints is for its group to read where the run's folder is, whatever the umask says.
+for_group=
 case `ls -ld "$run/logs" 2>/dev/null` in
   drwxr-[xs]---*)
+    for_group=1
     for place in 1 2; do
       [ ! -f "/dev/fd/$place" ] || [ ! -O "/dev/fd/$place" ] || chmod g+r,go-w "/dev/fd/$place" || :
     done

@@ -12,12 +12,31 @@ due() { # its number, its name, its post
   return 1
 }
 
+# A step writes to files of its own, beside the job's; to the job's where they cannot be made. After a requeue it goes on
+# in the same.
+own_files() { # its number; sets `log` to what their names begin with
+  log=
+  [ -d "$run/logs" ] && owned "$run/logs" || return 0
+  for kind in out err; do
+    file=$run/logs/$called.$job.step-$1.$kind
+    if [ -e "$file" ] || [ -L "$file" ]; then
+      if [ ! -f "$file" ] || [ -L "$file" ] || [ ! -w "$file" ]; then return 0; fi
+    else
+      (umask go-w; set -C; true >"$file") 2>/dev/null || return 0
+    fi
+    [ -z "$for_group" ] || chmod g+r,go-w "$file" || :
+  done
+  log=${file%.err}
+}
+run_step() { if [ -n "$in_file" ]; then run_file "$1"; else run "$1"; fi; }
+
 step() { # and its text
   mark "step-$1-began"
   [ -z "$3" ] || reserve "$posts/$3" ""
   reserve "$marks/step-$1-ended" ""
   say "step $2"
-  if [ -n "$in_file" ]; then run_file "$4"; else run "$4"; fi
+  own_files "$1"
+  if [ -n "$log" ]; then run_step "$4" >>"$log.out" 2>>"$log.err"; else run_step "$4"; fi
   [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code" "$word"
   [ -z "$3" ] || settle "$posts/$3" "" || give_up "step $2 completed, but that cannot be written into $posts"
   settle "$marks/step-$1-ended" "" || give_up "cannot write into $marks"

@@ -48,6 +48,7 @@ _PULSE_S = 5.0
 _BEAT_S = 60.0
 _LOG_LINE_BYTES = 4096
 _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
+_STEP = re.compile(r"\.step-(\d+)\.[a-z]+\Z")  # as a job's script calls it
 _NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` does it
 _RUNS = "asa-runs"
 _WHERE_ELSE = (
@@ -537,13 +538,17 @@ class RunFolder:
             return file.read(_LOG_LINE_BYTES).decode(errors="replace").splitlines()[-1]
         return ""
 
-    def output_of(self, token: str, job_id: str, kind: str) -> Path | None:
+    def output_of(self, token: str, job_id: str, kind: str, step: int = 0) -> Path | None:
         """Find the file with the output, or the errors, of a token's job; None if there is none.
 
-        `kind`: ``out`` or ``err``.
+        `kind`: ``out`` or ``err``. `step`: the number of the step whose own file it is; 0 for the job's.
         """
         try:
-            every = [entry for entry in os.scandir(self.path / "logs") if entry.name.endswith(f".{kind}")]
+            every = [
+                entry
+                for entry in os.scandir(self.path / "logs")
+                if entry.name.endswith(f".{kind}") and step_of_output(entry.name) == step
+            ]
         except OSError:
             return None
         named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z])")
@@ -637,6 +642,18 @@ def _beating(lease: FileLock) -> Iterator[None]:
     finally:
         is_over.set()
         beats.join()
+
+
+def step_of_output(name: str) -> int:
+    """Say which step of a job writes to a file of this name; 0 if it is the job's.
+
+    Examples
+    --------
+    >>> step_of_output("flow_a+b.0123456789ab-0x2-0.17.step-2.err"), step_of_output("a.0123456789ab-0-0-0a1b2c.err")
+    (2, 0)
+    """
+    found = _STEP.search(name)
+    return int(found[1]) if found else 0
 
 
 def is_run_open(path: Path) -> bool:

@@ -49,6 +49,10 @@ class Job:
         """Names the jobs that share a stage since it was asked for last; empty for a job by itself."""
         return round_of(self.planned, self.spec)
 
+    def step_of(self, stage: str) -> int:
+        """Give the number of a stage's step in a job that several stages share; 0 in a job of one stage."""
+        return next((number for number, step in enumerate(self.spec.steps, start=1) if step.name == stage), 0)
+
     @property
     def is_void(self) -> bool:
         """What depends on it can never start."""

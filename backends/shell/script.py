@@ -160,7 +160,7 @@ def batch_script(
         values |= {"ranges": ranges, "count": len(payload.array.all)}
         files.append("script-element")
     if payload.steps:
-        values |= _steps(payload)
+        values |= {"called": payload.name, **_steps(payload)}
         files += ["script-waves"] * any(step.beside for step in payload.steps) + [calls] * any(payload.before)
         files += ["script-claim", "script-steps"]
     else:

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections import Counter
@@ -68,6 +69,12 @@ def done(process):
     """Wait for a script; return its exit code and what it said."""
     said, errors = process.communicate(timeout=60)
     return process.returncode, said, errors
+
+
+def of_steps(folder, kind="out", job="7"):
+    """What the steps of a job wrote, each into a file of its own, in order."""
+    files = sorted(folder.logs.glob(f"*.{job}.step-*.{kind}"))
+    return "".join(file.read_text() for file in files)
 
 
 def test_a_payload_runs_in_its_folder_and_its_exit_code_is_the_jobs(start, folder, tmp_path):
@@ -360,10 +367,11 @@ def test_a_text_may_be_longer_than_any_argument(start, folder, tmp_path, path, h
     told = "sh|0|none|$HOME|\\|"
     if has_steps:
         process = start(token="a", path=path, steps=[Step("a", "echo 1"), Step("b", f"({long})"), Step("c", "echo 3")])
-        told = f"1\n{told}"
+        assert done(process)[:2] == (3, "")
+        assert of_steps(folder) == f"1\n{told}"
     else:
         process = start(long, token="a", path=path)
-    assert done(process)[:2] == (3, told)
+        assert done(process)[:2] == (3, told)
     assert not list((folder.marks / "a").glob(".payload*"))
     assert not list((folder.marks / "a").glob(".nfs*"))
 
@@ -579,13 +587,53 @@ def test_nobody_sees_half_a_mark(start, folder):
 def test_steps_run_one_after_the_other_until_one_fails(start, folder):
     steps = [Step("it's one", "echo 1"), Step("two", "echo 2; exit 5"), Step("three", "echo 3")]
     code, said, _ = done(start(token="a", steps=steps, posted=("x",)))
-    assert (code, said) == (5, "1\n2\n")
+    assert (code, said, of_steps(folder)) == (5, "", "1\n2\n")
     told = folder.steps("7", "a", 3)
     assert [one.ended is not None for one in told] == [True, False]
     assert not list(folder.posts.iterdir())
-    code, said, _ = done(start(token="a", steps=[*steps[:1], *steps[2:]]))
-    assert (code, said) == (0, "1\n3\n"), "a job that was put back begins anew"
+    assert done(start(token="a", steps=[*steps[:1], *steps[2:]]))[:2] == (0, "")
+    assert of_steps(folder) == "1\n1\n2\n3\n", "a job that was put back begins anew"
     assert [one.ended is not None for one in folder.steps("7", "a", 3)] == [True, True]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_each_step_writes_to_files_of_its_own(start, folder, beside):
+    """What the job's script says of them is in the job's."""
+    steps = (Step("a", "echo 1; echo A >&2"), Step("b", "echo 2; echo B >&2", beside=beside))
+    code, said, errors = done(start(token="t", steps=steps))
+    assert (code, said, sorted(errors.splitlines())) == (0, "", ["asa: step a", "asa: step b"])
+    assert {path.name: path.read_text() for path in folder.logs.iterdir()} == {
+        "fit.a.7.step-1.out": "1\n", "fit.a.7.step-1.err": "A\n",
+        "fit.a.7.step-2.out": "2\n", "fit.a.7.step-2.err": "B\n",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("why", ["gone", "link", "pipe"])
+def test_a_step_writes_to_the_jobs_files_where_it_can_have_none_of_its_own(start, folder, tmp_path, why):
+    """No link is followed, nor is a pipe written to that nobody reads."""
+    own = folder.logs / "fit.a.7.step-1.err"
+    if why == "gone":
+        folder.logs.rmdir()
+    elif why == "link":
+        (tmp_path / "precious").write_text("it\n")
+        own.symlink_to(tmp_path / "precious")
+    else:
+        os.mkfifo(own)
+    code, said, errors = done(start(token="t", steps=(Step("a", "echo 1; echo A >&2"),)))
+    assert (code, said, errors.splitlines()) == (0, "1\n", ["asa: step a", "A"])
+    assert why != "link" or (tmp_path / "precious").read_text() == "it\n"
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o750])
+def test_who_may_look_at_a_run_may_read_what_steps_wrote(start, folder, mode):
+    folder.logs.chmod(mode)
+    umask = os.umask(0o077)
+    try:
+        assert done(start(token="t", steps=(Step("a", "echo 1"),)))[0] == 0
+    finally:
+        os.umask(umask)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.logs.iterdir()}
+    assert modes == {0o640 if mode == 0o750 else 0o600}
 
 
 @given(st.text(min_size=1).filter(lambda text: text.encode(errors="ignore").decode() == text))
@@ -638,7 +686,7 @@ TELLS = "echo $SLURM_NTASKS $SLURM_NPROCS $SLURM_NNODES $SLURM_TASKS_PER_NODE $S
         ("105 1 105", "104 28(x3),4,8(x2)"),
     ],
 )
-def test_a_step_sees_what_a_job_of_its_own_would(start, share, seen, tmp_path):
+def test_a_step_sees_what_a_job_of_its_own_would(start, folder, share, seen, tmp_path):
     """Where the job has no room for it, it sees the job."""
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -647,8 +695,11 @@ def test_a_step_sees_what_a_job_of_its_own_would(start, share, seen, tmp_path):
     steps = [Step("a", TELLS), Step("b", f"{TELLS}; echo ${{SLURM_CPUS_PER_TASK-none}}")]
     before = [[f"share {share}"], ["share 104 1 104"]]
     path = f"{tools}:{os.environ['PATH']}"
-    code, said, errors = done(start(token="a", path=path, slurm=HAS, steps=steps, before=before))
-    assert (code, said.splitlines()) == (0, [seen, "104 104 6 28(x3),4,8(x2) 28(x3),4,8(x2) n[1-6]", "none"])
+    code, _, errors = done(start(token="a", path=path, slurm=HAS, steps=steps, before=before))
+    assert (code, of_steps(folder).splitlines()) == (
+        0,
+        [seen, "104 104 6 28(x3),4,8(x2) 28(x3),4,8(x2) n[1-6]", "none"],
+    )
     assert ("have not the room for 105 tasks" in errors) == (share == "105 1 105")
 
 

@@ -19,7 +19,7 @@ from asa.workflow import Workflow
 STAGES = [
     stage("a", "", "sleep 1", cores=112),
     stage("b", "a", "srun -n1 true && sleep 3", cores=30),
-    stage("c", "b", "echo $SLURM_JOB_NUM_NODES >>nodes; srun hostname >>hosts; sleep 3", cores=1),
+    stage("c", "b", "echo $SLURM_JOB_NUM_NODES >>nodes; srun hostname | tee hosts; sleep 3", cores=1),
 ]
 
 
@@ -45,6 +45,8 @@ def test_stages_in_one_job_give_back_the_nodes_that_the_rest_does_not_need(slurm
     assert (run.place / "nodes").read_text().split() == ["1"]
     assert len((run.place / "hosts").read_text().split()) >= 1
     assert len(set((run.place / "hosts").read_text().split())) == 1
+    outputs = [run.folder.output_of(spec.token, job_id, "out", step).read_text() for step in range(4)]
+    assert outputs == ["", "", "", (run.place / "hosts").read_text()], "each step has its own"
 
 
 def _together(run, slurm):
