@@ -91,11 +91,15 @@ class Dependency:
         Which of its events is waited for.
     delay_s
         Seconds after its start, for `DependencyType.AFTER` only.
+    or_end
+        The job may also start once the other has ended, however, before these seconds are over. A backend that cannot
+        tell its batch system so may have it wait for them.
     """
 
     job_id: str
     type: DependencyType = DependencyType.AFTEROK
     delay_s: float = 0.0
+    or_end: bool = False
 
 
 REFUSAL = "~no"

@@ -120,8 +120,10 @@ class PlainQueue:
     def is_free(self, job):
         if job.begin > self.now:
             return False
-        for on, kind, delay in job.needs:
+        for on, kind, delay, or_end in job.needs:
             other = self.clients[on]
+            if or_end and other.over:
+                continue
             if kind is DependencyType.AFTER:
                 began = other.start if other.start >= 0 else other.end if other.over else None
                 if began is None or began + delay > self.now:

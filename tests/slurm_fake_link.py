@@ -166,11 +166,13 @@ class FakeLink:
     def submit(self, job):
         self._call("submit")
         needs = []
-        for words in filter(None, job.dependency.split(",")):
+        for clause in filter(None, job.dependency.split(",")):
+            words, _, either = clause.partition("?")
             kind, _, other = words.partition(":")
             other, _, minutes = other.partition("+")
             if other in self.controller:
-                needs.append((kind, other, 60 * int(minutes or 0)))
+                assert either in ("", f"afterany:{other}"), "one of these alone is understood here"
+                needs.append((kind, other, 60 * int(minutes or 0), bool(either)))
             elif not self.drops_unknown:
                 raise SubmitRejectedError("Job dependency problem")
         if self.ignores_dependencies:
@@ -458,12 +460,14 @@ class FakeLink:
         return str(start.readlink()) == WITHDRAWN
 
     def _unmet(self, job):
-        for kind, other_id, delay_s in job.dependencies:
+        for kind, other_id, delay_s, or_end in job.dependencies:
             if other_id in self.arrays_of:
                 if any(self.all[one].state not in FINAL for one in self.arrays_of[other_id]):
                     return True
                 continue
             other = self.all[other_id]
+            if or_end and other.state in FINAL:
+                continue
             if kind == "after":
                 if other.start_s is None or other.start_s + delay_s > self._now_s:
                     return True

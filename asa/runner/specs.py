@@ -302,9 +302,9 @@ def _with_mates(state: RunState, jobs: Iterable[str]) -> list[str]:
 
 
 def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:
-    """Have a job wait for another's end; a leg that takes over, for a time after the start of the one before."""
+    """Have a job wait for another's end; a leg that takes over, for a time after its start, if that comes first."""
     if planned.leg and planned.delay_s:
-        return Dependency(job_id, DependencyType.AFTER, planned.delay_s)
+        return Dependency(job_id, DependencyType.AFTER, planned.delay_s, or_end=True)
     return Dependency(job_id, state.units.of(state.jobs[job_id]).awaited_end(state.jobs[job_id]))
 
 

@@ -38,7 +38,7 @@ from asa.waits import QueueEvent
 
 from .explanations import LOST, PAYLOAD_COMPLETED, TWIN, advice
 from .feed import LocalQueueFeed
-from .spool import Changes, Order, Spool, SpooledStanding, is_same_machine
+from .spool import OR_END, Changes, Order, Spool, SpooledStanding, is_same_machine
 
 JOB_VARIABLE = "ASA_JOB_ID"
 """In which a job finds its id."""
@@ -280,7 +280,8 @@ class LocalBackend:
         for dependency in spec.dependencies:
             number, host = _parsed(dependency.job_id)
             if host == self._host and self._spool.holds(number):
-                passed.append((number, str(dependency.type), dependency.delay_s))
+                kind = OR_END if dependency.or_end else str(dependency.type)
+                passed.append((number, kind, dependency.delay_s))
                 continue
             try:
                 status = self.status([dependency.job_id])[dependency.job_id]

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .spool import OR_END
+
 MAX_JOBS = 200
 """So many are looked ahead for; those behind them will hear in time."""
 
@@ -67,5 +69,6 @@ def _ready_s(job: Awaited, starts: Mapping[int, float], ends: Mapping[int, float
     """Say from when on a job may start; at infinity while that is not known."""
     times = [job.ready_s]
     for number, kind, delay_s in job.after:
-        times.append(starts.get(number, math.inf) + delay_s if kind == "after" else ends.get(number, math.inf))
+        started_s, ended_s = starts.get(number, math.inf) + delay_s, ends.get(number, math.inf)
+        times.append(started_s if kind == "after" else min(started_s, ended_s) if kind == OR_END else ended_s)
     return max(times)

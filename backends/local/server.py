@@ -25,7 +25,7 @@ from typing import Any
 
 from .outlook import MAX_JOBS, Awaited, foresee
 from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of, tell_session
-from .spool import MAX_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, SpooledStanding, locked, put, written
+from .spool import MAX_CHANGES_BYTES, OR_END, TROUBLE_BYTES, Order, Spool, SpooledStanding, locked, put, written
 
 GRACE_S = 5.0
 """How many seconds a signalled job has to end."""
@@ -362,6 +362,10 @@ class Server:
             before = self._standing_of(number)
             started_s = None if before.start_s is None else before.start_s + delay_s
             met_s = started_s if kind == "after" else before.end_s
+            if kind == OR_END and not before.is_final:
+                met_s = started_s
+            elif kind == OR_END and started_s is not None and met_s is not None:
+                met_s = min(met_s, started_s)
             if before.is_final and (met_s is None or (kind == "afterok" and before.state != "completed")):
                 yield None, "DependencyNeverSatisfied"
             yield met_s, "Dependency"

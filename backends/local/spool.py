@@ -45,6 +45,10 @@ _INITIAL_SPACE = "pid:[4026531836]"  # of processes, where none was made for a c
 _Read = TypeVar("_Read")
 
 
+OR_END = "after-or-end"
+"""A dependency that the other's end meets, too, before its delay is over; to a server of before, that end alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What a client asks for, written once."""
@@ -59,7 +63,8 @@ class Order:
     stderr: str
     environment: dict[str, str]  # of its processes; no affinity for that of the server
     umask: int
-    dependencies: tuple[tuple[int, str, float], ...] = ()  # number of the job, kind, and delay in seconds
+    # number of the job, kind (as `DependencyType`, or `OR_END`), and delay in seconds
+    dependencies: tuple[tuple[int, str, float], ...] = ()
     begin_s: float | None = None
     is_beside: bool = False  # it is run outside the queue
     affinity: tuple[int, ...] = ()

@@ -46,6 +46,7 @@ class Need:
     on: int
     type: DependencyType  # what is awaited of it
     delay: int = 0
+    or_end: bool = False  # whether its end is enough, before the delay is over
 
 
 @dataclass(slots=True)
@@ -683,7 +684,8 @@ class Engine:
             if need.type is DependencyType.AFTER:
                 # a job that was cancelled before it started counts as started: there is nothing left to wait for
                 began = other.start if other.start != UNSTARTED else other.end if other.state.is_final else NEVER
-                ready = max(ready, began + need.delay)
+                ended = other.end if need.or_end and other.state.is_final else NEVER
+                ready = max(ready, min(began + need.delay, ended))
             elif need.type is DependencyType.AFTEROK and other.state.is_final:
                 job.doomed |= other.state is not JobState.COMPLETED
         return NEVER if job.doomed or job.unended else min(ready, NEVER)

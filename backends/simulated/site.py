@@ -264,7 +264,7 @@ class SimulatedBackend:
             raise SubmitRejectedError(f"asks for {spec.walltime_s} s", where=where, hint="Ask for more than nothing.")
         if spec.run_s is None:
             raise InputError("has no run time", where=where, hint="A simulator needs `run_s`.")
-        needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s)) for d in spec.dependencies]
+        needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s), d.or_end) for d in spec.dependencies]
         widths = list(self._widths(spec, cores))
         number = engine.submit(
             cores=cores,
@@ -376,6 +376,8 @@ class SimulatedBackend:
     def _unmet(self, need: Need) -> bool:
         other = self._engine.clients[need.on]
         if need.type is DependencyType.AFTER:
+            if need.or_end and other.state.is_final:
+                return False
             return other.start == UNSTARTED or other.start + need.delay > self._engine.now
         return not other.state.is_final
 

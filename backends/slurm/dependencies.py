@@ -12,6 +12,8 @@ from asa.errors import SubmitRejectedError
 from .link import SlurmRecord
 from .states import ended_as
 
+_LONG_S = 300.0  # beside what is left of a delay, the minute matters less by which Slurm may be late
+
 
 @dataclass(frozen=True, slots=True)
 class Passed:
@@ -26,10 +28,19 @@ class Passed:
 def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Passed:
     """Decide what is passed to Slurm of a job's dependencies: only jobs that have not ended are named to it."""
     words, kept, begins_s = [], [], [spec.begin_s or 0.0]
-    for dependency in dict.fromkeys(spec.dependencies):
+    dependencies = dict.fromkeys(spec.dependencies)
+    for dependency in dependencies:
         other = known[dependency.job_id]
+        if dependency.or_end and other.state.is_final:
+            continue
         _refuse_the_hopeless(spec, dependency, other)
-        if dependency.type is DependencyType.AFTER and other.start_s is not None:
+        left_s = (other.start_s or now_s) + dependency.delay_s - now_s
+        if (
+            dependency.or_end and left_s >= _LONG_S and len(dependencies) == 1
+        ):  # Slurm joins all by "and", or all by "or"
+            words.append(f"{_in_words(dependency)}?{DependencyType.AFTERANY}:{dependency.job_id}")
+            kept.append(dependency)
+        elif dependency.type is DependencyType.AFTER and other.start_s is not None:
             begins_s.append(other.start_s + dependency.delay_s)
         elif not other.state.is_final:
             words.append(_in_words(dependency))
@@ -43,6 +54,8 @@ def is_unmet(dependency: Dependency, other: JobStatus, record: SlurmRecord | Non
     if other.restarts:
         return False  # it may have been met before that
     end = other.state if other.state.is_final else ended_as(record) if record is not None else None
+    if dependency.or_end and end is not None:
+        return False
     if dependency.type is DependencyType.AFTER:
         return other.start_s is None or other.start_s + dependency.delay_s > now_s + 1
     if end is None:

@@ -110,7 +110,11 @@ def do(queue, deed, make_need):
     """Let a client act, on jobs that are there."""
     known = len(queue.clients)
     if deed[0] == "submit":
-        needs = tuple(make_need(on, kind, delay * (kind is AFTER)) for on, kind, delay in deed[2][:2] if on < known)
+        needs = tuple(
+            make_need(on, kind, delay * (kind is AFTER), kind is AFTER and delay % 2 == 1)
+            for on, kind, delay in deed[2][:2]
+            if on < known
+        )
         queue.submit(**deed[1], needs=needs)
     elif deed[1] < known:
         getattr(queue, deed[0])(deed[1])
@@ -236,6 +240,15 @@ def test_dependencies(kind, delay, exit_code, expected):
     until_the_end(engine)
     assert engine.clients[second].start == expected
     assert engine.clients[second].eligible == expected
+
+
+@pytest.mark.parametrize(("delay", "expected"), [(60, 40), (25, 25)])
+def test_an_end_is_enough_where_the_delay_is_longer(delay, expected):
+    engine = idle()
+    first = engine.submit(cores=1, request=50, run=40, exit_code=1)
+    second = engine.submit(cores=1, request=50, run=10, needs=[Need(first, AFTER, delay, or_end=True)])
+    until_the_end(engine)
+    assert (engine.clients[second].start, engine.clients[second].eligible) == (expected, expected)
 
 
 def test_a_failed_dependency_is_told_and_never_starts():

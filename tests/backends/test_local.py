@@ -134,6 +134,18 @@ def test_expected_starts(queue):
     assert told[third].expected_start_s == pytest.approx(started.start_s + 150, abs=2)
 
 
+def test_an_end_is_enough_where_the_delay_is_longer(queue):
+    backend = queue.connect(cores=2)
+    first = backend.submit(job("sleep 0.5"))
+    soon, late = (
+        backend.submit(job(dependencies=(Dependency(first, DependencyType.AFTER, delay_s, or_end=delay_s > 1),)))
+        for delay_s in (300.0, 1.0)
+    )
+    before, after, at_its_time = ended(backend, first, soon, late)
+    assert before.end_s <= after.start_s < before.end_s + 2
+    assert at_its_time.start_s >= before.start_s + 1.0
+
+
 def test_local_stages_run_beside_the_queue_a_few_at_a_time(queue):
     backend = queue.connect(cores=1)
     running(backend, backend.submit(job("sleep 60")))

@@ -308,6 +308,22 @@ def test_after_becomes_a_begin_time_once_the_other_started(world):
     assert site.link.submitted[-1].begin_s is None, "it is over"
 
 
+def test_an_end_is_enough_where_a_long_delay_is_left(world):
+    """Slurm is told of both; a short delay is a begin time, to the second."""
+    site = world()
+    backend = site.client()
+    first = backend.submit(spec(1000.0))
+    running(backend, first)
+    start = backend.status([first])[first].start_s
+    waiting = backend.submit(spec(dependencies=(Dependency(first, DependencyType.AFTER, 5000.0, or_end=True),)))
+    assert site.link.submitted[-1].dependency == f"after:{first}+84?afterany:{first}"
+    backend.submit(spec(dependencies=(Dependency(first, DependencyType.AFTER, 200.0, or_end=True),)))
+    assert (site.link.submitted[-1].dependency, site.link.submitted[-1].begin_s) == ("", start + 200)
+    assert ended(backend, waiting).start_s < start + 1100
+    backend.submit(spec(dependencies=(Dependency(first, DependencyType.AFTER, 5000.0, or_end=True),)))
+    assert (site.link.submitted[-1].dependency, site.link.submitted[-1].begin_s) == ("", None), "it has ended"
+
+
 @pytest.mark.parametrize("kind", DependencyType)
 def test_a_job_that_slurm_lets_go_too_early_is_cancelled(world, kind):
     site = world(latency_s=3.0)

@@ -8,7 +8,7 @@ from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.rest import RestLink
 from slurm_testbed import until
 
-from asa.backend import Capabilities, Dependency, JobSpec, JobState
+from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState
 from asa.errors import SubmitRejectedError
 
 SITE = Capabilities("testbed", 112, 28, age_accrues=False, partition="normal")
@@ -67,6 +67,16 @@ def test_a_dependency_that_slurm_would_drop_is_never_passed_on(slurm, client):
     with pytest.raises(SubmitRejectedError, match="999999"):
         client().submit(spec(dependencies=(Dependency("999999"),)))
     assert not slurm.run("squeue", "-h", "-t", "pending,running").strip()
+
+
+def test_an_end_is_enough_where_a_long_delay_is_left(client):
+    backend = client()
+    first = backend.submit(spec("sleep 3"))
+    start_s = seen(backend, first, runs).start_s
+    waits = backend.submit(
+        spec("true", dependencies=(Dependency(first, DependencyType.AFTER, delay_s=500.0, or_end=True),))
+    )
+    assert seen(backend, waits, is_over).start_s < start_s + 60.0
 
 
 def test_a_controller_that_goes_is_waited_for(slurm, client):
