@@ -408,7 +408,7 @@ class SlurmBackend:
         if live:
             self._home.confirm(self._is_at_home, before=True)
         left = self._own.cancel(live) if live else {}
-        clock_s, inquiry = self._clock(), self._inquiry([])
+        clock_s, inquiry = self._clock(), self._inquiry([self._jobs[one] for one in left if one in self._jobs])
         for job_id in live:
             job, error = self._jobs.get(job_id), left.get(job_id)
             if job is None or not (error is None or isinstance(error, JobNotFoundError)):
@@ -961,7 +961,7 @@ class SlurmBackend:
             error = self._own.cancel([job.job_id]).get(job.job_id)
         except BackendError as away:
             error = away
-        if isinstance(error, JobNotFoundError) and not self._is_no_more(job, error, self._inquiry([])):
+        if isinstance(error, JobNotFoundError) and not self._is_no_more(job, error, self._inquiry([job])):
             error = _not_shown(job.job_id)
         if not isinstance(error, JobNotFoundError | None):
             self._trouble = _in_words(error)

@@ -102,6 +102,22 @@ def test_a_job_of_another_user_is_not_ours_whatever_its_name(place):
     assert place.changes() == [0, 0]
 
 
+@pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "hidden"])
+def test_a_number_that_is_another_users_by_now_is_cancelled_no_more(place, is_shown):
+    """Commands ask for this user's jobs alone, and Slurm does not deny what is another's."""
+    client = place.client()
+    job_id = client.submit(spec(token=TOKEN))
+    client.status([job_id])
+    (place.folder / CLUSTER_FILE).unlink()
+    client = place.client()
+    client.status([job_id])
+    theirs = replace(place.link.record(place.link.all.pop(job_id)), name="strangers", comment="", user="them")
+    place.link.foreign = [theirs]
+    place.link.owners = lambda job_ids: [theirs] if is_shown else []
+    assert client.cancel_all([job_id]) == {}
+    assert place.changes() == [0, 0]
+
+
 def test_a_job_of_another_run_of_the_same_user_is_not_ours(place, tmp_path):
     theirs = place.client().submit(spec(token=TOKEN))
     (tmp_path / "other").mkdir()
