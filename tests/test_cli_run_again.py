@@ -6,6 +6,14 @@ import time
 import pytest
 from slurm_testbed import until
 from this_machine import Place
+from typer.testing import CliRunner
+
+from asa.backend import CLUSTER_FILE, Capabilities
+from asa.cli.app import app
+from asa.errors import InputError
+from asa.runner import RunFolder, RunPlan
+
+SITE = Capabilities("x", 112, 28, age_accrues=False)
 
 CHAIN = (("a", "", "echo a >>did"), ("b", "a", "echo b >>did; sleep 1"), ("c", "b", "echo c >>did"))
 LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
@@ -217,3 +225,17 @@ def test_a_submission_that_was_cut_off_is_not_waited_for_where_it_cannot_come_la
     place.asa("cancel", "--yes")
     assert time.monotonic() - began_s < 30
     assert place.status()["state"] == "cancelled"
+
+
+def test_a_run_of_another_program_can_take_another_cluster_for_its_own(tmp_path):
+    """That program says on each start that the cluster is not the run's; nobody else could go on with it."""
+    plan = RunPlan("abcd1234", "x", "x", (), "per-stage", "slurm-cli", SITE, created_s=1.7e9, host="Snakemake")
+    folder = RunFolder.create(tmp_path, plan)
+    cluster = folder.path / CLUSTER_FILE
+    cluster.write_text("{}")
+    refused = CliRunner().invoke(app, ["resume", str(folder.path)])
+    assert isinstance(refused.exception, InputError)
+    assert cluster.exists()
+    done = CliRunner().invoke(app, ["resume", str(folder.path), "--accept-cluster"])
+    assert (done.exit_code, cluster.exists()) == (0, False)
+    assert "Run Snakemake again" in done.stderr

@@ -309,6 +309,9 @@ def resume(
     from asa.runner.begin import check_secrets_left
 
     folder = open_run(runs, run, to_act=True)
+    if accept_cluster and folder.plan.host and folder.driver() is None:
+        _accept_for_host(folder)
+        return
     check_not_hosted(folder)
     state, _ = read_state(folder)
     outcome = state.outcome
@@ -344,6 +347,15 @@ def resume(
         return
     words = f"goes on{_what_runs(state, again, retry=retry)}"
     _drive(folder, facility, output, words, quiet=quiet, retry=retry, again=again, revised=revised)
+
+
+def _accept_for_host(folder: RunFolder) -> None:
+    """Have a run of another program's take the cluster that is reached next for its own, and tell how to go on."""
+    folder.forget_cluster()
+    sys.stderr.write(
+        f"{folder.path.name} takes the cluster that is reached next for its own. Run {folder.plan.host} again: it "
+        "first ends what this run has left there, then goes on from the files that are there.\n"
+    )
 
 
 def _texts_of(stage: Stage) -> tuple[object, ...]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -43,7 +44,7 @@ _SURE_S = 2.0  # a cluster that was compared so lately is not asked again before
 _MAX_SURE_S = 60.0
 _MIN_WORK = 20.0  # and where asking takes long, as through ssh, there is so many times as much time between two
 _CLOCKS_S = 300.0  # a time of this computer's clock may differ from Slurm's by less
-_ACCEPT = "asa resume --accept-cluster"
+_ACCEPT = "--accept-cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class HomeCluster:
             f"belongs to another cluster: {why}",
             where=f"run {self._run}",
             hint=f"{self._touched()} Go where the run's cluster is reached: SLURM_CONF, the modules that are loaded, "
-            f"or --option url=... If this is the run's cluster all the same: {_ACCEPT}",
+            f"or --option url=... If this is the run's cluster all the same: {self._accept()}",
         )
 
     def _began_anew(self, why: str) -> OtherClusterError:
@@ -208,8 +209,14 @@ class HomeCluster:
             f"numbers of jobs began anew: the run's first job was {self._home.first_number}, and {why}",
             where=f"run {self._run}",
             hint=f"{self._touched()} The controller has lost its state, and the run's jobs with it; or this is "
-            f"another cluster of that name. If the run is to go on here, without the jobs that it had: {_ACCEPT}",
+            f"another cluster of that name. If the run is to go on here, without its former jobs: {self._accept()}",
         )
+
+    def _accept(self) -> str:
+        """Write the command that has the run go on with the cluster that is reached, to be typed in this folder."""
+        path, here = self._path.parent.absolute(), Path.cwd()
+        run = path.relative_to(here) if path.is_relative_to(here) else path
+        return shlex.join(["asa", "resume", str(run), _ACCEPT])
 
     def _touched(self) -> str:
         """Say what may have been done there before that was noticed."""
