@@ -277,7 +277,7 @@ class JobSpec(JobKeys):
 
 
 class JobState(StrEnum):
-    """Where a job stands. Pending is not running, and neither is an end."""
+    """The state of a job. Pending and running are not final."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -319,7 +319,7 @@ class ElementEnd:
 
 @dataclass(frozen=True, slots=True)
 class ElementsStatus:
-    """How the elements of a job array stand; those that are not named are pending.
+    """The state of a job array's elements; those that are not named are pending.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ class JobStatus:
     job_id
         As `Backend.submit` returned it.
     state
-        Where it stands.
+        Its state.
     submit_s
         When it was submitted.
     eligible_s

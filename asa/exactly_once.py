@@ -120,10 +120,10 @@ class Submitter(ABC):
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
         """Note that the job of a token was not submitted after all, and why; `doubtful` if it may yet turn up."""
 
-    def sought(self, token: str, at_s: float) -> None:  # noqa: B027 - who keeps nothing of it looks once more itself
+    def sought(self, token: str, at_s: float) -> None:  # noqa: B027 - an owner that records nothing looks once more itself
         """Note that a job was looked for once, and not found."""
 
-    def unexplained(self, token: str, at_s: float, words: str) -> None:  # noqa: B027 - who keeps none tries on
+    def unexplained(self, token: str, at_s: float, words: str) -> None:  # noqa: B027 - an owner that records none keeps trying
         """Note that the submission of a job was answered in words that nobody here knows."""
 
     @abstractmethod
@@ -256,7 +256,7 @@ class Submitter(ABC):
             return now_s
         attempt.looks += is_settled
         status = self.status_of(job_id)
-        ended_s = status.end_s if status is not None else None  # of who looks once, and is no more, only this is known
+        ended_s = status.end_s if status is not None else None  # a client that looks once leaves only this
         if attempt.looks > len(LATE_S) or (is_settled and ended_s is not None and now_s > ended_s + _LOST_S):
             return None
         attempt.again_s = now_s + LATE_S[0]

@@ -165,7 +165,7 @@ class JobKeys:
     )
 
     def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
-        """Count the cores that are given to who asks for so many, or for nodes; 0 for what is not said."""
+        """Count the cores allocated for a request of cores, nodes or both; 0 for what is not given."""
         cores = max(cores, nodes * cores_per_node)
         return -(-cores // cores_per_node) * cores_per_node if self.exclusive and cores_per_node else cores
 

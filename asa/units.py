@@ -197,7 +197,7 @@ def parse_memory(text: str) -> int:
     Raises
     ------
     InputError
-        It stands for none.
+        It is no size.
 
     Examples
     --------

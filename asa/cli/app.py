@@ -90,7 +90,7 @@ _FORMER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "--csv": (("--output", "csv"),),
     "--set": (("--param",), ("--option",)),
 }
-"""How options were spelled once, and what may stand for each now; where it is not clear which, the command takes it."""
+"""Old spellings of options, and the new ones for each; if several are possible, the command decides."""
 
 
 def _choices(parameter: Any) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def _choices(parameter: Any) -> tuple[str, ...]:
 
 
 def former_options(command: Any) -> dict[str, tuple[str, ...]]:
-    """Give the old spellings that a command takes, with the words that stand for each now."""
+    """Return the old spellings that a command accepts, with the new one for each."""
     choices = {name: _choices(one) for one in command.params for name in one.opts}
 
     def fits(words: tuple[str, ...]) -> bool:
@@ -208,7 +208,7 @@ def _takes_former_options(group: typer.Typer) -> None:
 
 
 def _command(name: str) -> Any:
-    """Import what a command's name stands for."""
+    """Import the command of a name."""
     if not _OURS.get(name):
         return plugins.load("asa.commands", name)
     module, _, attribute = _OURS[name].partition(":")
@@ -290,7 +290,7 @@ def run_command() -> None:
 
 
 def _flush() -> None:
-    """Have all on its way that was printed; who leaves since the terminal is gone needs not hear it again."""
+    """Flush all output; a client that leaves because the terminal is gone need not report that again."""
     leaving = sys.exc_info()[1]
     try:
         sys.stdout.flush()
@@ -341,7 +341,7 @@ def _give_up(error: OSError) -> NoReturn:
 
 
 def _own_up(error: Exception) -> NoReturn:
-    """End upon what should never happen, with what those who can mend it must know."""
+    """End after an unexpected error, with the information that is needed to fix it."""
     if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
     *_, last = traceback.extract_tb(error.__traceback__)

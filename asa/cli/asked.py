@@ -135,7 +135,7 @@ class AskedRun:
             yield world
 
     def chosen(self, world: Backend, strategy: str) -> Chosen:
-        """Find who is to predict its waits, and say so where that was not named."""
+        """Choose the estimator of its waits, and report it if the user did not name one."""
         from asa.runner.begin import choose_estimator
 
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
@@ -285,7 +285,7 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
     elif given in plugins.names("asa.workflows"):
         make = plugins.load("asa.workflows", given)
         if cores is None:
-            if not only_look:  # who is asked for a width is not to be refused for another reason afterwards
+            if not only_look:  # a user who is asked for a width must not be refused for another reason afterwards
                 check_commands(given, _stages_of(make), is_model=True)
             raise InputError(
                 "is missing", where="--cores", hint="Give the cores of its widest stage, as in --cores 112."

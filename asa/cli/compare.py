@@ -384,7 +384,7 @@ def _write_files(
 
 
 def _of_estimator(comparison: Comparison) -> str:
-    """Tell who predicted, and what that had learned."""
+    """Print the estimator, and what it had learned."""
     learned = "the workflow's own jobs, from one replication to the next: replications are not independent"
     if comparison.history:
         learned = f"the last {comparison.history} jobs before each replication"

@@ -36,7 +36,7 @@ _LONG_S = 5.0
 _COMPILERS = ("numba", "llvmlite")
 _COMPILING_S = 10.0  # that a compiler is waited for when the client is asked to leave
 _PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
-_UNWINDING_S = 5.0  # until who asks once more is heeded again
+_UNWINDING_S = 5.0  # until a second request is accepted
 _WHY = {
     signal.SIGINT: "it was interrupted (SIGINT)",
     signal.SIGTERM: "it was asked to end (SIGTERM)",
@@ -329,7 +329,7 @@ class _Watch:
             self._display.happened(record)
 
     def on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:
-        """Note how the run stands, which is shown while it sleeps."""
+        """Keep the run's state, which is shown while it sleeps."""
         [self._state], self._wake_s = states, wake_s
         self._heard = backend.condition
         self._notice(self._state)

@@ -1,4 +1,4 @@
-"""How a stage stands that is a job array: what became of its elements."""
+"""The state of a stage that is a job array: what became of its elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ElementStanding:
-    """How the elements of an array stand; their numbers as sbatch writes them."""
+    """The state of an array's elements; their numbers as sbatch writes them."""
 
     elements: str  # all of them
     count: int
@@ -35,7 +35,7 @@ class ElementStanding:
 
 
 def element_standing(state: RunState, name: str) -> ElementStanding | None:
-    """Say how the elements of an array stand; None of a stage that is none."""
+    """Return the state of an array's elements; None for other stages."""
     from asa.runner.arrays import how_they_ended
 
     if (array := state.workflow.stages[name].array) is None:

@@ -335,7 +335,7 @@ def _reason(folder: RunFolder, stage: StageStanding, *, stale: str = "") -> Iter
 
 
 def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Say why a job that was asked for is not accepted, as where a limit on one's jobs stands against it."""
+    """Say why a submitted job is not accepted, as by a limit on the user's jobs."""
     if stage.put_off_s is None:
         return
     since, lasts = clock(stage.put_off_s, run.now_s), _duration(max(run.now_s - stage.put_off_s, 0.0))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from asa.sites import OpenedSite
     from asa.waits import QueuedJob, QueueEvent, WaitEstimator
 
-_BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits now, nor that nothing happened meanwhile
+_BLIND = ("waiting", "ages")  # a bank has waits that are over, not the jobs pending now, nor quiet times since
 _STALE_S = 30 * 86_400.0
 _HISTORY = 1000  # past jobs of all users that are read in addition to pending and running ones
 _HERE = "local"
@@ -50,7 +50,7 @@ class Known:
     behind_s: float | None  # how old the newest is by today's clock; None where that says nothing
     live: str = ""  # what was seen of the queue, in words; empty where nobody looked
     max_cores: int = 0  # of the machine; 0 where it was not asked
-    whose: str = "The batch system"  # who said these words
+    whose: str = "The batch system"  # the source of these estimates
     words_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait
     site: Capabilities | None = None  # what it can do, where it was asked
 

@@ -1,4 +1,4 @@
-"""How a stage stands that runs in legs: which one it is at, how far they have come, and what becomes of the next."""
+"""The state of a stage that runs in legs: the present leg, the progress, and the next leg."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LegStanding:
     shown: str = ""  # what showed its progress when this leg began, in a line
     saves_s: float | None = None  # how long it takes to save its state; None if no leg was signalled to
     next_job_id: str | None = None  # the job of the next leg, where it was asked for
-    next_state: str = ""  # how that one stands, and why, in the batch system's words
+    next_state: str = ""  # its state, and why, in the batch system's words
     next_reason: str = ""
     next_submit_s: float | None = None  # when it is to be asked for, as last planned, and why then
     next_plan: str = ""

@@ -1,4 +1,4 @@
-"""``asa list``: what names stand for."""
+"""``asa list``: the meaning of names."""
 
 from __future__ import annotations
 

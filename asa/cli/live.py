@@ -48,7 +48,7 @@ class Display(Protocol):
         ...
 
     def show(self, run: RunStanding) -> None:
-        """Show how the run stands."""
+        """Show the run's state."""
         ...
 
 
@@ -123,7 +123,7 @@ class LiveTable(Silent):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.transient = kind is None  # who leaves keeps the last table; else a summary takes its place
+        self._live.transient = kind is None  # when the user leaves the last table stays; else a summary replaces it
         with suppress(OSError):  # the terminal may be gone
             self._live.stop()
 

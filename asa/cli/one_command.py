@@ -211,7 +211,7 @@ def _number(text: str) -> float:
 
 @contextmanager
 def _at(option: str) -> Iterator[None]:
-    """Say of what is wrong in which option it stands."""
+    """Name the option of an error."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""What the commands about runs share: their options, finding a run, reading how it stands."""
+"""Common parts of commands about runs: options, finding a run, reading its state."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def check_not_hosted(folder: RunFolder) -> None:
 
 
 def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:
-    """Read how a run stands."""
+    """Read a run's state."""
     try:
         return folder.state()
     except (AssertionError, AttributeError, LookupError, RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""How a run stands, drawn: a table of its stages, what stands above and below it, and its summary at the end."""
+"""Draws a run's state: a table of its stages, the lines above and below it, and its summary at the end."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def cores(count: int) -> str:
 
 
 def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
-    """Draw how a run stands, for a terminal of a size; stages that do not fit are counted."""
+    """Draw a run's state, for a terminal of a size; stages that do not fit are counted."""
     is_wide = width >= _WIDE
     shown, left_out = _fitting(run.stages, height - 10)
     parts: list[RenderableType] = [_head(run), _table(_columns(run, shown, width), shown)]

@@ -1,4 +1,4 @@
-"""How a run stands, for people and programs: what every command that shows a run shows."""
+"""The state of a run, for people and programs: what all commands show that show a run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class BagStanding:
 
 @dataclass(frozen=True, slots=True)
 class StageStanding:
-    """How a stage stands."""
+    """The state of a stage, for display."""
 
     stage: str
     # in a word or two: `waiting`, `queued`, `queued (dependency)`, `held`, `allocated`, `running`, `done`, `failed`,
@@ -140,7 +140,7 @@ class StageStanding:
 
 @dataclass(frozen=True, slots=True)
 class RunStanding:
-    """How a run stands."""
+    """The state of a run, for display."""
 
     name: str  # the folder's name, and its path
     path: str
@@ -152,9 +152,9 @@ class RunStanding:
     begun_s: float | None = None  # when the workflow was handed over
     ended_s: float | None = None  # when it ended; None while it has not
     reason: str = ""  # why it ended without its result
-    owner: str = ""  # whose it is, if it is another user's, who alone can go on with it
+    owner: str = ""  # its owner, if it is another user's: only that user can resume it
     driver: Holder | None = None
-    kept: str = ""  # who looks at it while nobody drives it; empty for nobody
+    kept: str = ""  # its keeper, while no client drives it; empty if there is none
     left: str = ""  # when the latest client left it, and why, where nobody drives it and that one could say so
     heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
@@ -255,7 +255,7 @@ def _finite(value: float) -> float | None:
 
 
 def standing_of(folder: RunFolder, now_s: float) -> RunStanding:
-    """Read how a run stands from its folder alone; disturbs nobody, and asks no batch system."""
+    """Read a run's state from its folder alone; needs no lease, and asks no batch system."""
     state, records = read_state(folder)
     pulse, driver = folder.last_pulse(), folder.driver()
     return stand(
@@ -349,9 +349,9 @@ def _refusal(folder: RunFolder) -> tuple[str, str]:
 
 
 def _kept(folder: RunFolder, now_s: float) -> str:
-    """Say who looks at a run, and since when nobody does, if it is long."""
+    """Return a run's keeper, and since when no client looked at it, if that is long."""
     keeper = None
-    with suppress(OwnerError):  # which is for who acts on it
+    with suppress(OwnerError):  # which is checked before acting on it
         if folder.owner and is_kept_in_private(folder.path):
             return f"only {folder.owner} can see who looks after it"
         keeper = kept(folder.path)
@@ -503,7 +503,7 @@ def _job_of(state: RunState, name: str) -> Job | None:
 
 
 def _reason_with_job(view: StageView, status: JobStatus, words: str) -> str:
-    """Say why a stage stands as it does that has a job."""
+    """Return the reason for the state of a stage with a job."""
     if words in _DOES_NOT_RUN.values():
         return view.reason
     if words == "failed" and status.state is JobState.COMPLETED:
@@ -587,7 +587,7 @@ def _pending_words(state: RunState, job: Job) -> str:
 
 
 def _shared_words(job: Job, name: str) -> str:
-    """Say how one of several stages stands whose job runs."""
+    """Return the state of one of several stages in a running job."""
     by_name = {step.name: step for step in job.status.steps}
     if not by_name:
         return "in a running job"

@@ -1,4 +1,4 @@
-"""``asa runs`` and ``asa status``: how runs stand, from their folders alone."""
+"""``asa runs`` and ``asa status``: the state of runs, from their folders alone."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class _Row:
     run: RunStanding | None = None
     trouble: str = ""
     owner: str = ""
-    is_private: bool = False  # it is another user's, who lets nobody look into it
+    is_private: bool = False  # it is another user's, and others must not read it
 
     def as_dict(self) -> dict[str, Any]:
         whose = {"owner": self.owner} if self.owner else {}

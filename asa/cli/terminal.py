@@ -21,7 +21,7 @@ _LINES = dict.fromkeys("│┃║╵╷╎", "|") | dict.fromkeys("─━═╴�
 _BLOCKS = dict(zip("▁▂▃▄▅▆▇█", "..::--##", strict=True))
 _SIGNS = {"▼": "v", "→": "->", "…": "...", "•": "*", "✔": "+", "✘": "x", "\u2019": "'", "\u2013": "-", "\u2014": "-"}
 _LIKE = {**_LINES, **_BLOCKS, **_SIGNS}
-"""What stands for a letter that ASCII has not."""
+"""Replacements of characters that ASCII lacks."""
 
 
 def make_usable() -> None:

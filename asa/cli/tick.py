@@ -120,7 +120,7 @@ def _is_small(bank: Path) -> bool:
 
 
 def _write_into(log: Path) -> None:
-    """Have all that is said from now on stand in a file: cron would mail it each minute."""
+    """Redirect all further output to a file: cron would mail it each minute."""
     with suppress(OSError), append_to(log, is_private=True) as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)

@@ -1,1 +1,1 @@
-"""What everything stands on: files, locks, processes, plug-ins, compiled code, intervals."""
+"""The foundation: files, locks, processes, plug-ins, compiled code, intervals."""

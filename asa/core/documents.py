@@ -101,4 +101,4 @@ def read_toml(text: str) -> dict[str, Any]:
 def print_json(document: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
     """Print a document of JSON, as commands do that are asked for it; without an indent on one line."""
     sys.stdout.write(printable_json(json.dumps(document, indent=indent, allow_nan=allow_nan)) + "\n")
-    sys.stdout.flush()  # who reads an object an event waits for it
+    sys.stdout.flush()  # a reader of one object per event waits for it

@@ -19,7 +19,7 @@ _MARK_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Held(Generic[_T]):
-    """A value that a process holds; small, whatever it stands for, and good for as long as that process lives."""
+    """A reference to a value that a process holds; small, and valid as long as that process lives."""
 
     path: str  # the holder's memory, as other processes of its user find it
     at_byte: int
@@ -51,7 +51,7 @@ class Held(Generic[_T]):
 
 
 class HandoverMemory:
-    """Holds values of this process for others, until it is closed; those who have taken one keep it."""
+    """Holds values of this process for others, until it is closed; processes that have taken one keep it."""
 
     def __init__(self) -> None:
         self._descriptor = os.memfd_create("asa") if hasattr(os, "memfd_create") else -1

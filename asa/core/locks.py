@@ -19,10 +19,10 @@ from asa.core.files import open_file, read_text, write_all
 from asa.errors import LeaseError
 
 STALE_S = 600.0
-"""A lock is touched far more often by who holds it."""
+"""A lock's holder touches it far more often."""
 
 _BEAT_S = 5.0
-_NAMING_S = 1.0  # who has made a lock's file writes into it at once
+_NAMING_S = 1.0  # the process that has made a lock's file writes into it at once
 
 
 class Holder(NamedTuple):
@@ -143,7 +143,7 @@ class FileLock:
         return True
 
     def is_stale(self, holder: Holder) -> bool:
-        """Whether who is said to hold it has ended, or has not touched it for ten minutes."""
+        """Whether the holder has ended, or has not touched it for ten minutes."""
         if holder.machine == machine() and not is_running(holder.pid):
             return True
         probe = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")

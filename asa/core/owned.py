@@ -39,7 +39,7 @@ _USERS, _NAME, _GID = Path("/etc/passwd"), 0, 3
 _TEMPORARY = "/tmp"  # noqa: S108 - root's, with the sticky bit, on every system
 
 UNUSED = "Nothing of it was used. "
-"""Begins what to do about something that was not acted on; who only looks does not say it."""
+"""Beginning of a hint about something that was not acted on; commands that only look do not print it."""
 
 others: dict[str, str] = {}
 """Whose they are that were looked at and are somebody else's, by their paths."""
@@ -420,7 +420,7 @@ def _open_to_others(path: Path, about: os.stat_result, mode: int | None = None) 
 
 
 def _writer(path: Path, about: os.stat_result, mode: int) -> str:
-    """Name others than the user, root and the owner who may change something; empty if there are none."""
+    """Name those, other than the user, root and the owner, who may change something; empty if there are none."""
     if mode & _WRITABLE_BY_ALL:
         return "every user"
     if not mode & _WRITABLE_BY_GROUP:  # which is the most that an access list allows, too

@@ -38,7 +38,7 @@ class SharedValue(Protocol[_T_co]):
 
 @runtime_checkable
 class Keeping(Protocol):
-    """An executor that keeps what functions return with those who made it."""
+    """An executor that keeps functions' results in the processes that made them."""
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[SharedValue[_T]]:
         """Have a function run on each of some things; what it returned is for later functions, not the caller."""

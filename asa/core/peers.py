@@ -63,7 +63,7 @@ def is_within(connection: socket.socket) -> bool:
 
 
 def _user_of(connection: socket.socket) -> int | None:
-    """Give the uid at the other end of a Unix socket: who listened there, or who called; None if nobody says."""
+    """Return the uid at the other end of a Unix socket: the listener's or the caller's; None if not known."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None

@@ -32,7 +32,7 @@ def command(*arguments: str, python: str = sys.executable) -> list[str]:
 
 
 def bare_command(*arguments: str) -> list[str]:
-    """Write how one is started that knows the standard library alone, and heeds no variable."""
+    """Write the command of one that has only the standard library, and ignores variables."""
     return [sys.executable, "-I", "-S", *arguments]
 
 

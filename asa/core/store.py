@@ -200,7 +200,7 @@ class Segment(NamedTuple):
     # `live`: one process adds to it; `kept`: came whole; `all`: others were merged into it; `tmp`: is being written
     kind: str
     token: str
-    machine: str = ""  # who writes it; empty if its name does not say
+    machine: str = ""  # its writer; empty if its name does not say
     pid: int = -1
 
     @classmethod

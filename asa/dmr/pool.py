@@ -35,7 +35,7 @@ from asa.errors import InputError, RunError
 from .distribution import Move, blocks, moves
 from .protocol import whole
 
-_END_S = 5.0  # who is signalled to end has so many seconds for it
+_END_S = 5.0  # how many seconds a signalled process has to end
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -304,7 +304,7 @@ class Pool:
         except RunError:
             raise
         except BaseException:
-            self.close()  # who was interrupted does not know where each of them is
+            self.close()  # after an interrupt the state of each of them is not known
             raise
 
     def _results(self, processes: int) -> list[Any]:

@@ -27,7 +27,7 @@ from .protocol import ADDRESS, JOB, MAX_BYTES, PERIOD, PROCESSES, TIMEOUT, Actio
 
 _ANSWER_S = 5.0  # a manager that lives answers at once
 _EXPAND_S = 40.0  # about the longest expansion of the paper's Table 2
-_LEFT_ALONE = 9.0  # a manager that hangs costs at most a tenth of the program's time
+_LEFT_ALONE = 9.0  # a manager that does not respond costs at most a tenth of the program's time
 _SILENT = "the resource manager does not answer"
 
 
@@ -287,7 +287,7 @@ class _Call:
             raise
 
     def _check_peer(self) -> None:
-        """Ask nobody else, who may have taken the place, as in ``/tmp``, of a manager that is gone."""
+        """Refuse to ask another user's process, which may have replaced a manager that is gone, as in ``/tmp``."""
         if who := stranger_at_socket(self._socket):
             raise ConnectionRefusedError(f"{who} answers there")
 

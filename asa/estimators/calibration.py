@@ -262,7 +262,7 @@ def _sound(factors: Sequence[float]) -> bool:
 
 
 def _position(quantiles: Sequence[float], wait: float, floor: float, kind: Kind) -> tuple[str, int, int]:
-    """Where a wait stands among ascending quantiles: which of them equal it; the key of the errors that it teaches."""
+    """Return the place of a wait among ascending quantiles, and which equal it: the key of its errors."""
     if wait <= floor:
         if kind == "at_least":
             return "at_least", 0, 0  # it says nothing

@@ -345,7 +345,7 @@ def decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: An
         share = (aim - before[place]) / p[place] if p[place] > 0.0 else 0.5
         share = min(1.0, max(0.0, share))
         beyond = DECADES * (level - certain)  # the tracked level asks for more than the alternatives can say
-        if place == 0 and beyond <= 0.0:  # the floor's alternative stands for all shorter waits; they are spread evenly
+        if place == 0 and beyond <= 0.0:  # the floor's alternative represents all shorter waits; they are spread evenly
             out[i] = 10.0 * share
         else:
             out[i] = 10.0 ** max(FLOOR, FLOOR + STEP * (place - 0.5 + share) + beyond)
@@ -660,7 +660,7 @@ def learn(
         _descend(past_x[i], past_e[i], nobody, own, net, top, profiles, scratch[1], p, scratch[3], rates, much)
     _keep(x, e, low, high, own_rows, forecast[9], int(scalars[LEARNED]) % PAST, past_x, past_e, past)
     scalars[LEARNED] += 1.0
-    # who foresaw it gains trust, as in Bayes' rule; then both share a little
+    # the better predictor gains weight, as in Bayes' rule; then both share a little
     together, alone = 1e-9, 1e-9
     for k in range(low, high + 1):
         together += both[0, k]

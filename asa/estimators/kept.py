@@ -105,7 +105,7 @@ def kind_of(job: QueuedJob) -> str:
 
 @dataclass(slots=True)
 class Learned:
-    """An estimator that lived through a bank's waits of one system, and stands at a time."""
+    """An estimator that has learned a bank's waits of one system, up to a time."""
 
     digests: dict[str, Digest]
     system: str

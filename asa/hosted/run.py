@@ -107,7 +107,7 @@ class _Shared:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     requests: list[Request] = field(default_factory=list)  # that the loop has not seen yet
-    n_holding: int = 0  # who adds to them what is to be seen together
+    n_holding: int = 0  # held while entries are added that must be seen together
     live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its release file
     endings: list[Ending] = field(default_factory=list)  # that the host has not heard of yet
     trouble: BaseException | None = None  # of which the loop ended
@@ -382,7 +382,7 @@ class HostedRun:
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             if self._nudged.wait(min(left_s, _SLICE_S)):
-                return True  # until the requests were taken, lest one who sleeps for something else hides them
+                return True  # until the requests were taken, so that a sleep for something else does not hide them
             self._look()
             if time.monotonic() >= self._asked_s + _WISHES_S:
                 self._asked_s = time.monotonic()

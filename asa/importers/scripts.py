@@ -363,7 +363,7 @@ class _Translator:
 
 
 def _request(given: Mapping[str, Directive]) -> tuple[str, ...]:
-    """Give what says how large its job is, as it stands."""
+    """Return the options that give its job's size, unchanged."""
     return tuple(str(directive) for directive in given.values() if directive.name in SIZES)
 
 

@@ -114,7 +114,7 @@ def import_wfformat(
 
 @dataclass(frozen=True, slots=True)
 class _DocumentNode:
-    """An object of the document, and where it stands, so that what is wrong can be found."""
+    """An object of the document, and its place, for errors."""
 
     value: Mapping[str, Any]
     place: str

@@ -79,7 +79,7 @@ class KeptRun:
 
     @property
     def words(self) -> str:
-        """Say who looks at it."""
+        """Describe its keeper."""
         return _WORDS[self.way]
 
     @classmethod

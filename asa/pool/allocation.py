@@ -13,7 +13,7 @@ from .values import Shape, View
 
 
 class AllocationPhase(StrEnum):
-    """Where an allocation stands."""
+    """The phase of an allocation."""
 
     ASKED = "asked"
     """The batch system has not confirmed its job yet."""

@@ -57,7 +57,7 @@ class Departures:
         self._again_s: dict[str, float] = {}  # when those that stayed are asked again
         self._keeper: asyncio.Task[Keeper] | None = None
 
-    # ------------------------------------------------------------------ who leaves, and when
+    # ------------------------------------------------------------------ which allocations leave, and when
 
     async def look_after(self, allocations: Iterable[Allocation], now_s: float) -> None:
         """Have those leave whose time is up, and those again that nobody wants; close a keeper of nothing."""

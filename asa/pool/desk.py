@@ -79,7 +79,7 @@ class Desk(threading.Thread):
         self._jobs: PoolJobs
         self.connected: Future[Capabilities] = Future()
         self._ended: Future[None] = Future()
-        self._ended.set_running_or_notify_cancel()  # who does not wait for it any more does not hinder it
+        self._ended.set_running_or_notify_cancel()  # a caller that no longer waits for it does not stop it
 
     # ------------------------------------------------------------------ for other threads
 
@@ -113,7 +113,7 @@ class Desk(threading.Thread):
 
         def do() -> None:
             if not future.set_running_or_notify_cancel():
-                return  # who asked does not wait for it any more
+                return  # the caller no longer waits for it
             try:
                 future.set_result(work())
             except Exception as error:  # noqa: BLE001 - whoever waits for it is to see it
@@ -141,7 +141,7 @@ class Desk(threading.Thread):
                 self._look()
             except AsaError as error:
                 self._tell_trouble(str(error))
-            except Exception as error:  # a fault of a backend's: without this thread the pool would stand still
+            except Exception as error:  # a bug of a backend: without this thread the pool would stop
                 logger.exception("the batch system could not be asked")
                 self._tell_trouble(f"{type(error).__name__}: {error}")
         self._settle()

@@ -207,7 +207,7 @@ class _Planning:
         for at_s in ends:
             if at_s > self.now_s + lead_s:
                 return
-            # what waits counts at once, wherever it stands
+            # pending jobs count at once, whatever their place in the queue
             there = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > at_s)
             whole, rest = divmod(max(self.rules.minimum - there, 0), shape.cores)
             why = f"{self.rules.minimum} cores are to be kept"

@@ -575,7 +575,7 @@ class StagesBackend:
 
 
 def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
-    """Say how a job stands whose end was noted."""
+    """Return the status of a job whose end was recorded."""
     code = int(ended["code"])
     state = _STATES.get(code, JobState.FAILED)
     reason = "TimeLimit" if state is JobState.TIMEOUT else ""
@@ -731,7 +731,7 @@ def _unless_done(payload: str, done: Path) -> str:
 
 
 def _times(mark: Path) -> tuple[float, float] | None:
-    """Read when what a mark stands for began and ended; None if it does not say."""
+    """Read the beginning and end that a mark records; None if it has none."""
     try:
         began, ended = map(float, read_text(mark, "ascii").split())
     except (OSError, ValueError):

@@ -229,7 +229,7 @@ class PoolJobs(Submitter):
         logger.info("job %s of the token %s is cancelled, which nobody wants", job_id, token)
 
     def heard(self, status: JobStatus) -> None:
-        """Note how a job stands, which may be no news, and learn from its wait once that is over."""
+        """Note a job's status, changed or not, and learn from its wait once that is over."""
         if status == (was := self._seen.get(status.job_id)) or was is None:
             return
         self._seen[status.job_id] = status

@@ -140,7 +140,7 @@ class Supervision:
             await self._news(_LOOK_S)
 
     async def _look_after(self) -> None:
-        """See who is here, have those leave whose time is up, and keep as many as were asked for."""
+        """Update the workers, remove allocations whose time is up, and keep as many as were asked for."""
         now_s = self._roster.now()
         workers = workers_by_allocation(self._scheduler.workers.values())
         for one in self._roster.live():
@@ -260,7 +260,7 @@ class Supervision:
         pinned = [one for one in self._roster.useful() if one.is_pinned]
         others = [one for one in self._roster.useful() if not one.is_pinned]
         for one in others:
-            one.unwanted = ""  # it is decided anew who goes
+            one.unwanted = ""  # which ones leave is decided anew
         views = [one.view(now_s, self._margin_of(one.shape)) for one in others]
         part = surplus(now_s, views, max(cores - sum(one.shape.cores for one in pinned), 0))
         for one_id in (*part.withdraw, *part.give_back):

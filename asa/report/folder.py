@@ -1,4 +1,4 @@
-"""Pages in a folder: each stands alone, all are linked, and a first page says what all of them say."""
+"""Pages in a folder: each can be read alone, all are linked, and a first page summarizes them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ CHOSEN = "*"
 """Stands for the chosen plan in a terminal."""
 
 _FAR_APART = 10.0  # times: from there on an axis is logarithmic
-_ROOM = 11  # letters to the right of the last place, for those that would stand on each other
+_ROOM = 11  # letters to the right of the last place, for those that would overlap
 _LABEL = 9
 _BESIDE_PT = 7.0  # between intervals that would hide each other
 _COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # distinct to colour-blind eyes
@@ -55,7 +55,7 @@ _TICKS_S = (
 class PlanAmongOthers:
     """A plan among others."""
 
-    name: str  # what it is called, and the letter that stands for it
+    name: str  # its name, and its letter
     mark: str
     sketch: Sketch  # its jobs, and what to expect of it
     is_chosen: bool = False  # it is what would be done
@@ -95,7 +95,7 @@ def _rigid(question: Question) -> Question:
 
 
 def _fixed(question: Question) -> Question:
-    """Give the question for those who choose no shapes."""
+    """Return the question for plans without a choice of shapes."""
     parts = question.parts
     own = Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node, shrink_by=parts.shrink_by)
     return replace(question, parts=own)

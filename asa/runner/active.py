@@ -254,7 +254,7 @@ class Active(Submitter):
         status = self.state.units.of(job).as_seen(self.state, job, status)
         if status != replace(job.status, expected_start_s=status.expected_start_s):
             return status
-        job.status = status  # what is expected moves all the time, and nothing hangs on it
+        job.status = status  # expected starts change all the time, and nothing depends on them
         return None
 
 

@@ -82,7 +82,7 @@ def drive(
     with folder.driven() as journal:
         folder.check(journal)
         backend = connect(folder)
-        # who asks for no forecast has waits kept all the same, by whoever begins soonest
+        # strategies without a forecast also store waits, with the estimator that is made fastest
         estimator = plan.estimator if strategy.forecast is ForecastKind.LEARNED else _LIGHTEST
         bank = _bank(folder, estimator, backend.now())
         run = Run(

@@ -75,7 +75,7 @@ class Accepted:
     """The batch system has the job of a token."""
 
     token: str
-    status: JobStatus  # how it stands, with its id
+    status: JobStatus  # its status, with its id
     kind: Literal["accepted"] = "accepted"
 
 

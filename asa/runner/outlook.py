@@ -48,7 +48,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpec:
-    """A job that a run would submit, as things stand before it begins."""
+    """A job that a run would submit, by its state before it begins."""
 
     planned: PlannedJob  # as planned, and as it would be sent. It may depend on jobs that are not there yet.
     spec: JobSpec

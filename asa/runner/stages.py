@@ -1,4 +1,4 @@
-"""What is true of each stage of a run, and what follows from it for others: whose turn it is, and who is left out."""
+"""The state of each stage of a run, and the consequences for others: which may run, and which will not."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ _HARMLESS = (
 class Observation:
     """A job's wait became known, which is something to learn."""
 
-    record: Observed  # of it, for who follows the run
+    record: Observed  # of it, for observers of the run
     job: Job
     observation: WaitObservation  # what is known of it
 

@@ -43,7 +43,7 @@ def cancel(one: Active, reasons: Mapping[str, str]) -> set[str]:
         if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
             continue
         if not job.giving_up:
-            # who decided this knew it as idle
+            # that decision was for an idle job
             begins = job.status.payload_start_s is not None and job_id not in had_begun
             if not is_over and (begins or not one.withdraw(job_id)):
                 one.ask([job_id])  # where it has begun just now
@@ -67,7 +67,7 @@ def tell_cancellations(one: Active) -> float | None:
     for job_id in wanted:
         job, now, cancelled_s = one.state.jobs[job_id], one.backend.now(), one.cancelled_s(job_id)
         has_ended = job.status.state.is_final
-        is_late = now > job.giving_up_s + _MAX_STUCK_S and not one.is_untold(job_id)  # as who looks once knows it
+        is_late = now > job.giving_up_s + _MAX_STUCK_S and not one.is_untold(job_id)  # known to any client
         is_told = cancelled_s is not None and now > cancelled_s + _STUCK_S
         is_stuck = one.state.outcome is not None and (is_told or is_late)
         if (has_ended and job.status.state is not JobState.COMPLETED) or is_stuck:

@@ -82,7 +82,7 @@ class RunTime:
             )
 
     def tells_more_than(self, other: RunTime) -> bool:
-        """Whether this is to stand for both, where they are of one id."""
+        """Whether to keep this one of two with the same id."""
         return (self.kind == "exact", self.run_s) > (other.kind == "exact", other.run_s)
 
 

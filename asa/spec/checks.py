@@ -98,7 +98,7 @@ def _hint_at_schema(reading: Reading) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Shell text of a stage: where it stands, and in which shell's words."""
+    """Shell text of a stage: its place, and its shell."""
 
     stage: Stage
     file: str
@@ -464,7 +464,7 @@ class _Checks:
         return own if self._reading.places.has(own) else ("defaults", "environment", name)
 
     def _add_at(self, location: Location, stage: Stage, message: str, hint: str) -> None:
-        if location not in self._reported:  # in the defaults it stands once for all stages
+        if location not in self._reported:  # the defaults have it once for all stages
             self._reported.add(location)
             self._reading.add(location, f"stage {stage.name!r}: {message}", hint, "warning")
 

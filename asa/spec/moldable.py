@@ -81,7 +81,7 @@ def job_range(given: object) -> tuple[int, int]:
 
 
 def distinct(values: Sequence[T]) -> Sequence[T]:
-    """Refuse what stands in a list twice, with `InputError`."""
+    """Refuse duplicates in a list, with `InputError`."""
     twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
     if twice is not None:
         raise InputError(f"{twice!r} is there twice", hint="Name each once.")

@@ -1,4 +1,4 @@
-"""Parameters of a workflow file: ``{{width}}`` in its text stands for what the user, or the file itself, says it is."""
+"""Parameters of a workflow file: ``{{width}}`` in its text is replaced by the user's value, or the file's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 class Filled(str):
-    """Text into which a parameter's value was put, so that it may stand for a number."""
+    """Text into which a parameter's value was put, so that it may be a number."""
 
     __slots__ = ()
 

@@ -54,11 +54,11 @@ class Places:
         return 1
 
     def has(self, location: Location) -> bool:
-        """Whether just this stands in the file."""
+        """Whether exactly this is in the file."""
         return location in self._lines
 
     def line_of_text(self, location: Location, wanted: str) -> int:
-        """Line on which some text stands within a value; the value's own if it is not found."""
+        """Line of some text within a value; the value's own if it is not found."""
         first = self.line(location)
         for number in range(first, len(self.lines_of_text) + 1):
             if wanted in self.lines_of_text[number - 1]:
@@ -66,7 +66,7 @@ class Places:
         return first
 
     def first_line_of_string(self, location: Location) -> int:
-        """Line on which a string's text begins: the one below if its quotes stand alone."""
+        """Line on which a string's text begins: the next one if its quotes are alone on a line."""
         line = self.line(location)
         begins = self.lines_of_text[line - 1].rstrip() if line <= len(self.lines_of_text) else ""
         return line + 1 if begins.endswith(("'''", '"""')) and begins.count(begins[-3:]) == 1 else line

@@ -123,7 +123,7 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
 
 
 def _key_at(location: Sequence[str | int]) -> str:
-    """Name the key that a value stands at; what is said by width with that."""
+    """Name the key of a value; for values by width, with the width."""
     keys = [part for part in location if isinstance(part, str)]
     key = next((part for part in reversed(keys) if part != "[key]"), "")
     is_width = len(keys) > 1 and keys[-1] == key and keys[-2] != "environment" and key.isdigit()

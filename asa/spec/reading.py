@@ -35,15 +35,15 @@ class Reading:
     """A workflow file that was read, as far as that was possible."""
 
     file: Path
-    places: Places  # on which line everything stands
+    places: Places  # the lines of all keys and values
     problems: list[Problem] = field(default_factory=list)  # what was found, in order of their lines
     workflow: Workflow | None = None  # none if there is an error
-    # where what a stage says stands: the stage's name and key to the location of the value
+    # the places of stages' values: the stage's name and key to the location
     origins: dict[tuple[str, str], Location] = field(default_factory=dict)
     scripts: dict[str, Path] = field(default_factory=dict)  # path of the script of each stage that has one in a file
 
     def add(self, location: Location, message: str, hint: str, severity: Severity = "error") -> None:
-        """Tell of a problem with what stands at a location."""
+        """Report a problem at a location."""
         self.add_at(self.places.line(location), message, hint, severity)
 
     def add_at(self, line: int | None, message: str, hint: str, severity: Severity = "error") -> None:
@@ -53,7 +53,7 @@ class Reading:
             self.problems.append(problem)
 
     def place_of(self, stage: str, key: str) -> Location:
-        """Where a stage's key stands: in the stage itself, or in the defaults."""
+        """Return the place of a stage's key: in the stage itself, or in the defaults."""
         return self.origins.get((stage, key), self.origins.get((stage, ""), ()))
 
     @property
@@ -390,7 +390,7 @@ def _tell(
         location = each["loc"]
         if location[0] == "stage" and len(location) > 1 and isinstance(location[1], int):
             bad.add(location[1])
-        if location in meant or location[:3] in taken or location[:4] in taken:  # reported where it stands
+        if location in meant or location[:3] in taken or location[:4] in taken:  # reported at its own place
             continue
         if isinstance(each["input"], str) and PLACEHOLDER.search(each["input"]):  # reported: no such parameter
             continue
@@ -458,7 +458,7 @@ _OF_KEY = (
 
 
 def _where(error: WorkflowError, number: int, reading: Reading) -> Location:
-    """Where what a stage complains of stands; the stage's own heading if that is not known."""
+    """Return the place of a stage's problem; the stage's own heading if that is not known."""
     here: Location = ("stage", number)
     key = next((key for words, key in _OF_KEY if words in error.message), "")
     return (*here, key) if reading.places.has((*here, key)) else here

@@ -122,7 +122,7 @@ class Program:
 class ShellText:
     """What a shell's text says."""
 
-    # what it runs, as far as that stands there; what is run for its output comes first
+    # what it runs, as far as the text shows; commands run for their output come first
     programs: list[Program] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)  # names of functions and aliases that it defines
     hides: str = ""  # the first command that may change what can be found, such as `module`; empty if there is none
@@ -314,7 +314,7 @@ class _Reader:
         return False
 
     def _word(self) -> _Token | None:
-        """Pass over redirections that stand before a program."""
+        """Skip redirections before a program."""
         while (token := self._next(0)) is not None and not token.is_word and token.text not in _SEPARATORS:
             self._at += 2
         return token

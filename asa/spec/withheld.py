@@ -216,7 +216,7 @@ def _sets(text: str, folder: str | Path | None) -> dict[str, int]:
 
 
 def _without_comment(row: str) -> str:
-    """Leave out what follows a number sign that stands in no quotes."""
+    """Drop what follows an unquoted number sign."""
     for match in _COMMENT.finditer(row) if "#" in row else ():
         before = row[: match.start()]
         if before.count("'") % 2 == before.count('"') % 2 == 0:

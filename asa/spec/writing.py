@@ -17,7 +17,7 @@ from asa.spec.moldable import several
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.workflow import Stage, Workflow
 
-_BRACES = "open"  # the parameter that stands for two braces, where a command has what looks like a parameter
+_BRACES = "open"  # the parameter for two braces, if a command has what looks like a parameter
 _OPEN = f"{{{{{_BRACES}}}}}"
 _LONG = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

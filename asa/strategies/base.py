@@ -30,7 +30,7 @@ MIN_HOLD_S = 10.0
 
 
 class Phase(StrEnum):
-    """Where a stage stands."""
+    """The phase of a stage."""
 
     WAITING = "waiting"
     """No job of it is submitted."""

@@ -111,7 +111,7 @@ class _Play:
         self.tickets: dict[int, int] = {}
 
     def on(self, estimator: WaitEstimator) -> _Play:
-        """Continue with another estimator that stands where this one stands."""
+        """Continue with another estimator in the same state."""
         other = _Play(estimator)
         other.tickets = dict(self.tickets)
         return other

@@ -362,7 +362,7 @@ class LocalBackend:
     # ------------------------------------------------------------------ looks
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Tell how several jobs stand; see `asa.backend.Backend.status`."""
+        """Return the status of several jobs; see `asa.backend.Backend.status`."""
         wanted = [self._known(job_id) for job_id in dict.fromkeys(job_ids)]
         self._look()
         return {job.job_id: job.tell() for job in wanted}

@@ -113,7 +113,7 @@ def _is_private(gid: int) -> bool:
 
 
 def _begins_for_others(gid: int, name: str) -> bool:
-    """Whether this computer's own list of users has another who begins with a group, which names no member then."""
+    """Whether another user in this computer's own list has a group as primary group, though it lists no member."""
     with suppress(OSError), _USERS.open("rb") as file:
         users = (line.split(b":") for line in file.read(_USERS_BYTES).splitlines())
         return any(user[3:4] == [b"%d" % gid] and user[0] != os.fsencode(name) for user in users)

@@ -17,7 +17,7 @@ UNBEGUN_EXIT = 88
 """Exit code of a job's first process which could not write down that it began, or had a duplicate that did."""
 
 NO_OUTPUT = "no output"
-"""What stands in place of an exit code where a job's output cannot be written."""
+"""Replaces an exit code if a job's output cannot be written."""
 
 _FIRST_PROCESS = Path(__file__).with_name("first.sh").read_text("utf-8")  # not of `asa.job`: a server is without asa
 
@@ -99,7 +99,7 @@ def _nice() -> int:
 
 
 def _become_alike(order: Order) -> None:
-    """Take the cores and the priority that the client has who ordered this, as far as that is allowed."""
+    """Take the cores and the priority of the client that ordered this, as far as allowed."""
     with suppress(OSError, ValueError):
         if order.affinity:
             os.sched_setaffinity(0, order.affinity)

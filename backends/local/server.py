@@ -165,7 +165,7 @@ class Server:
         self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK)  # also for writing: it never is at its end
 
     def _is_deserted(self) -> bool:
-        """Take the bell away, and see whether anybody had rung it, or come, before: who comes later finds none."""
+        """Remove the bell, and check whether a client has used it, or come, before: later ones find none."""
         rang = bool(self._rung())
         os.close(self._bell)
         self._bell = -1
@@ -523,7 +523,7 @@ class Server:
         return None
 
     def _conclude(self, job: ServedJob, code: int | str | None, end_s: float | None = None) -> None:
-        """Say how a job has ended, from its exit code or what stands in its place."""
+        """Say how a job has ended, from its exit code or what replaces it."""
         ending = job.standing.ending
         if code == 0:
             self._end(job, "completed", code=0, end_s=end_s)

@@ -73,7 +73,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class SpooledStanding:
-    """How a job stands, by the server."""
+    """A job's state, by the server."""
 
     state: str = "pending"
     eligible_s: float | None = None
@@ -217,7 +217,7 @@ class Spool:
         return None if text is None else _order(text)
 
     def standing(self, number: int) -> SpooledStanding | None:
-        """Tell how a job stands, by the server; None if it has not seen it, or there is none."""
+        """Return a job's state, by the server; None if it has not seen it, or there is none."""
         text = self.read(number, lambda folder: (folder / "status.json").read_bytes())
         return None if text is None else _standing(text)
 
@@ -314,7 +314,7 @@ def put(path: Path, data: bytes) -> None:
 
 
 def written(standing: SpooledStanding) -> bytes:
-    """Write down how a job stands; what is not so is left out."""
+    """Write a job's state, without empty fields."""
     return json.dumps({key: value for key, value in asdict(standing).items() if value not in (None, "")}).encode()
 
 

@@ -120,7 +120,7 @@ class Payload:
     # whether the batch system numbers the elements from 0 on, since it takes no number as large as theirs
     is_renumbered: bool = False
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
-    walltime_s: float = math.inf  # that the job asks for, which is written down for who finds the script
+    walltime_s: float = math.inf  # that the job asks for, for readers of the script
     heeds: str = "fail"  # see `Kept.out_of_memory`; written down likewise
     asks: str = ""  # what the job asks for, in words for its owner
 

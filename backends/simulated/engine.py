@@ -154,13 +154,13 @@ class Engine:
         self._core: Core = core or _fast_core()(capacity, table, backfill=backfill, now=begin)
         self.clients: list[ClientJob] = []
         self._timers: list[tuple[int, int]] = []  # heap of (time, client job)
-        self._followers: dict[int, tuple[tuple[int, Need], ...]] = {}  # by job, who needs it
+        self._followers: dict[int, tuple[tuple[int, Need], ...]] = {}  # by job, the jobs that need it
         self._joiners: dict[int, tuple[int, ...]] = {}
         self._idle: dict[int, None] = {}  # jobs that run, and whose payload waits for tokens
         self._posted: set[str] = set()
         # by name, what is left of bags: in seconds of one of their jobs, and as of when; and the jobs that run it
         self._bags: dict[str, tuple[int, int, frozenset[int]]] = {}
-        # by name, what is left of those that are done in turn, in seconds; whose turn it is; and who waits for that
+        # by name, of bags done in turn: the seconds left; the job whose turn it is; and the one that waits for it
         self._left: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._next: dict[str, int] = {}
@@ -576,7 +576,7 @@ class Engine:
                 self._await_width(job)
 
     def _measure(self, job: ClientJob) -> None:
-        """Let a payload stand still while it lacks cores, and go on when it has them."""
+        """Stop a payload while it lacks cores, and let it go on when it has them."""
         number = job.index - len(self.table)
         _, width, at_least = job.widths[job.place - 1] if job.place else (0, 0, False)
         lacks = at_least and self.width(number) < width

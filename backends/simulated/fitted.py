@@ -114,7 +114,7 @@ class Spread:
         return np.asarray(np.expm1(np.interp(u, _grid(len(table)), table)), dtype=np.float64)
 
     def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give values with weights that stand for the whole spread."""
+        """Return values with weights that represent the whole spread."""
         values = [np.array([float(value) for value, _ in self.popular])]
         weights = [np.array([share for _, share in self.popular])]
         if self.rest:
@@ -152,7 +152,7 @@ class FittedKind:
     run_place: tuple[float, ...]
 
     def run_s(self, request_s: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Run times of jobs with these requests that stand there, 0 to 1, among their like."""
+        """Return run times of jobs with these requests at places from 0 to 1 among similar ones."""
         if not self.run_place:
             return request_s
         below = np.clip(u / max(1.0 - self.at_limit, 1e-9), 0.0, 1.0)

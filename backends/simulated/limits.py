@@ -1,4 +1,4 @@
-"""Numbers that stand for themselves, and those beyond which nothing is counted."""
+"""Special numbers, and upper bounds of counting."""
 
 from __future__ import annotations
 

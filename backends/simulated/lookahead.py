@@ -242,7 +242,7 @@ class QueueSimulation:
     def _held(
         now: float, running: NDArray[np.float64], waiting: NDArray[np.float64], elapsed: NDArray[np.float64], size: int
     ) -> NDArray[np.bool_]:
-        """Say which waiting jobs something else than cores keeps back: who would start now, and could have before."""
+        """Return which pending jobs more than cores keeps back: they would start now, and could have before."""
         due, held = _left_s(running, elapsed), np.zeros(waiting.shape[1], dtype=np.bool_)
         while not held.all():
             others = np.flatnonzero(~held)
@@ -375,7 +375,7 @@ class QueueSimulation:
         self._max_used[partition] = max(self._max_used[partition], self._used[partition])
 
     def _pass_time(self, now: float) -> None:
-        """Note that something happened: forget who must have ended, and since when waiting jobs would have fitted."""
+        """Note that something happened: forget jobs that must have ended, and since when pending jobs would fit."""
         self._events += 1
         over = self._unnoticed_by(now)
         if over.any():

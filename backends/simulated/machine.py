@@ -1,4 +1,4 @@
-"""Machines that the simulated queue can stand for."""
+"""Machines of the simulated queue."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _MAX_WHOLE = 2**53  # beyond, floats are no longer exact
 def save_model(model: FittedWorkload, path: str | Path) -> None:
     """Write a model as JSON."""
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(model)}, indent=1)
-    # lists of numbers stand on one line
+    # lists of numbers are on one line
     text = re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
     try:
         with writing_text(Path(path)) as file:

@@ -42,7 +42,7 @@ _IN_1973_S = 100_000_000
 _BLOCK_BYTES = 1 << 18  # with its arrays it stays in the cache
 _LONGEST_LINE_BYTES = 1 << 20
 _LINES_WRITTEN_AT_ONCE = 1 << 16
-_PAD = b"\n" * 16  # before a block: the first numbers are loaded with what stands before them
+_PAD = b"\n" * 16  # before a block: the first numbers are loaded with the bytes before them
 _MARK = b"\xef\xbb\xbf"  # of UTF-8
 _HINT = "Check the path; it must be an SWF log."
 
@@ -327,7 +327,7 @@ class _Log:
 
 
 def _without_comments(block: bytes) -> bytes:
-    """Blank what stands from a semicolon to the end of its line."""
+    """Blank the text from a semicolon to the end of its line."""
     text = bytearray(block)
     at = text.find(b";")
     while at >= 0:

@@ -27,7 +27,7 @@ class Meaning(Enum):
     LATER = "later"
     """Slurm does not accept it now."""
     AWAY = "away"
-    """It reached nobody who could accept it."""
+    """It reached no daemon that could accept it."""
     DOUBT = "doubt"
     """It may have been accepted."""
     UNKNOWN = "unknown"
@@ -46,7 +46,7 @@ class Row:
 
     number: int | None
     meaning: Meaning
-    source: str  # releases that have it, a file of Slurm's sources, or who was seen to say it
+    source: str  # releases that have it, a file of Slurm's sources, or the program that was seen to print it
     words: str  # as printed, or the beginning of that
 
     @property

@@ -231,7 +231,7 @@ class TrackedArray(TrackedJob):
         return replace(elements, held=held, held_reason=self._held[next(iter(held))]) if held else elements
 
     def _together(self, now_s: float) -> JobStatus:
-        """Say how the array stands as a whole."""
+        """Return the state of the whole array."""
         known = {number: one.status for number, one in self.own.items()}
         elements = self._with_held(_elements_status(known, self._spent_s))
         first = min((s for s in known.values() if s.start_s is not None), key=_start_s, default=None)

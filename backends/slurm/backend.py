@@ -859,7 +859,7 @@ class SlurmBackend:
         names = {job.kept.name for job in missing if job.kept.token}
         own = {job.job_id: job for job in missing}
 
-        def denies(number: str) -> bool:  # so does who shows a stranger's job by it
+        def denies(number: str) -> bool:  # so does a program that shows another user's job by it
             return self._link.denies(number) or (number in own and self._is_anothers(own[number]))
 
         return Inquiry(denies, lambda: self._there(names), lambda: self._home.confirm(self._is_at_home))

@@ -21,7 +21,7 @@ class Passed:
 
     words: str  # as in `afterok:12,after:14+2`; empty for none
     begin_s: int | None  # not before this time, in whole seconds; None for at once
-    # the dependencies that `words` stands for; the others are met, or turned into a begin time
+    # the dependencies in `words`; the others are met, or turned into a begin time
     kept: tuple[Dependency, ...]
 
 

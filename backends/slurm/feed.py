@@ -12,7 +12,7 @@ from asa.waits import QueuedJob, QueueEvent
 from .link import SlurmRecord
 from .states import status_of
 
-_NO_LIMIT_S = 7 * 86400.0  # stands for no limit, as it does in histories
+_NO_LIMIT_S = 7 * 86400.0  # means no limit, as in histories
 
 
 class _Phase(IntEnum):

@@ -105,7 +105,7 @@ class SlurmRecord:
     restarts: int = 0  # how often it was put back into the queue after a start
     dependency: str = ""  # what it still waits for, in Slurm's words, as in `afterok:12(unfulfilled)`
     comment: str = ""
-    is_array: bool = False  # it stands for several pending elements of an array
+    is_array: bool = False  # it represents several pending elements of an array
     node_list: str = ""  # where it ran or runs, as Slurm writes it: `n3`, or `n[1-4,7]`; empty for nowhere
     array_id: str = ""  # the number of the array that it is of; empty for none
     # the array's elements of this record, as Slurm numbers them; None if they are not all reported
@@ -235,7 +235,7 @@ class SlurmLink(Protocol):
         ...
 
     def about(self) -> SlurmAbout:
-        """Say who answers. Where the controller does not, that is no error."""
+        """Return which cluster answers. If the controller does not, that is no error."""
         ...
 
     def cluster(self) -> SlurmCluster:

@@ -6,7 +6,7 @@ import random
 
 _SHARE = 0.1  # of the time since something changed: what was quiet for an hour may be seen six minutes late
 _JITTER = 0.1
-_MAX_BACK_OFF_S = 60.0  # who comes back is greeted within a minute
+_MAX_BACK_OFF_S = 60.0  # when Slurm is back that is noticed within a minute
 
 
 def interval_s(quiet_s: float, failures: int, *, min_s: float, max_s: float) -> float:
@@ -61,7 +61,7 @@ class Pacer:
         return self._looked_s + max(pause_s * self._jitter, self._min_s) - at_s
 
     def may_look(self, at_s: float) -> bool:
-        """Say whether who asks now may cause a look: not within `min_s` of the last, nor while backing off."""
+        """Whether a question may cause a look now: not within `min_s` of the last, nor while backing off."""
         if self._looked_s is None or self.pause_s(at_s) <= 0:
             return True
         return not self._failures and at_s - self._looked_s >= self._min_s

@@ -15,7 +15,7 @@ from .reasons import kind
 
 
 class _Word(NamedTuple):
-    """What a word for a job's state says of where the job stands, and where it is from."""
+    """The meaning of a word for a job's state, and its source."""
 
     kind: Literal["waits", "held", "runs", "ended", "beside"]
     since: str  # the first release of Slurm that has it, "22.05" for all that asa is written for
@@ -164,7 +164,7 @@ def ended_as(record: SlurmRecord) -> JobState | None:
 
 
 def _state_of(record: SlurmRecord) -> JobState:
-    """Say where a job stands."""
+    """Return a job's state."""
     states: Sequence[str] = record.states
     if not _BACK_IN_QUEUE.isdisjoint(states):
         return JobState.PENDING

@@ -197,7 +197,7 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
         whole = sum(facts.pools.values())
         seen += [*facts.seen, f"at most {peak:,} of its {whole:,} cores were in use at a time"]
         shared = {one.name: getattr(facts, one.name) for one in fields(facts) if one.name in _TAKEN_OVER}
-        # who may use a partition is nobody's business where a twin is handed on
+        # the users of a partition are left out, as a twin may be passed on
         shared["partitions"] = tuple(
             replace(one, limits=replace(one.limits, accounts=(), barred_accounts=())) for one in facts.partitions
         )

@@ -157,7 +157,7 @@ class TwinSite(SimulatedSite):
         self.arrive((at + self.trace.clock_s).tolist())
 
     def _last_user(self, core: GeneralCore, now: int) -> int:
-        """Give the user who submitted last."""
+        """Return the user who submitted last."""
         row = max(int(np.searchsorted(self.twin.jobs.table.submit, now, side="right")) - 1, 0)
         return int(core.load.users[row])
 

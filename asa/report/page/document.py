@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Paragraphs; what stands between backticks is code."""
+    """Paragraphs; text between backticks is code."""
 
     paragraphs: tuple[str, ...]
     is_small: bool = False  # whether it is a side note

@@ -42,7 +42,7 @@ class _Canvas:
         self.width, self.height = width, height
         self._label = f"{title}: {words}"
         self._shapes: list[str] = []
-        self._legend: list[tuple[str, str]] = []  # a shape, and what it stands for
+        self._legend: list[tuple[str, str]] = []  # a shape, and its meaning
 
     def add(self, shape: str) -> None:
         self._shapes.append(shape)
@@ -77,7 +77,7 @@ class _Canvas:
         return f'<div class="chart"><ul class="legend">{entries}</ul>{drawn}</div>'
 
     def legend(self, kinds: Mapping[str, str]) -> None:
-        """Say of each kind of shape what it stands for."""
+        """Add the meaning of each kind of shape."""
         for words, kind in kinds.items():
             if kind.startswith("believed"):
                 shape = f'<path d="M10 1 {_DIAMOND}" class="{kind}"/>'
@@ -518,7 +518,7 @@ def curves(
     return canvas.svg()
 
 
-_SHAPES = (  # around the origin; what colours say, these say to who does not see them
+_SHAPES = (  # around the origin; they repeat the colours' meaning for those who cannot see these
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
     "M-4.5 -4.5h9v9h-9z",
     "M0 -6l5.5 10h-11z",

@@ -104,7 +104,7 @@ class Units:
         """Note what began and ended inside a job, which is done only when the job ends; but for stages side by side."""
         known = set(reported)
         for step in job.status.steps if len(job.planned.stages) > 1 else ():
-            view = run.stages[step.name]  # earlier reports stand
+            view = run.stages[step.name]  # earlier reports remain valid
             is_its = view.job_id == job.status.job_id and view.phase is Phase.RUNNING
             if is_its and step not in known and view.ended_s is None:
                 run.stages.note_times(step.name, step.start_s, step.end_s)
@@ -216,7 +216,7 @@ def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: flo
         run.ask_again(job)
         yield from run.hand_back(first, why(status), end_s, status.job_id)
     else:
-        # who cancels a job wants none of what is left in it
+        # cancelling a job cancels all that is left in it
         failed = left if status.state is JobState.CANCELLED and not run.host.may_add else left[:1]
         one = f"stage {failed[0]!r}" if len(failed) == 1 else f"the job of {len(failed)} stages"
         run.ask_again(job, but=failed)

@@ -1,5 +1,5 @@
-# ruff: noqa: ARG002 - nothing hangs on it
-"""Cores that join another job: they run nothing of their own, so that no stage hangs on what becomes of them."""
+# ruff: noqa: ARG002 - nothing depends on it
+"""Cores that join another job: they run nothing of their own, so no stage depends on what becomes of them."""
 
 from __future__ import annotations
 

@@ -96,10 +96,10 @@ class RoundUnits(Units):
         """Say that nothing is left to do, if so."""
         return "" if is_of_its_round(run, job) else "no tasks are left"
 
-    # ------------------------------------------------------------------ who represents the stage
+    # ------------------------------------------------------------------ which job represents the stage
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
-        """Let who is furthest represent the stage."""
+        """Let the most advanced job represent the stage."""
         if is_anew:
             self.hand_over(run, job)
         if job.status.state.is_final or not is_of_its_round(run, job):

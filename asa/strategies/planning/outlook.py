@@ -437,7 +437,7 @@ _Likeness = tuple[int, int, str]
 
 
 def _likeness(block: Block) -> _Likeness:
-    """Tell what the wait of a block's job hangs on where shapes are compared."""
+    """Return what the wait of a block's job depends on when shapes are compared."""
     partition = block.shapes[0].partition if block.shapes else ""
     return block.cores, round(2.0 * math.log2(block.walltime_s)), partition
 

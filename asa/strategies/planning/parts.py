@@ -27,7 +27,7 @@ from asa.workflow import Workflow
 from .molding import Form, Line, WideningJob, lines_of
 
 _GROWTH = Growth()
-_SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed what a job may stand still
+_SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed the time that a job may idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +389,7 @@ class Parts:
         return sum(map(mul, left, lasts_s)) if shrinks else cores * run_s, shrinks
 
     def _may_share(self, names: tuple[str, ...]) -> bool:
-        """Whether one job can stand for stages: they ask for the same, and none is run elsewhere or retried alone."""
+        """Whether one job can run all of some stages: they ask for the same, and none is local or retried alone."""
         first = self._kinds[names[0]]
         return len(names) == 1 or (self._alone.isdisjoint(names) and all(self._kinds[name] == first for name in names))
 

@@ -30,7 +30,7 @@ SAMPLES = 48
 """How many equally likely values an uncertain value has."""
 
 _KEPT = 6
-_AGED = 0.5  # of a job's usual wait, about, is left to one that comes with its age: it stands first, and cores drain
+_AGED = 0.5  # about so much of its usual wait is left to a job with accrued age: it is at the head, and cores drain
 
 # a wait that 9 in 10 exceed: a job that serializes stages saves at least that. Chosen on three logs (CTC, HPC2N, KTH):
 # for fans of jobs `asa-plan` then takes as long as `chained`, in place of a quarter longer
@@ -44,7 +44,7 @@ Samples = NDArray[np.float64]
 
 
 def mode_of(keep: Keep) -> str:
-    """Name a way to keep a job back for people who plan: what nothing keeps back is submitted when it is ready."""
+    """Name a way to keep a job back, for people: a job that nothing keeps back is submitted when it is ready."""
     return "ready" if keep is Keep.NOTHING else keep.value
 
 
@@ -350,7 +350,7 @@ Only ways that are kept are made.
 
 
 def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
-    """Give samples of blocks' run times: log-normal about what is expected, and how long they stand still."""
+    """Return samples of blocks' run times: log-normal around the expected ones, and how long they idle."""
     usual = np.array([block.run_s for block in blocks])[:, None]
     spreads = np.array([block.spread for block in blocks])[:, None]
     made: Samples = np.broadcast_to(usual, (len(blocks), SAMPLES))

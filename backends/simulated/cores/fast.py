@@ -199,7 +199,7 @@ class FastCore:
             array[at + 1 : tail + 1] = array[at:tail].copy()
             array[at] = value
         if s[k.DUE] or tail == 0 or at < tail:
-            self._stir()  # it is not the only one that was not looked at, or stands before some that were
+            self._stir()  # it is not the only one that was not considered, or is before some that were
         s[k.HEAD], s[k.TAIL], s[k.SCANNED], s[k.DUE] = 0, tail + 1, tail, 1
         s[k.LIVE] += 1
 

@@ -45,7 +45,7 @@ if COMPILED:
 
     @kernel
     def _place(keys: Any, count: int, key: int) -> int:
-        """Where a key stands, or belongs, among so many sorted ones."""
+        """Return the place of a key among so many sorted ones."""
         base, left = 0, count
         while left > 1:
             half = left >> 1

@@ -131,7 +131,7 @@ def _fits(demand: Any, free: Any, job: int) -> bool:
 
 @kernel
 def _before(s: Any, a: Any, one: int, other: int) -> bool:
-    """Whether a job stands before another in the queue."""
+    """Whether a job is before another in the queue."""
     if s[ORDER] != FCFS and a.score[At(one)] != a.score[At(other)]:
         return bool(a.score[At(one)] > a.score[At(other)])
     if a.submit[At(one)] != a.submit[At(other)]:
@@ -173,7 +173,7 @@ def enqueue(s: Any, a: Any, job: int) -> None:
 
 @kernel
 def dequeue(s: Any, a: Any, job: int) -> None:
-    """Take a job out of the queue, wherever it stands."""
+    """Take a job out of the queue, at any place."""
     i = 0
     while a.queue[At(i)] != job:
         i += 1
@@ -537,7 +537,7 @@ def _preempt(s: Any, a: Any, job: int) -> bool:
         for k in range(pools):
             a.room[k] += a.demand[At(best * pools + k)]
     if sufficient:
-        drop_started(s, a)  # who started in this pass may be among the victims, and is queued anew
+        drop_started(s, a)  # jobs started in this pass may be among the victims, and are queued anew
     i = 0
     while i < s[RUNNING] and victims > 0:
         other = a.running[At(i)]
@@ -582,7 +582,7 @@ def _in_order(s: Any, a: Any) -> bool:
 
 @kernel
 def easy(s: Any, a: Any) -> bool:
-    """Start what fits; the first of each partition that does not reserves; who comes after it takes nothing of that."""
+    """Start jobs that fit; the first of each partition that does not gets a reservation, which later ones respect."""
     now, known = s[NOW], False
     for p in range(len(a.blocked)):
         a.blocked[p] = 0

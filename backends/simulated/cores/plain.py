@@ -91,7 +91,7 @@ class _Log:
         self.is_reserved, self._shadow, self._extra, self.seen = True, shadow, -lacking, 1
 
     def start_behind_head(self, now: int) -> None:
-        """Start who does not delay the head."""
+        """Start jobs that do not delay the head."""
         limit, place = self._shadow - now, self.seen
         cores, request, free, extra = self.cores, self.request, self.free, self._extra
         self.patience -= len(self.queue) - place

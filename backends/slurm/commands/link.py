@@ -104,7 +104,7 @@ class CommandLink:
         self._has_accounting = False  # whether sacct has answered: that there is none is then a passing fault
 
     def about(self) -> SlurmAbout:
-        """Say who answers; asks up to twice."""
+        """Return which cluster answers; asks up to twice."""
         means = "Slurm's commands" + (f" through {PurePath(self._prefix[0]).name}" if self._prefix else "")
         try:
             settings = read_configuration(self._answer("about", clean("scontrol", "show", "config")))

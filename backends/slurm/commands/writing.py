@@ -73,7 +73,7 @@ def sacctmgr(what: str, fields: Sequence[str], *conditions: str) -> list[str]:
 
 
 def of_this_user(command: Sequence[str]) -> list[str]:
-    """Restrict sacctmgr to the associations of the user who runs it, wherever that is."""
+    """Restrict sacctmgr to the associations of the user who runs it, on any host."""
     return ["sh", "-c", 'exec "$0" "$@" user="$(id -un)"', *command]
 
 

@@ -84,7 +84,7 @@ class Dialect(ABC):
         }
 
     def size(self, options: Sequence[str]) -> dict[str, Any]:
-        """Say what sbatch itself makes of options that say how large a job is: slurmrestd leaves that to who asks."""
+        """Convert size options as sbatch does: slurmrestd leaves that to its client."""
         given = dict(checked(options, "", SIZES))
         needs = come_to(tuple(option for option in options if name_of(option) in SIZES), beside(options))
         nodes = given.get("nodes") or ""

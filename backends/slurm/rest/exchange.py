@@ -219,7 +219,7 @@ class Exchange:
         return self._client
 
     def _hooks(self) -> dict[str, Any]:
-        """Have who answers looked at once connected, before anything is sent."""
+        """Check the other end once connected, before anything is sent."""
         return {"trace": self._look} if self._transport is None else {}
 
     def _look(self, event: str, details: Mapping[str, Any]) -> None:
@@ -245,14 +245,14 @@ class Exchange:
                 raise self._in_clear()  # a name such as localhost that leads elsewhere
             return
         elif urlsplit(self.url).scheme == "https" and self._verify is not False:
-            return  # its certificate says who it is
+            return  # its certificate identifies it
         else:
             who = stranger_at_port(connection, self._served_by)
         if who and not (who == UNKNOWN and self._allow_insecure):
             raise self._answered_by(who)
 
     def _answered_by(self, who: str) -> StrangerError:
-        """Say who answers who is not meant, and how to reach who is."""
+        """Name the wrong user at the other end, and how to reach the right one."""
         if self._socket is not None:
             hint = "Is the path right, and your tunnel up?"
         else:
@@ -388,7 +388,7 @@ def _is_absent(path: str) -> bool:
 
 
 def _understood(url: str) -> tuple[str | None, str]:
-    """Split an address into the path of a socket, if it is one, and what stands before the paths of the API."""
+    """Split an address into the path of a socket, if it is one, and the prefix of the API's paths."""
     parts = urlsplit(url)
     if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/"):
         return parts.path, "http://localhost"

@@ -131,7 +131,7 @@ class RestLink:
         return self._versions.get().can_shrink
 
     def about(self) -> SlurmAbout:
-        """Say who answers."""
+        """Return which cluster answers."""
         api = self._versions.get()
         document = self._ask("about", "GET", "/slurm", "/ping").document()
         meta = document.get("meta")
@@ -567,7 +567,7 @@ class RestLink:
         return not user or record.user == user
 
     def _user(self) -> str:
-        """Name who asks; empty where only the socket's other end knows."""
+        """Name the user who asks; empty if only the socket's other end knows."""
         token = self._exchange.token
         return self._exchange.user or (token.user if token else "")
 

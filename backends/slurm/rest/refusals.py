@@ -80,7 +80,7 @@ def summary(found: list[Complaint]) -> str:
 
 
 def has_unauthorised(found: list[Complaint]) -> bool:
-    """Whether Slurm did not believe who asks."""
+    """Whether authentication failed."""
     return any(complaint.number in _UNAUTHORISED for complaint in found)
 
 
@@ -117,7 +117,7 @@ def submit_refusal(status: int, found: list[Complaint], user_message: str = "") 
         return SubmitRejectedError(f"Slurm refuses the job: {words}")
     if Meaning.AWAY in meanings:
         return UnavailableError(f"the job was not submitted: {words}")
-    if status in _NOT_CARRIED_OUT:  # by slurmrestd, in words not known here, or by whoever stands before it
+    if status in _NOT_CARRIED_OUT:  # by slurmrestd, in words not known here, or by a proxy before it
         return UnavailableError(f"the job was not submitted: {words}", is_unexplained=True)
     is_unexplained = bool(found) and meanings <= {Meaning.UNKNOWN}
     return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {words}", is_unexplained=is_unexplained)

@@ -43,7 +43,7 @@ class Versions:
         described, listed = self._listed()
         likely = [number for number in KNOWN if number in listed]
         answers = [described]
-        # a description may be missing or err: what counts is who answers
+        # a description may be missing or wrong: the answers count
         for number in (*likely, *(number for number in KNOWN if number not in listed)):
             answer = self._exchange.ask(_CALLER, "GET", f"/slurm/v0.0.{number}/ping")
             if _is_served(answer):

@@ -136,7 +136,7 @@ def stage_of(node: Node, name: str, after: tuple[str, ...], command: str, expect
 
 
 def unheeded_here(stages: Iterable[Stage]) -> str:
-    """Say which resources that jobs ask for this computer does not heed, as a batch system; empty for none."""
+    """Say which resources of jobs this computer, as a batch system, ignores; empty for none."""
     names: set[str] = set()
     for stage in stages:
         names |= {name for field, name in _UNHEEDED_HERE.items() if getattr(stage, field)}
