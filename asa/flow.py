@@ -13,7 +13,6 @@ import inspect
 import json
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, chdir, closing, nullcontext, suppress
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
 
 from asa.backend import Backend, Facility
 from asa.continuation import KEYS, Continuation, continuation_of
-from asa.core import owned, python
+from asa.core import python, temporary
 from asa.core.documents import read_text
 from asa.elements import parse_array_of
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
@@ -447,7 +446,7 @@ class Flow:
         how = check_strategy(chosen)
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
         runs_folder = Path(runs or default_runs_folder(begins=True)).absolute()
-        with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as place:
+        with chdir(folder), temporary.folder("asa-") as place:
             with _closing(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
                 who = choose_estimator(estimator, chosen, world, history)

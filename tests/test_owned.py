@@ -1163,7 +1163,7 @@ def test_a_jobs_files_lie_where_nobody_else_can_exchange_them(accounts, project,
     assert str(Path(said).parent) == (str(folder) if is_used else "/tmp"), said
 
 
-_TEMPORARY = "from asa.core import owned; print(owned.temporary_folder())"
+_TEMPORARY = "from asa.core import temporary; print(temporary.place())"
 
 
 def test_files_of_a_command_lie_where_nobody_else_can_exchange_them(accounts, temporary):
@@ -1178,12 +1178,17 @@ _MAKES = {"TemporaryDirectory", "NamedTemporaryFile", "mkdtemp", "mkstemp", "mkt
 def test_no_file_that_ends_with_a_command_lies_elsewhere():
     """What has no name (`TemporaryFile`) nobody finds."""
     root = Path(__file__).parents[1]
+    home = root / "asa" / "core" / "temporary.py"
     sources = [path for room in ("asa", "backends", "workflows") for path in (root / room).rglob("*.py")]
-    nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text()))]
-    calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
-    made = [call for call in calls if call.partition("(")[0].rpartition(".")[2] in _MAKES]
-    assert len(made) >= 10
-    assert [call for call in made if "dir=owned.temporary_folder(" not in call] == []
+
+    def makes(path):
+        nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        return [call for call in map(ast.unparse, nodes) if call.partition("(")[0].rpartition(".")[2] in _MAKES]
+
+    made = {path: makes(path) for path in sources}
+    assert {path: calls for path, calls in made.items() if calls and path != home} == {}
+    assert len(made[home]) == 3
+    assert all("dir=place(" in call for call in made[home])
 
 
 @pytest.mark.parametrize("shell", SHELLS)

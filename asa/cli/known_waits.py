@@ -6,7 +6,6 @@ import getpass
 import platform
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.core import owned
+from asa.core import temporary
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def from_queue(
 
     folder = bank or default_folder()
     with (
-        tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as nowhere,
+        temporary.folder("asa-") as nowhere,
         connected(lambda: opened.facility.connect(Path(nowhere))) as world,
     ):
         capabilities, now_s = world.capabilities, world.now()

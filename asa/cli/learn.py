@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import OptionsOption, given_settings
 from asa.cli.runs import print_document
-from asa.core import owned
+from asa.core import temporary
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, TraceError
 from asa.units import MAX_JOBS
@@ -160,7 +159,7 @@ def _file(source: Path) -> Iterator[Path]:
     if str(source) != "-":
         yield source
         return
-    with tempfile.NamedTemporaryFile(prefix="stdin-", dir=owned.temporary_folder()) as copy:
+    with temporary.file("stdin-") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
 from asa.cli.runs import SCHEMA
 from asa.cli.screen import clock, probability
-from asa.core import owned, plugins
+from asa.core import plugins, temporary
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
@@ -163,7 +162,7 @@ def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
     from asa.strategies.planning import look_ahead, read_aim
 
     with (
-        tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as place,
+        temporary.folder("asa-") as place,
         asked.connected(Path(place)) as world,
     ):
         now_s = world.now()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -43,7 +42,7 @@ from asa.cli.runs import (
     runs_folder,
     stage_of,
 )
-from asa.core import owned
+from asa.core import temporary
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, UnavailableError
 from asa.units import format_duration
@@ -175,7 +174,7 @@ def run(
     for note in facility.notes if offline and not quiet else ():
         sys.stderr.write(f"Note: {note}.\n")
     with (
-        tempfile.TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as place,
+        temporary.folder("asa-") as place,
         asked.connected(Path(place)) as world,
     ):
         if strategy is None and not asked.opened.strategy and not quiet:

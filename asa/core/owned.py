@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from typing import IO, BinaryIO, TextIO
 
 from asa.core.files import open_file, read_text, replacing
@@ -36,7 +36,6 @@ _MAX_LINKS = 40  # as Linux has it
 _ACCESS_LIST, _VERSION_BYTES, _ENTRIES = "system.posix_acl_access", 4, struct.Struct("<HHI")  # acl_ea_entry of Linux
 _LISTED_USER, _LISTED_GROUP, _MAY_WRITE = 0x02, 0x08, 0x02
 _USERS, _NAME, _GID = Path("/etc/passwd"), 0, 3
-_TEMPORARY = "/tmp"  # noqa: S108 - root's, with the sticky bit, on every system
 
 UNUSED = "Nothing of it was used. "
 """Beginning of a hint about something that was not acted on; commands that only look do not print it."""
@@ -331,19 +330,6 @@ def check_way(path: Path) -> None:
     if not is_trusted(path) and (said := way_trouble(path)):
         hint = "Make that folder writable for you alone (chmod go-w), or have another one used."
         raise OwnerError(f"lies where others can put another in its place: {said}", where=str(path), hint=hint)
-
-
-def temporary_folder(named: str = "") -> str:
-    """Name a folder for files that end with this process: ``TMPDIR``, where nobody else can exchange them, or ``/tmp``.
-
-    `named`: the one in place of ``TMPDIR``, where that is so.
-    """
-    named = named or gettempdir()
-    try:
-        place = Path(named, "asa")
-        return named if is_trusted(place) or not way_trouble(place) else _TEMPORARY
-    except OSError:
-        return _TEMPORARY
 
 
 def is_open(path: Path) -> bool:

@@ -18,11 +18,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from asa.backend import Backend, Capabilities, JobSpec, Previewing
-from asa.core import owned
+from asa.core import temporary
 from asa.core.files import open_file, put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
 from asa.hosted.outputs import Outputs
@@ -429,7 +428,7 @@ def begin(
     bank = str(settings.bank.absolute()) if settings.bank is not None else ""
     check_text(place, bank, str(runs.absolute()), *map(str, opened.settings.values()))
     check_bank(settings.bank)
-    with TemporaryDirectory(prefix="asa-", dir=owned.temporary_folder()) as scratch, ExitStack() as held:
+    with temporary.folder("asa-") as scratch, ExitStack() as held:
         backend = opened.facility.connect(Path(scratch))
         if (close := getattr(backend, "close", None)) is not None:
             held.callback(close)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol.pickle import dumps
 
 from asa.backend import JobSpec
-from asa.core import owned, python
+from asa.core import python, temporary
 from asa.job import head, text
 
 from .pages import on_loopback
@@ -109,4 +108,4 @@ def make_scratch() -> str:
     """Make a folder for the scheduler's files, likewise, which is its user's alone."""
     if configured := dask.config.get("temporary-directory", None):
         Path(configured).mkdir(parents=True, exist_ok=True)
-    return tempfile.mkdtemp(prefix="asa-pool-", dir=owned.temporary_folder(configured or ""))
+    return temporary.lasting("asa-pool-", configured or "")

@@ -36,7 +36,7 @@ from asa.backend import (
     StepTimes,
     Troubleshooting,
 )
-from asa.core import owned
+from asa.core import owned, temporary
 from asa.core.documents import read_json
 from asa.core.files import append_to, put, read_file, read_text
 from asa.core.variables import asked
@@ -418,7 +418,7 @@ class StagesBackend:
             self.close()
             if not isinstance(error, (OSError, RuntimeError)):  # as dask says it of a full disk, or of no free port
                 raise
-            hint = f"Is there space in {owned.temporary_folder()}, and in the run's folder? Another goes into TMPDIR."
+            hint = f"Is there space in {temporary.place()}, and in the run's folder? Another goes into TMPDIR."
             raise UnavailableError(
                 f"the pool cannot begin: {error}", where="the pool of this run", hint=hint
             ) from error

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,7 @@ from typing import Any, Self
 from asa.backends.local.processes import tell_session
 
 from asa.backend import JobState
-from asa.core import owned
+from asa.core import temporary
 from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, DmrRequest, Reply, Wish
 from asa.errors import InputError
 
@@ -108,7 +107,7 @@ class LocalManager:
         self._is_closed = False
         self._temporary = None
         if folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="asa-dmr-", dir=owned.temporary_folder())
+            self._temporary = temporary.folder("asa-dmr-")
             folder = Path(self._temporary.name)
         self._folder = folder
         self._desk = Desk(self._folder / SOCKET, self)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asa.backend import Examination, Finding, JobSpec, JobState
-from asa.core import owned
+from asa.core import temporary
 from asa.core.files import read_text
 from asa.errors import AsaError, BackendError, TraceError
 from asa.history import JobHistory
@@ -224,7 +224,7 @@ def _logout() -> Iterator[Finding]:
 
 def _probe(machine: LocalMachine) -> Finding:
     """Submit a job on hold, and cancel it."""
-    with tempfile.TemporaryDirectory(prefix="asa-probe-", dir=owned.temporary_folder()) as folder:
+    with temporary.folder("asa-probe-") as folder:
         begin_s = time.monotonic()
         try:
             backend = machine.connect(Path(folder))

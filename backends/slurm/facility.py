@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from asa.backend import Advice, Capabilities, Examination
-from asa.core import owned
+from asa.core import temporary
 from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
 from asa.workflow import MAX_CORES
@@ -137,9 +136,7 @@ class SlurmFacility:
             )
         with closing(self._open_link()) as link:
             text = link.accounting(since_s, self._clock())
-            with tempfile.NamedTemporaryFile(
-                "w", prefix="accounting-", dir=owned.temporary_folder(), errors="replace", encoding="utf-8"
-            ) as file:
+            with temporary.file("accounting-", mode="w", errors="replace", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 try:

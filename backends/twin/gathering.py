@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from asa.core import owned, plugins
+from asa.core import plugins, temporary
 from asa.core.documents import read_text
 from asa.core.parallel import Progress, silent
 from asa.core.reading import run_command
@@ -46,7 +45,7 @@ def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHi
         The jobs cannot be read.
     """
     if source is None:
-        with tempfile.TemporaryDirectory(prefix="asa-twin-", dir=owned.temporary_folder()) as folder:
+        with temporary.folder("asa-twin-") as folder:
             return _asked(Path(folder), on_progress)
     if not source.is_dir():
         return read_history(source), None

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from asa.core import owned
+from asa.core import owned, temporary
 from asa.core.documents import read_json
 from asa.core.peers import stranger_at_socket
 from asa.core.variables import secrets_of
@@ -136,7 +136,7 @@ def beside(
         raise InputError("this is no job of a batch system", where="--job", hint="Say which job it is.")
     where = partition or os.environ.get("SLURM_JOB_PARTITION", "")
     site_settings = dict(_setting(text) for text in settings or [])
-    with tempfile.TemporaryDirectory(prefix="asa-dmr-", dir=owned.temporary_folder()) as name:
+    with temporary.folder("asa-dmr-") as name:
         opened = open_facility(backend, site, site_settings).facility.connect(Path(name, "run"))
         manager = JobManager(opened, number, processes, cores_per_process=cores, partition=where)
         desk = Desk(Path(name, SOCKET), manager)
