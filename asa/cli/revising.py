@@ -86,7 +86,6 @@ def revise(
     done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
     walltime_s = flow.walltime_s if flow.says_walltime else None
     revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=walltime_s)
-    _check_sharing(state, revised, done | set(once_more), file)
     if kept := [name for name in sorted(done) if _differ(flow.stages[name], state.workflow.stages[name], width)]:
         whose = "stage" if len(kept) == 1 else "stages"
         sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.\n")
@@ -112,20 +111,6 @@ def _unlearned(stage: Stage) -> Stage:
         return stage
     moldable = stage.moldable and replace(stage.moldable, run_at=())
     return replace(stage, expected_run_s=None, run_spread=0.0, moldable=moldable)
-
-
-def _check_sharing(state: RunState, revised: Workflow, anew: Collection[str], file: Path) -> None:
-    """Refuse that tasks which one job began are shared by several, or the reverse: each notes otherwise what it did."""
-    begun = {name for job in state.jobs.values() for name in job.planned.stages} - set(anew)
-    for name in revised.in_order(begun):
-        before, now = (flow.stages[name].jobs[1] > 1 for flow in (state.workflow, revised))
-        if before != now and (revised.stages[name].tasks or revised.stages[name].tasks_file):
-            were, are = ("several jobs", "one") if before else ("one job", "several")
-            raise InputError(
-                f"the tasks of stage {name!r} were begun by {were}, and are to be run by {are} now",
-                where=str(file),
-                hint=f"Keep its `jobs` as it was, or repeat all its tasks: --from {name}.",
-            )
 
 
 def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[Stage, ...]:
