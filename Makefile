@@ -63,9 +63,10 @@ build/installed/.made: $(VENV)/.dev $(SOURCES)
 	@cd build/installed && ../../$(BIN)/python -m zipfile -e asa_client-*.whl . && rm asa_client-*.whl
 	@touch $@
 
-lint: build/installed/.made  ## Check style and layers, and what runs inside jobs.
+lint: build/installed/.made  ## Check style, layers and reach, and what runs inside jobs.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/house.py
 	@if command -v shellcheck >/dev/null; then shellcheck -s sh asa/job/*.sh backends/local/first.sh; else echo "shellcheck is not installed: asa/job is not checked"; fi
 	cd build/installed && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
