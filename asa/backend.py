@@ -1102,7 +1102,7 @@ class Preflight(Protocol):
 
 
 def site_word_s(backend: Backend, spec: JobSpec) -> float | None:
-    """How long a job would wait by the batch system's own word or plan, in seconds; None where there is none."""
+    """Return a job's wait by the batch system's own estimate or plan, in seconds; None if there is none."""
     if spec.local:
         return None
     now = backend.now()

@@ -124,7 +124,7 @@ class Submitter(ABC):
         """Note that a job was looked for once, and not found."""
 
     def unexplained(self, token: str, at_s: float, words: str) -> None:  # noqa: B027 - an owner that records none keeps trying
-        """Note that the submission of a job was answered in words that nobody here knows."""
+        """Note that the submission of a job had an unknown answer."""
 
     @abstractmethod
     def surplus(self, token: str, job_id: str, at_s: float) -> None:

@@ -508,7 +508,7 @@ def _several(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _checked(asked: Resources, known: Iterable[str], where: str) -> Resources:
-    """Refuse what nobody can ask for; what is None was not given."""
+    """Refuse invalid requests; None means not given."""
     checked: dict[str, object] = {}
     for key, value in asked.items():
         if key not in _KINDS:

@@ -1,4 +1,4 @@
-"""Jobs of the past, from whatever kept them."""
+"""Past jobs, from any source."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class HowEnded(Protocol):
 
     @property
     def outcome(self) -> JobOutcome | None:
-        """How it ended; None where nobody says."""
+        """How it ended; None if not known."""
 
 
 def outcome_of(end: HowEnded) -> JobOutcome | None:

@@ -47,7 +47,7 @@ class Share:
     taker
         Identifies this job for ever: letters, digits and ``-``.
     jobs
-        How many there are at a time; 0 for a job that is to run all that is left.
+        How many there are at a time; 0 for a job that runs all that is left.
     in_doubt
         Earlier takers, in whose jobs tasks that exited with 0 may have failed.
     """
@@ -71,7 +71,7 @@ def payload_text(
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, prepares the
     environment, runs, and checks the outputs.
 
-    `place`: a folder, made if needed, for what the next attempt has to know: the bag of its tasks.
+    `place`: a folder, made if needed, for what the next attempt needs: the bag of its tasks.
     `share`: its part in that bag; by default it runs all of them, for the first time.
     `turn`: the number of the leg of a stage that continues; None without a folder to record it.
 
@@ -277,7 +277,7 @@ def _is_long(stage: Stage) -> bool:
 def _add_tasks(
     made: _ShellText, stage: Stage, cores: int, place: str, share: Share, *, turns: _Turns | None = None
 ) -> None:
-    """Add how a job takes tasks from a bag, from which others may take, too; see `asa.bags`."""
+    """Add how a job takes tasks from a bag, as others may too; see `asa.bags`."""
     workers, jobs = max(1, cores // stage.cpus_per_task), max(share.jobs, 1)
     trusted = bool(place) and is_trusted(Path(place))
     made.files += ["fixed", "temporary", "bag-passing"] * (not place)
@@ -301,7 +301,7 @@ def _add_tasks(
 
 
 def _on_node(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> str:
-    """Write what takes tasks on each node of a job: the text of another shell."""
+    """Write the text that takes tasks on each node of a job, for another shell."""
     made = _ShellText()
     made.add(
         "ending", "signal", "memory" if stage.out_of_memory == "fail" else "memory-ignored", "run", "interrupted",

@@ -175,7 +175,7 @@ def doubled(first: int, last: int) -> list[int]:
 
 
 def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
-    """Make every shape of a stage of which the run time is known; `own` is the one that it asks for now."""
+    """Make all shapes of a stage with known run times; `own` is the present one."""
     points = moldable.run_at or (RunAt(own.width, own.run_s, own.spread),)
     here = run_time_at(own.width, points, moldable.scaling) or RunAt(own.width, own.run_s, own.spread)
     runs = {
@@ -290,7 +290,7 @@ def _fitted(points: tuple[RunAt, ...], scaling: Scaling) -> tuple[Speed, float]:
 
 
 def _misfit(points: Sequence[RunAt], speed: Speed) -> float:
-    """Sum the squares of how far points are off a speed in the logarithm, whatever its unit."""
+    """Sum the squared deviations of points from a speed in the logarithm, in any unit."""
     logs = [math.log(one.run_s * speed(one.width)) for one in points]
     mean = sum(logs) / len(logs)
     return sum((log - mean) ** 2 for log in logs)

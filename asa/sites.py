@@ -530,7 +530,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file in its place as a whole, so that nobody ever reads half of it."""
+    """Replace a file as a whole, so that nobody ever reads half of it."""
     try:
         place = owned.followed(path)  # a link of the user's own stays one
         owned.provide_folder(place.parent)

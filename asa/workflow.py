@@ -231,7 +231,7 @@ class Stage(StageKeys):
         self._check_several()
 
     def _count(self, request: tuple[str, ...]) -> None:
-        """Fill in what a request comes to, and the options that a job of another shape needs for the same."""
+        """Fill in what a request amounts to, and the options that a job of another shape needs for it."""
         if self.nodes is not None:
             raise self._error("request: it has `nodes` beside it", "Write --nodes into the request.")
         try:
@@ -586,7 +586,7 @@ class Stage(StageKeys):
 
     @property
     def expected_s(self) -> float:
-        """Seconds that it is expected to run; an array in so many goes as its throttle makes of it."""
+        """Seconds that it is expected to run; for an array, times the number of rounds by its throttle."""
         one_s = self.walltime_s if self.expected_run_s is None else self.expected_run_s
         if self.array is None or self.takes_turns:
             return one_s
@@ -618,7 +618,7 @@ class Stage(StageKeys):
 
 
 def _even(least: int, most: int, *parts: int) -> int:
-    """Give the largest number in a range by which some others can all be divided; 0 if there is none."""
+    """Return the largest number in a range that divides some others; 0 if there is none."""
     common = math.gcd(*parts)
     return next((count for count in range(min(most, common), least - 1, -1) if common % count == 0), 0)
 

@@ -18,8 +18,8 @@ left. In a round's folder are
   records of these tasks do not count.
 - ``takers/``: a link for each job, and for each of its later starts.
 
-Beside the rounds, ``notes/`` has what a list in one job left in earlier versions: a file for each task that completed,
-named by its number, with its text and the job's token. It counts as a round before the first.
+In earlier versions a list in one job left a file for each completed task, named by its number, with its text and the
+job's token. These are in ``notes/``, next to the rounds, and count as a round before the first.
 
 So a task has one owner at a time, and its end is counted once. Two assumptions are made of the file system: making a
 link fails if it exists, on whatever node that was made; and a file closed on one node can be read when it is opened on

@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def left(self) -> int:
-        """Tasks that nobody runs or has run."""
+        """Tasks that no job runs or has run."""
         return max(self.tasks - self.completed - self.failed - self.running, 0)
 
     @property
@@ -305,7 +305,7 @@ class _Round:
         return True
 
     def _log(self, name: str) -> bytes:
-        """Read what a taker has logged. That its log is not to be seen is no sign that there is none."""
+        """Read a taker's log. If it is not visible it may exist all the same."""
         logs = self._folder / "logs"
         return b"\n".join(read_file(logs / one, JOURNAL_BYTES) for one in (f"{name}{_SPARE}", name))
 

@@ -334,7 +334,7 @@ def tell_shapes(
 
 
 def _partitions(flow: Workflow, given: str | None) -> list[str]:
-    """Name the partitions of which waits are asked, the one of stages that name none first."""
+    """Name the partitions whose waits are needed, the default partition first."""
     stages = [stage for stage in flow.stages.values() if not stage.local]
     named = [shape.partition for stage in stages for shape in stage.shapes]
     first = [part.strip() for part in given.split(",")] if given is not None else []

@@ -301,7 +301,7 @@ def _flush() -> None:
 
 
 def _say_whose() -> None:
-    """Say whose they are that were looked at, where they are somebody else's."""
+    """Name the owners of files that were looked at, if they are other users."""
     with suppress(OSError):
         for path, owner in owned.others.items():
             sys.stderr.write(f"Note: {path} belongs to {owner}.\n")
@@ -320,7 +320,7 @@ def _leave_interrupted() -> NoReturn:
 
 
 def _is_of_a_closed_pipe(end: SystemExit) -> bool:
-    """Whether the libraries beneath ended us since nobody reads what is printed."""
+    """Whether a library ended the process because the output's reader is gone."""
     return isinstance(end.__context__, BrokenPipeError) and end.code == 1
 
 

@@ -84,7 +84,7 @@ def export_(
 ) -> None:
     """Write the bank to one file that others can import. Users have pseudonyms in it.
 
-    A secret in the bank's folder makes them: who has a list of users cannot tell whose jobs are whose.
+    They are made with a secret in the bank's folder: even a list of users does not show whose jobs are whose.
     """
     count = _needed(bank).export(file)
     sys.stderr.write(f"{counted(count, 'observation')} written to {file}\n")

@@ -294,7 +294,7 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
 
 
 def _simulators() -> list[str]:
-    """Name the backends that are installed and open equal worlds; one that cannot be loaded is none."""
+    """Name the installed backends that open equal worlds; one that cannot be loaded is left out."""
     from asa.core import plugins
 
     found = []

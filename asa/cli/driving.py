@@ -389,7 +389,7 @@ class _Watch:
         return remedy_on(self._facility, self._folder, trouble)
 
     def _sign(self) -> None:
-        """Tell other clients what was heard since the loop last turned."""
+        """Write the news since the last pass of the loop, for other clients."""
         if self._state is None or (heard := self._backend.condition) == self._heard:
             return
         self._heard = heard

@@ -175,7 +175,7 @@ def from_queue(
 
 
 def _words(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float]:
-    """Ask a batch system for its own word of requests; one of which it says nothing is left out."""
+    """Ask a batch system for its own estimates for requests; those without one are left out."""
     from asa.backend import JobSpec, site_word_s
 
     said = {
@@ -187,7 +187,7 @@ def _words(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float]:
 
 
 def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float) -> Learned | None:
-    """Learn what a bank holds of a system, for a look at its queue; None if it holds nothing."""
+    """Learn a bank's jobs of a system, for a look at its queue; None if it has none."""
     from asa.estimators import kept
     from asa.estimators.bank import WaitBank
     from asa.estimators.choice import SEEING
@@ -324,7 +324,7 @@ def check_width(known: Known, cores: int, partition: str) -> None:
 
 
 def _user(wanted: str | None, known: Collection[str]) -> str:
-    """Say whose job it is, as the bank names users; nobody's if one's own name is not among them."""
+    """Return the job's user as the bank names users; empty if the user's own name is not among them."""
     if wanted is None:
         try:
             own = _hashed(getpass.getuser())

@@ -1,4 +1,4 @@
-"""What a user wants to hear of a run that is no event of it: trouble with the batch system, holds, other reasons."""
+"""News for a user that are no events of the run: trouble with the batch system, holds, changed reasons."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
 
 
 def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
-    """Say which stages a run that had ended goes on with; empty if it had not, or is not to."""
+    """Return the stages with which an ended run goes on; empty if it had not ended, or does not go on."""
     if state.outcome is None or not (retry or again):
         return ""
     workflow = state.workflow

@@ -46,7 +46,7 @@ RunArgument = Annotated[
 
 
 def print_document(document: Mapping[str, Any], *, indent: int | None = 1) -> None:
-    """Print a document of JSON that says of which version it is."""
+    """Print a JSON document with its version."""
     print_json({"schema": SCHEMA, **document}, indent=indent)
 
 
@@ -130,7 +130,7 @@ def command(verb: str, folder: RunFolder, *options: str) -> str:
 
 
 def retry_command(folder: RunFolder) -> str:
-    """Write the command that goes on with a run once what ended it is mended; in its workflow's file, if it has one."""
+    """Write the command that resumes a run once its failure is fixed, in its workflow's file if it has one."""
     if not (source := folder.plan.source):
         return command("resume --retry", folder)
     here = Path.cwd()
@@ -140,7 +140,7 @@ def retry_command(folder: RunFolder) -> str:
 
 
 def want(folder: RunFolder, stage: str) -> Path:
-    """Ask whoever drives a run to cancel it; return the file that does."""
+    """Ask the client that drives a run to cancel it; return the request's file."""
     from asa.runner import CancelRequest
 
     try:

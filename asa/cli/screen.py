@@ -195,7 +195,7 @@ def _cost(metrics: RunMetrics) -> str:
 
 
 def _fitting(stages: Sequence[StageStanding], most: int) -> tuple[list[StageStanding], int]:
-    """Leave out what is done and what waits, if there is no room for all."""
+    """Leave out done and waiting stages if there is no space for all."""
     if len(stages) <= max(most, 3):
         return list(stages), 0
     quiet = dict.fromkeys(("done", "waiting", "not run", "blocked", "skipped", "dropped", "conditional"), 1)

@@ -38,7 +38,7 @@ def choice_as_dict(choice: Choice) -> dict[str, Any]:
 
 
 def print_shapes(console: Console, jobs: Iterable[Sequence[str]], choices: Mapping[str, Choice]) -> None:
-    """Show for each job, given by its stages, in which shapes it might have been asked for."""
+    """Show the possible shapes of each job, given by its stages."""
     from rich.table import Table
     from rich.text import Text
 

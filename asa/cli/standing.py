@@ -166,7 +166,7 @@ class RunStanding:
 
     @property
     def age_s(self) -> float | None:
-        """How old is what is known; None if nothing was heard yet."""
+        """Age of the last news; None if there were none yet."""
         return None if self.heard_s is None else max(self.now_s - self.heard_s, 0.0)
 
     @property
@@ -199,7 +199,7 @@ class RunStanding:
 
     @property
     def detached(self) -> str:
-        """What it is to be that nobody drives it, in words."""
+        """What it means that no client drives it, in words."""
         from asa.cli.pooled import POOL
 
         goes_on = ", its jobs go on" if self.has_jobs else ""
@@ -336,7 +336,7 @@ def stand(
 
 
 def _refusal(folder: RunFolder) -> tuple[str, str]:
-    """Say why nobody may go on with a run of the user's own, and what can be done; empty if somebody may."""
+    """Say why the user's own run must not be resumed, and what to do; empty if it may."""
     try:
         if not folder.owner:
             folder.check_own()

@@ -25,7 +25,7 @@ _LIKE = {**_LINES, **_BLOCKS, **_SIGNS}
 
 
 def make_usable() -> None:
-    """See to it that whatever is printed can be, as far as the streams, the locale and the width allow."""
+    """Set up the streams so that all output can be printed, as far as streams, locale and width allow."""
     _fill_closed()
     for name in _SIZES:
         if not _is_size(name):
@@ -58,7 +58,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def silence_output(descriptor: int = 1) -> None:
-    """Send what is written to stdout nowhere, since nobody reads it; the interpreter flushes it at its end, too."""
+    """Redirect stdout to the null device, since its reader is gone; the interpreter also flushes it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
@@ -98,7 +98,7 @@ def _is_size(name: str) -> bool:
 
 
 def _is_of_c() -> bool:
-    """Whether the user wants ASCII: by LC_ALL, since Python takes the others' C for a locale that nobody has set."""
+    """Whether the user wants ASCII: by LC_ALL, since Python treats C in the other variables as not set."""
     return os.environ.get("LC_ALL") in {"C", "POSIX"} and not {"PYTHONUTF8", "PYTHONIOENCODING"} & os.environ.keys()
 
 
@@ -195,7 +195,7 @@ class _Past:
 
 
 class _Unfailing(io.FileIO):
-    """A file of which nobody wants to hear that it cannot be written: what goes to stderr changes no outcome."""
+    """A file whose write errors are ignored: output to stderr does not affect the outcome."""
 
     def write(self, data: Any) -> int:
         """Write, if that can be done."""

@@ -107,7 +107,7 @@ def _opened(runs: Path | None, run: str, kept: str, *, is_keeper: bool) -> RunFo
 
 
 def _note(folder: RunFolder, refusal: OwnerError) -> bool:
-    """Write into the log of a run of one's own why nobody goes on with it; say whether that was not there yet."""
+    """Write in the log of the user's own run why no client goes on with it; return whether that is new."""
     words = f"may not go on with the run: {refusal.where} {refusal.message}. {refusal.hint}"
     return bool(folder.owner) or folder.log_once(words)
 

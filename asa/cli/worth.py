@@ -1,4 +1,4 @@
-"""``asa worth``: whether it is worth it, for one's own workflow on one's own site."""
+"""``asa worth``: whether asa helps, for the user's own workflow and site."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _may_be_there(path: str) -> bool:
 
 
 def open_words(variables: Collection[str]) -> set[str]:
-    """Give the words, in lower case, of which whole paths that are there are made, among values: all can see these."""
+    """Return the words, in lower case, in values that are whole existing paths: these are public."""
     found: set[str] = set()
     for value in variables:
         for part in re.split(r"[:;,\s]+", value) if value.startswith("/") and len(value) <= _MAX_LENGTH else ():

@@ -107,7 +107,7 @@ class FileLock:
             raise LeaseError("was taken over by another process", where=str(self.path), hint="Try again.")
 
     def holder(self) -> Holder | None:
-        """Who holds it now; None if nobody does."""
+        """Read the present holder; None if there is none."""
         try:
             with open_file(self.path) as file:
                 text = file.read(4096)
@@ -192,7 +192,7 @@ def is_running(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended, and nobody has asked how."""
+    """Whether a process is a zombie."""
     try:
         return read_text(Path(f"/proc/{pid}/stat"), errors="replace").rpartition(")")[2].split()[0] == "Z"
     except (OSError, IndexError):

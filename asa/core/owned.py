@@ -50,7 +50,7 @@ def whose(about: os.stat_result) -> str:
 
 
 def look_at(path: Path) -> None:
-    """Have it said whose a file or folder is that is only looked at, if it is somebody else's."""
+    """Report the owner of a file or folder that is only looked at, if it is another user."""
     with suppress(OSError):
         if owner := whose(path.stat()):
             others[str(path)] = owner
@@ -103,7 +103,7 @@ def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file, max_bytes:
 
 
 def of_another(path: Path) -> str:
-    """Name the other user whose something is; empty if it is one's own, or trusted, or not there."""
+    """Name the other user who owns something; empty if it is the user's own, trusted, or missing."""
     try:
         return "" if is_trusted(path) else whose(path.stat())
     except OSError:
@@ -478,7 +478,7 @@ def user_name(uid: int) -> str:
 
 
 def account(uid: int) -> str:
-    """Give a user's name, or the number where there is none."""
+    """Return a user's name, or the number if there is none."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)

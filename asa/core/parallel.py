@@ -25,11 +25,11 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(_what: str, _done: int, _of: int) -> None:
-    """Tell nobody how far it is."""
+    """Report no progress."""
 
 
 class SharedValue(Protocol[_T_co]):
-    """Stands for a value that whatever runs on the same executor can get."""
+    """A reference to a value for all that runs on the same executor."""
 
     def value(self) -> _T_co:
         """Give it; raises OSError where it is gone."""
@@ -69,7 +69,7 @@ class Processes(ProcessPoolExecutor):
         return [future.result() for future in [super(Processes, self).submit(_keep, function, one) for one in each]]
 
     def end(self) -> None:
-        """End the processes at once, whatever they do."""
+        """Kill the processes at once."""
         for process in list((self._processes or {}).values()):
             process.terminate()
         self.shutdown(wait=False, cancel_futures=True)

@@ -123,7 +123,7 @@ def folders_of_program() -> list[str]:
 
 
 def folder_here() -> list[str]:
-    """Name the working directory, if nobody else can put a file there, or the user trusts what is there."""
+    """Name the working directory, if nobody else can put a file there, or the user trusts it."""
     try:
         here = Path.cwd()
         return [] if owned.trouble(here, here.stat()) else [str(here)]

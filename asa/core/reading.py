@@ -361,7 +361,7 @@ def _left_s(end_s: float) -> float | None:
 
 
 def _gave(pipe: int, given: memoryview) -> memoryview:
-    """Write into a pipe; return what is left, which is nothing if nobody reads it any more."""
+    """Write into a pipe; return the rest, which is empty if the reader is gone."""
     try:
         return given[os.write(pipe, given[: select.PIPE_BUF]) :] if given else given
     except BlockingIOError:

@@ -47,7 +47,7 @@ encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def decode(line: bytes) -> Any:
-    """Read a line of JSON; None for what is none."""
+    """Read a line of JSON; None if it is invalid."""
     try:
         return read_json(line.decode())
     except ValueError:
@@ -313,7 +313,7 @@ class SegmentFolder:
         return Segment.of(self.path, kind, secrets.token_hex(8), *signature)
 
     def _create(self, path: Path) -> int:
-        """Make a file that whoever may read, or write, the folder may read, or write."""
+        """Make a file with the folder's permissions to read and write."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
         with suppress(OSError):  # not every file system has such rights
             os.fchmod(descriptor, self.path.stat().st_mode & 0o666)
@@ -387,7 +387,7 @@ class SegmentFolder:
                     path.unlink()
 
     def delete(self, segments: Iterable[Segment]) -> None:
-        """Delete segments that nobody reads any more."""
+        """Delete segments that are no longer read."""
         for segment in segments:
             with suppress(OSError):  # in a shared folder others' files may not be ours to delete
                 segment.path.unlink()

@@ -317,7 +317,7 @@ def _means_another_thing(kind: str, words: list[str], value: str) -> bool:
 
 
 def _is_place(last: str, value: str, *, is_sure: bool = False) -> bool:
-    """Say whether a value says where something is; `is_sure`: a password with a slash in it is not taken for that."""
+    """Whether a value is a path or an address; `is_sure`: do not count a password with a slash as one."""
     if last in _FILE and re.search(_SURELY_A_PATH if is_sure else r"/|\.\w{1,8}$", value):
         return True
     if last in _ADDRESS and value.startswith(("http://", "https://")):

@@ -250,7 +250,7 @@ class Pool:
         return np.concatenate([layout.block(rank, by_name[of]) for rank, of in enumerate(layout.names)])
 
     def close(self) -> None:
-        """End all processes, whatever they do, and free the memory."""
+        """Kill all processes, and free the memory."""
         for process, _ in self._workers:
             process.terminate()
         self._end(0)
@@ -376,7 +376,7 @@ def _allocate(
 
 
 def _reserve(memory: SharedMemory) -> None:
-    """Take memory now: where there is none later, whoever writes to it is killed."""
+    """Reserve the memory now: if there is none later, a process that writes to it is killed."""
     path = Path("/dev/shm", memory.name)  # noqa: S108 - where the system keeps it
     try:
         with path.open("r+b") as file:
@@ -414,7 +414,7 @@ def _whose(rank: int) -> Iterator[None]:
 
 
 class _AbandonedError(Exception):
-    """Others will not come to an exchange."""
+    """Other processes will not take part in an exchange."""
 
 
 def _work(rank: int, connection: Connection) -> None:

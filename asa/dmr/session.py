@@ -129,7 +129,7 @@ class Session:
 
     @property
     def is_managed(self) -> bool:
-        """Whether there is somebody to ask."""
+        """Whether there is a manager."""
         return bool(self._address)
 
     def inhibit(self, period_s: float) -> None:
@@ -219,7 +219,7 @@ class Session:
         return self._take(self._call(request))
 
     def _take(self, reply: Reply | str) -> Answer:
-        """Make an answer of a reply, or of why there is none."""
+        """Make an answer from a reply, or from the reason why there is none."""
         if isinstance(reply, str):
             return self._nothing(reply)
         before = self._processes
@@ -236,7 +236,7 @@ class Session:
         return Answer(Action.NONE, self._processes, self._processes, why)
 
     def _call(self, request: DmrRequest) -> Reply | str:
-        """Tell the manager, and wait for its reply; in place of that, say why there is none."""
+        """Send to the manager, and return its reply, or the reason why there is none."""
         begun_s = self._clock()
         call = self._begin(request)
         if isinstance(call, str):

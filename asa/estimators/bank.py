@@ -337,7 +337,7 @@ class WaitBank:
         return replace(job, user=user_in_store(job.user))
 
     def take(self, records: Sequence[WaitRecord], *, until_s: float = math.inf) -> None:
-        """Learn what a store holds, in the order of time until `until_s`, after whatever was learned before."""
+        """Learn a store's records, in order of time until `until_s`, in addition to what was learned before."""
         systems: dict[str, list[WaitRecord]] = {}
         for record in records:
             systems.setdefault(record.job.system, []).append(record)

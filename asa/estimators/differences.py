@@ -153,7 +153,7 @@ def _features(cores: NDArray[np.float64], walltime_s: NDArray[np.float64], large
 
 
 def _unsure(fit: _Fit, cores: float) -> float:
-    """Say by how many decades a kind of job may wait longer, of which few days are known."""
+    """Return by how many decades a kind of job known on few days may wait longer."""
     quarters, days = fit.seen
     best = np.zeros(int(days.max()) + 1)  # of each day, the job that is most like this one
     np.maximum.at(best, days, np.exp(-(((math.log2(cores) - quarters / 4.0) / _LIKE) ** 2)))

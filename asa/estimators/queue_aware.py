@@ -1,4 +1,4 @@
-"""The product's estimator where the queue is visible: it learns from a simulation of everybody's jobs, too."""
+"""asa's estimator for a visible queue: it also learns from simulations of all users' jobs."""
 
 from __future__ import annotations
 

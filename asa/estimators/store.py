@@ -1090,7 +1090,7 @@ def _exported_lines(path: Path, stream: Stream) -> Iterator[WaitRecord]:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Let no garbage be looked for while many objects are made, of which none is: that takes most of the time."""
+    """Switch off garbage collection while many objects are made, none of them garbage: it takes most of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -1101,5 +1101,5 @@ def _no_collector() -> Iterator[None]:
 
 
 def _now_s() -> float:
-    """Seconds of a clock that runs on while the machine sleeps, and that nobody sets."""
+    """Seconds of a clock that runs on while the machine sleeps, and cannot be set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

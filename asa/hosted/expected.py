@@ -51,7 +51,7 @@ class Expectations:
                     self._times.setdefault(run.stage, []).append(run)
 
     def measured(self, times: Iterable[tuple[str, int, float, float]]) -> None:
-        """Take in what a host has measured: kinds, cores, seconds, and when; of kinds of which nothing is known."""
+        """Add the host's measurements (kind, cores, seconds, time) for kinds without known run times."""
         found: dict[str, list[RunTime]] = {}
         for kind, cores, run_s, at_s in times:
             if kind not in self._times and run_s >= 0:
@@ -89,7 +89,7 @@ class Expectations:
         return self._known[kind, cores]
 
     def words(self) -> str:
-        """Say of which kinds nothing was said, and what is asked for them; each sentence on a line of its own."""
+        """Name the kinds without given values, and what is asked for them; one sentence a line."""
         said = []
         if self._learned:
             said.append(f"Run times learned from earlier runs: {_listed(self._learned)}.\n")

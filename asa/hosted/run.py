@@ -204,7 +204,7 @@ class HostedRun:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Have all that is asked for meanwhile heard of together, so that stages which are ready can share a job."""
+        """Process all requests in this context together, so that stages that are ready can share a job."""
         with self._shared.lock:
             self._shared.n_holding += 1
         try:
@@ -215,7 +215,7 @@ class HostedRun:
             self._nudged.set()
 
     def drop(self, stages: Iterable[str], reason: str) -> None:
-        """Give back what was asked for of stages that are wanted no more; of those handed over nothing is."""
+        """Give back jobs of stages that are no longer wanted, except of stages handed over."""
         if names := tuple(stages):
             self._ask(DropRequest(self.folder.plan.name, names, reason))
 

@@ -3,8 +3,8 @@
 mkdir -p "$asa_bag" || asa_end unable 87
 asa_hold_own "$asa_bag"
 [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || asa_bag=$asa_held
-# In the folder of a list that one job ran, earlier versions left a file for each task that had completed, with its text
-# and the token of its job. These make way for the rounds, and count as what a round before the first did.
+# In earlier versions a list in one job left a file for each completed task in this folder, with its text and the token
+# of its job. These are moved to make space for the rounds, and count as a round before the first.
 for asa_note in "$asa_bag"/[0-9]*; do
   [ ! -f "$asa_note" ] || { mkdir -p "$asa_bag/notes" && mv -f "$asa_note" "$asa_bag/notes/"; } || [ ! -f "$asa_note" ] ||
     asa_give_up "cannot write into $asa_bag"

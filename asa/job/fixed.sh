@@ -1,6 +1,5 @@
-# Prints a folder's path without links, if nobody else can put other things in the place of what is in it, or another
-# folder in the place of it or of one above it: each is this user's or root's, and others may not write in it, or it has
-# the sticky bit.
+# Prints a folder's path without links, if nobody else can replace what is in it, the folder itself or one above it:
+# each is this user's or root's, and others may not write in it, or it has the sticky bit.
 asa_fixed() { # a folder
   (
     cd -P -- "$1" || exit 1

@@ -379,7 +379,7 @@ class AsaCluster(SpecCluster):
         return NoOpAwaitable() if self.asynchronous else None
 
     async def scale_down(self, workers: Collection[str]) -> None:
-        """Give back the allocations all of whose workers are named; one allocation's workers leave together."""
+        """Give back allocations if all their workers are named; the workers of one allocation leave together."""
         self._supervision.close_workers({str(worker) for worker in workers})
 
     scale_up = scale

@@ -63,7 +63,7 @@ def _by_command() -> tuple[str, str]:
 
 
 def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
-    """Keep what workers need to be let in, in files that nobody else can read."""
+    """Store the workers' credentials in files that nobody else can read."""
     place = folder / "tls"
     place.mkdir(mode=0o700, exist_ok=True)
     paths = {}

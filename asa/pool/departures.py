@@ -60,7 +60,7 @@ class Departures:
     # ------------------------------------------------------------------ which allocations leave, and when
 
     async def look_after(self, allocations: Iterable[Allocation], now_s: float) -> None:
-        """Have those leave whose time is up, and those again that nobody wants; close a keeper of nothing."""
+        """Remove allocations whose time is up or that are unwanted; close an empty keeper."""
         await self._leave_off()
         task_s = longest_task_s(self._scheduler)
         for one in allocations:
@@ -80,7 +80,7 @@ class Departures:
         self._have_leave(one, _PATIENCE_S, is_last=False, why=why)
 
     async def stop(self) -> None:
-        """Have nobody leave any more."""
+        """Stop all departures."""
         await _cancelled(task for _, task in self._leaving.values())
 
     async def _leave_off(self) -> None:

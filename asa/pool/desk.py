@@ -167,7 +167,7 @@ class Desk(threading.Thread):
         self._is_over = True
 
     def _settle(self) -> None:
-        """Go on cancelling, for a while, until nothing of what is not wanted may run; say what may."""
+        """Retry cancellations for a while, until no unwanted job may run; return those that may."""
         ends_s, trouble = time.monotonic() + _CLOSING_S, ""
         while True:
             for work in (self._jobs.see_to_unwanted, self._jobs.sweep, self._clear):
@@ -200,7 +200,7 @@ class Desk(threading.Thread):
             return WaitBank(self._estimator, machine_cores=cores)
 
     def _look(self) -> None:
-        """Send what is due, and hear what happened; take a nap in the backend's way."""
+        """Send what is due, and process news; sleep as the backend does."""
         backend, now_s = self._backend, self._backend.now()
         self._jobs.see_to_all()
         if trouble := self._jobs.clear_what_was_left():

@@ -25,7 +25,7 @@ _BATCH_BYTES = 2**26  # that move at a time, so that what has moved is safe when
 
 
 class Keeper(Worker):
-    """Holds results for whoever asks, and is never given a task, for it is always paused."""
+    """Holds results for other workers, and never gets a task, as it is always paused."""
 
     @property
     def status(self) -> Status:

@@ -144,13 +144,13 @@ class PoolJobs(Submitter):
         self.tell_cancellations([status.job_id for status in sent if not status.state.is_final])
 
     def sweep(self) -> None:
-        """Cancel, once, whatever turns up that the pool does not know."""
+        """Cancel, once, all jobs that the pool does not know."""
         if not self._is_swept:
             failed = self.cancel_unknown([*self._jobs, *self._doubtful])
             self._doubles, self._is_swept = failed or [], failed == []
 
     def left_behind(self) -> list[str]:
-        """Say what may be left in the queue that nobody wants."""
+        """Return the unwanted jobs that may be left in the queue."""
         unwanted = {token: job for token, job in self._jobs.items() if job.is_unwanted}
         live = [job.status.job_id for job in unwanted.values() if job.status and not job.status.state.is_final]
         strays = [token for token, job in unwanted.items() if job.is_open]

@@ -242,18 +242,18 @@ class Supervision:
     # ------------------------------------------------------------------ what users want
 
     async def ask(self, shape: Shape) -> Allocation:
-        """Ask for an allocation, which stays until somebody does not want it any more."""
+        """Submit an allocation, which stays until it is released."""
         self._roster.hope_again()
         forecasts = await asyncio.wrap_future(self._desk.forecasts([shape]))
         return self._request(shape, forecasts[shape], is_pinned=True)
 
     def part_for_good(self, one: Allocation, why: str) -> None:
-        """Part with an allocation that somebody does not want any more: as soon as its results can move."""
+        """Give up a released allocation as soon as its results can be moved."""
         one.unwanted = why
         self._part(one, why)
 
     def scale(self, cores: int) -> None:
-        """Have so many cores, and keep as many."""
+        """Keep so many cores."""
         self._roster.hope_again()
         self._rules, self._offered = replace(self._usual, minimum=cores, maximum=cores), (self._usual_shape,)
         now_s = self._roster.now()
@@ -268,7 +268,7 @@ class Supervision:
         self.wake()
 
     def close_workers(self, names: Collection[str]) -> None:
-        """Give back the allocations all of whose workers are named, and keep as much less."""
+        """Give back allocations if all their workers are named, and lower the target."""
         for one in self._roster.useful():
             if one.workers and one.workers.issubset(names):
                 self._rules = replace(self._rules, minimum=max(self._rules.minimum - one.shape.cores, 0))

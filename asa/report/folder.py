@@ -53,7 +53,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def check_ours(file: Path) -> None:
-    """Refuse to write over what is none of these pages."""
+    """Refuse to overwrite other files."""
     if (file.exists() or file.is_symlink()) and _metadata(file) is None:
         raise InputError(
             "exists already, and is not a page of asa",

@@ -63,7 +63,7 @@ class PlanAmongOthers:
 
 
 def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
-    """Give what everybody knows, and the plans on the frontier, by core-hours."""
+    """Return the well-known strategies, and the plans on the frontier, by core-hours."""
     chosen = outlook.sketch
     best = [chosen if _jobs_of(sketch) == _jobs_of(chosen) else sketch for sketch in outlook.frontier()]
     if not any(sketch is chosen for sketch in best):

@@ -165,7 +165,7 @@ class Active(Submitter):
         return state.outcome == "completed" or not (state.jobs.live() or self.strays())
 
     def strays(self) -> list[str]:
-        """Tokens without a job, of which one may yet turn up; if the run has ended, nobody wants it any more."""
+        """Tokens whose job may yet turn up; if the run has ended, it is no longer wanted."""
         return [t for t in self.state.jobs.doubtful if not self.state.jobs.has_sent(t) and self.may_turn_up(t)]
 
     def to_cancel(self) -> list[str]:
@@ -221,11 +221,11 @@ class Active(Submitter):
         self.commit(Unsent(token, at_s, reason, doubtful, cause=cause))
 
     def sought(self, token: str, at_s: float) -> None:
-        """Note that a job was looked for once, and not found, for the client after this one."""
+        """Note, for the next client, that a job was looked for once and not found."""
         self.commit(Sought(token, at_s))
 
     def unexplained(self, token: str, at_s: float, words: str) -> None:
-        """Note that the submission of a job was answered in words that nobody here knows."""
+        """Note that the submission of a job had an unknown answer."""
         self.commit(Unexplained(token, at_s, words))
 
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
@@ -233,7 +233,7 @@ class Active(Submitter):
         self.commit(Surplus(token, job_id, at_s))
 
     def heard(self, status: JobStatus) -> None:
-        """Note what was heard of a job, if it is new."""
+        """Note a job's status, if it is new."""
         self.heard_all([status])
 
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
@@ -249,7 +249,7 @@ class Active(Submitter):
         self.commit(*(Reported(news) for status in in_order if (news := self._news_of(status)) is not None))
 
     def _news_of(self, status: JobStatus) -> JobStatus | None:
-        """Say what is to be noted of what was heard of a job; None if it is not new."""
+        """Return what to note of a job's status; None if it is not new."""
         job = self.state.jobs[status.job_id]
         status = self.state.units.of(job).as_seen(self.state, job, status)
         if status != replace(job.status, expected_start_s=status.expected_start_s):

@@ -43,7 +43,7 @@ class Attempts:
         return attempt
 
     def failed(self, planned: PlannedJob, now_s: float) -> None:
-        """Note that a job was put off, which the journal has already."""
+        """Note that a job was deferred, which the journal has already."""
         target = target_of(self.state, planned)
         if self.state.put_off.is_closed(target):
             self._targets.setdefault(target, Attempt()).failed(now_s, Cause.ANSWER)
@@ -73,7 +73,7 @@ class Attempts:
     def times(
         self, jobs: Sequence[PlannedJob], times: Sequence[float], now_s: float, choices: Mapping[str, Choice]
     ) -> list[float]:
-        """Say when jobs may be sent for which a plan has times; infinity for those behind one that is put off."""
+        """Return when a plan's jobs may be sent; infinity for those after a deferred one."""
         held, found = set[str](), list[float]()
         for job, time_s in zip(jobs, times, strict=True):
             again_s = self.again_s(job, now_s, choices)
@@ -96,12 +96,12 @@ class Attempts:
                 held.update(job.stages)
 
     def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
-        """Give the first job that may be sent and was not put off before."""
+        """Return the first job that may be sent and was not deferred before."""
         may = (job for job in jobs if self.again_s(job, now_s) <= now_s)
         return next((job for job in may if self.state.put_off.tried_s(job) == -math.inf), None)
 
     def _is_behind(self, job: PlannedJob, held: set[str]) -> bool:
-        """Whether a job is to be sent only after one that is put off."""
+        """Whether a job is to be sent only after a deferred one."""
         return bool(held) and not job.joins and not held.isdisjoint(before(self.state, job.stages))
 
     def _untried_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:

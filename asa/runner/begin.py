@@ -1,4 +1,4 @@
-"""Beginning a run: all that is checked before anything is submitted, and its plan, for whoever begins one."""
+"""Beginning a run: all checks before anything is submitted, and its plan."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class BesideBackend:
         return False
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what others' jobs did in the far one's queue; nobody queues here."""
+        """Report what others' jobs did in the batch system's queue; there is none here."""
         return self.far.queue_events(most, ends=ends)
 
     # ------------------------------------------------------------------

@@ -63,7 +63,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A job of which it is not known whether it was accepted was looked for, and not found: it may come late."""
+    """A job in doubt was looked for and not found: it may come late."""
 
     token: str
     at_s: float
@@ -93,7 +93,7 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """The submission of a token was answered in words that nobody here knows."""
+    """The submission of a token had an unknown answer."""
 
     token: str
     at_s: float
@@ -210,7 +210,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The host of an open run wants some stages no more, of which it has handed none over."""
+    """The host of an open run no longer wants some stages, none of which it has handed over."""
 
     stages: tuple[str, ...]
     reason: str

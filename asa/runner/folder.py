@@ -1,4 +1,4 @@
-"""The folder of a run: everything that is known of it, for whoever opens it, now or after a crash."""
+"""The folder of a run: all that is known about it, for all clients, now or after a crash."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def beside_own(runs: Path) -> tuple[Path, str]:
 
 
 def own_among(runs: Path) -> int:
-    """Count one's own runs in a folder of another user's, as of before one had a folder of one's own."""
+    """Count the user's own runs in another user's folder, from before the user had a folder of runs."""
     with suppress(InputError):
         return sum(not _is_of_others(path) for path in run_paths(runs))
     return 0
@@ -331,7 +331,7 @@ class RunFolder:
         return runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
 
     def not_shared(self) -> str:
-        """Say why nobody can look at a run that is shared with its group, and what to do; empty if it is not so."""
+        """Say why the group cannot read a run that is shared with it, and what to do; empty if it can."""
         why, repair = "", ""
         if self._is_shared:
             with suppress(OSError):
@@ -450,7 +450,7 @@ class RunFolder:
         self._log(f"left, as {why}; nothing more is submitted until: {then}")
 
     def forget_cluster(self) -> None:
-        """Have the run go on with whatever cluster is reached next, which its backend notes anew."""
+        """Let the run go on on the cluster that is reached next, which its backend records anew."""
         for file in (self.path / CLUSTER_FILE, *self.path.glob(f"pool/**/{CLUSTER_FILE}")):  # a pool has its own jobs
             file.unlink(missing_ok=True)
 
@@ -513,13 +513,13 @@ class RunFolder:
     # ------------------------------------------------------------------ for everybody
 
     def request(self, request: CancelRequest) -> Path:
-        """Ask of whoever drives the run, now or next; return the file that does, and goes once it is taken."""
+        """Write a request to the run's present or next client; return its file, which is removed when it is taken."""
         file = self.path / _REQUESTS / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
         _write(file, _request.dump_json(request))
         return file
 
     def driver(self) -> Holder | None:
-        """Who drives the run; None if nobody seems to."""
+        """Read which client drives the run; None if there seems to be none."""
         lock = FileLock(self.path / _LEASE)
         holder = None
         with suppress(OSError):  # somebody else's folder, of which only so much can be seen
@@ -729,7 +729,7 @@ def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_ListedRun], list[Pa
 
 
 def _is_of_others(path: Path) -> bool:
-    """Whether a run is somebody else's, or a link of theirs leads to it."""
+    """Whether a run is another user's, or their link leads to it."""
     with suppress(OSError):
         return any(owned.whose(about) for about in (path.lstat(), path.stat(), (path / _PLAN).stat()))
     with suppress(OSError):
@@ -819,7 +819,7 @@ def find_run(runs: Path, named: str) -> RunFolder:
 
 
 def _find_of_others(runs: Path, named: str, own: list[_ListedRun]) -> RunFolder:
-    """Find a run of somebody else's, where the user has none of the name."""
+    """Find another user's run, if the user has none of the name."""
     others, damaged = _known_in(runs, of_others=True)
     found = [run for run in others if named in {run.name, ""} or run.path.name.startswith(named)]
     if found:
@@ -882,7 +882,7 @@ def _safe(name: str) -> str:
 
 
 def _make_readable(folder: Path) -> None:
-    """Make the files of a run that grow, so that its group may read them, whatever the umask says."""
+    """Make a run's growing files readable by its group, whatever the umask."""
     for name in (_JOURNAL, _CLIENTS):
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

@@ -158,7 +158,7 @@ class JobsOfRun(Mapping[str, Job]):
             self.twins.append(job)
 
     def revived(self, job: Job, status: JobStatus) -> None:
-        """Note that a job which had ended was started once more, by hand: it is nobody's any more."""
+        """Note that a job that had ended was requeued by hand: it no longer belongs to the run."""
         job.status, job.giving_up, job.given_up = status, "", False
         self._unfinished[status.job_id] = job
 

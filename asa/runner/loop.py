@@ -196,7 +196,7 @@ def _settle(backend: Backend, active: Sequence[Active]) -> None:
 
 
 def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
-    """Let banks learn what everybody's jobs did since the last look."""
+    """Let banks learn what all users' jobs did since the last look."""
     if banks and history:
         events = backend.queue_events(history, ends=any(bank.sees_queue for bank in banks))
         for bank in banks:
@@ -381,7 +381,7 @@ def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: floa
 
 
 def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:
-    """Add to a plan the next legs of stages of which one runs; where its jobs are taken back, they come first."""
+    """Add to a plan the next legs of stages with a running leg; cancelled ones of these come first."""
     if not view.workflow.continuing or plan.cancellations:
         return plan
     strategy = one.run.strategy
@@ -404,7 +404,7 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
 
 
 def _carry_out(active: Sequence[Active], request: Request) -> None:
-    """Do what somebody wants."""
+    """Carry out a request."""
     for one in active:
         if one.state.name != request.run or one.state.outcome is not None:
             continue

@@ -82,7 +82,7 @@ class _Move:
     at_s: float
 
     def explains(self, job: Job) -> bool:
-        """Whether a job of the stage was there already by then, as those are that share it: nobody kept it off."""
+        """Whether another job of the stage was on the node by then, before it could avoid it."""
         return job.status.submit_s <= self.at_s
 
 
@@ -272,7 +272,7 @@ def _are_away(reason: str) -> bool:
 
 
 def _kind(end: End) -> str:
-    """Name the way in which a stage failed, of which there are four."""
+    """Return which of four ways a stage failed in."""
     if end.bad_nodes:
         return "node"
     return "unbegun" if _is_unbegun(end) else _SUSPECT if _is_not_found(end) else "own"

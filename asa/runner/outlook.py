@@ -221,7 +221,7 @@ def forecast_of(
 
 
 def view_of(plan: RunPlan, now_s: float) -> RunView:
-    """Show what is true at a run's beginning, for a look at what a strategy would do."""
+    """Return the state at a run's beginning, to see what a strategy would do."""
     return _state(plan).view(now_s)
 
 
@@ -230,7 +230,7 @@ def _state(plan: RunPlan) -> RunState:
 
 
 def jobs_at_first(plan: RunPlan, strategy: Strategy) -> Iterator[PlannedSpec]:
-    """Give the jobs that a run would submit if nothing were known of waits; nobody is asked."""
+    """Return the jobs that a run would submit without known waits; asks no batch system."""
     return _jobs(plan, strategy, _NoWaits(), 0.0)
 
 

@@ -53,13 +53,13 @@ def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice
 
 
 def keys_of(planned: PlannedJob) -> tuple[str, ...]:
-    """Name what is put off with a job: its stages, in whatever company; of more cores for a job, these."""
+    """Name what is deferred with a job: its stages, in any combination; or a request for more cores."""
     return (f"{planned.joins}+{planned.stages[0]}",) if planned.joins else planned.stages
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """What was put off."""
+    """A deferred submission."""
 
     since_s: float
     reason: str  # as was said last
@@ -68,7 +68,7 @@ class Deferral:
 
 @dataclass(slots=True)
 class PutOff:
-    """What of a run is put off now."""
+    """The deferred submissions of a run."""
 
     _answers: UnknownAnswers = field(default_factory=UnknownAnswers)
     _deferrals: dict[str, Deferral] = field(default_factory=dict)  # by `keys_of`
@@ -112,16 +112,16 @@ class PutOff:
     # ------------------------------------------------------------------ what follows
 
     def of(self, key: str) -> Deferral | None:
-        """Say since when and why a stage is put off; None if it is not."""
+        """Return since when and why a stage is deferred; None if it is not."""
         return self._deferrals.get(key)
 
     def tried_s(self, planned: PlannedJob) -> float:
-        """Say when a job that is put off was tried last, or a stage of it; minus infinity if it was not."""
+        """Return when a deferred job, or a stage of it, was last tried; minus infinity if never."""
         found = (self._deferrals.get(key) for key in keys_of(planned)) if self._deferrals else ()
         return max((one.tried_s for one in found if one is not None), default=-math.inf)
 
     def is_closed(self, target: Target) -> bool:
-        """Whether a target has put off jobs of several stages, and accepted none since: any other may fare alike."""
+        """Whether a target has deferred jobs of several stages, and accepted none since: others may be deferred too."""
         return len(set(self._refused_in_row.get(target, {}).values())) > 1
 
     def refusal_of(self, token: str, target: Target) -> str:

@@ -41,7 +41,7 @@ class ExtendRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """Let a stage of an open run begin, of which what it runs was written down; see `asa.runner.entries.Claimed`."""
+    """Let a stage of an open run begin, whose command was written; see `asa.runner.entries.Claimed`."""
 
     run: str
     stage: str

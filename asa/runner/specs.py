@@ -302,7 +302,7 @@ def _with_mates(state: RunState, jobs: Iterable[str]) -> list[str]:
 
 
 def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:
-    """Have a job wait for another's end; a leg that takes over, for a time after its start, if that comes first."""
+    """Let a job wait for another's end; a leg that takes over, for a time after its start, if that comes first."""
     if planned.leg and planned.delay_s:
         return Dependency(job_id, DependencyType.AFTER, planned.delay_s, or_end=True)
     return Dependency(job_id, state.units.of(state.jobs[job_id]).awaited_end(state.jobs[job_id]))
@@ -345,7 +345,7 @@ def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
 
 
 def _nodes_of(state: RunState, demand: Demand) -> int:
-    """Count the nodes that a job takes up at least."""
+    """Return the lower bound of a job's nodes."""
     per_node = state.capabilities.cores_per_node
     return max(demand.nodes, -(-demand.cores // per_node) if per_node else 1, 1)
 

@@ -60,7 +60,7 @@ class Stages(Mapping[str, StageView]):
 
     @property
     def ready(self) -> frozenset[str]:
-        """Stages of which all that they follow are settled."""
+        """Stages whose predecessors are all settled."""
         return frozenset(self._ready)
 
     @property
@@ -129,7 +129,7 @@ class Stages(Mapping[str, StageView]):
 
     @property
     def ready_but_gated(self) -> frozenset[str]:
-        """Stages of which all that they follow are settled, and that are kept from their turn."""
+        """Stages whose predecessors are all settled, but that are kept from their turn."""
         return frozenset(name for name in self._gated if not self._counts[name][0])
 
     def ungate(self, name: str) -> None:
@@ -150,7 +150,7 @@ class Stages(Mapping[str, StageView]):
             to_tell += [one for one in self._after[to_tell.pop()] if self._decide(one)]
 
     def settle_anew(self) -> None:
-        """Decide anew what will not run, and what depends on how others end, after stages were taken up again."""
+        """Decide again which stages will not run, or depend on how others end, after some were resumed."""
         for name in self._order:
             view = self._views[name]
             if view.phase in _ASKABLE or view.phase in _LEFT_OUT:

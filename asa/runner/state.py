@@ -353,7 +353,7 @@ class RunState(RunCourse):
             yield from self.units.of(job).ended(self, job, end_s)
 
     def _revive(self, job: Job, status: JobStatus) -> None:
-        """Note that a job which had ended was started once more, by hand: it is nobody's any more."""
+        """Note that a job that had ended was requeued by hand: it no longer belongs to the run."""
         if not status.state.is_final and not job.planned.joins:
             self.jobs.revived(job, status)
             self.nodes.follow(job)

@@ -79,7 +79,7 @@ def tell_cancellations(one: Active) -> float | None:
 
 
 def sweep(one: Active) -> float | None:
-    """Once a run has ended, cancel whatever of it turns up that it does not know; return when to look again."""
+    """Once a run has ended, cancel jobs of it that it does not know; return when to look again."""
     if one.swept or one.state.outcome is None or one.state.jobs.open_intent is not None:
         return None
     if one.run.journal is not None:
@@ -333,7 +333,7 @@ def clean_up(one: Active) -> None:
 
 
 def catch_up(one: Active) -> bool:
-    """Hear what became of the jobs of a run that was left; until that was heard nothing may be done for it."""
+    """Ask what became of the jobs of a run that was left; before that nothing may be done for it."""
     if one.is_behind:
         one.is_behind = not one.ask(one.state.jobs.unfinished())
     return not one.is_behind

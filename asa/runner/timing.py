@@ -51,7 +51,7 @@ def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[Plann
 
 
 def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
-    """Give what was sent, is not known to have arrived, has not been sent again, and may be: all of it waits."""
+    """Return jobs that were sent, are in doubt, were not sent again but may be, and only wait."""
     sent = {job.spec.token for job in state.jobs.values()}
     for token in state.jobs.doubtful.keys() - sent:
         planned = state.jobs.intents[token].planned
@@ -62,7 +62,7 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
 
 
 def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
-    """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
+    """Return when to submit each job of a plan; infinity also for those that depend on a deferred one."""
     plan = list(plan)
     times, put_off, left = list[float](), set[str](), None
     free = _free_for_host(state, plan)
@@ -129,7 +129,7 @@ def _idle_left_behind_local(state: RunState) -> float:
 
 
 def before(state: RunState, stages: Sequence[str]) -> list[str]:
-    """Name the stages that some follow, but for themselves."""
+    """Name the predecessors of some stages, except these themselves."""
     inside = set(stages)
     return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
 

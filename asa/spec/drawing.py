@@ -206,7 +206,7 @@ class _Drawing:
             layer.sort(key=lambda n: fmean(where[m] for m in neighbours[n]) if n in neighbours else where[n])
 
     def _place(self) -> None:
-        """Give each node its columns: near the middle of those that it is joined to."""
+        """Give each node its columns, near the middle of its neighbours."""
         for layer in self._layers:
             left = (self._width - _taken(layer)) // 2
             for node in layer:

@@ -357,7 +357,7 @@ class _Reader:
 
 
 def _words_of_option(text: str, options: dict[str, int]) -> int | None:
-    """How many words an option takes with its own; None if nobody knows."""
+    """Return how many words an option takes, including itself; None if not known."""
     if text in options:
         return 1 + options[text]
     if text.startswith("--") and "=" in text:

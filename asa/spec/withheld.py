@@ -258,7 +258,7 @@ def _files_in(text: str) -> Iterator[str]:
 
 
 def _text_of(path: Path) -> str:
-    """Read a file of moderate size; empty if it is none, or is binary."""
+    """Read a file of moderate size; empty if it is no such file, or binary."""
     with suppress(OSError, ValueError, AsaError):
         if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES:
             return read_text(path)

@@ -106,7 +106,7 @@ _LAST = ("environment", "secrets", "modules", "conda", "container", "binds", "se
 
 
 def _size(stage: Stage) -> dict[str, str]:
-    """Write how large its job is; of what a request comes to, only that it may have other widths."""
+    """Write its job's size; for a request only whether it may have other widths."""
     is_wide = stage.moldable is not None and len(stage.moldable.widths) >= _SEVERAL
     if stage.request is None:
         tasks = _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""

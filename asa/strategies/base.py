@@ -227,7 +227,7 @@ class RunView:
 
     @property
     def spent_core_hours(self) -> float:
-        """What the run's jobs held that have ended, however they ended; counted when it is asked for."""
+        """Core-hours that the run's ended jobs held, however they ended; counted on demand."""
         return self.spent()
 
     def left(self, most: int | None = None) -> Iterator[str]:
@@ -237,7 +237,7 @@ class RunView:
         return islice(unsettled, most)
 
     def to_run_now(self) -> list[str]:
-        """Name the stages that wait to be asked for, and of which all that they follow are settled, in order."""
+        """Name the stages that wait to be submitted, and whose predecessors are all settled, in order."""
         if self.turn is not None:
             return self.workflow.in_order(self.turn)
         return [name for name in self.left() if self.stages[name].phase is Phase.WAITING and self.is_ready(name)]
@@ -314,7 +314,7 @@ class Sizing(Protocol):
     """A forecast that can be asked for jobs of any size."""
 
     def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:
-        """Predict as `Forecast.predict` does, but for a job of so many cores and so much walltime."""
+        """Predict like `Forecast.predict`, but for a job with given cores and walltime."""
         ...
 
 

@@ -79,7 +79,7 @@ class Elastic(Strategy):
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Ask for jobs where there are none, and for the cores that they will lack; give back what came too early."""
+        """Submit missing jobs, and requests for cores that they will lack; give back cores that came too early."""
         watched = Growth(self.lead_level, self.max_hold_s, self.max_resubmissions).watch(view, forecast)
         if watched.cancellations:
             return Plan.of((), watched.cancellations)

@@ -273,7 +273,7 @@ def _takes_censored(estimator: WaitEstimator) -> None:
 
 
 def _learns_from_censored(make: _Make) -> None:
-    """See that a censored observation which says nothing is not taken for a wait."""
+    """Check that a censored observation without information does not count as a wait."""
     for censored in (at_most(1e8), at_least(0.0)):
         estimator = make(Surroundings(seed=7))
         for place in range(400):

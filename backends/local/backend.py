@@ -605,7 +605,7 @@ class LocalBackend:
                 self._start()
 
     def _see_to_server(self) -> None:
-        """Start a server where there is none, less often if that does not help."""
+        """Start a server if there is none, less often if that does not help."""
         now_s = time.monotonic()
         if now_s - self._asked_s < _SERVER_S or not any(j.host == self._host for j in self._live.values()):
             return
@@ -643,7 +643,7 @@ class LocalBackend:
 
 
 def start_server(spool: Spool, linger_s: float) -> None:
-    """Start a server that outlives this process, and is nobody's child."""
+    """Start a server that outlives this process, as no child of it."""
     begin = bare_command("-c", _SERVE, str(Path(__file__).parent), str(spool.root), str(linger_s))
     with spool.log.open("ab") as log:
         if log.tell() > _MAX_LOG_BYTES:

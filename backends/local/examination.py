@@ -186,7 +186,7 @@ def _spool(machine: LocalMachine) -> Iterator[Finding]:
 
 
 def _of_the_server(spool: Spool) -> Iterator[Finding]:
-    """Tell what jobs have of the session that started the server, and not of this one, and what nobody can mend."""
+    """Report what jobs inherit from the session that started the server, not from this one, and cannot be changed."""
     another = f"it ends {LINGER_S:.0f} s after its last job, and the next run starts another"
     with suppress(OSError, ValueError):
         pid = int(read_text(spool.pid, "ascii"))

@@ -121,7 +121,7 @@ def _begins_for_others(gid: int, name: str) -> bool:
 
 
 def _has_access_list(place: Path) -> bool:
-    """Whether the group's rights in the mode are a bound of those that a list gives to others, whoever they are."""
+    """Whether the group's permissions in the mode are the mask of an access list."""
     with suppress(OSError, AttributeError):  # but Linux has no such call
         return _ACCESS_LIST in os.listxattr(place)
     return False
@@ -135,7 +135,7 @@ def _above_home() -> frozenset[Path]:
 
 
 def _nobody() -> set[int]:
-    """Give the account that owns, as seen from a container with few users, whatever is of root outside of it."""
+    """Return the account that, inside a container with few users, owns files of root outside."""
     try:
         with _UID_MAP.open("rb") as users, _OVERFLOW.open("rb") as overflow:
             return set() if users.read(_LINE_BYTES).split() == _ALL_USERS else {int(overflow.read(_LINE_BYTES))}

@@ -389,7 +389,7 @@ class Server:
     # ------------------------------------------------------------------ jobs start
 
     def _start_what_may(self) -> None:
-        """Start jobs in order, each when enough cores are free: nobody overtakes. Tell of those that must wait."""
+        """Start jobs in order, each when enough cores are free, without backfilling. Report those that must wait."""
         taken = sum(job.order.cores for job in self.running.values())
         beside = sum(job.order.is_beside for job in self.running.values())
         is_full = False
@@ -578,7 +578,7 @@ class Server:
             job.watched = None
 
     def _put_away(self, number: int, standing: SpooledStanding) -> None:
-        """Keep an ended job where it costs nobody time."""
+        """Move an ended job to where it costs no time."""
         self._over[number] = standing
         with suppress(OSError, ValueError):
             self.spool.forget_environment(number)

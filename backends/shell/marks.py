@@ -51,7 +51,7 @@ class StepMarks:
 
 @dataclass(frozen=True, slots=True)
 class KeptSubmission:
-    """What is kept of a submission, for a client that comes later."""
+    """What is kept of a submission, for later clients."""
 
     name: str
     token: str  # empty if it has none

@@ -407,11 +407,11 @@ class Engine:
         return self._core.pools if isinstance(self._core, PooledCore) else {}
 
     def planned_start(self, cores: int, request: int, since: int) -> int | None:
-        """When a job would be planned to start if it came now and may not before a time; None where nobody plans."""
+        """Return the planned start of a job submitted now with a begin time; None if the core does not plan."""
         return self._core.planned_start(cores, request, since) if isinstance(self._core, PlanningCore) else None
 
     def planned(self, number: int) -> float | None:
-        """When a client's job that waits is planned to start; None where nobody plans, or for one that is kept back."""
+        """Return the planned start of a client's pending job; None if the core does not plan, or it is kept back."""
         job = self.clients[number]
         waits = job.state is JobState.PENDING and job.eligible != UNSTARTED and not job.beside
         return float(self._core.planned(job.index)) if waits and isinstance(self._core, PlanningCore) else None

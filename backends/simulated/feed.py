@@ -1,4 +1,4 @@
-"""What the simulated queue shows of everybody's jobs, a bit more at each look."""
+"""What the simulated queue shows of all users' jobs, in increments."""
 
 from __future__ import annotations
 

@@ -431,7 +431,7 @@ class QueueSimulation:
         self._answered = (self._events, job)
 
     def _row(self, job: QueuedJob, ticket: int = -1) -> NDArray[np.float64]:
-        """Make a row of a table from a job; what is new about it has the number of what nobody has yet."""
+        """Make a row of a table from a job; new values get a number that no job has yet."""
         user = self._users.number(job.user) if job.user else _NOBODY
         shape = self._shapes.number(_shape(job))
         partition = self._partitions.get(job.partition, -1)

@@ -86,7 +86,7 @@ def remaining_s(asked_s: float, elapsed_s: float, share: float) -> int:
 
 @kernel
 def sort_by(key: Any, order: Any, other: Any, count: int) -> None:
-    """Sort so many places by their keys, stably; `other` is room for as many."""
+    """Sort so many places by their keys, stably; `other` is scratch space for as many."""
     i = 1
     while i < count and key[At(order[At(i)])] >= key[At(order[At(i - 1)])]:
         i += 1

@@ -271,7 +271,7 @@ class QueueView(Protocol):
 
 @runtime_checkable
 class CustomOrder(Protocol):
-    """An order of one's own, in numpy: scores of the queued jobs, the highest first."""
+    """A custom order, in numpy: scores of the queued jobs, the highest first."""
 
     def scores(self, view: QueueView) -> NDArray[np.float64]:
         """Score of each job of ``view.queue``, in its order."""
@@ -401,7 +401,7 @@ def easy() -> Policy:
 
 
 def fcfs() -> Policy:
-    """First come first served, and nobody goes ahead."""
+    """First come first served, without backfilling."""
     return Policy(Fcfs(), NoBackfill())
 
 

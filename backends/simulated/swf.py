@@ -226,7 +226,7 @@ def _read(file: Path, log: _Log) -> _Log:
 
 
 def _blocks(file: Path, stream: Stream) -> Iterator[bytes]:
-    """Cut a log into blocks of whole lines that end in a newline, whatever ended them."""
+    """Cut a log into blocks of whole lines, and convert their ends to newlines."""
     rest = b""
     first = True
     for chunk in read_pieces(stream, file, LOG_BYTES, _BLOCK_BYTES):
@@ -443,7 +443,7 @@ def _impossible(submit: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
 
 
 def _chosen(left_out: Mapping[str, NDArray[np.bool_]]) -> tuple[slice | NDArray[np.bool_] | None, dict[str, int]]:
-    """Choose the rows that no rule leaves out, None if there are none; each left out is counted for its first rule."""
+    """Choose the rows that no rule drops; None if there are none. Each dropped row counts for its first rule."""
     oddities: dict[str, int] = {}
     out = np.zeros(len(next(iter(left_out.values()))), dtype=np.bool_)
     for words, odd in left_out.items():

@@ -128,7 +128,7 @@ class Inquiry:
         return self._denied[job_id]
 
     def namesake(self, name: str) -> str:
-        """Name the job of a name that is there; empty if there is none."""
+        """Return the existing job with a name; empty if there is none."""
         self.confirm()
         if self._found is None and name:
             self._found = self._search()

@@ -335,7 +335,7 @@ class _Records:
 
 
 def _duration_s(text: str) -> float:
-    """Read a duration above 0; NaN for what is none."""
+    """Read a duration above 0; NaN if it is invalid."""
     try:
         return min(parse_duration(text), _LATEST_S) or float("nan")
     except (InputError, OverflowError, ValueError):  # digits without end are refused by Python

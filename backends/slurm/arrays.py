@@ -39,7 +39,7 @@ class TrackedElement(TrackedJob):
         return self.holds[1]
 
     def is_twin_of_another(self, folder: MarksFolder) -> bool:
-        """Say whether another array has the claim, or nobody has and this one is to run nothing more."""
+        """Whether another array has the claim, or none has it and this one must run nothing more."""
         token, array_id = self.holds
         return bool(token) and folder.holder(token) != array_id
 
@@ -226,7 +226,7 @@ class TrackedArray(TrackedJob):
         return one
 
     def _with_held(self, elements: ElementsStatus) -> ElementsStatus:
-        """Add those that somebody but this client holds."""
+        """Add those on hold by others than this client."""
         held = NONE if self.held_here else Elements.of(self._held) - elements.completed - elements.failed
         return replace(elements, held=held, held_reason=self._held[next(iter(held))]) if held else elements
 
@@ -298,7 +298,7 @@ def _order(item: tuple[_How, list[int]]) -> tuple[int, int]:
 
 
 def _ended(status: JobStatus, known: Sequence[JobStatus], now_s: float) -> JobStatus:
-    """Say how an array ended of which all elements have."""
+    """Return how an array ended when all its elements have."""
     end_s = max((s.end_s for s in known if s.end_s is not None), default=now_s)
     bad = [s for s in known if s.state is not JobState.COMPLETED]
     status = replace(status, end_s=end_s, expected_start_s=None)

@@ -434,7 +434,7 @@ class SlurmBackend:
             return False
 
     def take_up(self, job_id: str) -> None:
-        """Count a job as one's own that was not submitted from here; see `asa.backend.TakesUp`."""
+        """Treat a job that was submitted elsewhere as this client's; see `asa.backend.TakesUp`."""
         record = self._link.jobs([_number(job_id)]).get(job_id)
         if record is None:
             raise JobNotFoundError("is no job of yours that waits or runs", where=f"job {job_id}")
@@ -491,7 +491,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ looks
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Tell what was last heard of several jobs, after a look if that is some time ago."""
+        """Return the last known status of several jobs, after a look if that is some time ago."""
         wanted = list(dict.fromkeys(job_ids))
         if unseen := [job_id for job_id in wanted if job_id not in self._jobs]:
             self._look(unseen)
@@ -712,7 +712,7 @@ class SlurmBackend:
             self._home.doubt(lambda: self._is_told_of(missing))
 
     def _is_at_home(self) -> bool:
-        """Say whether one of the run's jobs is known where Slurm is reached now, or there are none."""
+        """Whether the Slurm that is reached now knows one of the run's jobs, or there are none."""
         live = {job.job_id: job for job in self._live() if not self._home.is_unsure(job.job_id)}
         arrays = [job_id for job_id, job in live.items() if isinstance(job, TrackedArray)]
         told = list(self._link.jobs([job_id for job_id in live if job_id not in arrays]).items()) if live else []
@@ -855,7 +855,7 @@ class SlurmBackend:
         return False
 
     def _inquiry(self, missing: Sequence[TrackedJob]) -> Inquiry:
-        """Prepare what is asked before one of these jobs is taken for gone."""
+        """Prepare the questions before one of these jobs counts as gone."""
         names = {job.kept.name for job in missing if job.kept.token}
         own = {job.job_id: job for job in missing}
 
@@ -865,7 +865,7 @@ class SlurmBackend:
         return Inquiry(denies, lambda: self._there(names), lambda: self._home.confirm(self._is_at_home))
 
     def _there(self, names: Collection[str], *, ended: bool = False) -> dict[str, str]:
-        """Look for jobs by their names; give the numbers of those that the controller has; `ended`: or that it had."""
+        """Look for jobs by their names; return the numbers of those that the controller has; `ended`: or had."""
         records, arrays = by_array(self._link.named(names))
         present = self._present(records)
         if ended:
@@ -892,7 +892,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ jobs that this client did not submit itself
 
     def _adopt(self, job_id: str, record: SlurmRecord | None) -> bool:
-        """Track a job of an earlier client, if anybody knows it; say whether it is certain if somebody does."""
+        """Track a job of an earlier client, if it is known; return whether that is certain."""
         kept, certain = self._folder.kept_job(job_id), True
         if kept is None:
             if record is None:
@@ -956,7 +956,7 @@ class SlurmBackend:
                 job.conclude(self._folder)
 
     def _has_cancelled(self, job: TrackedJob) -> bool:
-        """Cancel a job of which nobody has any use; whether the call reached Slurm, else the next look tries again."""
+        """Cancel a job no longer needed; return whether the call reached Slurm, else the next look tries again."""
         try:
             error = self._own.cancel([job.job_id]).get(job.job_id)
         except BackendError as away:
@@ -995,7 +995,7 @@ class SlurmBackend:
         self._miss([job for job in live if job.job_id not in records or not job.is_ours(records[job.job_id])])
 
     def _early(self) -> list[TrackedJob]:
-        """Jobs that Slurm released, of whose dependencies one is not met; the others are done with."""
+        """Return jobs that Slurm released though a dependency is not met; the others need no further check."""
         early = []
         for job in self._live():
             if not job.dependencies or job.is_kept_back():

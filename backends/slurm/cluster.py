@@ -148,7 +148,7 @@ class HomeCluster:
                 self._doubted_s = self._clock()
 
     def _look_round(self, here: SlurmCluster, is_known: Callable[[], bool]) -> None:
-        """Compare everybody's jobs where the controller is elsewhere, and take that for its address if all is well."""
+        """Compare all users' jobs if the controller is at another address, and accept that address if all agree."""
         assert self._home is not None
         self._check_order(self._link.queue())
         if not is_known():

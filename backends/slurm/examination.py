@@ -477,7 +477,7 @@ class Examiner:
         )
 
     def _look_s(self, job_ids: Sequence[str]) -> float:
-        """Time what a run does each time it looks; of some tries the quickest, for the rest is chance."""
+        """Time a run's look; of several tries the quickest, as the rest is chance."""
         wanted = job_ids or ["1"]
         return min(self._timed(lambda: self._link.jobs(wanted))[1] for _ in range(_LOOKS))
 

@@ -112,7 +112,7 @@ class SlurmFacility:
         return backend
 
     def advice(self, reason: str) -> Advice:
-        """Explain why a job is pending, or how it failed; nobody is asked."""
+        """Explain why a job is pending, or how it failed, without asking Slurm."""
         from .explanations import advice  # noqa: PLC0415 - as above
 
         return advice(reason)
@@ -291,7 +291,7 @@ def _rest_link(settings: RestSettings) -> SlurmLink:
 
 
 def _token(settings: RestSettings) -> TokenSource | None:
-    """Say where the token comes from; nowhere, if nothing is set and there is none in the environment."""
+    """Say where the token comes from; None if nothing is set and there is none in the environment."""
     from .rest import TokenSource  # noqa: PLC0415 - as above
 
     if settings.token_file is not None:

@@ -1,4 +1,4 @@
-"""What Slurm shows of everybody's jobs, a bit more at each look."""
+"""What Slurm shows of all users' jobs, in increments."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class SlurmCluster:
 
 @dataclass(frozen=True, slots=True)
 class SlurmLimits:
-    """What accounting lets somebody have."""
+    """Limits in accounting."""
 
     # those that are set, by Slurm's own names, such as `MaxSubmitJobs` or `GrpTRES`, as it writes them
     limits: Mapping[str, str]
@@ -309,7 +309,7 @@ class SlurmLink(Protocol):
         ...
 
     def queue(self) -> list[SlurmRecord]:
-        """Ask the controller for everybody's jobs that it knows, ended ones too, in one call."""
+        """Ask the controller for all users' jobs that it knows, including ended ones, in one call."""
         ...
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
@@ -324,7 +324,7 @@ class SlurmLink(Protocol):
         ...
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others."""
+        """Ask accounting for all users' jobs in a time span, or the user's own if a site shows no others."""
         ...
 
     def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:

@@ -124,9 +124,9 @@ def without_nodes(options: tuple[str, ...], avoid: Collection[str]) -> tuple[str
 
 
 def rest_keys(options: Iterable[tuple[str, str | None]], keys: Keys, version: str, job: str) -> dict[str, Any]:
-    """Say options, which are names and values, to slurmrestd.
+    """Write options, given as names and values, for slurmrestd.
 
-    Raises `SubmitRejectedError`: this version has no word for one of them, or not for its value.
+    Raises `SubmitRejectedError`: this version has no key for one of them, or not for its value.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The batch script of a job of Slurm: as everywhere, but for where it finds its number."""
+"""The batch script of a Slurm job: as for other backends, except for the source of its number."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class SlurmSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _renamed(cls, values: Any) -> Any:
-        """Read settings as sites have them that were written for earlier versions."""
+        """Read settings in site files of earlier versions."""
         if not isinstance(values, dict):
             return values
         return {_RENAMED.get(name, name): value for name, value in values.items()}

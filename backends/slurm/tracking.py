@@ -72,7 +72,7 @@ class TrackedJob:
         return self.kept != was
 
     def longest_s(self) -> float:
-        """Give the walltime, or the longer one that somebody has given the job since."""
+        """Return the walltime, or a longer one that the job was given since."""
         limit_s = (self.record.limit_s if self.record is not None else None) or 0.0
         if limit_s and not math.isfinite(self.kept.walltime_s):
             return limit_s
@@ -217,7 +217,7 @@ class TrackedJob:
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=TWIN))
 
     def is_kept_back(self) -> bool:
-        """Say whether Slurm shows that the job still waits for others, whatever it says of its state."""
+        """Whether Slurm shows that the job still waits for others, whatever its state."""
         if self.record is not None and self.record.dependency:
             return True
         return self.status.state is JobState.PENDING and self.status.eligible_s is None

@@ -1,4 +1,4 @@
-"""The jobs of others, where a site shows nobody but oneself: a workload model, as heavy as one's own waits say."""
+"""Others' jobs, for a site that shows only the user's own: a workload model with a load that fits the user's waits."""
 
 from __future__ import annotations
 

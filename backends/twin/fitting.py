@@ -67,7 +67,7 @@ USUAL = (
 
 
 class _Trials:
-    """What rules and shares come to on a stretch of a twin's jobs."""
+    """The result of rules and shares on a part of a twin's jobs."""
 
     def __init__(self, twin: Twin, on_progress: Progress, of: int) -> None:
         last = first_left_out(twin.jobs)
@@ -158,7 +158,7 @@ def first_left_out(jobs: Jobs) -> int:
 
 
 def compared(jobs: Jobs) -> NDArray[np.bool_]:
-    """Tell of which jobs waits are compared: those known, after the machine has filled."""
+    """Return the jobs whose waits are compared: those with known waits, after the machine has filled."""
     known = jobs.wait_s >= 0
     known[: int(_WARM_UP * len(known))] = False
     return known

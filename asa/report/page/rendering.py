@@ -138,7 +138,7 @@ def _ranges(table: Table) -> dict[int, list[str]]:
 
 
 def _lower_bound(words: str) -> str:
-    """Give the lower bound of an interval as a number, in seconds if it is of durations; empty if it is none."""
+    """Return the lower bound of an interval as a number, in seconds for durations; empty if it is no interval."""
     if bound := _RANGE.fullmatch(words):
         return bound[1].replace(",", "")
     if span := _SPAN.fullmatch(words):

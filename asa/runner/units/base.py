@@ -43,7 +43,7 @@ class Units:
         return {}
 
     def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
-        """Say what a job's script is given of those before and after it; None if it is by itself."""
+        """Return what a job's script gets of the jobs before and after it; None if it is alone."""
         return None
 
     def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
@@ -51,7 +51,7 @@ class Units:
         return before
 
     def awaited_end(self, job: Job) -> DependencyType:
-        """Say for which end of a job others wait; their payloads wait for more, for the stages that they follow."""
+        """Return for which end of a job others wait; their payloads also wait for their predecessors."""
         return DependencyType.AFTERANY if job.spec.has_waves else DependencyType.AFTEROK
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
@@ -101,7 +101,7 @@ class Units:
         yield from run.began(job, at_s)
 
     def went_on(self, run: RunCourse, job: Job, reported: Sequence[StepTimes]) -> Iterator[Record]:
-        """Note what began and ended inside a job, which is done only when the job ends; but for stages side by side."""
+        """Note what began and ended inside a job; stages are done only when it ends, except those side by side."""
         known = set(reported)
         for step in job.status.steps if len(job.planned.stages) > 1 else ():
             view = run.stages[step.name]  # earlier reports remain valid
@@ -201,7 +201,7 @@ def ended_in(job: Job, left: Sequence[str]) -> list[str]:
 
 
 def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> Iterator[Record]:
-    """Decide what becomes of stages one after the other in a job, of which the first ended with it."""
+    """Decide what becomes of stages one after the other in a job, when the first ended with it."""
     status, first = job.status, left[0]
     if node := run.nodes.moves(run.stages[first].stage, status, job):
         run.ask_again(job)

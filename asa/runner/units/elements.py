@@ -41,7 +41,7 @@ class ElementUnits(RoundUnits):
     compact: set[str] = field(default_factory=set)  # stages whose elements are to be numbered from 0 on
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Say of which elements a part is."""
+        """Return the elements of a part."""
         return RoundUnits.asks(self, run, planned) | {"array": self._next_part(run, planned.stages[0])}
 
     def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
@@ -224,7 +224,7 @@ def _ran_nothing(end: ElementEnd) -> bool:
 
 
 def _may_retry(end: ElementEnd) -> bool:
-    """Whether elements that ended so may be tried again: not if somebody cancelled them, or they would end so again."""
+    """Whether elements that ended so may be tried again: not if they were cancelled, or would end so again."""
     if end.state is JobState.CANCELLED:
         return False
     return not (end.state is JobState.FAILED and would_end_so_again(end))

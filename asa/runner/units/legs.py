@@ -22,7 +22,7 @@ from asa.strategies.base import Keep, PlannedJob, StageView
 
 @dataclass(slots=True)
 class LegUnits(RoundUnits):
-    """Legs, of which one runs at a time."""
+    """Legs; one runs at a time."""
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
         """Name a leg by its number, and by how many jobs it had before."""
@@ -153,7 +153,7 @@ class LegUnits(RoundUnits):
     # ------------------------------------------------------------------ the jobs of each
 
     def over(self, number: str) -> list[int]:
-        """Name the legs of a round of which no job is left that could run it."""
+        """Name the legs of a round without a job that could still run them."""
         live = {job.spec.leg for job in self.live(number)}
         return sorted({job.spec.leg for job in self.jobs.get(number, ())} - live)
 

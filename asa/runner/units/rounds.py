@@ -52,7 +52,7 @@ class RoundUnits(Units):
         return {"bag": run.post(planned.stages[0])}
 
     def awaited_end(self, job: Job) -> DependencyType:  # noqa: ARG002
-        """Say for which end of a job others wait: any, for it is the stage's no more than that of others."""
+        """Return for which end of a job others wait: any, as one job's end need not be the stage's."""
         return DependencyType.AFTERANY
 
     def leads(self, run: RunCourse) -> Iterator[Job]:

@@ -123,7 +123,7 @@ def _tells_of_nothing_left(status: JobStatus) -> bool:
 
 
 def _may_go_on(job: Job, view: StageView) -> bool:
-    """Whether a stage whose jobs have all ended is asked for again for the tasks that are left."""
+    """Whether a stage whose jobs have all ended is submitted again for the remaining tasks."""
     status = job.status
     if status.in_doubt:
         return False  # it has failed

@@ -277,7 +277,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
 
 
 def _part_of(view: RunView) -> RunView:
-    """Give what is to be planned: what has a job, and the next stages that have none."""
+    """Return what to plan: stages with a job, and the next ones without."""
     names = list(view.left())
     waiting = [name for name in names if view.stages[name].phase is Phase.WAITING]
     if len(waiting) <= WHOLE_STAGES:

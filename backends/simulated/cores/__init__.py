@@ -1,4 +1,4 @@
-"""Machines with a queue and a clock, for the engine to seat its client at."""
+"""Machines with a queue and a clock, for the engine and its client."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Core(Protocol):
         ...
 
     def insert(self, index: int, age_since: int) -> None:
-        """Put a client's job into the queue, behind whatever is as old."""
+        """Put a client's job into the queue, after jobs of the same age."""
         ...
 
     def remove(self, index: int) -> None:

@@ -212,7 +212,7 @@ class FastCore:
         self._stir()
 
     def _stir(self) -> None:
-        """Forget the reservation and have everything looked at again."""
+        """Forget the reservation and test all jobs again."""
         self._s[k.VALID] = 0
         self._s[k.DUE] = 1
 

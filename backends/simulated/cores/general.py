@@ -186,7 +186,7 @@ class GeneralCore:
         self._show()
 
     def _own(self) -> None:
-        """Have columns of one's own before a client's job is written into them."""
+        """Copy shared columns before a client's job is written into them."""
         if self._shared:
             self._arrays |= self._copied((*_FROM_LOAD, "demand"))
             self._shared = False

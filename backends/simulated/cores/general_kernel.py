@@ -230,7 +230,7 @@ def _tell(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
 
 @kernel
 def launch(s: Any, a: Any, job: int) -> None:
-    """Start a job that fits; whoever calls this closes the queue up afterwards."""
+    """Start a job that fits; the caller compacts the queue afterwards."""
     now = s[NOW]
     take(a, job, 1)
     a.start[At(job)] = now
@@ -250,7 +250,7 @@ def launch(s: Any, a: Any, job: int) -> None:
 
 @kernel
 def vacate(s: Any, a: Any, job: int) -> None:
-    """Take a running job away, for whatever reason."""
+    """Remove a running job, for any reason."""
     place = _running_place(s, a, job)
     for i in range(place, s[RUNNING] - 1):
         a.running[At(i)] = a.running[At(i + 1)]

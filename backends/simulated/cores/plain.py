@@ -69,7 +69,7 @@ class _Log:
             self.arrival = self.submit[self.row]
 
     def start_first(self, now: int) -> None:
-        """Start from the front of the queue whoever fits, and reserve for the first that does not."""
+        """Start jobs from the head of the queue while they fit, and make a reservation for the first that does not."""
         count = 0
         for job in self.queue:
             if self.cores[job] > self.free:

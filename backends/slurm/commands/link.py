@@ -236,7 +236,7 @@ class CommandLink:
         return _by_array(sorted(records, key=lambda record: record.submit_s), wanted)
 
     def queue(self) -> list[SlurmRecord]:
-        """Ask the controller for everybody's jobs."""
+        """Ask the controller for all users' jobs."""
         form = QueueFormat()
         return list(_understood(form, self._squeue("queue", form, mine=False)))
 

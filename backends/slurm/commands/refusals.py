@@ -133,7 +133,7 @@ def _answered(name: str, done: Done, said: str) -> BackendError:
 
 
 def _stopped(name: str, done: Done, said: str) -> BackendError:
-    """Say why sbatch sent nothing: the request is wrong, something is away for now, or nobody here knows."""
+    """Return why sbatch sent nothing: the request is wrong, something is unavailable, or not known."""
     meanings = _meanings(done)
     if Meaning.AWAY in meanings:
         return _away(done)
@@ -181,7 +181,7 @@ def objection(done: Done) -> str | None:
 
 
 def in_doubt(name: str, why: str, *, is_unexplained: bool = False) -> SubmitInDoubtError:
-    """Say that nobody knows whether a job was accepted."""
+    """Make the error for a job in doubt."""
     return SubmitInDoubtError(f"may have been submitted or not: {why}", where=name, is_unexplained=is_unexplained)
 
 

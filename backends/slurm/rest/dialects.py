@@ -282,7 +282,7 @@ def dialect(number: int) -> Dialect:
 
 
 def number_of(name: str) -> int:
-    """Read the N of ``v0.0.N``, one of those that are known."""
+    """Read the N of a known ``v0.0.N``."""
     match = re.fullmatch(r"v?0\.0\.(\d+)", name)
     if match is None or int(match[1]) not in KNOWN:
         raise InputError(

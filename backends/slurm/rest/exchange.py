@@ -68,7 +68,7 @@ class RestAnswer:
 
     @property
     def is_page(self) -> bool:
-        """It was made for a browser: somebody else than slurmrestd answers."""
+        """It was made for a browser, so it is not slurmrestd's."""
         return "html" in self.content_type or self.body[:64].lstrip()[:1] == b"<"
 
 
@@ -305,7 +305,7 @@ class Exchange:
         )
 
     def _unreachable(self, error: httpx.TransportError) -> UnavailableError:
-        """Say in words why nobody could be reached; the request certainly was not sent."""
+        """Say in words why the server could not be reached; the request was certainly not sent."""
         why, said, hint = "cannot be reached", str(error), _IS_IT_RUNNING
         if self._socket is not None:
             if "Permission" in said:

@@ -35,7 +35,7 @@ _QUALITY: Final[Mapping[str, _Place]] = {
 
 
 def may_count(association: Mapping[str, Any], user: str) -> Mapping[str, Any] | None:
-    """Pass on an association of a user, or of an account as a whole; others' are nobody's business, and may be many."""
+    """Pass on an association of a user, or of a whole account; others' are private, and may be many."""
     return association if reading.text(association.get("user")) in {user, ""} else None
 
 

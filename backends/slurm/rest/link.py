@@ -277,7 +277,7 @@ class RestLink:
         return {array_id: list(records.values()) for array_id, records in latest.items()}
 
     def queue(self) -> list[SlurmRecord]:
-        """Ask the controller for everybody's jobs that it knows."""
+        """Ask the controller for all users' jobs that it knows."""
         return self._listing("queue")
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
@@ -468,7 +468,7 @@ class RestLink:
         return records
 
     def _is_listed_best(self, count: int) -> bool:
-        """Say whether so many jobs are better read from the whole listing, as long as that was, than one by one."""
+        """Whether so many jobs are better read from the full listing, by its last length, than one by one."""
         if not math.isfinite(self._listing_bytes):
             return count > _MAX_SINGLE
         return count > _FEW and (count > _MAX_SINGLE or self._listing_bytes <= count * _LISTED_PER_REQUEST_BYTES)
@@ -531,7 +531,7 @@ class RestLink:
     def _accounted(
         self, caller: str, query: Sequence[tuple[str, str]], read: Callable[[Mapping[str, Any]], _Kept | None]
     ) -> list[_Kept] | None:
-        """Ask the database for jobs, and read them; None where there is none that may be read."""
+        """Ask the database for jobs, and read them; None if there is no readable database."""
         if self._cluster:
             query = [*query, ("cluster", self._cluster)]  # the database may hold those of others
         listing = Listing("jobs", lambda entries: [one for job in decoded(entries) if (one := read(job)) is not None])
@@ -572,7 +572,7 @@ class RestLink:
         return self._exchange.user or (token.user if token else "")
 
     def _clusters(self) -> list[str] | None:
-        """Tell the clusters that the database knows; None where there is none that may be read."""
+        """Return the clusters that the database knows; None if there is no readable database."""
         try:
             answer = self._ask("about", "GET", "/slurmdb", "/clusters")
         except UnavailableError:
@@ -583,7 +583,7 @@ class RestLink:
         return [reading.text(cluster.get("name")) for cluster in _objects(document, "clusters")]
 
     def _check_token(self) -> None:
-        """Ask something that only somebody may ask whom Slurm believes; `AccessError` if it does not."""
+        """Ask something that requires authentication; `AccessError` if that fails."""
         try:
             self._ask("about", "GET", "/slurm", "/diag")
         except AccessError:

@@ -38,7 +38,7 @@ class RecordMemory:
         self._kept: dict[str, _Kept] = {}
 
     def old(self, job_ids: Collection[str], now_s: float) -> list[str]:
-        """Say which jobs must be read anew whatever their states are now."""
+        """Return the jobs that must be read again whatever their states."""
         return [job_id for job_id in job_ids if self._is_old(job_id, now_s)]
 
     def stale(self, states: Mapping[str, Collection[str]], now_s: float) -> list[str]:

@@ -106,7 +106,7 @@ def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableErr
 
 
 def submit_refusal(status: int, found: list[Complaint], user_message: str = "") -> BackendError:
-    """Make the error for a submission that was not accepted, or of which that is not sure."""
+    """Make the error for a submission that was not accepted, or is in doubt."""
     what = summary(found) if found else f"HTTP status {status}"
     words = "; ".join(dict.fromkeys(word for word in (what, user_message) if word))
     meanings = {meaning_of(complaint.number, f"{complaint.words} {user_message}") for complaint in found}

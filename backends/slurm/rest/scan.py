@@ -181,7 +181,7 @@ def find(entries: bytes, key: str, values: Collection[int | str]) -> list[Mappin
 
 
 def _object_around(body: bytes, position: int, since: int) -> tuple[dict[str, Any], int] | None:
-    """Decode the job around a position; give it and where it ends. None if there is none to be found."""
+    """Decode the job around a position; return it and its end, or None if there is none."""
     start = position
     for _ in range(_MAX_BRACES):
         start = body.rfind(b"{", since, start)

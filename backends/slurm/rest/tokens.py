@@ -173,7 +173,7 @@ class TokenSource:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """Read what a JWT says of itself, unverified; nothing if it is none."""
+    """Read a JWT's claims, unverified; nothing if it is no JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

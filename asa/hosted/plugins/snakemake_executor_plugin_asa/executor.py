@@ -88,7 +88,7 @@ class Executor(RemoteExecutor):
         self.report_job_submission(SubmittedJobInfo(job, external_jobid=name, aux={"stage": name}))
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
-        """Tell Snakemake of those that have ended; give the others back."""
+        """Report those that have ended to Snakemake; return the others."""
         trouble = self._hear()
         for info in active_jobs:
             name = (info.aux or {})["stage"]
@@ -109,7 +109,7 @@ class Executor(RemoteExecutor):
             self._hosted.cancel(f"{_HOST} was told to end")
 
     def shutdown(self) -> None:
-        """Give back what nobody will want, and wait until that has ended, or somebody is tired of waiting."""
+        """Give back jobs that are no longer needed, and wait until they have ended, or the user interrupts."""
         hosted, is_over = self._hosted, False
         with suppress(KeyboardInterrupt):  # a second one: the next Snakemake waits in its place
             super().shutdown()
