@@ -163,7 +163,7 @@ class Submitter(ABC):
         else:
             try:
                 status = self.backend.status([job_id])[job_id]
-            except BackendError:  # it was accepted, whatever can be asked
+            except BackendError:  # it was accepted, even if its status is not known
                 status = JobStatus(job_id, JobState.PENDING, self.backend.now())
             self._accept(token, status)
             attempt.succeeded()

@@ -452,7 +452,7 @@ class Flow:
                 who = choose_estimator(estimator, chosen, world, history)
                 flow = self.workflow
                 if kept_in is not None:
-                    with suppress(StateError):  # what was learned is of use, and no more
+                    with suppress(StateError):  # what was learned is useful, but not needed
                         flow = expect(flow, RunTimes(kept_in), capabilities).workflow
                 plan = plan_run(
                     flow,

@@ -18,10 +18,10 @@ class JobOutcome(StrEnum):
     FAILED = "failed"  # with an exit code of its own
     TASKS_FAILED = "tasks-failed"  # some of a list
     OUTPUT_MISSING = "output-missing"  # though its command exited with 0
-    OVERTIME = "overtime"  # an element of an array that had its turn, and no more time
+    OVERTIME = "overtime"  # an element of an array that reached its time limit, taken in turn
     PART_DONE = "part-done"  # nothing is left to take while other jobs run the rest; of legs, its turn is over
     UNRECORDED = "unrecorded"  # and that could not be written down
-    OUT_OF_MEMORY = "out-of-memory"  # a process of it was killed since memory was used up, whatever its exit code
+    OUT_OF_MEMORY = "out-of-memory"  # one of its processes was killed for lack of memory, whatever its exit code
     STALLED = "stalled"  # two legs in a row made no progress
     # these say that what its user wants run did not begin
     INPUT_MISSING = "input-missing"

@@ -194,7 +194,7 @@ def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
             run_s, spread, walltime_s = own.run_s, own.spread, own.walltime_s
         elif width not in told:  # one that asks for little, and is less sure, does not make others ask for too little
             walltime_s = max(walltime_s, run_s)
-        elif longer > 1.0:  # how much longer nobody knows: it is not taken to be killed there, too
+        elif longer > 1.0:  # how much longer is not known: it is not assumed to be killed there, too
             run_s = min(run_s, walltime_s)
         found += [Shape(width, run_s, walltime_s, spread, one) for one in moldable.partitions or (own.partition,)]
     return tuple(found)

@@ -345,7 +345,7 @@ def _kept_back(lane: Lane, released_s: float | None, *, age_accrues: bool) -> La
         return lane
     if released_s is None:
         return lane if lane.start_s is not None else replace(lane, spans=(replace(first, kind="kept"), *others))
-    cut_s = min(released_s, first.end_s)  # a start may be dated earlier than the end that released it was heard of
+    cut_s = min(released_s, first.end_s)  # a start may have an earlier time than the report of the end that released it
     parts = (replace(first, kind="kept", end_s=cut_s), replace(first, begin_s=cut_s))
     free_s = released_s if lane.start_s is None else cut_s
     over_s = lane.predicted_wait_over_s

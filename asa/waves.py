@@ -26,7 +26,7 @@ _OF_EACH = (
 )
 OF_EACH = frozenset(_OF_EACH.split())
 """Fields that may differ among stages that share a job, or that keep stages apart in another way, as `local` does."""
-_STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on whatever cores these find
+_STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on any number of cores
 
 
 def is_small(stage: Stage) -> bool:

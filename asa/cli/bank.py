@@ -25,7 +25,7 @@ app = typer.Typer(help="Show, export, import and delete the queue waits that wer
 _BEGIN = "Fill it with `asa learn --from FILE` or `asa bank import FILE`."
 _SHOWN = 20
 _JUDGED = 100
-_FLOOR_S = 10.0  # nobody minds whether a wait is of 2 s or of 8 s
+_FLOOR_S = 10.0  # the difference between a wait of 2 s and of 8 s does not matter
 _A_DATE_S = 1e8  # below, a clock began with its log and not in 1970
 _P50, _P90 = 4, 8  # places in a forecast
 

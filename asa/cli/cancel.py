@@ -53,7 +53,7 @@ def cancel(
     if not yes and sys.stdin.isatty():
         _ask(folder, state)
     changed = given_settings(settings)
-    wish = want(folder, stage)  # first of all: whatever becomes of this command, it is known
+    wish = want(folder, stage)  # first of all, so that it is known even if this command fails
     try:
         with working(f"cancelling {folder.path.name}"):
             is_done = (

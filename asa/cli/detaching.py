@@ -219,7 +219,7 @@ def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
                 with nullcontext() if is_followed else _interrupted_after(6 * _BUSY_S, to_ask_again):
                     drive_here(folder, facility, Silent())
                 has_come_to_an_end = True
-            except (LeaseError, UnavailableError):  # the job before, or a person; or nobody answers
+            except (LeaseError, UnavailableError):  # the job before, or a person; or there is no answer
                 time.sleep(_BUSY_S)
             except Detached:
                 if not to_ask_again.is_set():

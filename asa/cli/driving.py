@@ -264,7 +264,7 @@ class _Departures:
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
     def _insist(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's shape
-        self.want("it was sent SIGALRM")  # of somebody's own, if nobody had asked before
+        self.want("it was sent SIGALRM")  # a user's, if there was no request before
         self._asked_s = min(self._asked_s, time.monotonic())
         if _is_compiling(frame) and time.monotonic() < self._asked_s + _COMPILING_S:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)  # also where no timer was set
@@ -324,7 +324,7 @@ class _Watch:
     def on_record(self, record: Record) -> None:
         """Show what happened."""
         self._records.append(record)
-        self._notice(None)  # what is heard of a job ends a trouble, and is shown after that
+        self._notice(None)  # news of a job ends a trouble, and is shown after that
         with self._read_by_somebody():
             self._display.happened(record)
 

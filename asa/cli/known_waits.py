@@ -47,7 +47,7 @@ class Known:
     kinds: Mapping[str, int]  # waits learned, by geometry
     outcomes: Sequence[Outcome]  # forecasts of this kind, and what came true
     behind_s: float | None  # how old the newest is by today's clock; None where that says nothing
-    live: str = ""  # what was seen of the queue, in words; empty where nobody looked
+    live: str = ""  # what was seen of the queue, in words; empty if it was not read
     max_cores: int = 0  # of the machine; 0 where it was not asked
     whose: str = "The batch system"  # the source of these estimates
     words_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 _MAX_REQUESTS = 100
 _MAX_WORDS = 100
-_MAX_ASKED = 12  # of which the batch system is asked for its own word
+_MAX_ASKED = 12  # for which the batch system is asked for its own estimate
 
 
 def predict(

@@ -213,7 +213,7 @@ def _place_of(runs: Path | None) -> Path:
 
     place = runs_folder(runs, begins=True)
     check_text(str(place.absolute()))
-    with suppress(OSError):  # it is made yet, or whoever begins a run there says what is wrong
+    with suppress(OSError):  # it is made later, or the beginning of a run there reports what is wrong
         check_runs(place)
     return place
 

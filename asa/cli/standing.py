@@ -155,7 +155,7 @@ class RunStanding:
     owner: str = ""  # its owner, if it is another user's: only that user can resume it
     driver: Holder | None = None
     kept: str = ""  # its keeper, while no client drives it; empty if there is none
-    left: str = ""  # when the latest client left it, and why, where nobody drives it and that one could say so
+    left: str = ""  # when the latest client left it, and why, if none drives it and that one could record it
     heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
     remedy: str = ""
@@ -294,7 +294,7 @@ def stand(
     retried = {name: r.reason for r in all_records if isinstance(r, Retrying) for name in r.stages}
     plans = {name: job for job in (state.planned if planned is None else planned) for name in job.stages}
     is_over = state.outcome is not None
-    # where nobody looks, nothing is known of what happened since
+    # without a client, it is not known what happened since
     known_s = now_s if driver or condition is None else min(condition.heard_s, now_s)
     refusal, repair = ("", "") if is_over else _refusal(folder)
     return RunStanding(

@@ -168,7 +168,7 @@ def _row(path: Path) -> _Row:
     except OSError as error:
         return _Row(path.name, created_s, trouble=f"{error.filename or path}: {error.strerror or error}", owner=owner)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        # made by somebody else, so that nothing of it can be relied on: it is a row all the same
+        # another user's, so that nothing in it is reliable: it is a row all the same
         return _Row(path.name, created_s, trouble=f"cannot be understood: {type(error).__name__}: {str(error)[:200]}")
 
 
@@ -192,7 +192,7 @@ def _print_table(rows: list[_Row]) -> None:
     if console.is_terminal:
         console.print(table)
         return
-    # for programs, and whoever reads it later: a line a run, however long, and none as long as the longest
+    # for programs and later readers: a line for each run, however long, and none padded to the longest
     console.width = sum(max(cells[heading].cell_len for cells in lines) + _GAP + 8 for heading in headings)
     with console.capture() as captured:
         console.print(table)

@@ -130,9 +130,9 @@ def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, ke
     """Let nothing look at it any more, and say how it ended."""
     from asa.runner.notify import Notifier
 
-    Notifier(folder).ended(read_state(folder)[1])  # unless whoever saw it end has sent the notification
+    Notifier(folder).ended(read_state(folder)[1])  # unless the client that saw it end has sent the notification
     end_keeper(folder, facility)
-    if kept:  # whoever saw it end may have been on another computer
+    if kept:  # the client that saw it end may have been on another computer
         keepers.end_here(kept)
     _tell(f"{folder.path.name} {how}: {state.outcome}{f', {state.reason}' if state.reason else ''}", quiet=quiet)
     if state.outcome != "completed":

@@ -86,7 +86,7 @@ def kernel(function: Any) -> Any:
     return njit(**options)(function)
 
 
-# What numba keeps are pickles, which run as whoever loads them; its own folder it makes as the umask says.
+# numba stores pickles, which run as the user who loads them; it makes its own folder by the umask.
 
 
 @cache

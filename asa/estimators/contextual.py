@@ -250,7 +250,7 @@ class ContextualAsa:
         if "own" in self.without:
             self._rates[3] = 0.0
         if set(self.without) == set(PARTS):
-            self._rates[5] = 0.0  # nobody is left to share trust with
+            self._rates[5] = 0.0  # there is no other to share weight with
         return numbers, experts
 
     def __repr__(self) -> str:

@@ -52,7 +52,7 @@ FIRST_GUESS = 20  # about 600 s, until something is known
 # ------------------------------------------------------------------ a job's own numbers while it waits
 
 HIDDEN = 16
-RECENT = 32  # waits of a geometry of which the median is taken
+RECENT = 32  # number of waits of a geometry for the median
 # rows of the table of own weights
 JOINT, ALONE, WINDOW = range(3)
 
@@ -70,7 +70,7 @@ NOW_ACTIVE = 0
 TRUST = 1  # of the two: all together, and the geometry alone
 OBSERVED = 3
 SINCE = 4  # jobs submitted since anything was learned
-LEARNED = 5  # waits, exact and censored, of which the last ones are kept
+LEARNED = 5  # number of last waits, exact and censored, that are kept
 DRAW = 6  # state of the generator that draws from these
 SCALARS = 7
 

@@ -75,7 +75,7 @@ _WORD_BEHIND = "; the batch system said "
 _WORD = re.compile(rf"{_WORD_BEHIND}(\d+\.?\d*(?:e[+-]?\d+)?)\Z", re.ASCII)
 _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken for a record
 
-_IDLE_S = 3600.0  # whoever was silent for so long begins another segment, long before others may merge the old one
+_IDLE_S = 3600.0  # silent for so long, a process begins another segment, long before others may merge the old one
 _MANY_SEGMENTS = 64
 _BLOCK_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 1 << 24  # of new records: of very many there is no memory for all
@@ -264,7 +264,7 @@ class WaitStore:
             if self._write(line):
                 self._seen.add(name)
                 return name
-            self.close()  # somebody has deleted the segment: to another
+            self.close()  # the segment was deleted: to another
         raise StateError("its files disappear", where=str(self.folder), hint="Does something clean up there?")
 
     def extend(self, records: Iterable[WaitRecord]) -> int:
@@ -323,7 +323,7 @@ class WaitStore:
         except StateError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ESTALE:
                 return False
-            if not live.is_open:  # what is on the disk nobody knows
+            if not live.is_open:  # it is not known what is on the disk
                 self._live = None
             raise
 
@@ -406,7 +406,7 @@ class WaitStore:
         if any(sizes.get(token, -1) < end for token, end in position.items()):
             return math.inf
         if any(one.kind == "all" and token not in position for token, one in segments.items()):
-            return math.inf  # others were merged into it, of which some may have been forgotten
+            return math.inf  # others were merged into it, some of which may have been forgotten
         return sum(sizes.values()) - sum(position.values())
 
     def resume(self, position: Mapping[str, int]) -> bool:

@@ -39,7 +39,7 @@ from asa.workflow import Stage, Workflow
 _COMMANDS = "handed"
 _ENDED = "host-ended"
 _SLICE_S = 0.5
-_WISHES_S = 2.0  # between looks whether somebody else wants something
+_WISHES_S = 2.0  # between looks for requests of others
 _OF_ITS_TIME = 0.05  # that is spent looking whether stages have ended
 _LAST_LINES_BYTES = 4096
 _WIND_UP_S = 150.0
@@ -108,7 +108,7 @@ class _Shared:
     requests: list[Request] = field(default_factory=list)  # that the loop has not seen yet
     n_holding: int = 0  # held while entries are added that must be seen together
     live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its release file
-    endings: list[Ending] = field(default_factory=list)  # that the host has not heard of yet
+    endings: list[Ending] = field(default_factory=list)  # that were not reported to the host yet
     trouble: BaseException | None = None  # of which the loop ended
     jobs: dict[str, str] = field(default_factory=dict)  # by live stage, its job's number
 

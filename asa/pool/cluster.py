@@ -308,7 +308,7 @@ class AsaCluster(SpecCluster):
         """Process reports of the desk's thread, which may come before dask's loop exists."""
         self._news.append(news)
         if self._is_listening:
-            with suppress(RuntimeError):  # nobody listens any more
+            with suppress(RuntimeError):  # the scheduler is closed
                 self.loop.add_callback(self._hear)
 
     def _hear(self) -> None:

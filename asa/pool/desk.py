@@ -29,10 +29,10 @@ logger = logging.getLogger("asa.pool")
 
 _PAUSE_S = 1.0  # upper bound of a wait for the batch system, which reports changes sooner
 _OUTLOOK_S = 15.0  # between looks at when jobs are expected to start, which is no news
-_IDLE_S = 10.0  # between looks at everybody's queue while there is no job of ours
+_IDLE_S = 10.0  # between looks at all users' queue while there is no job of ours
 _CLOSING_S, _HURRY_S = 8.0, 2.0  # at the end, for what could not be cancelled; between tries
 _FEW_WAITS = 10
-_HISTORY = 2000  # everybody's past jobs to learn at the beginning
+_HISTORY = 2000  # past jobs of all users to learn at the beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class News:
     statuses: Mapping[str, JobStatus] = field(default_factory=dict)  # of jobs that changed, by their tokens
     refused: Mapping[str, str] = field(default_factory=dict)  # why a job will never be accepted, by its token
     trouble: str = ""  # why the batch system cannot be asked, if so
-    local_now_s: float = field(default_factory=time.time)  # likewise on this process's clock, as it may be heard later
+    local_now_s: float = field(default_factory=time.time)  # on this process's clock, as it may come later
 
 
 class Desk(threading.Thread):
@@ -109,7 +109,7 @@ class Desk(threading.Thread):
     def _order(self, work: Callable[[], _T]) -> Future[_T]:
         future: Future[_T] = Future()
         if self._is_over:
-            future.cancel()  # nobody would do it
+            future.cancel()  # nothing else would do it
 
         def do() -> None:
             if not future.set_running_or_notify_cancel():

@@ -104,7 +104,7 @@ def _hand_over(here: Future[Any], there: Any) -> None:
         else:
             here.set_exception(there.exception())
     except InvalidStateError:
-        pass  # nobody wants to know any more
+        pass  # the result is no longer wanted
     except BaseException as error:  # noqa: BLE001 - whoever waits is to see it, as where a result cannot be read here
         with suppress(InvalidStateError):
             here.set_exception(error)

@@ -28,7 +28,7 @@ class _AskedJob:
     spec: JobSpec
     forecast: WaitForecast
     attempt: Attempt = field(default_factory=Attempt)
-    is_open: bool = False  # it was sent, and nobody knows whether it was accepted
+    is_open: bool = False  # it was sent, and is in doubt
     is_unwanted: bool = False  # and is to be cancelled, or not to be sent any more
     status: JobStatus | None = None  # as last seen, once the batch system has it
     own: OwnJob | None = None  # to the bank, until its wait will never be known
@@ -51,7 +51,7 @@ class PoolJobs(Submitter):
     _jobs: dict[str, _AskedJob] = field(default_factory=dict, init=False)  # by their tokens
     _tokens: dict[str, str] = field(default_factory=dict, init=False)  # by the ids of jobs
     _seen: dict[str, JobStatus] = field(default_factory=dict, init=False)  # each job, last
-    # tokens of which a second job may yet turn up, and since when; and those of an earlier pool
+    # tokens that may have a duplicate, and since when; and those of an earlier pool
     _doubtful: dict[str, float] = field(default_factory=dict, init=False)
     _late: dict[str, float] = field(default_factory=dict, init=False)
     _left: set[str] = field(default_factory=set, init=False)  # of an earlier pool, not cancelled yet

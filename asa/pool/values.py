@@ -113,7 +113,7 @@ class View:
     until_s: float | None = None  # when its workers leave; None while it waits
     idle_s: float = 0.0  # for how long nothing has run there; 0 while something does, and before its workers have come
     useless_s: float = 0.0  # for how long it has been among `Decision.useless`
-    is_pinned: bool = False  # somebody asked for this very one, and gives it back himself
+    is_pinned: bool = False  # the user asked for exactly this one, and gives it back
 
     def starts_s(self, now_s: float, level: float) -> float:
         """Tell by when it will have started, with a probability, knowing that it has not started so far."""
@@ -140,9 +140,9 @@ class Rules:
     price: float = 10.0
     startup_s: float = 10.0  # seconds from the start of a job until its workers work
     margin_s: float = 60.0  # seconds before the end of its walltime at which an allocation is left
-    target_s: float = 5.0  # what will be done in so many seconds needs no more than there is
+    target_s: float = 5.0  # nothing is added for work that will be done in so many seconds
     max_waiting: int | None = None  # jobs that may wait in the queue at a time; None for any number
-    is_fixed: bool = False  # the pool is to have as much as `minimum` says, whatever is to be done
+    is_fixed: bool = False  # the pool keeps `minimum`, whatever the work
 
 
 @dataclass(frozen=True, slots=True)

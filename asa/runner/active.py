@@ -97,13 +97,13 @@ class Active(Submitter):
     emit: Callable[[Record], None]  # takes each record of what happens
     records: list[Record] = field(default_factory=list)
     begun: bool = False  # whether it was handed over
-    is_behind: bool = False  # whether what became of its jobs while nobody looked was not heard yet
+    is_behind: bool = False  # whether it is not known yet what became of its jobs while no client looked
     attempts: Attempts = field(init=False)  # at what is to be sent
     swept: bool = False  # whether nothing of ours was found after the end that should not be there
     # what is still to be reported to the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
     trouble: str = ""  # with learning; empty for none
-    given_back: set[str] = field(default_factory=set)  # tokens of jobs that are no more, and hold no tasks either
+    given_back: set[str] = field(default_factory=set)  # tokens of jobs that are gone, and hold no tasks either
     # the waits that were predicted last, by stages
     predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 

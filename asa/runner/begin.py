@@ -36,7 +36,7 @@ class Chosen:
 
     estimator: str
     why: str = ""  # half a sentence; empty where it was named, or nothing is predicted
-    events: Sequence[QueueEvent] | None = None  # what a look at the queue showed; None where nobody looked
+    events: Sequence[QueueEvent] | None = None  # what a look at the queue showed; None if it was not read
 
 
 _DEFAULT = Chosen(BLIND)
@@ -200,7 +200,7 @@ def bank_refusal(folder: Path | None) -> str:
     except OwnerError as error:
         repair = (error.hint or "").removeprefix(owned.UNUSED)
         return f"{error.message}: it is not used, and nothing learned. {repair}"
-    except OSError:  # it is made yet, or whoever uses it says what is wrong
+    except OSError:  # it is made later, or its use reports what is wrong
         pass
     return ""
 

@@ -118,7 +118,7 @@ def drive(
                 requests=lambda: [*folder.take_requests(), *requests()],
                 on_pass=each_pass,
             )
-        finally:  # also of a run that is left, which nobody may ever go on with
+        finally:  # also of a run that is left, which may never be resumed
             _keep_run_times(folder)
         notifier.ended(result.records)
         if bank.store is not None:

@@ -85,7 +85,7 @@ class Unsent:
 
     token: str
     at_s: float
-    reason: str = ""  # why; empty if nobody said
+    reason: str = ""  # why; empty if not given
     doubtful: bool = False  # whether it may turn up
     kind: Literal["unsent"] = "unsent"
     cause: Cause = Cause.UNKNOWN
@@ -191,7 +191,7 @@ class Extended:
 
     stages: tuple[Stage, ...]  # each after those that it follows, which may be there already
     at_s: float
-    # those of which a job could never start, and why: nothing is asked for ahead of them
+    # those whose job could never start, and why: nothing is submitted ahead of them
     impossible: dict[str, str] = field(default_factory=dict)
     kind: Literal["extended"] = "extended"
 

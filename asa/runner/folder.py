@@ -522,7 +522,7 @@ class RunFolder:
         """Read which client drives the run; None if there seems to be none."""
         lock = FileLock(self.path / _LEASE)
         holder = None
-        with suppress(OSError):  # somebody else's folder, of which only so much can be seen
+        with suppress(OSError):  # another user's folder, of which only so much can be seen
             holder = lock.holder()
             return None if holder is None or lock.is_stale(holder) else holder
         return holder

@@ -16,7 +16,7 @@ class Host:
 
     may_add: bool = False  # stages, or hand some over: the run is open
     max_jobs: int | None = None  # that it hands over at a time; None for any number
-    # stages of which what they run was not handed over yet
+    # stages that were not handed over yet
     unclaimed: dict[str, None] = field(default_factory=dict)
     repeatable: set[str] = field(default_factory=set)  # that it hands over again if they fail
     attempts_failed: dict[str, str] = field(default_factory=dict)  # those that did, and how the last ended

@@ -67,9 +67,9 @@ class JobsOfRun(Mapping[str, Job]):
     """Every job of a run that was accepted, by its id; and what of them may yet be."""
 
     intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission that was intended of each token
-    open_intent: Intended | None = None  # a submission of which it is not known what became of it
+    open_intent: Intended | None = None  # a submission in doubt
     sought_s: float | None = None  # when its job was first looked for, and not found
-    # tokens of which a second job may yet turn up
+    # tokens that may have a duplicate
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     condemned: dict[str, None] = field(default_factory=dict)  # jobs that were to be cancelled
     twins: list[Job] = field(default_factory=list)  # that ended at once for another of their token

@@ -51,7 +51,7 @@ from asa.strategies.legs import ahead, in_turn, successors
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
-_HOST_S = 60.0  # an open run looks around after so long, whatever happens
+_HOST_S = 60.0  # an open run looks again after so long, in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def run_all(
     banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
     for bank in () if is_followed else banks:
         bank.lose_sight()  # it may have followed another queue
-    for request in requests():  # what was wanted while nobody drove
+    for request in requests():  # requests from the time without a client
         _carry_out(active, request)
     was_idle = False
     while unfinished := [one for one in active if not one.is_over]:
@@ -348,7 +348,7 @@ def _follow_plan(one: Active) -> float | None:
             wanted = {c.job_id: c.reason for c in plan.cancellations}
             kept = wanted.keys() - cancel(one, wanted)
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
-                return now + AGAIN_S[0]  # nothing could be decided, or a payload begins of which nothing is heard yet
+                return now + AGAIN_S[0]  # nothing could be decided, or a payload begins that is not reported yet
             continue  # what was given back is asked for again, unless it ended meanwhile
         mates = list(missing_mates(one))  # all jobs of a stage come before what depends on them
         jobs, planned_s = [*mates, *submissions], [*([now] * len(mates)), *times_of(one.state, submissions)]
@@ -357,7 +357,7 @@ def _follow_plan(one: Active) -> float | None:
         if not due:
             _note_predictions(one, plan, now)
             wakes = [time for time in times if time < math.inf]
-            if plan.wake_s is not None and (plan.wake_s > now or not wakes):  # else it is for what is put off
+            if plan.wake_s is not None and (plan.wake_s > now or not wakes):  # else it is for deferred jobs
                 wakes.append(plan.wake_s)
             return min(wakes, default=None)
         if not _submit_each(one, due, plan, now):
@@ -381,7 +381,7 @@ def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: floa
 
 
 def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:
-    """Add to a plan the next legs of stages with a running leg; cancelled ones of these come first."""
+    """Add to a plan the next legs of stages with a running leg, unless it cancels jobs: these come first."""
     if not view.workflow.continuing or plan.cancellations:
         return plan
     strategy = one.run.strategy

@@ -45,11 +45,11 @@ _TOGETHER_S = 900.0  # early failures of two stages that are further apart have 
 _UNBEGUN = frozenset({JobOutcome.UNABLE, JobOutcome.FOLDER_MISSING})
 _LACKS = frozenset({JobOutcome.INPUT_MISSING, JobOutcome.SETUP_FAILED})
 _OWN = frozenset({None, JobOutcome.FAILED, JobOutcome.TASKS_FAILED, JobOutcome.OUTPUT_MISSING})
-_ANYWHERE = ""  # where a job may begin to run, of which nothing keeps it
+_ANYWHERE = ""  # where a job may begin to run, if nothing keeps it back
 _SUSPECT = "not found"  # the way of failing that one stage alone may be to blame for
 _NODE_FAILED = "ran there when it failed"
 _MAX_NAMES = 3  # of stages, in a sentence
-_MAX_EARLY = 8  # stages that failed early, of which one is remembered by node
+_MAX_EARLY = 8  # stages that failed early; one is remembered for each node
 
 End = JobStatus | ElementEnd
 
@@ -212,7 +212,7 @@ class Nodes:
             is_so = self._does_well_elsewhere(node, waits=True)
             return "did not find something there that others find elsewhere" if is_so else ""
         if len(end.nodes) > 1:
-            return ""  # which of them it was nobody says
+            return ""  # which of them it was is not known
         is_so = self._fails_early(stage, end, job, node) and self._does_well_elsewhere(node)
         return "failed there soon after beginning" if is_so and stage.retries else ""
 

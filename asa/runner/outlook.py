@@ -123,7 +123,7 @@ def _beyond(stage: Stage, site: Capabilities) -> str | None:
     """Say in which of its widths, or in which partition, a stage could never start; None if it could in each."""
     if stage.moldable is None:
         return None
-    # of a width of which no run time is known, what it would ask for is not known either, but its size is
+    # for a width without a known run time its walltime is not known either, but its size is
     walltimes_s = {shape.width: shape.walltime_s for shape in stage.shapes}
     widths, partitions = stage.moldable.widths or (stage.width,), stage.moldable.partitions or (stage.partition,)
     why = {

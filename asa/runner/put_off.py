@@ -63,7 +63,7 @@ class Deferral:
 
     since_s: float
     reason: str  # as was said last
-    tried_s: float  # when it was last, but for those times at which nothing could be sent
+    tried_s: float  # when it was last, except times at which nothing could be sent
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class PutOff:
 
     _answers: UnknownAnswers = field(default_factory=UnknownAnswers)
     _deferrals: dict[str, Deferral] = field(default_factory=dict)  # by `keys_of`
-    # by target, the tokens of jobs that it put off since it accepted one last, and which stage that is
+    # by target, the tokens of jobs deferred since it last accepted one, and their stages
     _refused_in_row: dict[Target, dict[str, str]] = field(default_factory=dict)
 
     def heard(self, entry: Entry, state: RunState) -> None:

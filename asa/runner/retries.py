@@ -17,7 +17,7 @@ _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons with less infor
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
 _KILLED = 128 + 9  # exit code of what the kernel has killed
-_MAX_AVOIDED = 8  # nodes: on a machine whose nodes keep failing a job is not to run out of them
+_MAX_AVOIDED = 8  # nodes: on a machine whose nodes keep failing, enough must be left for a job
 _MAX_SHORT = 5  # times that a job may come back with too few cores
 
 
@@ -30,7 +30,7 @@ def is_short(job: Job, view: StageView) -> bool:
 def may_retry(job: Job, view: StageView) -> bool:
     """Whether the stage of a job that failed may be tried again."""
     if job.status.state is JobState.CANCELLED:
-        return False  # somebody wanted its end
+        return False  # it was cancelled
     if job.status.state is JobState.FAILED and would_end_so_again(job.status):
         return False  # it would fail again
     return view.attempts < view.stage.retries

@@ -51,7 +51,7 @@ def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[Plann
 
 
 def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
-    """Return jobs that were sent, are in doubt, were not sent again but may be, and only wait."""
+    """Return jobs in doubt that were not sent again but may be: those of which no stage is settled."""
     sent = {job.spec.token for job in state.jobs.values()}
     for token in state.jobs.doubtful.keys() - sent:
         planned = state.jobs.intents[token].planned

@@ -543,7 +543,7 @@ def _check_cycles(reading: Reading, names: Mapping[str, int], edges: list[tuple[
         befores.setdefault(name, []).append(before)
     try:
         TopologicalSorter(befores).prepare()
-    except CycleError:  # of which it names but one
+    except CycleError:  # it names only one of them
         _tell_cycles(reading, names, edges)
 
 

@@ -150,7 +150,7 @@ class Planned(Strategy):
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
             hold_s = self._hold_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.spare_s
             if keep is Keep.AWAIT and not (hold_s >= MIN_HOLD_S and view.run_or_hold_cores(before)):
-                continue  # it might hold the cores that those before it need, or may idle no more
+                continue  # it might hold the cores that its predecessors need, or must not idle any more
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
                 continue
             if keep is not Keep.NOTHING and not all(p in submits for p in waiting):

@@ -128,7 +128,7 @@ class _Play:
             for other in range(asking - 1):
                 self.estimator.predict(_job(place + other, time))
             forecasts.append(_sane(self.estimator.predict(job), f"job {place} of a small trace"))
-            # every fifth was submitted by somebody else: nobody had asked
+            # every fifth is submitted without a forecast
             self.tickets[place] = self.estimator.submitted(job, forecasts[-1] if place % 5 else None)
         return forecasts
 

@@ -47,7 +47,7 @@ _MIN_LOOK_S, _MAX_LOOK_S = 0.02, 0.1
 _MARKS_S = 0.5  # between looks at the marks of a job that runs
 _ALL_S = 10.0  # between looks at everything, in case a change was not announced
 _ELSEWHERE_S = 5.0  # between looks at jobs of another host
-_OVERDUE_S = 120.0  # a job of a container that is no more is lost so long after its last sign, or its latest end
+_OVERDUE_S = 120.0  # a job of a container that is gone is lost so long after its last sign, or its latest end
 _SERVER_S = 1.0  # between looks whether there is a server
 _MAX_SERVER_S = 60.0
 _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
@@ -529,7 +529,7 @@ class LocalBackend:
             last_s = start_s + (job.kept.walltime_s if standing.walltime_s is None else standing.walltime_s)
         if self.now() - last_s <= _OVERDUE_S:
             return job.status
-        with suppress(OSError):  # nobody is to run it later
+        with suppress(OSError):  # it must not run later
             spool.check()
             (spool.jobs / str(job.number) / "cancel").touch()
         return replace(job.status, state=JobState.FAILED, end_s=self.now(), reason=LOST)

@@ -383,7 +383,7 @@ class Server:
                     return standing
                 if standing is not None:
                     self._over[number] = standing
-            self._over.setdefault(number, SpooledStanding(state="failed", end_s=0.0))  # what it became nobody knows
+            self._over.setdefault(number, SpooledStanding(state="failed", end_s=0.0))  # what became of it is not known
         return self._over[number]
 
     # ------------------------------------------------------------------ jobs start

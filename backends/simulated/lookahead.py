@@ -95,7 +95,7 @@ _UNNOTICED_AFTER_S = 3600.0
 _MAX_UNNOTICED = 10_000
 _NEVER_S = 1e300
 _LONGEST_S = float(k.HORIZON_S)
-_NOBODY, _NEW = 0, 1  # numbers: of nobody in particular, and of whoever has submitted nothing yet
+_NOBODY, _NEW = 0, 1  # numbers: of no particular user, and of users who have submitted nothing yet
 _SITE_STEP = 0.01
 _MIN_FUTURES, _MAX_JOBS = 24, 20_000  # jobs of all futures together, where there are more futures than the fewest
 _LEAST_SHARE = 1e-6
@@ -414,7 +414,7 @@ class QueueSimulation:
         cores, partition = int(row[k.CORES]), int(row[k.PARTITION])
         size = self.machine_cores or max(int(min(self._max_in_use, k.MAX_CORES)), cores)
         own_size = max(int(self._max_used[partition]) if partition >= 0 else 0, cores)
-        # anew each time: the one that was answered before must not change under whoever looks at it
+        # anew each time: the one that was returned before must not change
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
         arrays = (row, self._waiting.flat, running.flat, self._users.share, self._shapes.share)
         k.foresee(

@@ -37,7 +37,7 @@ class Rules:
     # what counts as idle while completions of this second are still to be processed: only processed ones (`handled`),
     # or also jobs whose expected end is now (`expected`; with one pass for each event)
     free: Literal["handled", "expected"] = "handled"
-    # whose duration a candidate is tested with: its `request`, or its `run` time, which nobody can know
+    # the duration with which a candidate is tested: its `request`, or its `run` time, which is unknown in reality
     candidates: Literal["request", "run"] = "request"
     backfill: bool = True  # false for plain first come first served
 

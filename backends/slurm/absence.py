@@ -34,7 +34,7 @@ _DOUBT_S = 600.0  # so long an answer that is only empty is not believed
 _KILLED_S = 300.0  # so long after its cancellation accounting may say that a job runs
 _UNLIMITED_S = 86_400.0  # so long what has no walltime, or none that is known, is taken to run though it is not shown
 _MAX_DENIALS = 8  # a look asks for so many jobs one by one
-_MAYBE_BACK = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})  # in the queue, of which accounting hears later
+_MAYBE_BACK = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})  # in the queue, which accounting shows later
 
 
 class Absence(NamedTuple):

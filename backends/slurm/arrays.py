@@ -118,7 +118,7 @@ class TrackedArray(TrackedJob):
         one = self._one(number)
         was = one.status
         if not one.is_live and ended_as(record) is not None and record.restarts <= was.restarts:
-            return  # as was heard before: its marks are not read again
+            return  # as reported before: its marks are not read again
         self.raw_ids[number] = record.job_id
         one.hear(replace(record, job_id=one.job_id), folder, now_s, clock_s)
         self._count(number, was, one.status, record)
@@ -157,7 +157,7 @@ class TrackedArray(TrackedJob):
         It forgets pending elements that were cancelled individually at once, while it still shows the others.
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
-        if self._is_told:  # so it knows no more of it
+        if self._is_told:  # so it no longer knows it
             inquiry = Inquiry(lambda _: True, dict, inquiry.confirm)
         for number in numbers:
             one = self._one(number)

@@ -561,7 +561,7 @@ class SlurmBackend:
         if kept is None or kept.token != token:
             awaits, steps = self._folder.traits(name)
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
-            since_s = self.now() if mark is None else mark.time_s  # for how long it had queued nobody knows
+            since_s = self.now() if mark is None else mark.time_s  # it is not known how long it had queued
             walltime_s = self._folder.walltime_s(name)
             kept = KeptSubmission(name, token, awaits, steps, kept_back=True, walltime_s=walltime_s, submit_s=since_s)
             array, is_renumbered = self._folder.array(name)
@@ -728,7 +728,7 @@ class SlurmBackend:
                 return True
             past = self._link.past(list(jobs))
             return any(is_same(record, jobs[job_id]) for job_id, record in past.items())
-        return True  # nobody can say that it is not
+        return True  # nothing shows that it is not
 
     def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
         """Process Slurm's reports on some arrays."""

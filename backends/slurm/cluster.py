@@ -39,7 +39,7 @@ from asa.errors import BackendError, OtherClusterError
 from .link import SlurmCluster, SlurmLink, SlurmRecord
 from .ownership import COMMENT, token_of
 
-_DOUBT_AGAIN_S = 600.0  # a listing of everybody's jobs is not asked for more often
+_DOUBT_AGAIN_S = 600.0  # a listing of all users' jobs is not asked for more often
 _SURE_S = 2.0  # a cluster that was compared so lately is not asked again before a submission
 _MAX_SURE_S = 60.0
 _MIN_WORK = 20.0  # and where asking takes long, as through ssh, there is so many times as much time between two

@@ -64,7 +64,7 @@ and exit code decide: see `base_of`.
 _KEPT_BACK = frozenset({"Dependency", "DependencyNeverSatisfied", "BeginTime"})
 
 _PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of what is pending
-_RELEASED = frozenset({"transient", "limit", "dependency"})  # and of what nobody holds
+_RELEASED = frozenset({"transient", "limit", "dependency"})  # and of jobs that are not on hold
 _ONE_NODE = re.compile(r"[^\s,\[\]()]+")
 _LISTED = re.compile(r"(?:[^\s,\[\]]++|\[[^\[\]]*+\])++")  # the words of a list: a comma in brackets parts none
 _PARTS = re.compile(r"(\[[^\[\]]*+\])")

@@ -17,7 +17,7 @@ from .site import simulated_waits
 
 _WEEK_S = 7 * 86_400.0
 _SHORTEST_S = 4 * _WEEK_S  # of less than this a quarter is left out
-_WARM_UP = 0.1  # of the jobs, of which nothing is compared: the machine is empty when the log begins
+_WARM_UP = 0.1  # share of the jobs that are not compared: the machine is empty when the log begins
 _FITTED = 20_000  # jobs that rules are tried on
 _FEWEST = 100
 _FIRST_SHARES = (1.0, 0.92)  # of the cores, that may be there for jobs

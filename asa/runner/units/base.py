@@ -139,7 +139,7 @@ class Units:
             step, view = steps.get(name), run.stages[name]
             if step is not None and step.end_s is not None:
                 yield from run.stage_done(job, name, step.start_s, step.end_s)
-            elif view.started_s is not None and view.ended_s is not None:  # as was heard of it before
+            elif view.started_s is not None and view.ended_s is not None:  # as it was reported before
                 yield from run.stage_done(job, name, view.started_s, view.ended_s)
 
     # ------------------------------------------------------------------ what jobs leave in the folder of the run

@@ -38,7 +38,7 @@ _ALIKE_SHAPES = math.sqrt(2.0)  # times: half a power of two, as geometries have
 _PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
 _SURE = 0.9  # of meeting a deadline
 _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
-# likewise where shapes are chosen: narrow ones cost so much less that at more than this nobody would be served sooner
+# likewise where shapes are chosen: narrow ones cost so much less that a higher price would never choose a faster one
 WORTH_OF_SHAPES = 0.1
 """Percent of time that a percent of core-hours is worth where shapes are chosen."""
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
@@ -56,7 +56,7 @@ class Aim:
     # seconds that a core-hour is worth. If not given, one percent of Per-Stage's core-hours is worth 0.8 percent of its
     # makespan.
     price_s: float | None = None
-    # core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price
+    # upper bound of core-hours, times Per-Stage's; then the fastest plan within that is taken, whatever the price
     at_most: float | None = None
     # the clock's time by which all must have ended; then the plan with fewest core-hours that meets it in 9 of 10 cases
     deadline_s: float | None = None
@@ -282,7 +282,7 @@ def _part_of(view: RunView) -> RunView:
     waiting = [name for name in names if view.stages[name].phase is Phase.WAITING]
     if len(waiting) <= WHOLE_STAGES:
         return view
-    ready = view.to_run_now()  # those are to be asked for whatever becomes of the others
+    ready = view.to_run_now()  # those must be submitted in any case
     in_turn = list(dict.fromkeys([*ready, *waiting]))[:NEXT_STAGES]
     chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(in_turn)
     stages = {name: view.stages[name] for name in names if name in chosen}

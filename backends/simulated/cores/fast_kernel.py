@@ -165,7 +165,7 @@ def _reserve(
         i += 1
     shadow = releases[At(i)] >> BITS
     if by_second:
-        shadow = max(shadow, now + 1)  # whoever is overdue is expected to end in a second
+        shadow = max(shadow, now + 1)  # overdue jobs are expected to end in a second
     i += 1
     if extra_all:
         while i < running and releases[At(i)] >> BITS <= shadow:

@@ -86,7 +86,7 @@ class _Log:
                 break
             lacking -= self.cores[key % self.rows]
             if lacking <= 0 and shadow == NEVER:
-                shadow = max(end, now + 1)  # whoever is overdue is expected to end in a second
+                shadow = max(end, now + 1)  # overdue jobs are expected to end in a second
         self.patience -= len(self._releases)
         self.is_reserved, self._shadow, self._extra, self.seen = True, shadow, -lacking, 1
 
