@@ -1,6 +1,6 @@
 """DMR: jobs that shrink and grow while they run (Iserte et al.).
 
 After "DMR API: Improving the Cluster Productivity by Turning Applications into Malleable". `policy` decides on a
-resize, `mechanics` does it: in a simulated queue (`core`), for programs on this machine (`manager`), or in a job of any
-batch system (`beside`). The paper's study, with its own cluster, is in `asa.studies.dmr`.
+resize, and `mechanics` carries it out: in a simulated queue (`core`), for programs on this machine (`manager`), or in a
+job of any batch system (`beside`). The paper's study, with its own cluster, is in `asa.studies.dmr`.
 """

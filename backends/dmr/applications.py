@@ -1,18 +1,18 @@
-"""Applications that can be resized, and jobs of them: Table 1, and how long an iteration lasts on so many nodes.
+"""Resizable applications, and their jobs: Table 1, and the time of an iteration by number of nodes.
 
 How the curves were found
 -------------------------
-The paper shows no speed-up curves. It says that FS scales linearly (section 7.4), that the preferred number of
-processes is the sweet spot in terms of parallel efficiency (7.5), and what the fixed workloads' jobs took on their most
+The paper has no speed-up curves. It says that FS scales linearly (section 7.4), that the preferred number of processes
+is the sweet spot in terms of parallel efficiency (7.5), and how long the fixed workloads' jobs took on their maximum of
 nodes (Table 4). So each of the others follows Amdahl's law, with two numbers:
 
 - its serial share puts the knee of the curve, where efficiency per time is best (Eager, Zahorjan and Lazowska, 1989),
   at the preferred number of processes: under Amdahl's law it is ``1 / (1 + preferred)``;
-- its time on the most nodes is fitted to the waits and execution times of Table 4's fixed workloads, see
-  `tests/dmr_times.py`. CG and Jacobi, which Table 1 does not tell apart, share one.
+- its time on the maximum of nodes is fitted to the waits and execution times of Table 4's fixed workloads, see
+  `tests/dmr_times.py`. CG and Jacobi, which Table 1 does not distinguish, have the same.
 
-FS takes its size and its time from Feitelson's model, see `asa.studies.dmr.workloads`. Nothing is fitted to what the
-paper found with flexible jobs.
+FS has its size and time from Feitelson's model, see `asa.studies.dmr.workloads`. Nothing is fitted to the paper's
+results with flexible jobs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Application:
         return self.run_s(nodes) / self.iterations
 
     def run_s(self, nodes: int) -> float:
-        """Seconds that all of it takes on so many nodes.
+        """Return the seconds that all of it takes on so many nodes.
 
         Examples
         --------
@@ -65,9 +65,9 @@ class Application:
 
 
 def amdahl(name: str, iterations: int, wish: Wish, seconds: float, *, period_s: float = 0.0) -> Application:
-    """Make an application whose sweet spot is its preferred size, and that takes so many seconds on its most nodes.
+    """Make an application whose sweet spot is its preferred size, with a given time on its maximum of nodes.
 
-    `wish`: the sizes that it can have, and the one that it prefers.
+    `wish`: its possible sizes, and the preferred one.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""A manager of one job of any batch system that can take nodes back from a running job: it stands beside its program.
+"""A manager that runs inside one job, next to its program, under any batch system that can take nodes back.
 
-It knows the batch system by its ports alone. These do not tell which nodes are free, so that it answers a shrink only
-where what the job gives back is enough by itself for one that waits; the batch system, whose order nobody here can
-change, may start another on it. And it answers no expansion, unless nodes that the program has left were refused.
+It uses only the batch system's ports. These do not show free nodes, so it answers with a shrink only if the job's own
+nodes are enough for a pending job; the batch system, whose order cannot be changed from here, may start another one on
+them. It never answers with an expansion, unless the batch system refused nodes that the program has left.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _WHOLE = "whole nodes are given back here"
 
 
 class JobManager:
-    """Answers the program of one job, and has the batch system take back what that leaves; fits `desk.Clerk`.
+    """Answers the program of one job, and lets the batch system take back what that leaves; fits `desk.Clerk`.
 
-    `backend`: the batch system. Where it is not `asa.backend.Adjustable` nothing is ever to be done.
-    `partition`: where the job runs: only jobs that wait for that count. All jobs, if not given.
+    `backend`: the batch system. If it is not `asa.backend.Adjustable` all answers are to go on.
+    `partition`: where the job runs: only pending jobs of it count. All pending jobs, if not given.
     Raises `JobNotFoundError`: the batch system has no such job of this user.
     """
 

@@ -1,24 +1,24 @@
-"""A machine on which some of the jobs that run can be resized, as the policy of the DMR paper decides.
+"""A machine on which some running jobs can be resized, by the policy of the DMR paper.
 
-The queue is EASY's: by age, or by age and size as in the study, and who does not delay the first that waits may go
-ahead. What is more than that:
+The queue is EASY's: by age, or by age and size as in the study, with backfilling of jobs that do not delay the head. In
+addition:
 
-- Running jobs check once in their period, and are answered by `asa.backends.dmr.policy.decide`. Those that are due
-  within a second are asked in their order, after its scheduling pass, until none of them has anything to do.
-- An expansion is a resizer job: it stands before all others, and takes its cores if they are idle. Asynchronously it
-  may have to wait, and is cancelled at its time-out; its job stands still for as long.
-- A shrink gives its cores back when all have acknowledged, and the queued job that gains by it stands first.
-- A moldable job starts on the largest of its sizes that may start.
+- Running jobs check once in their period, and are answered by `asa.backends.dmr.policy.decide`. Those due within a
+  second are answered in order, after its scheduling pass, until none of them has anything to do.
+- An expansion is a resizer job: it is before all others, and takes its cores if they are idle. Asynchronously it may
+  have to wait, and is cancelled at its time-out; its job idles meanwhile.
+- A shrink gives its cores back when all have acknowledged, and the queued job that gains by it becomes the head.
+- A moldable job starts at its largest size that may start.
 
-Limits are of work, not of time: a job that is left with half of its cores is given as much longer as it needs for what
-it had time for; one that grows, less; and time for the resize itself. So no job is killed for having been resized, and
-its expected end, by which EASY reserves, moves along. The head-of-queue job can be delayed by this in the two ways
-that section 4.3 has it: a shrink lets another go before it, and an expansion takes idle cores that nobody in the queue
-could use, until the job's expected end, which does not move later by more than the expansion lasts.
+Walltimes limit work, not time: a job that keeps half of its cores gets the time that it needs for the same work; one
+that grows, less; and time for the resize itself. So no job is killed because it was resized, and its expected end,
+which EASY uses for reservations, moves accordingly. This can delay the head-of-queue job in the two ways of section
+4.3: a shrink lets another job go ahead, and an expansion takes idle cores that no queued job could use, until the job's
+expected end, which becomes later at most by the duration of the expansion.
 
-A check that comes to nothing costs `Costs.none_s`, and a job that checks is slower by this share of its period. What
-is due is so at whole seconds; what is computed, and how long a resize lasts, are not whole: cores are given back, and
-jobs end, at the next second.
+A check without a resize costs `Costs.none_s`, and slows a job down by this share of its period. Events are at whole
+seconds; computed times, and durations of resizes, are not whole: cores are given back, and jobs end, at the next
+second.
 """
 
 from __future__ import annotations
@@ -98,19 +98,19 @@ class _Run:
 class DmrCore(InPython):
     """Queue, running jobs and clock; see `asa.backends.simulated.cores.base.Core`.
 
-    `capacity`: cores of the machine. To policy and mechanics each is a node.
-    `table`: the background load: what runs take, and ask for, on the cores that are asked for.
-    `jobs`: describes the job of a row, the same each time; None for a rigid one. Of its application counts how
-    speed depends on size; its iterations only say where phases begin.
-    `asynchronous`: what is answered to a check is done at the next one.
-    `requeues`: a job that is resized writes its data, stops, and waits in the queue, with its age, for as many
-    cores as it is to have; then it reads its data. `costs` say how long this takes, by their `Checkpoints`.
-    `size`: weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000.
+    `capacity`: cores of the machine. For policy and mechanics each is a node.
+    `table`: the background load: run times and walltimes on the requested cores.
+    `jobs`: describes the job of a row, the same each time; None for a rigid one. Its application only gives the speed
+    by size; its iterations only the beginnings of phases.
+    `asynchronous`: the answer to a check is carried out at the next one.
+    `requeues`: a job that is resized writes its data, stops, and waits in the queue, with its age, for its new number
+    of cores; then it reads its data. `costs` say how long this takes, by their `Checkpoints`.
+    `size`: weight, in the queue's order, of a job's share of the machine, where a week of age has 1000.
 
     Notes
     -----
-    Who was answered that there is nothing to do is asked again when cores or queue have changed, as the answer depends
-    on nothing else. Such a change costs O(r + q) in the running and the queued jobs.
+    A job that had nothing to do is checked again when cores or queue have changed, as the answer depends on nothing
+    else. Such a change costs O(r + q) for r running and q queued jobs.
     """
 
     def __init__(

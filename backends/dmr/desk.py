@@ -1,6 +1,6 @@
-"""A resource manager's end of the DMR API: a Unix socket at which programs ask (section 5.1).
+"""A resource manager's side of the DMR API: a Unix socket for programs' requests (section 5.1).
 
-Whoever can resize jobs can stand behind it: a `Clerk` answers, each request in a thread of its own.
+Any resource manager can use it: a `Clerk` answers, each request in a thread of its own.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Clerk(Protocol):
 
 
 class Desk:
-    """A Unix socket, for as long as it is open.
+    """A Unix socket, while it is open.
 
-    `path`: of the socket, in a folder of the user's own. One that nobody serves any more is replaced.
-    Raises `InputError`: the path is too long for a socket, or cannot be used; or another serves it.
+    `path`: of the socket, in a folder of the user's own. A socket without a server is replaced.
+    Raises `InputError`: the path is too long for a socket, or cannot be used; or another process serves it.
     """
 
     def __init__(self, path: Path, clerk: Clerk) -> None:

@@ -1,16 +1,16 @@
-"""A resource manager for this machine that resizes its jobs while they run, as programs ask by `asa.dmr`.
+"""A resource manager for this machine that resizes running jobs, for programs that use `asa.dmr`.
 
-Some of the machine's cores are taken for so many nodes with one process each. Jobs start in the order of their
-submission, and nobody overtakes, but for who was promoted by a shrink (section 4.3). Who may resize is decided by
-`policy.decide`, and done by the steps of `mechanics.Ledger`:
+Some of the machine's cores count as nodes with one process each. Jobs start in order of submission, without
+backfilling, except for a job promoted by a shrink (section 4.3). `policy.decide` decides on resizes, and the steps of
+`mechanics.Ledger` carry them out:
 
-- An expansion is a resizer job that goes before all others. Where the answer holds at once its nodes are free.
-  Otherwise it waits, and is cancelled in its time (section 5.2.1).
-- A shrink was promised to a job that is to start. Its nodes are free when the program has acknowledged that the
-  processes on them have ended (section 5.2.2), or has ended itself. Until then they are nobody else's: neither are they
-  promised again, nor does another expand into them.
+- An expansion is a resizer job that is before all others. If the answer holds at once its nodes are free. Otherwise it
+  waits, and is cancelled at its time-out (section 5.2.1).
+- A shrink is for a job that is to start. Its nodes are free when the program has acknowledged that the processes on
+  them have ended (section 5.2.2), or has ended itself. Until then they are neither promised again, nor used for an
+  expansion.
 
-What a job leaves running when it ends is ended, and all its nodes are free.
+When a job ends, processes that it leaves are killed, and all its nodes are free.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class _Running:
 
 
 class LocalManager:
-    """Runs jobs on some nodes of this machine, and resizes those that ask; a context, at whose end all have ended.
+    """Runs jobs on some nodes of this machine, and resizes those that ask; a context manager, which ends all of them.
 
-    `grows`: whether a running job can be given more. Some batch systems can only take nodes back.
-    `folder`: where its socket is, and what jobs write. One that ends with it, if not given.
+    `grows`: whether a running job can get more nodes. Some batch systems can only take nodes back.
+    `folder`: for its socket and jobs' output. A temporary one, if not given.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 """How the resource manager resizes a job (sections 3 and 5.2), and what that costs (section 7.3).
 
-Expand: a resizer job that depends on the job asks for the nodes that are to be added, with the highest priority. When
-it runs, its nodes are taken from it, it is cancelled, and the job's number of nodes is raised. If it does not run
-within the time-out it is cancelled, and nothing has changed; the job has stood still for as long.
+Expand: a resizer job that depends on the job asks for the additional nodes, with the highest priority. When it runs,
+its nodes are taken from it, it is cancelled, and the job's number of nodes is raised. If it does not run within the
+time-out it is cancelled, and nothing has changed; the job has idled meanwhile.
 
-Shrink: the processes on the nodes that leave send what they hold to others, and tell a management node that they have
-finished. When all have, the job's number of nodes is lowered, and the nodes are free.
+Shrink: the processes on nodes to be given back send their data to others, and report to a management node that they
+have finished. When all have, the job's number of nodes is lowered, and the nodes are free.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Costs:
     # for each node of an expanded job: deciding takes a little longer with more nodes (Fig. 3a).
     per_node_s: float = 0.003
     per_leaving_s: float = 0.006  # for each node that leaves: all of these have to be waited for (Fig. 3b).
-    # data move at this rate between each pair of nodes, of which there are as many as the job has nodes where it has
-    # fewer: the more, the shorter (Fig. 3b). FDR10 has 5 GB/s.
+    # data move at this rate between each pair of nodes. There are as many pairs as the smaller of the job's two numbers
+    # of nodes: the more, the faster (Fig. 3b). FDR10 has 5 GB/s.
     link_gb_s: float = 5.0
     timeout_s: float = 40.0  # a resizer job is waited for so long: Table 2's largest, less what an expansion takes
     checkpoints: Checkpoints | None = None
 
     def resize_s(self, before: int, after: int, data_gb: float) -> float:
-        """Seconds that it takes to resize a job; without waiting for a resizer job.
+        """Return the seconds that it takes to resize a job, without waiting for a resizer job.
 
         Examples
         --------

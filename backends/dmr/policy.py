@@ -1,23 +1,24 @@
-"""The reconfiguration policy of section 4: what the resource manager answers to a job that asks whether to resize.
+"""The reconfiguration policy of section 4: the resource manager's answers to jobs that ask whether to resize.
 
 Three modes, the first that applies:
 
 request an action (4.1)
-    The job holds fewer nodes than its least, or more than its most. It is given the smallest change that ends that.
+    The job holds fewer nodes than its minimum, or more than its maximum. The answer is the smallest change to within
+    these.
 preferred number of nodes (4.2)
-    The job names a size that it prefers. With nobody queued it grows as far as it may, else it goes to that size.
+    The job has a preferred size. With an empty queue it grows as far as it may, else it goes to that size.
 wide optimisation (4.3)
     It shrinks if that lets a queued job start, and grows if no queued job could use the free nodes.
 
 Where the paper leaves room
 ---------------------------
-- With nobody queued, a job at its preferred size grows: 4.2 says both "no action" and "the expansion can be granted",
+- With an empty queue, a job at its preferred size grows: 4.2 says both "no action" and "the expansion can be granted",
   and in section 7.5 the last job, which had been at its preferred size, "has been expanded".
 - A shrink to the preferred size needs no queued job that gains by it: in section 7.5 jobs are scaled down though the
-  next one in the queue needs more than what is then free. Whenever one does gain, it is promoted, as 4.3 has it.
-- In wide optimisation a shrink goes before an expansion. In the other order a job would grow into what it is then asked
-  to give back.
-- Of the queued jobs the first that gains counts, and of the sizes that let it start the largest.
+  next one in the queue needs more than what is then free. If a job does gain, it is promoted, as in 4.3.
+- In wide optimisation a shrink is tried before an expansion. In the other order a job would grow into nodes that it
+  would then have to give back.
+- Of the queued jobs, the first that gains counts; of the sizes that let it start, the largest.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ROUNDING = 1e-9
 
 
 def sizes_from(wish: Wish, nodes: int) -> tuple[int, ...]:
-    """Give the sizes that a job of so many nodes can be resized to, in order; its own is not among them.
+    """Return the sizes to which a job of so many nodes can be resized, in order, without its own.
 
     Examples
     --------
@@ -73,8 +74,8 @@ class Answer:
 def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answer:
     """Answer a check (section 4).
 
-    `wish`: what the job hands over with a check (section 5.1): of it, a process is a node.
-    `queued`: nodes that each waiting job needs, in the order of their priority.
+    `wish`: the job's arguments of a check (section 5.1), where a process is a node.
+    `queued`: nodes that each pending job needs, in order of priority.
 
     Examples
     --------
@@ -118,13 +119,13 @@ def _widely(nodes: int, smaller: Sequence[int], larger: Sequence[int], free: int
 
 
 def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> tuple[int, list[int]]:
-    """Say what a decision may count on: nodes and queued jobs that no earlier answer has promised, nor been given.
+    """Return what a decision may use: nodes and queued jobs without promises by earlier answers.
 
-    A shrink takes a while. Until then the job that it is for still waits, and another job must not shrink for it, too.
+    A shrink takes a while. Until then its beneficiary is still pending, and no other job must shrink for it.
 
     `coming`: nodes that jobs are about to give back, less those that others are about to get.
-    `queued`: nodes that each waiting job needs, in the order of their priority.
-    Returns: idle nodes, and the places in the queue of jobs, that nothing was promised of, nor to.
+    `queued`: nodes that each pending job needs, in order of priority.
+    Returns: idle nodes, and the places in the queue of jobs, without promises.
 
     Examples
     --------
@@ -145,7 +146,7 @@ def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> 
 def next_check(iteration_s: float, since_s: float, period_s: float) -> int:
     """Count the iterations to the next check that is not ignored (the checking inhibitor, section 5.1).
 
-    `since_s`: time since the last check that was answered, or since the start.
+    `since_s`: time since the last answered check, or since the start.
 
     Examples
     --------

@@ -1,14 +1,15 @@
-"""Which jobs of a log can be resized, and how: what a log does not tell, drawn for each job.
+"""Which jobs of a log can be resized, and how; drawn for each job, as a log does not have that.
 
-A log tells a job's width, run time and request. Its kind is drawn, the same for the same row and seed, and a greater
-share only adds jobs to those of a smaller one. A malleable job may have from `Population.min_share` to
-`Population.max_share` of what it asked for. How its speed depends on its width is taken from what the paper says:
+A log has a job's width, run time and request. Its kind is drawn, the same for the same row and seed, and a larger share
+only adds jobs to those of a smaller one. A malleable job may have from `Population.min_share` to `Population.max_share`
+of its request. Its speed by width follows the paper:
 
 - without a preferred size it scales linearly, as FS does (section 7.4), so that core-hours stay the same;
 - with one, that is its sweet spot, and it follows Amdahl's law, as in `asa.backends.dmr.applications`.
 
-An evolving job is wide, narrow and wide again, for a third of its work each: it asks for a factor less in the middle,
-and for what it had before the last third (section 4.1). It computes as in the log while it has its width.
+An evolving job is wide, narrow and wide again, for a third of its work each: it asks for fewer nodes, by a factor, in
+the middle, and for the original number before the last third (section 4.1). At its original width it runs as in the
+log.
 """
 
 from __future__ import annotations

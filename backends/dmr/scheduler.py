@@ -29,7 +29,7 @@ class Dmr:
     population: Population = field(default_factory=Population)  # which jobs can be resized, and how
     mode: Mode = "sync"
     resizing: Resizing = "messages"
-    # weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000, as in the study; 0
+    # weight, in the queue's order, of a job's share of the machine, where a week of age has 1000, as in the study; 0
     # for first come first served
     size: float = 0.0
 
@@ -79,7 +79,7 @@ def dmr(
     size: float = 0.0,
     seed: int = 0,
 ) -> Dmr:
-    """Shares of the jobs are malleable, evolving, moldable: who runs shrinks so that others start, and grows (DMR).
+    """Shares of the jobs are malleable, evolving, moldable: running jobs shrink so that others start, and grow (DMR).
 
     Parameters
     ----------

@@ -8,14 +8,15 @@ from asa.backends.simulated import SchedulerSite
 
 
 class DmrSite(SchedulerSite):
-    """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, of whose jobs some are malleable.
+    """A centre or a log as in `asa.backends.simulated.SimulatedSite`, with some malleable jobs.
 
-    They give cores back when that lets a queued job start, the client's too, and take what nobody else can use.
+    They give cores back when that lets a queued job start, also the client's, and take cores that no queued job can
+    use.
 
     Parameters
     ----------
     system, settings
-        As `SchedulerSite` has them; the scheduler's are those of `asa.backends.dmr.scheduler.dmr`.
+        As for `SchedulerSite`; the scheduler's are those of `asa.backends.dmr.scheduler.dmr`.
 
     Examples
     --------
