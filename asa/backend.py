@@ -155,7 +155,7 @@ class StepTimes:
     outcome: JobOutcome | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobSpec(JobKeys):
     """A job to submit.
 

@@ -102,7 +102,7 @@ def _key(kind: Kind, description: str, examples: Sequence[Any], *, default: Any,
     return field(default=default, metadata={"key": Key(kind=kind, description=description, examples=examples, **more)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobKeys:
     """What a stage, and so its job, asks for in addition to size and time; 0 and empty for no particular demand."""
 
@@ -164,13 +164,20 @@ class JobKeys:
         default=0,
     )
 
+    def __repr__(self) -> str:
+        """Show what is not as it would be by itself, its own fields first."""
+        keys = {key.field for key in keys_of(type(self))}
+        shown = sorted((one for one in fields(self) if one.repr), key=lambda one: one.name in keys)
+        values = ((one.name, getattr(self, one.name), one.default) for one in shown)
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v, usual in values if v != usual)})"
+
     def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
         """Count the cores allocated for a request of cores, nodes or both; 0 for what is not given."""
         cores = max(cores, nodes * cores_per_node)
         return -(-cores // cores_per_node) * cores_per_node if self.exclusive and cores_per_node else cores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StageKeys(JobKeys):
     """What else a plain value says of a stage; see `asa.Stage`."""
 
@@ -339,7 +346,7 @@ def together(stages: Iterable[JobKeys]) -> JobKeys:
     Examples
     --------
     >>> together([JobKeys(memory_bytes=4), JobKeys(memory_bytes=10, account="astro")])
-    JobKeys(memory_bytes=14, gpus=0, burst_buffer_bytes=0, exclusive=False, account='astro', reservation='', nice=0)
+    JobKeys(memory_bytes=14, account='astro')
     """
     return JobKeys(**_merged(stages, sum))
 

@@ -79,7 +79,7 @@ _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stage(StageKeys):
     """One stage of a workflow: what runs, on which resources, for how long, and after which others.
 

@@ -26,6 +26,7 @@ from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.system import load_system
 from asa.backends.slurm.settings import CommandSettings, RestSettings, SlurmSettings
 
+from asa.keys import TERMS
 from asa.spec import load_workflow
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +37,7 @@ QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # d
 PAGE_LINES = 70
 OF_OTHERS = {
     *("--asa-option", "--asa-walltime", "--keep-going", "--retries", "--sdm"),  # Snakemake's, with our plug-in
-    *("--account", "--begin", "--chdir", "--dependency", "--output", "--partition", "--time", "--time-min"),
+    *(*(f"--{key.option}" for key in TERMS), "--begin", "--chdir", "--dependency", "--output", "--partition", "--time", "--time-min"),
     *("--extra-node-info", "--gpus-per-node", "--mem-per-gpu", "--ntasks-per-gpu", "--ntasks-per-node", "--overcommit"),
     "--array",
     "--bb",

@@ -85,8 +85,9 @@ def test_stages_that_say_different_things_share_no_job(key):
     value, another = (5, 7) if key.kind == "number" else ("x", "y")
     stages = [replace(Stage(name, cores=1), **{key.field: said}) for name, said in (("a", value), ("b", another))]
     plan = RunPlan("abcd1234", "w", "w", tuple(stages), "big-job", "local", SITE, created_s=1.7e9)
-    with pytest.raises(InputError, match=rf"{key.name}.*\({value}, {another}\), and share one job"):
+    with pytest.raises(InputError, match=rf"{key.name}.*\({value}, {another}\), and share one job") as refused:
         check_possible(plan, load_strategy("big-job"))
+    assert "Let its stages ask alike" in refused.value.hint
     with pytest.raises(WorkflowError, match=f"--{key.option} among its options"):
         replace(stages[0], options=(key.as_option(another),))
 

@@ -137,4 +137,5 @@ def test_the_walltime_of_the_whole():
         with pytest.raises(WorkflowError, match=message):
             Workflow("w", stages, walltime_s=bad)
     assert repr(Workflow("w", stages)) == "Workflow('w', 2 stages)"
+    assert repr(Stage("a", cores=2, nice=5)) == "Stage(name='a', cores=2, nice=5)"
     assert stages[0].expected_s == 60

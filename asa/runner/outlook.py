@@ -79,24 +79,31 @@ def check_strategy(name: str) -> Strategy:
     return strategy
 
 
+_LESS = "Nothing was submitted. Ask for less, or for another partition."
+_AGREE = "Nothing was submitted. Let its stages ask alike, or take a strategy with several jobs, such as asa-plan."
+
+
 def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     """Refuse a run of which a job could never start."""
     reasons: dict[str, str] = {}
+    remedy = _AGREE
     workflow = plan.make_workflow()
     for job in jobs_at_first(plan, strategy):
         stages = [workflow.stages[name] for name in job.planned.stages]
-        if why := (plan.capabilities.impossible(job.spec) or _conflict(stages, plan.capabilities)):
+        beyond = plan.capabilities.impossible(job.spec)
+        if why := (beyond or _conflict(stages, plan.capabilities)):
             reasons["+".join(job.planned.stages)] = why
+            remedy = _LESS if beyond else remedy
     for stage in workflow.stages.values():
         if stage.name not in reasons and (why := _beyond(stage, plan.capabilities)):
-            reasons[stage.name] = why
+            reasons[stage.name], remedy = why, _LESS
     if reasons:
         lines = "".join(f"\n  {stages}: {why}" for stages, why in reasons.items())
         count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
         raise InputError(
             f"{count} could never start on {plan.capabilities.system}:{lines}",
             where=f"workflow {plan.workflow!r}",
-            hint=_REMEDIES.get(plan.backend, "Nothing was submitted. Ask for less, or for another partition."),
+            hint=_REMEDIES.get(plan.backend, remedy) if remedy == _LESS else remedy,
         )
 
 
