@@ -502,6 +502,6 @@ def test_a_graph_too_wide_is_a_table(place):
     firsts = [f'name = "first{i}"' for i in range(30)]
     write(*firsts, *(f'name = "then{i}"\nafter = ["first{i}"]' for i in range(30)))
     shown = asa("show", "flow.toml", columns=60).stdout
-    assert "too wide to be drawn" in shown
+    assert "too large to be drawn" in shown
     assert "After" in shown
     assert any(line.split()[0] == "then7" and "first7" in line.split() for line in shown.splitlines() if line.strip())

@@ -1,5 +1,7 @@
 """Workflows drawn with letters: whoever follows the lines finds the graph."""
 
+from itertools import pairwise
+
 import networkx as nx
 import pytest
 from hypothesis import given, settings
@@ -116,3 +118,9 @@ def test_what_is_too_wide_is_left_to_a_table():
     """No line of the drawing is ever cut."""
     names = ["a" * 40, "b" * 40]
     assert draw_graph(flow_of(set(), names), 12) is None
+
+
+def test_of_very_many_stages_no_drawing_is_made():
+    """Of which nobody could follow it; before, 8000 one after the other took minutes."""
+    names = [f"s{number}" for number in range(600)]
+    assert draw_graph(flow_of(set(pairwise(names)), names), 80) is None

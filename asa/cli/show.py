@@ -110,7 +110,7 @@ def _print(flow: Workflow, facts: dict[str, Any]) -> None:
     console.print(Text.assemble((flow.name, "bold"), f"  {count} stage{'' if count == 1 else 's'}\n"))
     drawing = draw_graph(flow, console.width)
     if drawing is None:
-        console.print(Text("The graph is too wide to be drawn here; the table says what comes after what.\n"))
+        console.print(Text("The graph is too large to be drawn here; the table says what comes after what.\n"))
     else:
         console.print(Text(drawing, no_wrap=True, overflow="ignore"), soft_wrap=True)
         if nx.transitive_reduction(flow.graph).number_of_edges() < flow.graph.number_of_edges():

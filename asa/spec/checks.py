@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import json
 import os
@@ -23,6 +22,7 @@ from asa.errors import InputError, near
 from asa.keys import TERMS
 from asa.spec.calls import run_by
 from asa.spec.environments import lacking
+from asa.spec.made import MadeFiles, any_of
 from asa.spec.parameters import Parameter
 from asa.spec.places import Location
 from asa.spec.problems import Problem, Severity
@@ -34,7 +34,6 @@ from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
 _SYNTAX = re.compile(r"(?:line )?(\d+): (?:[Ss]yntax error: ?)?(.*)")
-_MAX_PATH = 4096  # longer is no path; of a pattern the time grows with the square of its length
 _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
@@ -116,10 +115,7 @@ class _Checks:
         self._flow = workflow
         self._folder = folder
         self._reported: set[Location] = set()
-        self._before: dict[str, set[str]] = {}  # by stage, all that have ended when it begins
-        for name in workflow.order:
-            after = workflow.stages[name].after
-            self._before[name] = set(after).union(*(self._before[before] for before in after))
+        self._made = MadeFiles(workflow)
 
     def run(self) -> None:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]
@@ -135,11 +131,14 @@ class _Checks:
         self._check_launchers(read)
         self._check_widths(texts, read)
         self._check_syntax([text for text, _ in read if not _is_plain(text.text)])
+        of_stage: dict[str, list[_Text]] = {}
+        for text in texts:
+            of_stage.setdefault(text.stage.name, []).append(text)
         for stage in self._flow.stages.values():
             self._check_inputs(stage)
             self._check_tasks_file(stage)
             self._check_literal(stage)
-            self._check_for_slurm(stage, [text for text in texts if text.stage is stage])
+            self._check_for_slurm(stage, of_stage.get(stage.name, []))
         self._check_outputs()
         self._check_scripts()
 
@@ -172,7 +171,7 @@ class _Checks:
             line = 1 if path is not None else places.first_line_of_string(location)
             shell = interpreter_of(stage.script)
             yield _Text(stage, str(path or file), line, stage.script, shell if shell in SHELLS else "")
-        if stage.tasks_file and not self._is_made(stage, stage.tasks_file):
+        if stage.tasks_file and not self._made.is_made_before(stage, stage.tasks_file):
             path = self._folder / stage.tasks_file
             for number, task in _tasks_in(path):
                 yield _Text(stage, str(path), number, task, "sh", is_on_lines=False)
@@ -185,7 +184,7 @@ class _Checks:
             if shell not in SHELLS or key in known or not self._is_near(program.file, found):
                 continue
             known.add(key)
-            if not self._is_made(text.stage, program.file):
+            if not self._made.is_made_before(text.stage, program.file):
                 with suppress(OSError):
                     content = read_text(path, errors="replace")
                     yield _Text(text.stage, str(path), 1, content, shell)
@@ -249,7 +248,7 @@ class _Checks:
             if found.moves and not Path(name).is_absolute():
                 return
             if not path.exists():
-                if self._is_made(text.stage, name):
+                if self._made.is_made_before(text.stage, name):
                     return
                 message, hint = self._missing(name)
             elif path.is_dir() or not os.access(path, os.X_OK):
@@ -268,7 +267,11 @@ class _Checks:
 
     def _check_file_of_program(self, text: _Text, program: Program, found: ShellText) -> None:
         name, shell = program.file, Path(program.name).name
-        if not self._is_near(name, found) or (self._folder / name).exists() or self._is_made(text.stage, name):
+        if (
+            not self._is_near(name, found)
+            or (self._folder / name).exists()
+            or self._made.is_made_before(text.stage, name)
+        ):
             return
         if name in found.writes or (shell in SHELLS and "/" not in name and shutil.which(name)):
             return
@@ -378,29 +381,18 @@ class _Checks:
 
     # ---------------------------------------------------------------------- files
 
-    def _is_made(self, stage: Stage, path: str) -> bool:
-        """Whether a stage before this one makes a path."""
-        return any(
-            _meets(_any_of(stage, path), _any_of(before, output))
-            for before in (self._flow.stages[name] for name in self._before[stage.name])
-            for output in before.outputs
-        )
-
     def _is_there(self, pattern: str) -> bool:
         return bool(glob.glob(pattern, root_dir=self._folder, include_hidden=True))  # noqa: PTH207 - it may be absolute
 
     def _check_inputs(self, stage: Stage) -> None:
         location = self._reading.place_of(stage.name, "inputs")
         for number, path in enumerate(stage.inputs):
-            there = self._is_made(stage, path) or self._is_there(_any_of(stage, path))
+            there = self._made.is_made_before(stage, path) or self._is_there(any_of(stage, path))
             if there or _EXPANDED_IN_PATHS.search(path):
                 continue
-            makers = [
-                s.name for s in self._flow.stages.values() if any(_meets(path, o) for o in s.outputs) and s != stage
-            ]
-            if makers:
-                message = f"{path} is made by stage {makers[0]!r}, which it does not depend on"
-                hint = f'Write it in `after`, as in after = ["{makers[0]}"].'
+            if maker := self._made.maker(stage, path):
+                message = f"{path} is made by stage {maker!r}, which it does not depend on"
+                hint = f'Write it in `after`, as in after = ["{maker}"].'
             else:
                 message = f"{path} does not exist, and no earlier stage makes it"
                 hint = self._beside(path) or "Correct the path, or list it in `outputs` of the stage that makes it."
@@ -409,7 +401,7 @@ class _Checks:
 
     def _check_tasks_file(self, stage: Stage) -> None:
         path = stage.tasks_file
-        if not path or self._is_made(stage, path):
+        if not path or self._made.is_made_before(stage, path):
             return
         if (self._folder / path).is_file():
             if not any(_tasks_in(self._folder / path)):
@@ -421,13 +413,11 @@ class _Checks:
         self._add(stage, "tasks_file", f"{path} does not exist, and no earlier stage lists it in `outputs`", hint)
 
     def _check_outputs(self) -> None:
-        stages = list(self._flow.stages.values())
-        for i, stage in enumerate(stages):
+        for stage in self._flow.stages.values():
             for number, path in enumerate(stage.outputs):
-                others = [other.name for other in stages[:i] if any(_same(path, output) for output in other.outputs)]
-                if others:
+                if other := self._made.earlier_maker(stage, path):
                     location = (*self._reading.place_of(stage.name, "outputs"), number)
-                    message = f"stage {stage.name!r}: output {path} is made by stage {others[0]!r}, too"
+                    message = f"stage {stage.name!r}: output {path} is made by stage {other!r}, too"
                     hint = "Use different files, so that one stage's result does not hide the failure of another."
                     self._reading.add(location, message, hint, "warning")
 
@@ -564,28 +554,6 @@ def _complaint(name: str, text: str) -> tuple[int, str] | None:
     first = (done.stderr.strip().splitlines() or ["it says no more"])[0].split(": ", 1)[-1]
     match = _SYNTAX.match(first)
     return (int(match[1]), match[2]) if match else (1, first)
-
-
-def _any_of(stage: Stage, path: str) -> str:
-    """Write a path of an array for any of its elements."""
-    return path.replace("%a", "*") if stage.array is not None else path
-
-
-def _meets(path: str, output: str) -> bool:
-    """Whether what one stage needs may be what another makes, or lies in a folder that it makes."""
-    path, output = _normal(path), _normal(output)
-    return _same(path, output) or path.startswith(f"{output}/") or output.startswith(f"{path}/")
-
-
-def _same(one: str, other: str) -> bool:
-    one, other = _normal(one), _normal(other)
-    if max(len(one), len(other)) > _MAX_PATH:
-        return one == other
-    return one == other or fnmatch.fnmatchcase(one, other) or fnmatch.fnmatchcase(other, one)
-
-
-def _normal(path: str) -> str:
-    return os.path.normpath(path)
 
 
 def _contradicted(stage: Stage, option: str, value: str) -> str:

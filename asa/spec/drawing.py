@@ -19,6 +19,7 @@ _BOX_ROWS = 3
 _WIDEST_BAR = 64
 _SWEEPS = 6
 _SHORT_NAME = 14
+_MAX_STAGES = 500  # more nobody follows by eye, and to place them takes the square of their number
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +60,7 @@ def draw_graph(workflow: Workflow, width: int) -> str | None:
     A box's width shows its stage's cores, if there is space. Where lines cross without meeting, the horizontal one is
     broken.
 
-    Returns lines of text without trailing blanks; None if the graph is too wide to be drawn.
+    Returns lines of text without trailing blanks; None if the graph is too wide to be drawn, or has too many stages.
 
     Examples
     --------
@@ -72,6 +73,8 @@ def draw_graph(workflow: Workflow, width: int) -> str | None:
     │ b  1 core  1m │
     └───────────────┘
     """
+    if len(workflow.stages) > _MAX_STAGES:
+        return None
     peak = max(_size(stage) for stage in workflow.stages.values())
     for label, has_bars, may_split in (
         (_full, True, False),

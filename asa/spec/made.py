@@ -1,0 +1,162 @@
+"""Which stages make a file, by what they list in `outputs`; of very many stages and files, too."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from asa.workflow import Stage, Workflow
+
+_MAX_PATH = 4096  # longer is no path; of a pattern the time grows with the square of its length
+_MAX_FOLDERS = 100  # around a path, that are looked for
+_MAX_STAGES = 20_000  # of which it is known what comes before what, which takes a bit for each two of them
+_MAX_LOOKS = 20_000_000  # at letters, for patterns
+_KEPT = 4096
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+class _Makers(NamedTuple):
+    """Stages by their places in the file."""
+
+    first: tuple[int, ...]  # the first two
+    all: int  # a bit for each; 0 where there are too many stages for that
+    is_whole: bool = True  # whether all patterns were looked at
+
+
+class MadeFiles:
+    """What the stages of a workflow make.
+
+    Time and memory grow as the file does. Where there are too many patterns to compare each with each path, or too many
+    stages to know what comes before what, a file counts as made, for nothing is said of it then.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._flow = workflow
+        self._places = {name: place for place, name in enumerate(workflow.stages)}
+        self._names = list(workflow.stages)
+        stages = list(workflow.stages.values())
+        self._paths = _Paths(enumerate([stage.outputs for stage in stages]), len(stages))
+        self._of_any_element = self._paths
+        if any(stage.array is not None for stage in stages):
+            made = ([any_of(stage, path) for path in stage.outputs] for stage in stages)
+            self._of_any_element = _Paths(enumerate(made), len(stages))
+
+    def is_made_before(self, stage: Stage, path: str) -> bool:
+        """Whether a stage that has ended when another begins may make what that one needs, all or a part."""
+        makers, place = self._of_any_element.meeting(any_of(stage, path)), self._places[stage.name]
+        if not makers.is_whole:
+            return True
+        if self._before is None:
+            return any(one != place for one in makers.first)
+        return bool(makers.all & self._before[place])
+
+    def maker(self, stage: Stage, path: str) -> str:
+        """Name the first other stage that may make what one needs, all or a part; empty if there is none."""
+        place = self._places[stage.name]
+        return next((self._names[one] for one in self._paths.meeting(path).first if one != place), "")
+
+    def earlier_maker(self, stage: Stage, path: str) -> str:
+        """Name the first stage that may make the same, before another in the file; empty if there is none."""
+        place = self._places[stage.name]
+        return next((self._names[one] for one in self._paths.same(path).first if one < place), "")
+
+    @cached_property
+    def _before(self) -> list[int] | None:
+        """Give for each stage a bit for each that has ended when it begins; None of too many."""
+        if len(self._names) > _MAX_STAGES:
+            return None
+        before = [0] * len(self._names)
+        for name in self._flow.order:
+            for after in self._flow.stages[name].after:
+                before[self._places[name]] |= before[self._places[after]] | 1 << self._places[after]
+        return before
+
+
+class _Paths:
+    """Paths, and the stages that each is of: by itself, by what lies in it, and by the patterns that it fits."""
+
+    def __init__(self, paths: Iterable[tuple[int, Iterable[str]]], count: int) -> None:
+        self._is_few = count <= _MAX_STAGES
+        self._of: dict[str, list[int]] = {}
+        for place, some in paths:
+            for path in dict.fromkeys(map(_normal, some)):
+                self._of.setdefault(path, []).append(place)
+        self._sorted = sorted(self._of)
+        self._patterns = [(path, re.compile(fnmatch.translate(path))) for path in self._sorted if _is_pattern(path)]
+        self._looks = 0
+        self.same = lru_cache(_KEPT)(self._find_same)
+        self.meeting = lru_cache(_KEPT)(self._find_meeting)
+
+    def _find_same(self, path: str) -> _Makers:
+        return self._makers(self._alike(_normal(path)))
+
+    def _find_meeting(self, path: str) -> _Makers:
+        path = _normal(path)
+        return self._makers({*self._alike(path), *self._inside(path), *_folders(path)})
+
+    def _makers(self, paths: Iterable[str]) -> _Makers:
+        """Give the stages of some paths."""
+        places = {place for path in paths for place in self._of.get(path, ())}
+        first = tuple(sorted(places)[:2])
+        bits = 0
+        if self._is_few and places:
+            marks = bytearray(max(places) // 8 + 1)
+            for place in places:
+                marks[place // 8] |= 1 << place % 8
+            bits = int.from_bytes(marks, "little")
+        return _Makers(first, bits, self._looks <= _MAX_LOOKS)
+
+    def _alike(self, path: str) -> Iterator[str]:
+        """Give paths that are, or may be, the same: of two, one may be a pattern that the other fits."""
+        yield path
+        if len(path) > _MAX_PATH:
+            return
+        for pattern, made in self._patterns:
+            if not self._may_look(pattern, path):
+                return
+            if made.match(path):
+                yield pattern
+        if _is_pattern(path):
+            fits = re.compile(fnmatch.translate(path))
+            for other in self._sorted:
+                if len(other) <= _MAX_PATH:
+                    if not self._may_look(path, other):
+                        return
+                    if fits.match(other):
+                        yield other
+
+    def _may_look(self, pattern: str, path: str) -> bool:
+        self._looks += (1 + pattern.count("*")) * len(path)
+        return self._looks <= _MAX_LOOKS
+
+    def _inside(self, path: str) -> list[str]:
+        """Give paths that lie in a folder."""
+        return self._sorted[bisect_left(self._sorted, f"{path}/") : bisect_left(self._sorted, f"{path}0")]  # behind /
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Give the folders around a path, from the outermost."""
+    end = path.find("/", 1)
+    for _ in range(_MAX_FOLDERS):
+        if end < 0:
+            return
+        yield path[:end]
+        end = path.find("/", end + 1)
+
+
+def any_of(stage: Stage, path: str) -> str:
+    """Write a path of an array for any of its elements."""
+    return path.replace("%a", "*") if stage.array is not None else path
+
+
+def _is_pattern(path: str) -> bool:
+    return len(path) <= _MAX_PATH and _SPECIAL.search(path) is not None
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path)
