@@ -568,13 +568,15 @@ class Capabilities:
         """
         if spec.local:
             return None
+        names = (spec.partition or self.partition).split(",")  # of several the batch system takes one
+        down = (one for name in names if (one := self.partitions.get(name)) is not None and not one.is_up)
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
-        if cores > self.max_cores:
-            return f"asks for {cores} cores, and the largest possible job has {self.max_cores}"
+        max_cores = max((self.max_cores, *(one.max_cores or 0 for one in down)))  # what is down comes up again
+        if cores > max_cores:
+            return f"asks for {cores} cores, and the largest possible job has {max_cores}"
         buffer, max_buffer = spec.burst_buffer_bytes, self.burst_buffer_bytes
         if max_buffer is not None and buffer > max_buffer:
             return f"asks for {_gibibytes(buffer)} of burst buffer, and there are {_gibibytes(max_buffer)}"
-        names = (spec.partition or self.partition).split(",")  # of several the batch system takes one
         unknown = next((name for name in names if name not in self.partitions), "") if self.partitions else ""
         if unknown and spec.partition:
             return f"asks for partition {unknown!r}, which does not exist; known: {', '.join(self.partitions)}"

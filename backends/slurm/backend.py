@@ -18,6 +18,7 @@ from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobS
 from asa.errors import (
     AccessError,
     BackendError,
+    InputError,
     JobNotFoundError,
     SubmitDeferredError,
     SubmitInDoubtError,
@@ -51,6 +52,7 @@ _LONGEST_FILE_NAME = 200
 _MIN_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _NOTHING = "#!/bin/sh\nexit 0\n"
+_SURVEYED_S = 60.0  # what a site can do is not asked for more often
 _MINUTE_S, _MAX_ESTIMATES = 60.0, 12
 _ALL_MEMORY = "--mem=0"
 _EXCLUSIVE = "--exclusive"
@@ -67,6 +69,7 @@ class SlurmBackend:
     `settle_s`: for so many seconds an accepted job may be missing from Slurm's answers.
     `queue_poll_s`: lower bound of the seconds between looks at the whole queue.
     `sleep`: sleeps up to so many seconds. If it returns True, `wait` returns early.
+    `survey`: asks anew what the site can do, before a job is refused as beyond that.
     """
 
     def __init__(
@@ -83,8 +86,10 @@ class SlurmBackend:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], bool | None] = time.sleep,
         seed: int = 0,
+        survey: Callable[[], Capabilities] | None = None,
     ) -> None:
         self._link = link
+        self._survey, self._surveyed_s = survey, -math.inf
         self._folder = MarksFolder(folder)
         self._capabilities = capabilities
         self._defaults = defaults or JobDefaults()
@@ -147,6 +152,7 @@ class SlurmBackend:
         Slurm delays a dependency of type `after` by whole minutes: such a job may start up to a minute late, unless the
         other had already started at its submission.
         """
+        self._survey_again(spec)
         self._refuse_the_impossible(spec)
         self._home.confirm(self._is_at_home, before=True)
         passed = self._passed(spec)
@@ -293,6 +299,20 @@ class SlurmBackend:
             return str(spec.array)
         throttle = f"%{spec.array.at_once}" if spec.array.at_once else ""
         return f"0-{len(spec.array.elements) - 1}{throttle}"
+
+    def _survey_again(self, spec: JobSpec) -> None:
+        """Ask anew what the site can do if a job is beyond that: an answer may have lacked nodes, or a partition.
+
+        Raises `UnavailableError`: that cannot be said now.
+        """
+        is_known = 0 <= self._clock() - self._surveyed_s < _SURVEYED_S
+        if self._survey is None or is_known or self._capabilities.impossible(spec) is None:
+            return
+        try:
+            self._capabilities = self._survey()
+        except InputError as error:  # Slurm shows no partition, or none that is up
+            raise UnavailableError(f"is not submitted now: {error.message}", where=f"job {spec.name!r}") from error
+        self._surveyed_s = self._clock()
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run."""

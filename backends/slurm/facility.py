@@ -104,6 +104,7 @@ class SlurmFacility:
                 poll_s=settings.poll,
                 max_poll_s=settings.longest_poll_s,
                 sleep=sleep,
+                survey=lambda: self._capabilities(link),
             )
             backend.check_cluster()
         except BaseException:

@@ -48,7 +48,7 @@ def partition_limits(
     """Work out what one job in a partition may ask for; `is_whole`: whether it gives whole nodes, if a user says so."""
     own = [node for node in nodes if partition.name in node.partitions]
     widest = max((node.cores for node in own), default=0)
-    cores = sum(node.cores for node in own) or partition.cores
+    cores = max(sum(node.cores for node in own), partition.cores)  # an answer may lack some nodes
     if partition.max_nodes is not None and widest:
         cores = min(cores, partition.max_nodes * widest)
     return PartitionLimits(

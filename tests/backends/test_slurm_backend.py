@@ -107,6 +107,35 @@ def test_it_fits_the_ports(world):
 # ---------------------------------------------------------------------- submission
 
 
+@pytest.mark.parametrize("now", ["whole", "as before", "no partition", "away"])
+def test_what_is_beyond_the_site_is_refused_only_once_the_site_was_asked_anew(world, now):
+    """An answer may have lacked some nodes, or a partition."""
+    asked = []
+
+    def survey():
+        asked.append(now)
+        if now == "away":
+            raise UnavailableError("no controller")
+        if now == "no partition":
+            raise InputError("Slurm tells of no partition that is up")
+        return SITE if now == "whole" else replace(SITE, max_cores=56)
+
+    site = world()
+    settings = {"clock": site.clock, "sleep": site.clock.sleep, "defaults": DEFAULTS, "survey": survey}
+    backend = SlurmBackend(site.link, site.folder, replace(SITE, max_cores=56), **settings)
+    backend.submit(spec(cores=56))
+    assert not asked
+    if now == "whole":
+        backend.submit(spec(cores=112))
+        assert site.link.submitted[-1].cores == 112
+    else:
+        error = SubmitRejectedError if now == "as before" else UnavailableError
+        for _ in range(2):
+            with pytest.raises(error):
+                backend.submit(spec(cores=112))
+    assert len(asked) == (1 if now in ("whole", "as before") else 2), "at most once a minute"
+
+
 def test_what_slurm_is_told_of_a_job(world):
     site = world()
     defaults = JobDefaults("acc", "high", "debug", "ib", {"A": "1"}, inherit=False, folder=site.folder)

@@ -638,6 +638,13 @@ def test_partitions_and_nodes_with_free_text_at_their_end():
     assert (node.states, node.partitions) == (("IDLE", "DRAIN"), ("a", "b"))
 
 
+@pytest.mark.parametrize("ask", [CommandLink.partitions, CommandLink.nodes])
+def test_what_is_cut_off_tells_of_no_site(ask):
+    """Else jobs would be refused as beyond a machine of half its size."""
+    with pytest.raises(UnavailableError, match="cut off"):
+        ask(says(stdout="PartitionName=p MaxTime=UNLIMITED\nNodeName=n1 CPUTot=64\nNodeName=n2 CP"))
+
+
 @pytest.mark.parametrize(
     ("words", "is_exclusive"),
     [

@@ -194,6 +194,27 @@ def test_a_partition_that_is_down_is_not_the_largest():
     assert capabilities("x", partitions, [], CommandSettings(), accrues=False).max_cores == 10
 
 
+@pytest.mark.parametrize("named", ["b", "a,b", ""])
+def test_a_partition_that_is_down_takes_what_it_takes_when_it_is_up(named):
+    """As during a maintenance, in which others are smaller."""
+    partitions = [
+        SlurmPartition("a", cores=10),
+        SlurmPartition("b", cores=1000, is_up=False, is_default=True),
+    ]
+    site = capabilities("x", partitions, [], CommandSettings(), accrues=False)
+    assert site.impossible(JobSpec("big", 500, 3600.0, partition=named)) is None
+    assert site.impossible(JobSpec("big", 2000, 3600.0, partition=named)) is not None
+    assert site.impossible(JobSpec("big", 500, 3600.0, partition="a")) is not None
+
+
+def test_a_partition_is_as_large_as_it_says_where_an_answer_lacks_some_of_its_nodes():
+    site = capabilities(
+        "small", **small_site() | {"nodes": nodes(2, 28, "normal")}, settings=CommandSettings(), accrues=False
+    )
+    assert site.max_cores == 112
+    assert site.partitions["normal"].max_cores == 112
+
+
 def test_a_partition_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="normal, debug"):
         capabilities("x", **small_site(), settings=CommandSettings(partition="gpu"), accrues=False)

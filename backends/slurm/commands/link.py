@@ -151,11 +151,11 @@ class CommandLink:
 
     def partitions(self) -> Sequence[SlurmPartition]:
         """Tell the partitions."""
-        return read_partitions(self._answer("partitions", clean("scontrol", "-a", "-o", "show", "partition")))
+        return read_partitions(self._lines("partitions", "partition"))
 
     def nodes(self) -> Sequence[SlurmNode]:
         """Tell the nodes."""
-        return read_nodes(self._answer("nodes", clean("scontrol", "-a", "-o", "show", "node")))
+        return read_nodes(self._lines("nodes", "node"))
 
     def submit(self, job: SlurmJob) -> str:
         """Submit a job; return its id."""
@@ -355,6 +355,13 @@ class CommandLink:
         if done.returncode:
             raise refusals.reading_failed(program_of(command), done)
         return done.stdout
+
+    def _lines(self, method: str, what: str) -> str:
+        """Have scontrol show all of a kind, a line each; one that does not end is a part of one."""
+        printed = self._answer(method, clean("scontrol", "-a", "-o", "show", what))
+        if printed and not printed.endswith("\n"):
+            raise UnavailableError("its answer is cut off", where="scontrol")
+        return printed
 
     def _ask(self, method: str, command: Sequence[str]) -> Done:
         """Run a command which may safely be run again."""
