@@ -166,8 +166,7 @@ class JobKeys:
 
     def __repr__(self) -> str:
         """Show what is not as it would be by itself, its own fields first."""
-        keys = {key.field for key in keys_of(type(self))}
-        shown = sorted((one for one in fields(self) if one.repr), key=lambda one: one.name in keys)
+        shown = sorted((one for one in fields(self) if one.repr), key=lambda one: "key" in one.metadata)
         values = ((one.name, getattr(self, one.name), one.default) for one in shown)
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v, usual in values if v != usual)})"
 
