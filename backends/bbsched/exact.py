@@ -1,17 +1,17 @@
-"""The exact front, and when it is given up for an approximation.
+"""The exact Pareto front, and when it is replaced by an approximation.
 
 The paper searches for the front with a genetic algorithm, since there are ``2 ** w`` sets of jobs in a window of `w`.
-But most of them need not be looked at:
+But most of them need no test:
 
-- The window is cut in two. What sets of the last jobs use is listed once, without what comes twice, and laid out as a
-  tree of boxes. The first jobs are decided on one after another. At the end of a branch the tree gives what fits beside
-  it and is not beaten.
-- A branch is left as soon as something that was found is as good as all that the branch might reach. What it might
-  reach is known well: what each resource's sums can come to, and how much of one there is at most to a limited other.
-- It is left, too, if an earlier one used the same, or no more of what is scarce and no less of what is not.
-- Of jobs that use the same of what is scarce, the better ones are taken first, and of equal ones the first.
-- As jobs are first taken and then left, in their order, what is found first is nearest the front of all that is equal.
-- In a large window often some jobs use everything up. So this is tried before anything that is less than the best.
+- The window is divided in two. The usages of all sets of the last jobs are listed once, without duplicates, as a tree
+  of boxes. The first jobs are decided one after another. At the end of a branch the tree gives the sets that fit in
+  addition and are not dominated.
+- A branch is pruned as soon as a known solution is as good as all that it could reach. Good bounds of that are known:
+  the possible sums of each resource, and the maximum of one for a limited other.
+- It is also pruned if an earlier one used the same, or no more of scarce resources and no less of others.
+- Of jobs that use the same of scarce resources, the better ones are taken first, and of equal ones the first.
+- As each job, in order, is first taken and then left, the first of equal solutions is nearest the head of the queue.
+- In a large window some jobs often use all resources. So this is tried first.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Exact:
     """Finds the whole front, the paper's ``S*``, of any window that is not too hard.
 
     A window is too hard if the search takes more than `max_work`, if the front has more than `MAX_SOLUTIONS`, or if
-    more than `MAX_JOBS` jobs would fit, each alone. Then the front is that of what was found till then and of what a
-    genetic algorithm finds. It is marked as not exact, and as found by "exact+genetic", or by "genetic" alone in the
-    last case.
+    more than `MAX_JOBS` jobs would fit, each alone. Then the front combines the solutions found so far with those of a
+    genetic algorithm. It is marked as not exact, and as found by "exact+genetic", or by "genetic" alone in the last
+    case.
     """
 
-    # how much is looked at before the search is given up, in steps of about a nanosecond. Unlike a time it is the same
-    # for the same problem everywhere.
+    # upper bound of the search's work, in steps of about a nanosecond. Unlike a time limit it has the same effect on
+    # any machine.
     max_work: int = 100_000_000
     otherwise: Genetic = field(default_factory=Genetic)
 
@@ -189,9 +189,9 @@ class _Search:
         return True
 
     def run(self, max_work: int, before: Front | None = None) -> Front:
-        """Search, until so much was looked at.
+        """Search, up to so much work.
 
-        `before`: what was found. What is worse than that is not looked for, but what is worth as much.
+        `before`: earlier solutions. Worse ones are not searched, but equal ones are.
         """
         problem = self._problem
         known = self._known if before is None else before.objectives[:, problem.goals]
@@ -223,10 +223,10 @@ def _densest(what: Integers, per: Integers) -> Integers:
 
 
 def _preferred(problem: Problem) -> tuple[Integers, Integers]:
-    """Say for each job which others must be selected with it, and with which others it must be, as sets.
+    """Return, for each job, which others must be selected with it, and with which others it must be selected, as sets.
 
-    In no solution is a job selected in whose place another could be that uses the same of what is scarce and is worth
-    more, or as much and is nearer the front.
+    No solution has a job that could be replaced by one with the same use of scarce resources and a higher value, or an
+    equal value and a place nearer the head.
     """
     uses, jobs = problem.uses, len(problem.jobs)
     parts = np.arange(uses.shape[1])

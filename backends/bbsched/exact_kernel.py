@@ -1,9 +1,9 @@
 """The loops of the exact search.
 
 A usage has `width` parts. The first `limited` of them have limits; the first `kinds` of those are nodes that must be of
-some kind or a better one. Parts from `losses` on are never positive. Rows lie one after another in flat arrays. A set
-of jobs is a number, in which the bit of an earlier job is worth more: of two sets the larger has its jobs nearer the
-front.
+some kind or a better one. Parts from `losses` on are never positive. Rows are one after another in flat arrays. A set
+of jobs is a number, in which earlier jobs have higher bits: of two sets the larger has its jobs nearer the head of the
+queue.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def _most(sums: Any, base: int, count: int, limit: int) -> int:
 
 @kernel
 def add_up(uses: Any, width: int, jobs: int, order: Any, what: int, per: int, sums: Any) -> None:
-    """Add up two parts of the usages of the jobs from each on, those first that have most of one for each of the other.
+    """Add up two parts of the usages of the jobs from each on, in descending order of their ratio.
 
-    Written are pairs, for each job ``2 * (jobs + 1)`` numbers: without any job, with one, with two...
+    Writes pairs, for each job ``2 * (jobs + 1)`` numbers: without any job, with one, with two...
     """
     for i in range(jobs + 1):
         at = i * 2 * (jobs + 1)
@@ -113,10 +113,10 @@ def grow(
     uses: Any, width: int, limited: int, start: Any, limits: Any, jobs: int, needs: Any, needed: Any, most: int,
     labels: Any, sets: Any, other_labels: Any, other_sets: Any, table: Any, found: Any,
 ) -> None:  # fmt: skip
-    """List the usages of all sets of the last jobs, each with the first such set, for as many jobs as are worth it.
+    """List the usages of all sets of the last jobs, each with the first such set, for as many jobs as pays.
 
-    `found` gets how many there are, the first of these jobs, in which of the two places they are, and the size of the
-    table in which they are found.
+    `found` receives their number, the first of these jobs, which of the two places they are in, and the size of their
+    hash table.
     """
     count, first, is_other, size = 1, jobs, False, 4
     for k in range(width):
@@ -209,7 +209,7 @@ def _mixed(mark: int, value: int) -> int:
 def plant(
     labels: Any, sets: Any, width: int, count: int, order: Any, boxes: Any, stack: Any, to_labels: Any, to_sets: Any
 ) -> None:
-    """Lay labels out as a tree: halves, each split where it is widest, with the least and the most of each part.
+    """Arrange labels as a tree: halves, each split along its widest part, with the bounds of each part.
 
     The box of node `n`, whose halves are ``2 * n`` and ``2 * n + 1``, is at ``2 * n * width``.
     """
@@ -288,9 +288,9 @@ def wasted(least: Any, most: Any, kinds: int, free: Any, steps: Any, base: int) 
 
 @kernel
 def _beaten(points: Any, sets: Any, count: int, goals: int, values: Any, shift: int, chosen: int) -> int:
-    """Find a point of the front that is nowhere worse than some values, and bring it forward; -1 if there is none.
+    """Find a point of the front that is nowhere worse than some values, and move it forward; -1 if there is none.
 
-    One that is equal does not count if its set begins as a given one does: there may be an earlier one.
+    An equal one does not count if its set begins like a given one: there may be an earlier one.
     """
     for a in range(count):
         more = 0  # less than nothing if it is worse anywhere, and nothing if it is equal
@@ -350,13 +350,12 @@ def search(
     seen: Any, seen_at: Any, seen_size: int,
     points: Any, sets: Any, count: int, max_points: int, max_work: int, outcome: Any,
 ) -> int:  # fmt: skip
-    """Find the front: decide on the first jobs one after another, and look the others up in the tree.
+    """Find the front: decide on the first jobs one after another, and look up the others in the tree.
 
-    A job is first taken, then left, so that sets come in order, nearest the front first. A branch is left if a point of
-    the front is as good as all that it might reach, or if an earlier branch used the same and could do as well.
-    `usage` begins with what is used already. If there is a table to find labels in, only a set that uses as much as the
-    corner is looked for. Returns how many points there are; `outcome` gets the work, and why the
-    search stopped, or 0.
+    A job is first taken, then left, so that sets come in order, nearest the head first. A branch is pruned if a point
+    of the front is as good as all that it could reach, or if an earlier branch used the same and could do as well.
+    `usage` begins with earlier usage. With a table of labels, only a set that uses as much as the corner is searched.
+    Returns the number of points; `outcome` receives the work, and why the search stopped, or 0.
     """
     work, depth = 0, 0
     has_spill = False
@@ -510,9 +509,9 @@ def _look_up(
     usage: Any, at: int, chosen: int, least: Any, most: Any, values: Any, bars: Any,
     points: Any, sets: Any, count: int, max_points: int, work: int, max_work: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Go through the sets of the last jobs that fit beside those chosen, and enter into the front what is good.
+    """Go through the sets of the last jobs that fit in addition to the chosen ones, and add good ones to the front.
 
-    Returns how many points there are, as ``-1 - count`` if there was no room, and the work.
+    Returns the number of points, as ``-1 - count`` if there was no space, and the work.
     """
     stack[0], stack[1], stack[2] = 1, 0, label_count
     top = 3

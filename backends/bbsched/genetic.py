@@ -1,11 +1,11 @@
-"""The paper's genetic algorithm, and how far what it finds is from the true front (Sections 3.2.2 and 3.2.3).
+"""The paper's genetic algorithm, and the distance of its result from the true front (Sections 3.2.2 and 3.2.3).
 
-Where the paper leaves a choice, this is what is done:
+Choices where the paper leaves them open:
 
-- A generation has as many children as parents. Two parents are drawn at random for two children, and so is the place
+- A generation has as many children as parents. Two parents are drawn at random for two children, and also the place
   from which on their genes are swapped.
-- Jobs that do not fit beside those before them are left out, going round from a random job on.
-- Of solutions that are worth the same, one counts as a Pareto solution: that with the jobs nearest the front.
+- Jobs that do not fit in addition to earlier ones are left out, in cyclic order from a random job on.
+- Of solutions of equal value, one counts as a Pareto solution: that with the jobs nearest the head of the queue.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class BinPacking:
-    """Takes, as long as any job fits, the one that is best aligned with what is free.
+    """Takes, while any job fits, the one best aligned with the free resources.
 
-    That is the one with the largest dot product of what it asks for and what is free, both as shares of the machine
+    That is the one with the largest dot product of its request and the free resources, both as shares of the machine
     (Grandl et al., SIGCOMM 2014); the first of several.
     """
 
@@ -129,11 +129,11 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True)
 class BBSched:
-    """The paper's scheme: finds the front, and trades nodes for other resources where that pays.
+    """The paper's scheme: finds the front, and trades nodes for other resources if that pays.
 
-    It starts from the solution that uses most nodes, of several that with the jobs nearest the front. Instead it takes
-    another one of the front if what that gains in all else, as shares of the machine, is more than `factor` times what
-    it loses in nodes; of several the one that gains most.
+    It starts from the solution that uses most nodes; of several, that with the jobs nearest the head. It takes another
+    one of the front instead if that gains more in all other resources, as shares of the machine, than `factor` times
+    what it loses in nodes; of several, the one that gains most.
     """
 
     solver: Solver = field(default_factory=Exact)  # what finds the front: `Exact`, or the paper's `Genetic`

@@ -9,9 +9,9 @@ from asa.core.compiled import At, kernel
 
 @kernel
 def fitting(jobs: Any, many: int, demand: Any, pools: int, limited: int, free: Any) -> int:
-    """Say how many jobs fit beside each other, in order, into what is free, which is lessened by them.
+    """Count the jobs that fit together, in order, into the free resources, which they reduce.
 
-    One who does not fit is passed over. So it is 0 only if none fits alone, and all only if all fit together. O(jobs).
+    A job that does not fit is skipped. So it is 0 only if none fits alone, and all only if all fit together. O(jobs).
     """
     count = 0
     for i in range(many):
@@ -31,7 +31,7 @@ def fitting(jobs: Any, many: int, demand: Any, pools: int, limited: int, free: A
 def shadow(
     needs: Any, limited: int, running: Any, many: int, ends: Any, demand: Any, pools: int, now: int, left: Any,
 ) -> int:  # fmt: skip
-    """Find when a job fits, as running jobs end in order, and make of what is free now (`left`) what is free then.
+    """Find when a job fits, as running jobs end in order, and turn the free resources (`left`) into those at that time.
 
     -1 if it never does. O(running jobs).
     """
@@ -74,9 +74,8 @@ def backfill(
 ) -> int:  # fmt: skip
     """Start jobs, in order, that fit now, and either end by a time or take only what is spare then.
 
-    `free`, `then`: what is free now, and what is spare then beside the job that starts then; both are lessened by
-    what starts.
-    `started`, `taken`: where the jobs that start are written, and what each takes of each pool.
+    `free`, `then`: what is free now, and what the job that starts then leaves spare; started jobs reduce both.
+    `started`, `taken`: receive the started jobs, and what each takes from each pool.
     """
     count = 0
     for i in range(many):

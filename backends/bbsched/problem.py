@@ -1,14 +1,14 @@
-"""Which jobs of a window may start now, and what a selection of them is worth (Sections 3.2.1 and 5).
+"""Which jobs of a window may start now, and the value of a selection (Sections 3.2.1 and 5).
 
-A selection is seen through the sums of what its jobs use, its *usage*. A row of `Window.uses` is one job's:
+A selection is described by the sums of what its jobs use, its *usage*. A row of `Window.uses` is one job's:
 
 - the nodes that must be of this kind or a better one, for each kind of nodes, from all nodes on,
 - each shared resource,
 - each resource of the nodes, over all its nodes,
-- and how much of it is wasted, counted as a loss, if each of its nodes is of the least kind that will do.
+- and how much of it is wasted, as a loss, if each of its nodes is of the lowest sufficient kind.
 
-Jobs waste more than the last says where so many nodes of one kind are asked for that some are of a better kind. It
-depends only on how many these are, not on whose.
+Jobs waste more than that if they ask for so many nodes of one kind that some are of a better kind. This depends only on
+the number of these nodes, not on their jobs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .system import LARGEST, NODES, Free, Integers, System
 
 
 class Window:
-    """Jobs at the front of the queue, in order, and what each asks for.
+    """Jobs at the head of the queue, in order, with their requests.
 
-    `demands`: for each resource, what each job asks for: nodes, amounts of what is shared, and amounts *for each
-    node* of what each node has. Nothing is asked of a resource that is not named.
+    `demands`: for each resource, each job's request: nodes, amounts of shared resources, and amounts *per node* of
+    nodes' resources. Nothing is requested of resources that are not named.
     `forced`: whether each job waited so long that it must be selected, if it fits.
 
     Examples
@@ -120,10 +120,10 @@ class Window:
         return np.array([*np.cumsum(free.nodes[::-1])[::-1], *free.shared], dtype=np.int64)
 
     def placed(self, free: Free, jobs: Sequence[int]) -> Integers:
-        """Say how many nodes of each kind each of some jobs gets, a row for each.
+        """Return how many nodes of each kind each of some jobs gets, one row for each.
 
-        A job gets nodes of the least kind that will do, as long as there are any, and then better ones; those that
-        need the best nodes come first, so that the others take none from them. So least is wasted.
+        A job gets nodes of the lowest sufficient kind, while there are any, and then better ones; jobs that need the
+        best nodes come first, so that others do not take these. That minimizes waste.
         """
         left = list(free.nodes)
         given = np.zeros((len(jobs), len(left)), dtype=np.int64)
@@ -146,10 +146,10 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Front:
-    """A set of solutions of which none is better than another in one goal and no worse in all others.
+    """A Pareto set: no solution is better than another in one goal and no worse in all others.
 
-    Of solutions that are worth the same there is one, that with the jobs nearest the front. They are in order, those
-    with most nodes first.
+    Of solutions of equal value it has the one with the jobs nearest the head of the queue. Those with most nodes come
+    first.
     """
 
     chosen: NDArray[np.bool_]  # whether each job of the window is selected, a row for each solution
@@ -174,11 +174,11 @@ class Selection:
 
 
 class Problem:
-    """A window, what is free, and what is to be used well.
+    """A window, the free resources, and the objectives.
 
-    `goals`: names of objectives; all of them, if not given. What is no goal is a constraint only.
-    `forced`: jobs that must be selected: those that waited too long, in order, as long as they fit.
-    `limits`: how much of each constrained part of a usage there may be.
+    `goals`: names of objectives; all if not given. Other resources are only constraints.
+    `forced`: jobs that must be selected: those that waited too long, in order, while they fit.
+    `limits`: upper bounds of each constrained part of a usage.
     """
 
     def __init__(self, window: Window, free: Free, goals: Iterable[str] | None = None) -> None:

@@ -20,12 +20,12 @@ _SPREAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What makes such a machine; a `asa.backends.simulated.policies.CoreMaker`.
+    """Makes such a machine; a `asa.backends.simulated.policies.CoreMaker`.
 
-    Nodes are counted as cores. Some of the background's jobs ask for burst buffer: for each of their cores from an
-    eighth to eight times as much as the machine has for each of its, log-uniform. That is twice their part in the mean:
-    where every second one asks, burst buffer and cores are about as scarce. (The paper's requests do not depend on
-    width. On a machine that runs hundreds of jobs at once, few of them could run beside each other.)
+    Nodes are counted as cores. Some background jobs ask for burst buffer: per core from an eighth to eight times as
+    much as the machine has per core, log-uniform. The mean is twice their share: if every second job asks for it, burst
+    buffer and cores are about equally scarce. (The paper's requests do not depend on width. On a machine that runs
+    hundreds of jobs, few of them could run at the same time.)
     """
 
     method: str = "bbsched"  # see `WindowScheduler`; the first two by name
@@ -88,7 +88,7 @@ def bbsched(
     share: float = 0.5,
     seed: int = 0,
 ) -> Queue:
-    """Select from a window at the front of the queue so that cores and burst buffer are used well (BBSched).
+    """Select from a window at the head of the queue so that cores and burst buffer are used well (BBSched).
 
     Parameters
     ----------

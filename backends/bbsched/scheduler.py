@@ -1,4 +1,4 @@
-"""The scheduler: a window of jobs at the front of the queue, a method that selects among them, and EASY behind it.
+"""The scheduler: a window of jobs at the head of the queue, a method that selects from it, and then EASY backfilling.
 
 At each pass (Sections 3.1 and 3.2):
 
@@ -8,11 +8,11 @@ At each pass (Sections 3.1 and 3.2):
 3. The first job that is left has a reservation, the time at which it can start by the requested ends of what runs.
    Others start, in order, that do not delay it (EASY backfilling).
 
-A job that was passed over by `starvation_bound` selections from its window is starving. (The paper counts iterations in
-the window; one in which nobody can start passes nobody over.) It must be selected, if it fits. The paper does not say
-what is done if it does not fit; nothing is guaranteed unless room is made. So the first such job has the reservation,
-and the method selects twice: first among jobs that will have ended by then, and then, of what will not be needed, among
-the others. Where others overtake it in the machine's own order it goes to the front.
+A job that was skipped by `starvation_bound` selections from its window is starving. (The paper counts iterations in the
+window; one in which no job can start skips none.) It must be selected, if it fits. The paper does not say what to do if
+it does not fit; without a reservation nothing is guaranteed. So the first such job gets the reservation, and the method
+selects twice: first among jobs that will have ended by then, then, within what it will not need, among the others. If
+others overtake it in the machine's own order it is moved to the head.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _ROOM = 1024
 
 
 def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> Load:
-    """Put jobs on a machine, for the engine (`asa.backends.simulated.cores.general.GeneralCore`).
+    """Make the load of a machine, for the engine (`asa.backends.simulated.cores.general.GeneralCore`).
 
-    `demands`: what else each asks for, in the order of the table; see `Window`.
+    `demands`: each job's further requests, in the order of the table; see `Window`.
     """
     cluster = Cluster(system.pools)
     if not len(table):
@@ -55,9 +55,9 @@ def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> 
 class WindowScheduler:
     """Selects from a window, and backfills; a `asa.backends.simulated.policies.PassScheduler`.
 
-    `starvation_bound`: a job that so many selections from its window have passed over must be selected.
-    `decisions`, `inexact`: how often the method was asked, and how often its answer was the best found rather than
-    the best.
+    `starvation_bound`: a job that so many selections from its window have skipped must be selected.
+    `decisions`, `inexact`: how often the method was called, and how often its answer was the best found rather than the
+    best.
 
     Notes
     -----

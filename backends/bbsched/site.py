@@ -8,14 +8,14 @@ from asa.backends.simulated import SchedulerSite
 
 
 class BBSchedSite(SchedulerSite):
-    """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with BBSched as the scheduler.
+    """A centre or a log as in `asa.backends.simulated.SimulatedSite`, with BBSched as the scheduler.
 
-    It has a burst buffer, for which the background's jobs ask, and the client's may (`JobSpec.burst_buffer_bytes`).
+    It has a burst buffer, for which background jobs ask, and the client's may (`JobSpec.burst_buffer_bytes`).
 
     Parameters
     ----------
     system, settings
-        As `SchedulerSite` has them; the scheduler's are those of `asa.backends.bbsched.queue.bbsched`.
+        As for `SchedulerSite`; the scheduler's are those of `asa.backends.bbsched.queue.bbsched`.
 
     Examples
     --------

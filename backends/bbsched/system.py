@@ -1,7 +1,7 @@
-"""A machine as BBSched sees it: nodes, of one or more kinds, and resources beside them.
+"""A machine as BBSched sees it: nodes, of one or more kinds, and other resources.
 
-A resource is *shared*, as a burst buffer is, or each node has some of it, as of a local SSD. Everything is a whole
-number: nodes, and whatever unit a resource is counted in, as GB.
+A resource is *shared*, like a burst buffer, or belongs to nodes, like a local SSD. All amounts are whole numbers:
+nodes, and units of resources, such as GB.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ class System:
 
     @cached_property
     def pools(self) -> dict[str, int]:
-        """What there is to be taken, in the order of a job's needs.
+        """The pools, in the order of a job's needs.
 
-        Nodes of each kind or a better one, from all nodes on; what is shared; what the nodes have, all together.
+        Nodes of each kind or a better one, from all nodes on; shared resources; nodes' resources, summed.
         """
         counts = [kind.nodes for kind in self.kinds]
         at_least = {f"nodes of kind {kind} or better": sum(counts[kind:]) for kind in range(1, len(counts))}
@@ -131,10 +131,10 @@ class System:
         return {NODES: sum(counts), **at_least, **self.shared, **dict(zip(self.per_node, volumes, strict=True))}
 
     def left(self, pools: Integers, spare: Integers | None = None) -> Free:
-        """Say what is free, from what is left of each of `pools`.
+        """Return what is free, from what is left in each of `pools`.
 
-        `spare`: of which no more than this may be taken. Nodes of a kind count for the kinds below, too: so the
-        best are given out first, as many as leave the limits of all.
+        `spare`: upper bounds of what may be taken. Nodes of a kind also count for lower kinds: so the best are
+        allocated first, as many as all bounds allow.
         """
         kinds = len(self.kinds)
         nodes, shared = pools[:kinds].tolist(), pools[kinds : kinds + len(self.shared)]
@@ -148,7 +148,7 @@ class System:
         return Free(tuple(counts), tuple(shared.tolist()))
 
     def free(self, nodes: int | Sequence[int], shared: Mapping[str, int] | None = None) -> Free:
-        """Say what is free.
+        """Return what is free.
 
         Raises `InputError`: a number is below 0 or above what there is, or there are not as many as kinds of
         nodes.

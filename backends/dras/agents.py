@@ -16,8 +16,8 @@ from .state import SCALE_S, Encoder, Integers
 class Actor:
     """Chooses by a network, which it never changes. It needs no PyTorch.
 
-    `sample`: for DRAS-PG, whether to draw by the likelihoods, as while learning; else the likeliest job is chosen,
-    the older of two that are as likely. DRAS-DQL always takes the job that it values most.
+    `sample`: for DRAS-PG, whether to draw by the likelihoods, as in training; else the likeliest job is chosen, and of
+    equal ones the older. DRAS-DQL always takes the job with the highest value.
     """
 
     def __init__(

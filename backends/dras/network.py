@@ -1,4 +1,4 @@
-"""The network of Section III-B: what it is made of, how it is asked, and how PyTorch learns it.
+"""The network of Section III-B: its layers, its evaluation, and its training with PyTorch.
 
 A row of the input has two numbers: a job has two rows, a node one. A filter of 1 x 2 makes one number of each row, then
 come two fully connected layers with a leaky rectifier, and the output. The filter and the output have biases, the fully
@@ -42,8 +42,8 @@ class Shape:
     (21890053, 21449004)
     """
 
-    # `pg` sees a whole window of jobs, and says how likely each is to be chosen. `dql` sees one job, and says what it
-    # is worth.
+    # `pg` sees a whole window of jobs, and returns the likelihood of choosing each. `dql` sees one job, and returns its
+    # value.
     kind: Kind
     nodes: int
     window: int = 50  # jobs among which one is chosen
@@ -92,10 +92,10 @@ class Shape:
 
 
 def initial(shape: Shape, rng: np.random.Generator) -> dict[str, Floats]:
-    """Draw the parameters that learning begins with.
+    """Draw the initial parameters of training.
 
     Weights are uniform, with a spread that keeps the variance through a leaky rectifier (He et al., 2015); biases are
-    0. The output begins near 0, so that at first all jobs are about as likely.
+    0. The output begins near 0, so that at first all jobs are about equally likely.
     """
     parameters: dict[str, Floats] = {}
     for name, size in shape.arrays.items():
@@ -108,12 +108,12 @@ def initial(shape: Shape, rng: np.random.Generator) -> dict[str, Floats]:
 
 
 class Evaluator:
-    """Asks a network about states, on one core, in numpy.
+    """Evaluates a network for states, on one core, in numpy.
 
-    Nodes that are alike, as all nodes of a running job are, stand next to each other in a state, and give the same
-    number after the filter. So of the first layer only sums over ranges of rows are needed, which are differences of
-    running sums: the costs do not depend on the number of nodes, but on that of running jobs. Where these are so many
-    that it does not pay, all rows are multiplied.
+    Equal nodes, such as all nodes of a running job, are next to each other in a state, and give the same number after
+    the filter. So the first layer needs only sums over ranges of rows, which are differences of cumulative sums: the
+    cost depends on the number of running jobs, not of nodes. If there are too many of these for that to pay, all rows
+    are multiplied.
     """
 
     def __init__(self, shape: Shape, parameters: Mapping[str, Floats]) -> None:
@@ -151,10 +151,10 @@ class Evaluator:
         return answer[: len(jobs)] if shape.kind == "pg" else answer[:, 0]
 
     def _of_each(self, of_nodes: Floats, jobs: Floats) -> Floats:
-        """Put each job by itself through the fully connected layers.
+        """Evaluate the fully connected layers for each job separately.
 
-        Most neurons of the first are on the same side of 0 for all jobs, as all see the same nodes. There the rectifier
-        is a mere factor, so that what they add to the second is linear in a job's two numbers.
+        Most neurons of the first layer are on the same side of 0 for all jobs, as all see the same nodes. There the
+        rectifier is only a factor, so their contribution to the second layer is linear in a job's two numbers.
         """
         first, second = self.parameters["first"][:JOB_ROWS], self.parameters["second"]
         hidden = of_nodes + jobs @ first
@@ -177,7 +177,7 @@ def _leaky(values: Floats) -> Floats:
 
 
 def forward(parameters: Mapping[str, Any], rows: Any) -> Any:
-    """Put a batch of inputs through a network of PyTorch's tensors.
+    """Evaluate a batch of inputs with a network of PyTorch tensors.
 
     `rows`: a tensor of inputs, each of so many rows and 2 columns.
     """

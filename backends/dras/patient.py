@@ -1,6 +1,6 @@
-"""Passes on two levels in which nobody waits for much longer than in order of age.
+"""Passes on two levels in which no job waits much longer than in order of age.
 
-They depart from DRAS: a reservation is put off for whom the judge prefers meanwhile, unless its job is overdue.
+They differ from DRAS: a reservation is postponed for jobs that the judge now prefers, unless its job is overdue.
 """
 
 from __future__ import annotations
@@ -43,24 +43,23 @@ class Oldest:
 
 
 class Patient(TwoLevels):
-    """Two levels as DRAS has them, with a judge of jobs, and a bound for waiting.
+    """Two levels as in DRAS, with a judge of jobs, and a bound for waits.
 
-    Level 1 and level 2 are those of `TwoLevels`. What differs, and departs from the paper, is how long a reservation
-    stands: one that is put off starts later than it was first promised. A job is *overdue* when
-    it has waited for longer than a share, `patience`, of the longest backlog so far: the time that the machine, used
-    whole, would have taken for all that waited and ran, by what was asked for. That is about what a job at the end of
-    the queue would wait for in order of age. Where it is known how long jobs have waited in order of age before, nobody
-    is overdue sooner than that. One that is overdue is selected before all others, the oldest first,
-    and its reservation stands until it starts: nothing can delay it. The reservation of another is for the pass; at the
-    next one level 1 chooses anew, and may choose a job that came meanwhile.
+    Level 1 and level 2 are those of `TwoLevels`. Different from the paper is how long a reservation holds: if it is
+    postponed, the job starts later than first promised. A job is *overdue* when it has waited longer than a share,
+    `patience`, of the longest backlog so far: the time that the fully used machine would take for all pending and
+    running jobs, by their requests. That is about the wait of a job at the end of the queue in order of age. If a usual
+    wait in order of age is known, no job is overdue sooner than that. Overdue jobs are selected before all others, the
+    oldest first, and their reservation holds until they start: nothing can delay them. Other reservations hold for one
+    pass; at the next one level 1 chooses again, and may choose a newer job.
 
-    `patience`: see above; 0 for order of age, with EASY backfilling but for who fills holes.
-    `usual_s`: a wait that has occurred in order of age; 0 if none is known.
-    `cost`: what waiting costs, if that is to be reckoned. One that learns needs it.
-    `fills`: whether there is a level 2: whether jobs start beside a reservation.
-    `keeps`: whether every reservation stands until its job starts, as in the paper.
-    `total_reward`, `selections`: what all waiting so far has cost, negated, and how many jobs have started.
-    `promised`: by job whose reservation stands, the start that it was promised at first.
+    `patience`: see above; 0 for order of age, with EASY backfilling where the judge chooses the backfilled jobs.
+    `usual_s`: a wait seen in order of age; 0 if none is known.
+    `cost`: the cost of waiting, if it is to be computed; training needs it.
+    `fills`: whether there is a level 2, so that jobs are backfilled around a reservation.
+    `keeps`: whether every reservation holds until its job starts, as in the paper.
+    `total_reward`, `selections`: the negated cost of all waiting so far, and how many jobs have started.
+    `promised`: the start first promised, by job with a reservation.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""A network that ranks waiting jobs by what they are, not by where they stand, for machines of any size.
+"""A network that ranks pending jobs by their properties, not by their place, for machines of any size.
 
-The paper's network has a fixed place for each job of the window and each node of the machine, and so has to learn every
-situation once for each order in which it can come, on one machine. Here a job is described by a few numbers that mean
-the same on every machine, all jobs are judged with the same weights, and each sees the mean of the others. So a few
-thousand parameters do, for any number of nodes and jobs.
+The paper's network has a fixed place for each job of the window and each node of the machine, so it must learn every
+situation once for each possible order, on one machine. Here a job is described by a few numbers with the same meaning
+on every machine, all jobs are judged with the same weights, and each sees the mean of the others. So a few thousand
+parameters are enough, for any number of nodes and jobs.
 
-What it has learned is added to what it begins with, a rank by size and request: a job that is half as long, or of a
-quarter of the nodes, comes first. To learn that from nothing takes as long as all that comes after it.
+What it learns is added to an initial rank by size and request: a job that is half as long, or has a quarter of the
+nodes, comes first. To learn that from scratch takes as long as all later training.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a selection is worth: the paper's two objectives, and the protocol for one's own (Section III-A).
+"""The value of a selection: the paper's two objectives, and the protocol for custom ones (Section III-A).
 
 The agent selects one job at a time, and is rewarded for each: the paper's means over the jobs selected are of one job.
 Every job is selected once, so that the rewards of all schedules of a load have equally many terms.
 
-What users want is expressed otherwise, as what waiting costs while it lasts (`Cost`). A reward for a selection comes
-when a job has waited; a cost comes at the time, to whoever keeps the job waiting. A reward can be expressed as a cost
-(`Forgone`).
+Users' interests are expressed differently, as the cost of waiting while it lasts (`Cost`). A reward for a selection
+comes after a job has waited; a cost comes meanwhile, to the decisions that keep it waiting. A reward can be expressed
+as a cost (`Forgone`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reward(Protocol):
     def worth(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
     ) -> NDArray[np.float64]:
-        """Say for each of some jobs what it adds if it starts now; for rivals that choose several jobs at once.
+        """Return what each of some jobs adds if it starts now; for rivals that choose several jobs at once.
 
         `sizes`, `requests_s`, `waits_s`: of each: nodes, what it asks for, for how long it has waited.
         """
@@ -58,10 +58,10 @@ class Reward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """Equation 1: nobody starves, large jobs go first, and the machine is used.
+    """Equation 1: no job starves, large jobs go first, and the machine is used.
 
     ``wait t / t_max + size n / N + used N_used / N``, where t and n are of the job selected, t_max is the longest wait
-    in the queue, and N counts nodes. Where nobody has waited yet, the first term is 0.
+    in the queue, and N counts nodes. If no job has waited yet, the first term is 0.
     """
 
     wait: float = 1 / 3
@@ -93,10 +93,10 @@ class Capacity:
     ``sum over the c jobs that wait of -1 / t``, divided by c.
     """
 
-    # what t is. The paper calls the time that a job asks for t, in Section II-A, and also its wait, below Equation 1;
-    # it does not say which is meant in Equation 2. A sum of -1 / wait is best served by starting whoever came last; one
-    # of -1 / request counts what each job that waits adds to the mean slowdown, as in DeepRM, from which the equation
-    # is. So it is the `request`, if not said otherwise; `wait` is the other reading.
+    # what t is. The paper uses t for a job's requested time, in Section II-A, and for its wait, below Equation 1; it
+    # does not say which is meant in Equation 2. A sum of -1 / wait is maximized by starting the last job that came; one
+    # of -1 / request counts what each pending job adds to the mean slowdown, as in DeepRM, the source of the equation.
+    # So the default is `request`; `wait` is the other reading.
     of: Literal["request", "wait"] = "request"
     min_s: int = 60  # a shorter time counts as so much, as nothing can be divided by 0
     unit_s: int = 3600  # in which t is counted; it only scales the reward
@@ -160,7 +160,7 @@ class Waiting:
 class Forgone:
     """A reward as a cost: an hour of waiting costs what the job would add if it started (`Reward.worth`).
 
-    So Equation 2 costs, at any time, the mean of 1 / t over the jobs that wait, and Equation 1 what it pays for the
+    So the cost by Equation 2 is, at any time, the mean of 1 / t over pending jobs, and by Equation 1 its terms for the
     wait and the nodes of each.
     """
 
@@ -176,7 +176,7 @@ class Forgone:
 
 
 def read_objective(words: str, *, where: str = "objective") -> Capability | Capacity | Waiting:
-    """Make an objective of its name, and of weights behind a colon.
+    """Make an objective from its name, with weights after a colon.
 
     These are ``capability:WAIT,SIZE,USED`` (Equation 1), ``capacity:request`` or ``capacity:wait`` (Equation 2, and
     what it counts), and ``waiting:HOURS,REQUESTS``.

@@ -1,4 +1,4 @@
-"""What DRAS is compared with (Section IV-A), on the same engine and by the same information.
+"""The schedulers with which DRAS is compared (Section IV-A), on the same engine and with the same information.
 
 First come first served with EASY backfilling, and others, are in `asa.backends.simulated.policies`. Decima-PG is an
 agent of one level: see `asa.backends.dras.weights.Agent`.
@@ -39,10 +39,10 @@ class AtRandom:
 
 
 class Knapsack(Selecting):
-    """Starts the jobs that are worth most together (Optimization).
+    """Starts the set of jobs with the highest value (Optimization).
 
-    At each pass these are the best of all sets that fit, by dynamic programming, if a set is worth the sum of what its
-    jobs add to the objective (`Reward.worth`). It never reserves.
+    At each pass this is the best of all sets that fit, by dynamic programming, where a set's value is the sum of what
+    its jobs add to the objective (`Reward.worth`). It never makes a reservation.
     """
 
     def __init__(self, objective: Reward, *, window: int = 0, reward: Reward | None = None) -> None:
@@ -70,7 +70,7 @@ class Knapsack(Selecting):
 
 
 def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.intp]:
-    """Solve a 0-1 knapsack: choose those that fit and are worth most together, the first of equals.
+    """Solve a 0-1 knapsack: choose those that fit and have the highest total value, the first of equals.
 
     Examples
     --------
@@ -156,12 +156,12 @@ def random_fit(*, window: int = 0, seed: int = 0) -> OneLevel:
 
 
 def knapsack(*, objective: str = "capability", window: int = 0) -> Knapsack:
-    """Start the set of jobs that is worth most by DRAS's objective, capability or capacity; reserve for none.
+    """Start the set of jobs with the highest value by DRAS's objective, capability or capacity; no reservations.
 
     Parameters
     ----------
     objective
-        As `read_reward` takes it.
+        As for `read_reward`.
     window
         The oldest jobs that it looks at; 0 for all.
     """

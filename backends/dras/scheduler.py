@@ -59,8 +59,8 @@ class Student(Chooser, Protocol):
 class Selecting(ABC):
     """What the passes have in common.
 
-    `window`: so many jobs, the oldest, are offered to it at once; all for 0.
-    `reward`: the objective, if rewards are to be reckoned. One that learns needs one.
+    `window`: how many of the oldest jobs are offered to it; 0 for all.
+    `reward`: the objective, if rewards are to be computed; training needs one.
     """
 
     def __init__(self, chooser: Chooser, *, window: int = 50, reward: Reward | None = None) -> None:
@@ -137,17 +137,17 @@ class OneLevel(Selecting):
 
 
 class TwoLevels(Selecting):
-    """Selects what starts; when that does not fit, reserves for it, and selects what starts beside it.
+    """Selects a job to start; if it does not fit, makes a reservation for it, and selects jobs to backfill.
 
-    Level 1 offers the oldest jobs. One that is selected and fits starts; one that does not fit is reserved for, at the
-    earliest time at which enough nodes are expected. Level 2 then offers the oldest of the jobs that would not delay
-    it: they end by then as far as they ask for, or take only nodes that it will not need; until there are none.
+    Level 1 offers the oldest jobs. A selected job starts if it fits; if not it gets a reservation, at the earliest time
+    at which enough nodes are expected. Level 2 then offers the oldest of the jobs that would not delay it, until there
+    are none: by their request they end by then, or they take only nodes that it will not need.
 
-    The reservation stands, at later passes too, until its job starts, at the time that it was promised or sooner: until
-    then level 1 is over. (Except that its job is withdrawn, or nodes go away, which may delay it, or make it impossible
-    and end it.) With a chooser that always takes the first job, this is EASY backfilling.
+    The reservation holds, also at later passes, until its job starts, at the promised time or sooner; until then level
+    1 is skipped. (Unless its job is withdrawn, or nodes fail, which may delay it, or make it impossible and end it.)
+    With a chooser that always takes the first job, this is EASY backfilling.
 
-    `promised`: by job that was reserved for, the start that it was promised at first.
+    `promised`: the start first promised, by job with a reservation.
     """
 
     def __init__(self, chooser: Chooser, *, window: int = 50, reward: Reward | None = None) -> None:

@@ -8,15 +8,15 @@ from asa.backends.simulated import SchedulerSite
 
 
 class DrasSite(SchedulerSite):
-    """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with a trained agent as the scheduler.
+    """A centre or a log as in `asa.backends.simulated.SimulatedSite`, with a trained agent as the scheduler.
 
     The agent acts and does not learn, and needs no PyTorch.
 
     Parameters
     ----------
     system, settings
-        As `SchedulerSite` has them; the scheduler's are those of `asa.backends.dras.rivals.dras`: ``weights`` names the
-        file of another agent than the one that comes with the package.
+        As for `SchedulerSite`; the scheduler's are those of `asa.backends.dras.rivals.dras`: ``weights`` names the file
+        of an agent other than the package's.
     """
 
     SCHEDULER: ClassVar[str] = "dras"

@@ -1,19 +1,18 @@
-"""What the agent sees: jobs that it may choose from, and the machine (Section III-A), as numbers of about 1.
+"""What the agent sees: jobs that it may choose, and the machine (Section III-A), as numbers of about 1.
 
-A job is four numbers: its nodes as a share of the machine, the time it asks for, 1 or 0 for whether its quality of
-service is above 0, and the time that it has waited. A node is two: 1 or 0 for whether it is free, and the time until it
-is expected to be. A time t is given as t / (t + a), with a scale a of some hours: from 0 to 1, in order, and alike for
-all three, so that they can be compared; days still differ, and nothing is too long. Nodes that are away are not free,
-and given as if for as long as the scale.
+A job is four numbers: its nodes as a share of the machine, its requested time, 1 or 0 for whether its quality of
+service is above 0, and its present wait. A node is two: 1 or 0 for whether it is free, and the time until it is
+expected to be. A time t is given as t / (t + a), with a scale a of some hours: from 0 to 1, monotonic, and the same for
+all three, so that they can be compared; days still differ, and no time is too long. Nodes that are down are not free,
+and count as busy for the time a.
 
-Nodes are given in a fixed order: those that are free, then the others by the time at which they are expected to be,
-then those that are away. The engine gives out nodes by count, and so does the agent: nothing that can happen depends on
-which node is which. To tell them apart would show the network one situation in as many guises as nodes have orders,
-each of which it had to learn. In this order the n-th row says when n nodes will be free, which is what a job of n nodes
-has to know. It also is made from the running jobs alone, in the order in which the engine keeps them, so that nothing
-has to be remembered from one decision to the next.
+Nodes are in a fixed order: free ones, then the others by the time at which they are expected to be free, then those
+that are down. The engine allocates nodes by count, and so does the agent: nothing depends on which node is which.
+Distinguishing them would show the network one situation in all orders of nodes, each of which it would have to learn.
+In this order the n-th row says when n nodes will be free, which is what matters for a job of n nodes. It can be made
+from the running jobs alone, in the engine's order, so that nothing must be remembered between decisions.
 
-Actual run times are nowhere in what the engine shows, so they are not in here.
+Actual run times are not included, as the engine does not show them.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class State:
     groups: NDArray[np.float32]  # a row of two for each group; a group may be empty
 
     def rows(self, jobs: int, *, only: int | None = None) -> NDArray[np.float32]:
-        """Write it as the network's input: so many jobs, of which those that are missing are 0, then all nodes.
+        """Write it as the network's input: so many jobs, missing ones as 0, then all nodes.
 
-        `only`: the place of the one job that is described; the first ones if not given.
+        `only`: the place of the single job to describe; the first ones if not given.
         """
         shown = self.jobs if only is None else self.jobs[only : only + 1]
         nodes = int(self.edges[-1])
@@ -54,7 +53,7 @@ class State:
 
 
 class Encoder:
-    """Tells what can be seen at a scheduling pass.
+    """Encodes the state at a scheduling pass.
 
     Raises `InputError`: at the first pass: the machine has another number of nodes. (Later, some may be away.)
     """

@@ -1,7 +1,7 @@
-"""Files of trained agents, and of training that goes on: arrays of numbers and a header in JSON, nothing that runs.
+"""Files of trained agents, and of unfinished training: arrays of numbers and a header in JSON, without code.
 
-They are NumPy's ``.npz``, read without pickles. Arrays are stored as they are, not compressed, and what they say of
-their sizes is checked before any is read: a file cannot take more memory than it has bytes.
+They are NumPy's ``.npz``, read without pickles. Arrays are not compressed, and their declared sizes are checked before
+any is read: a file cannot take more memory than it has bytes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Agent:
     levels: Literal[1, 2] = 2  # 2 for DRAS; 1 for an agent that never reserves, as Decima-PG
     reward: str = ""  # what it was rewarded for, in words
     command: str = ""  # how it was trained, as a command or in words, so that it can be done again
-    # by which jobs, in words, and how many days of a log these are from its begin, those that it was chosen by
-    # included; 0 for a model's
+    # from which jobs, in words, and how many days from a log's beginning these are, including those used for selection;
+    # 0 for a model's
     source: str = ""
     seen_days: int = 0
     seen: str = ""  # digest of the jobs of these days, by which the log is known under any name; "" if not noted
@@ -139,8 +139,8 @@ def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
 def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
     """Read an agent from a file that `save_agent` wrote.
 
-    `nodes`: of the machine that it is wanted for; any if not given. An agent of `ranking` is for all.
-    Raises `StateError`: the file cannot be read, is damaged, of another version, or of an agent for a machine of
+    `nodes`: of its machine; any if not given. An agent of `ranking` suits all.
+    Raises `StateError`: the file cannot be read, is damaged, of another version, or its agent is for a machine of
     another size.
     """
     header, arrays = read_file(path)
