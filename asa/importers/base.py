@@ -18,6 +18,8 @@ from asa.printable import on_one_line
 from asa.units import round_walltime
 from asa.workflow import LONGEST_NAME, LONGEST_WALLTIME_S, Workflow
 
+_MAX_REDUCED = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -35,17 +37,17 @@ class ImportNotes:
     """Gathers what a user should know; what is true of several places is said once."""
 
     def __init__(self) -> None:
-        self._places: dict[str, list[str]] = {}
+        self._places: dict[str, dict[str, None]] = {}
 
     def add(self, text: str, where: str = "") -> None:
         """Say something of a place, or of the whole."""
-        places = self._places.setdefault(text, [])
-        if where and where not in places:
-            places.append(where)
+        places = self._places.setdefault(text, {})
+        if where:
+            places[where] = None
 
     def sentences(self) -> tuple[str, ...]:
         """All that was said, in the order in which it came up."""
-        return tuple(f"{_listed(places)}: {text}" if places else text for text, places in self._places.items())
+        return tuple(f"{_listed(list(places))}: {text}" if places else text for text, places in self._places.items())
 
 
 def _listed(places: Sequence[str]) -> str:
@@ -58,16 +60,18 @@ class Names:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._latest: dict[str, int] = {}  # number behind a name
 
     def take(self, wished: str) -> str:
         """Make a name that is safe and not taken from one that is wished for."""
         base = safe_name(wished)
-        name, number = base, 1
+        name, number = base, self._latest.get(base, 1)
         while name in self._taken:
             number += 1
             tail = f"-{number}"
             name = base[: LONGEST_NAME - len(tail)] + tail
         self._taken.add(name)
+        self._latest[base] = number
         return name
 
 
@@ -136,7 +140,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Leave out implied predecessors: those that another predecessor follows already.
 
-    The graph must have no cycle.
+    The graph must have no cycle. Of very many stages all are kept: it takes a bit for each two of them.
 
     Returns the same keys, each with the remaining predecessors, in the order of the keys.
 
@@ -145,11 +149,20 @@ def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     >>> direct({"a": (), "b": ("a",), "c": ("a", "b")})
     {'a': (), 'b': ('a',), 'c': ('b',)}
     """
+    places = {name: place for place, name in enumerate(edges)}
+    befores = {name: sorted(set(some), key=places.__getitem__) for name, some in edges.items()}
+    if len(edges) > _MAX_REDUCED:
+        return {name: tuple(some) for name, some in befores.items()}
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(edges)
-    graph.add_edges_from((before, name) for name, befores in edges.items() for before in befores)
-    reduced = nx.transitive_reduction(graph)
-    return {name: tuple(b for b in edges if reduced.has_edge(b, name)) for name in edges}
+    graph.add_edges_from((before, name) for name, some in befores.items() for before in some)
+    followed = dict.fromkeys(edges, 0)  # a bit for each stage that it follows
+    implied = dict.fromkeys(edges, 0)  # likewise, of those that the ones before it follow
+    for name in nx.topological_sort(graph):
+        for before in befores[name]:
+            implied[name] |= followed[before]
+            followed[name] |= followed[before] | 1 << places[before]
+    return {name: tuple(b for b in some if not implied[name] >> places[b] & 1) for name, some in befores.items()}
 
 
 def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping[str, str]], str]) -> str:

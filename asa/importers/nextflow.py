@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from .graphs import Drawing, read_dot, read_mermaid
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)\s*+(ms|[smhd])")
 _COMPLETED: Final = {"COMPLETED", "CACHED", ""}
+_MAX_PROCESSES = 1000  # among which the order is found by comparing each two
 _MIB: Final = 1 << 20
 _MODULE = re.compile(r"[\w.+/-]+")
 
@@ -64,13 +66,18 @@ def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = 
     """
     notes = ImportNotes()
     processes = _processes(path, notes)
+    if len(processes) > _MAX_PROCESSES:
+        hint = "Each of them would be a stage. Is `name` in trace.fields what Nextflow writes?"
+        message = f"has {len(processes)} processes, more than the {_MAX_PROCESSES} that are read"
+        raise InputError(message, where=str(path), hint=hint)
     names = Names()
     called = {process: names.take(wished) for process, wished in _short_names(processes).items()}
     befores = _by_time(processes, path) if dag is None else _by_drawing(processes, dag, notes)
+    depths = _depths(befores)
     after = direct({called[name]: {called[before] for before in before_all} for name, before_all in befores.items()})
     stages: list[Stage] = []
     comments: dict[str, list[str]] = {}
-    for process in sorted(processes.values(), key=lambda p: _depth(p.name, befores)):
+    for process in sorted(processes.values(), key=lambda p: depths[p.name]):
         stage_name = called[process.name]
         stages.append(_stage(stage_name, process, after[stage_name], cores))
         comments[stage_name] = _comments(process)
@@ -196,7 +203,8 @@ def _moment_s(text: str, where: str) -> float | None:
 def _short_names(processes: Mapping[str, _Process]) -> dict[str, str]:
     """Leave out the sub-workflows that a process belongs to, where its own name says enough."""
     last = [name.rsplit(":", 1)[-1] for name in processes]
-    return {name: short if last.count(short) == 1 else name for name, short in zip(processes, last, strict=True)}
+    counts = Counter(last)
+    return {name: short if counts[short] == 1 else name for name, short in zip(processes, last, strict=True)}
 
 
 def _by_time(processes: Mapping[str, _Process], path: Path) -> dict[str, set[str]]:
@@ -209,9 +217,8 @@ def _by_time(processes: Mapping[str, _Process], path: Path) -> dict[str, set[str
             raise InputError(f"process {name} has no times, so no order", where=str(path), hint=hint)
         spans[name] = min(begins), min(ends)
     order = sorted(spans, key=lambda name: (spans[name][1], spans[name][0]))
-    return {
-        name: {before for before in order[: order.index(name)] if spans[before][1] <= spans[name][0]} for name in spans
-    }
+    places = {name: place for place, name in enumerate(order)}
+    return {name: {before for before in order[: places[name]] if spans[before][1] <= spans[name][0]} for name in spans}
 
 
 def _by_drawing(processes: Mapping[str, _Process], dag: Path, notes: ImportNotes) -> dict[str, set[str]]:
@@ -266,9 +273,15 @@ def _sources(graph: nx.DiGraph[str], node: str, processes: Mapping[str, str]) ->
     return found
 
 
-def _depth(name: str, befores: Mapping[str, set[str]]) -> int:
+def _depths(befores: Mapping[str, set[str]]) -> dict[str, int]:
+    """Count for each process how many come before it."""
     graph = nx.DiGraph([(before, after) for after, all_before in befores.items() for before in all_before])
-    return len(nx.ancestors(graph, name)) if name in graph else 0
+    bits = {name: 1 << place for place, name in enumerate(befores)}
+    ahead = dict.fromkeys(befores, 0)
+    for name in nx.topological_sort(graph):
+        for before in befores[name]:
+            ahead[name] |= ahead[before] | bits[before]
+    return {name: some.bit_count() for name, some in ahead.items()}
 
 
 def _stage(name: str, process: _Process, after: tuple[str, ...], max_cores: int | None) -> Stage:
