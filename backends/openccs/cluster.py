@@ -1,7 +1,7 @@
-"""A system's resources over time, and where in them a request fits: planning, mapping and booking (Section 5).
+"""A system's resources over time, and where a request fits: planning, mapping and booking (Section 5).
 
-What is used of the whole system is a `RUSV` for each resource (sRS). What is used of each node lies in arrays (nRS),
-which the loops of `node_kernel` go through.
+Usage of the whole system is a `RUSV` for each resource (sRS). Usage of each node is in arrays (nRS), for the loops of
+`node_kernel`.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class Placement:
 
 
 class Cluster:
-    """The plan's resources: what of them is used when, by whole system and by node.
+    """The plan's resources: their usage over time, of the whole system and of each node.
 
     Notes
     -----
-    To find a place costs O(slots of the system + steps of the nodes), to book it O(slots) and O(steps) a node that it
-    takes; neither depends on the number of jobs.
+    Finding a place costs O(slots of the system + steps of the nodes), booking it O(slots) and O(steps) for each of its
+    nodes; neither depends on the number of jobs.
 
     Examples
     --------
@@ -121,9 +121,9 @@ class Cluster:
     # ------------------------------------------------------------------ what is asked for
 
     def prepare(self, request: Request, lasts_s: int | None = None) -> Ask:
-        """Make a request ready for planning.
+        """Prepare a request for planning.
 
-        Raises `TooMuchError`: the system has not so much of something, even when it is empty.
+        Raises `TooMuchError`: even the empty system does not have so much of something.
         """
         lasts_s = lasts_s or request.walltime_s or self.system.walltime_s
         key = tuple(map(str, request.chunks)), request.place, tuple(request.job_wide.items()), lasts_s
@@ -213,11 +213,12 @@ class Cluster:
     # ------------------------------------------------------------------ where it fits
 
     def free_slots(self, ask: Ask, views: Mapping[str, RUSV], since: int, end: int) -> RUSV:
-        """Find when all that a request needs in sum is free for as long as it lasts, by what it may see of the system.
+        """Find when a request's total needs are free for its duration, in the part of the system that it may use.
 
-        Each resource alone is free for so long. A slot in which all of them are can be shorter than the request.
+        Each resource by itself is free for so long. A slot in which all of them are free may be shorter than the
+        request.
 
-        `views`: what of each resource is used, in the eyes of its consumer (uRS); of others as it is.
+        `views`: usage of resources as its consumer sees it (uRS); of others the actual usage.
         """
         slots = (
             views.get(name, self.used[name]).free_slots(items, ask.lasts_s, since, end)
@@ -229,11 +230,11 @@ class Cluster:
     def find(
         self, ask: Ask, since: int, end: int = FOREVER, views: Mapping[str, RUSV] = MappingProxyType({})
     ) -> Placement | None:
-        """Find the first time, and the nodes, at which a request has its resources; None if there is none.
+        """Find the first time and the nodes for a request; None if there are none.
 
-        `since`, `end`: it may run from then on, and has to have ended by then.
-        `views`: see `free_slots`. Where nodes are to be its own, and a consumer may not have so much, time goes
-        on to when he may have what it would have got.
+        `since`, `end`: its earliest start, and its latest end.
+        `views`: see `free_slots`. If it needs exclusive nodes, and its consumer may not have so much, the search goes
+        on to when the consumer may have all of them.
         """
         slots = self.free_slots(ask, views, since, end)
         while (found := self._search(ask, slots, since, end, self._state)) is not None:

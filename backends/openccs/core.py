@@ -22,19 +22,18 @@ _FORGETS = 64
 class OpenCcsCore(InPython):
     """Queue, running jobs and clock of a machine that plans; see `asa.backends.simulated.cores.base.Core`.
 
-    Every job is planned as it comes, at the earliest time at which it fits behind all that is planned. When something
-    ends early, or is withdrawn, those that wait are looked at in order, and move to earlier times. None moves to a
-    later one.
+    Every job is planned when it comes, at the earliest time at which it fits among all planned jobs. When a job ends
+    early, or is withdrawn, pending ones are considered in order, and moved to earlier times. None moves to a later one.
 
-    These are the starts of `plan.Plan` on one node of all cores. That one, which knows nodes, limits and reservations,
-    takes tens of times as long, too long for logs of tens of thousands of jobs. Both keep what is used in `RUSV`.
+    The starts are those of `plan.Plan` on one node of all cores. `plan.Plan`, with nodes, limits and reservations,
+    takes tens of times as long, too long for logs of tens of thousands of jobs. Both keep usage in `RUSV`.
 
-    `most`: so many of those that wait are looked at when something ends early; all if not given.
-    `promised`: for each background job the start that it was promised when it came.
+    `most`: how many pending jobs are considered when a job ends early; all if not given.
+    `promised`: for each background job the start promised when it came.
 
     Notes
     -----
-    A submission costs O(slots), something that ends early O(queued jobs x slots).
+    A submission costs O(slots), an early end O(queued jobs x slots).
     """
 
     def __init__(self, capacity: int, table: JobTable, *, now: int, most: int | None = None) -> None:
@@ -213,11 +212,11 @@ class OpenCcs:
 
 
 def openccs(*, most: int = 0) -> OpenCcs:
-    """Plan every job as it comes, and move it to an earlier start when others end early (OpenCCS).
+    """Plan every job when it comes, and move it to an earlier start when others end early (OpenCCS).
 
     Parameters
     ----------
     most
-        So many of those that wait are looked at when something ends early; 0 for all.
+        How many pending jobs are considered when a job ends early; 0 for all.
     """
     return OpenCcs(most)

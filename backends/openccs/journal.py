@@ -19,10 +19,10 @@ from .system import System
 
 
 def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: Sequence[FreePool] = ()) -> Plan:
-    """Make the plan that a journal tells of, and let it write down there what becomes of it.
+    """Restore a plan from its journal, and let it append its changes there.
 
-    Each step is on the disk before the method that made it returns. A line that was cut off by a crash was no step
-    that anybody had heard of; it is cut away when the next step is written.
+    Each step is on the disk before its method returns. A line cut off by a crash is a step that was never reported; it
+    is removed when the next step is written.
 
     Examples
     --------

@@ -42,7 +42,7 @@ _Key = tuple[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """How many items: a number, a share of those that are available at the time, or the larger of both.
+    """A number of items: absolute, a share of those available at the time, or the larger of both.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Items:
     def parse(cls, text: str) -> Self:
         """Read ``number``, ``number/percent%``, ``/percent%`` or ``unlimited``.
 
-        A number can have a unit of memory, of powers of 1024: ``64g``.
+        A number may have a unit of memory, a power of 1024: ``64g``.
         """
         if text == "unlimited":
             return cls()
@@ -95,13 +95,13 @@ class Limit:
     # whose it is. The name `*` is everybody of that kind, each for himself; that goes on top of his own limits.
     kind: Literal["user", "group"]
     name: str
-    # of what. `*` is each resource for which the consumer has no limit of its own, be that valid or not; a limit for
-    # everybody is one, too. `jobs` are those that are in the plan, `arrayjobs` the jobs of one array.
+    # the resource. `*` is each resource without a limit for this consumer, valid or not; limits for all consumers
+    # count. `jobs` are those in the plan, `arrayjobs` the jobs of one array.
     resource: str
     items: Items = _UNLIMITED  # how many at a time
     duration_s: int | None = None  # a request that lasts longer gets nothing
-    # how many items times seconds all planned and running jobs may hold together within the validity, in all its
-    # windows. A request counts with all of its own; beyond that it gets nothing until others leave.
+    # upper bound of items times seconds of all planned and running jobs within the validity, in all its windows. A
+    # request counts fully; beyond the bound it must wait until others leave.
     area: int | None = None
     validity: Validity = _ALWAYS
 
@@ -145,9 +145,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class FreePool:
-    """What is kept free of a resource.
+    """An amount of a resource that is kept free.
 
-    It is kept free beside what is used, whoever uses that; where less is free, all that is.
+    It is kept free in addition to all usage; if less is free, all of that.
     """
 
     name: str
@@ -296,18 +296,18 @@ class _Account:
 
 
 class Consumers:
-    """Limits of users and groups, what these use of them, and pools that are kept free.
+    """Limits of users and groups, their usage, and pools that are kept free.
 
-    `used`: what is used of the system, by resource (sRS); as it is at any time.
+    `used`: the system's usage, by resource (sRS); always up to date.
 
     Notes
     -----
-    A limit of items is, at each time of its validity, less what the consumer uses then. Cron strings are unrolled once
-    a day, up to `HORIZON_S` and a little more; from then on they bind always. To see what a consumer sees costs
+    At each time of its validity, a limit of items is reduced by the consumer's usage at that time. Cron strings are
+    expanded once a day, up to `HORIZON_S` and a little more; after that they always bind. A consumer's view costs
     O(slots of the system + slots of the consumer + windows of the validities) for each resource.
 
-    A job that leaves early is reported by `revoke`, one that has its time by `forget_before`: until then it counts
-    among the jobs in the plan, and in areas.
+    A job that leaves early is reported by `revoke`, one that used its whole time by `forget_before`: until then it
+    counts among the jobs in the plan, and in areas.
 
     Examples
     --------
@@ -385,9 +385,9 @@ class Consumers:
         return ""
 
     def views(self, ask: Ask, user: str, group: str, since: int, stop: int) -> Mapping[str, RUSV]:
-        """Give what of each resource is used in the eyes of a consumer (uRS, Section 5.1).
+        """Return the usage of each resource as a consumer sees it (uRS, Section 5.1).
 
-        Returns: of what he asks for, the resources that a limit or a pool binds.
+        Returns: only resources that the consumer asks for and that a limit or a pool binds.
         """
         views: dict[str, RUSV] = {}
         if not (self._limits or self._pools):
@@ -420,9 +420,9 @@ class Consumers:
         return views
 
     def explain(self, ask: Ask, user: str, group: str, start: int, stop: int) -> list[str]:
-        """Say which limits and pools bind a request at a time, those first that leave it no room.
+        """Return the limits and pools that bind a request at a time, first those that prevent it.
 
-        `start`, `stop`: from when to when; a stop of 0 is that of a request that starts then.
+        `start`, `stop`: the time span; with a stop of 0, that of a request that starts then.
         """
         end = stop + 1 if stop else start + ask.lasts_s
         found: list[tuple[bool, str]] = []
@@ -477,10 +477,10 @@ class Consumers:
                 account.book(placement)
 
     def revoke(self, user: str, group: str, placement: Placement) -> None:
-        """Note that a job leaves, and has what it had no more.
+        """Note that a job leaves, and returns its resources.
 
-        What is given may begin later than what was booked: then that is what the job, which leaves now, had left. Jobs
-        are known by their array of nodes, which `dataclasses.replace` keeps.
+        The given span may begin later than the booked one: then it is the rest of the job that leaves now. Jobs are
+        identified by their array of nodes, which `dataclasses.replace` keeps.
         """
         if self._limits:
             for account in self._of(user, group):

@@ -1,6 +1,6 @@
 """Limits and pools from a TOML file.
 
-All but the consumer and the resource of a limit, and the name, the resource and the items of a pool, can be left out:
+Required are only the consumer and the resource of a limit, and the name, the resource and the items of a pool:
 
 .. code-block:: toml
 
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ...]]:
     """Read limits and pools from a TOML file, as the module describes it.
 
-    Raises `InputError`: it cannot be read, or something in it means nothing; the error names the place.
+    Raises `InputError`: it cannot be read, or something in it is invalid; the error names the place.
     """
     file = _Table(read_toml(path), str(path), ("limits", "pools"))
     return tuple(map(_limit, file.tables("limits", _LIMIT))), tuple(map(_pool, file.tables("pools", _POOL)))

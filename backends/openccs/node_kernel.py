@@ -1,7 +1,7 @@
-"""The loops over the nodes: what is used of each node when (nRS), and where a job's chunks fit (Section 5.2).
+"""The loops over the nodes: usage of each node over time (nRS), and where a job's chunks fit (Section 5.2).
 
-A node's vectors share their times: one list of steps a node, each with the items used of every resource. All nodes lie
-in two flat arrays with room for `room` steps a node. The first step of a node begins at `BEGIN`.
+A node's vectors have common times: one list of steps for each node, each with the used items of every resource. All
+nodes are in two flat arrays with space for `room` steps a node. The first step of a node begins at `BEGIN`.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def book(
     times: Any, used: Any, counts: Any, room: int, width: int,
     nodes: Any, amounts: Any, many: int, sign: int, start: int, end: int,
 ) -> int:  # fmt: skip
-    """Book amounts on many nodes within ``[start, end)``, or with a sign of -1 revoke them; say how many were done.
+    """Book amounts on many nodes within ``[start, end)``, or with a sign of -1 revoke them; return how many were done.
 
-    It stops at a node that has no room for two more steps. O(steps) a node.
+    It stops at a node without space for two more steps. O(steps) a node.
     """
     for m in range(many):
         node = nodes[m]
@@ -145,12 +145,12 @@ def _look(
     times: Any, used: Any, counts: Any, room: int, width: int, nodes: int, node: int, start: int, end: int,
     chunks: Any, kinds: int, usable: Any, suits: Any, is_exclusive: bool, to_peaks: Any,
 ) -> int:  # fmt: skip
-    """Write the most that is used of each resource within ``[start, end)``; give when a later window may differ.
+    """Write the maximum usage of each resource within ``[start, end)``; return when a later window may differ.
 
-    It looks from the end on, and no further than the last step that leaves no room for anything.
+    It searches backwards from the end, and stops at the last step that leaves no space for anything.
 
-    As long as a window holds that step there is no room, so the answer is when it has passed. Such a node's peaks leave
-    no room either.
+    While a window contains that step there is no space, so the result is the step's end. The peaks of such a node leave
+    no space either.
     """
     base = node * room
     last = last_at(times, counts[node], end - 1, base)
@@ -180,9 +180,9 @@ def _place(
     chunks: Any, wanted: Any, kinds: int, usable: Any, suits: Any, order: Any, candidates: int, nodes: int, width: int,
     how: int, is_exclusive: bool, to_peaks: Any, to_placed: Any,
 ) -> bool:  # fmt: skip
-    """Place chunks, those that weigh most first, on the cheapest nodes with room; say whether all were placed.
+    """Place chunks, the largest first, on the cheapest nodes with space; return whether all were placed.
 
-    What is placed is added to the peaks. O(chunks x candidates).
+    Placed chunks are added to the peaks. O(chunks x candidates).
     """
     for chunk in range(kinds):
         left = wanted[chunk]
@@ -221,20 +221,19 @@ def find_place(
     how: int, is_exclusive: bool, lasts: int, since: int, until: int,
     fits: Any, changes: Any, soonest: Any, totals: Any, to_peaks: Any, to_placed: Any,
 ) -> int:  # fmt: skip
-    """Find the first time at which a job's chunks fit onto nodes for as long as it lasts; `FOREVER` if there is none.
+    """Find the first time at which a job's chunks fit onto nodes for its duration; `FOREVER` if there is none.
 
-    `slot_times`, `slot_items`, `slots`: when enough of everything is free in the whole system: the steps in which
-    the items are not 0.
-    `chunks`, `wanted`, `kinds`: what each sort of chunk needs of each resource, the sort that weighs most first,
-    and how many there are to be.
-    `usable`: of each node and resource the items that this job may use.
-    `to_placed`: where the chunks are placed, by sort and place in the order.
+    `slot_times`, `slot_items`, `slots`: when the whole system has enough of all resources: the steps in which the items
+    are not 0.
+    `chunks`, `wanted`, `kinds`: the needs of each kind of chunk for each resource, the largest first, and the number of
+    each kind.
+    `usable`: the items of each node and resource that this job may use.
+    `to_placed`: receives the places of chunks, by kind and order.
 
     Notes
     -----
-    The sum over nodes of the chunks that fit changes only where some node's answer does: time goes from one such
-    moment to the next, and only the nodes concerned are looked at again. O(candidates + steps looked at), whatever the
-    number of jobs.
+    The sum over nodes of the chunks that fit changes only when some node's number does: the search goes from one such
+    time to the next, and only tests the nodes concerned. O(candidates + steps tested), for any number of jobs.
     """
     start: int = since
     is_first = True

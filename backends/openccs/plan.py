@@ -48,12 +48,12 @@ def _one_step(method: Callable[Concatenate[Plan, _P], _R]) -> Callable[Concatena
 class Plan:
     """All accepted requests and their starts.
 
-    A request is planned when it comes, behind everything that was planned before it, and moves only to earlier times
-    (backfilling), unless what it was to have goes away. Who calls its methods is the clock: times do not go back.
+    A request is planned when it comes, without changing earlier ones, and moves only to earlier times (backfilling),
+    unless its resources fail. The caller provides the time, which must not go back.
 
-    `limits`, `pools`: what users and groups may have at most, and what is kept free for whom.
-    `on_entry`: called with each change, as plain data; `Plan.reload` makes the same plan of them.
-    `since`, `until`: of a reservation: nothing runs before the one or after the other.
+    `limits`, `pools`: upper bounds of users and groups, and amounts kept free.
+    `on_entry`: called with each change, as plain data; `Plan.reload` restores the plan from these.
+    `since`, `until`: of a reservation: nothing runs before or after.
     `reservations`: a plan for each reservation, by name: for the scheduler a reservation is a system of its own.
 
     Examples
@@ -100,10 +100,10 @@ class Plan:
     def submit(
         self, request: Request, *, now: int, user: str = "", group: str = "", name: str | None = None
     ) -> list[Job]:
-        """Plan a request, or each element of an array; one that has no start goes to the waiting room.
+        """Plan a request, or each element of an array; one without a possible start goes to the waiting room.
 
         Returns: one, or those of the array in the order of their indices.
-        Raises `RefusedError`: it can never have what it asks for, or not at the time at which it has to.
+        Raises `RefusedError`: it can never have what it asks for, or not at its required time.
         """
         if request.array is not None and len(request.array) > _MAX_ELEMENTS:
             why = f"has {len(request.array)} elements, and an array may have {_MAX_ELEMENTS}"
@@ -226,9 +226,9 @@ class Plan:
 
     @_one_step
     def reserve(self, request: Request, *, now: int, name: str, user: str = "", group: str = "") -> Plan:
-        """Reserve resources from a start on; what is submitted to the plan that is returned runs in them.
+        """Reserve resources from a start on; jobs submitted to the returned plan run in them.
 
-        Raises `RefusedError`: it has no start, or there is no room for it then.
+        Raises `RefusedError`: it has no start, or the resources are not free then.
         """
         if request.start_s is None or request.array is not None:
             hint = "Write start= into it, and no array."
@@ -330,10 +330,10 @@ class Plan:
     def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[Job]:
         """Look for earlier starts, and for any start of waiting jobs, in order of priority and submission (First-Fit).
 
-        Nobody starts later for it: a job that finds no earlier start keeps its place.
+        No job starts later because of it: a job without an earlier start keeps its place.
 
-        `passes`: how often to go through them, as one that moves leaves room behind for others: once, as the
-        paper does, or with 0 until nobody moves any more.
+        `passes`: how often to go through them, as a job that moves frees space for others: once, as in the paper, or
+        with 0 until none moves any more.
         """
         self.consumers.forget_before(now)
         moved: dict[str, Job] = {}
@@ -369,10 +369,10 @@ class Plan:
 
     @_one_step
     def fail(self, node: str, *, now: int) -> list[Job]:
-        """Let a node go away; what was planned on it is planned anew, and what ran there is planned to run again.
+        """Note a failed node: jobs planned on it are planned anew, and jobs that ran there are planned to run again.
 
-        So is a reservation that has not begun, with all that is planned in it, if others are free at its time. Else it
-        keeps its time and its other nodes, and what was planned in it is planned anew on these.
+        A reservation that has not begun is planned anew as well, with all its jobs, if other nodes are free at its
+        time. Else it keeps its time and its other nodes, and its jobs are planned anew on these.
         """
         self.cluster.set_up(node, up=False)
         for name, inside in self.reservations.items():

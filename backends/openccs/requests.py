@@ -1,6 +1,6 @@
 """The language in which a job asks for resources: chunks, job-wide resources, a placement and times.
 
-A request is a list of parts with commas between them:
+A request is a list of parts, separated by commas:
 
 .. code-block:: text
 
@@ -13,9 +13,8 @@ A request is a list of parts with commas between them:
     priority=5
     name=value                        anything else is a job-wide resource, as a licence or disk space
 
-A chunk is ``name=value[:name=value...]``. A time is ISO 8601 or a number of seconds since 1970; where it names no zone
-it is UTC, and a date alone is its first moment. Nothing is overlooked: what is not understood is an error that points
-at it.
+A chunk is ``name=value[:name=value...]``. A time is ISO 8601 or a number of seconds since 1970; without a zone it is
+UTC, and a date alone is its first second. Anything not understood is an error that points at it.
 """
 
 from __future__ import annotations
@@ -48,11 +47,10 @@ _SIZE_UNITS: Final = {"": 1, "b": 1, **{u + b: 1024**n for n, u in enumerate("km
 
 
 class PointedError(InputError):
-    """A text cannot be understood; the message shows it, with a caret below the character that is wrong.
+    """A text cannot be read; the message shows it, with a caret below the wrong character.
 
-    `text`: the whole text. Without it the message is taken as it is.
-    `position`: index into the text of the character that is wrong; the text's length if something is missing at its
-    end.
+    `text`: the whole text. Without it the message is used unchanged.
+    `position`: index of the wrong character in the text; the text's length if something is missing at its end.
 
     Examples
     --------
@@ -94,7 +92,7 @@ def _one_column_each(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a text that knows where it stands, so that what is wrong with it can be pointed at.
+    """A piece of a text with its place, so that errors can point at it.
 
     Examples
     --------
@@ -158,7 +156,7 @@ class Piece:
 
 
 def moment(piece: Piece) -> int:
-    """Read a time: ISO 8601, in UTC where it names no zone, or seconds since 1970.
+    """Read a time: ISO 8601, in UTC if it has no zone, or seconds since 1970.
 
     Returns: whole seconds since 1970, in UTC; for a date alone, those at which it begins.
 
@@ -184,7 +182,7 @@ def moment(piece: Piece) -> int:
 
 
 def iso(seconds: int) -> str:
-    """Write a time as `moment` reads it; one that it would not read as a number.
+    """Write a time as `moment` reads it; one out of its range as a number.
 
     Examples
     --------
@@ -229,7 +227,7 @@ STANDARD_KINDS: Final[Mapping[str, RequestKind]] = MappingProxyType(
 
 
 class Size(int):
-    """A number of bytes, which writes itself with the largest unit that divides it.
+    """A number of bytes, written with the largest unit that divides it.
 
     Examples
     --------
@@ -373,7 +371,7 @@ class Request:
         )
 
     def job_set(self) -> dict[str, int]:
-        """Sum up what is asked for (the paper's ``jRS``): amounts of all chunks, and job-wide ones, by resource.
+        """Sum a request (the paper's ``jRS``): amounts of all chunks, and job-wide ones, by resource.
 
         Examples
         --------

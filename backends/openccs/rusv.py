@@ -1,7 +1,7 @@
-"""The resource usage vector (RUSV), the paper's data structure: how many items of a resource are used, or free, when.
+"""The resource usage vector (RUSV), the paper's data structure: items of a resource that are used, or free, over time.
 
-Times are whole seconds since 1970, or since any other moment. A slot's interval is closed, as in the paper: a slot from
-0 to 9 and one from 10 to 19 are next to each other, at a distance of 1 s. A stop of 0 stands for "for ever".
+Times are whole seconds since 1970, or any other origin. A slot's interval is closed, as in the paper: a slot from 0 to
+9 and one from 10 to 19 are adjacent, at a distance of 1 s. A stop of 0 means "for ever".
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Slot(NamedTuple):
 
 
 class RUSV:
-    """How many items of a resource are used, or free, from when to when (Section 4).
+    """How many items of a resource are used, or free, in which time spans (Section 4).
 
-    Nothing is stored where all items are free: where none is used or, of a vector of free items, where at least
-    `available` are. Slots next to each other that hold the same are one.
+    Nothing is stored while all items are free: none is used or, in a vector of free items, at least `available` are
+    free. Adjacent slots with the same number are merged.
 
-    `slots`: what is stored at first; later ones are added to earlier ones.
+    `slots`: the initial slots; later ones are added to earlier ones.
 
     Notes
     -----
-    An operation on one slot costs O(log n) to find it and O(n) to move what comes later, in n slots; one on two
-    vectors O(n + m). None depends on how many jobs there are.
+    An operation on one of n slots costs O(log n) to find it and O(n) to move later ones; one on two vectors O(n + m).
+    None depends on the number of jobs.
 
     Examples
     --------
@@ -163,9 +163,9 @@ class RUSV:
             self._times, self._items = more
 
     def set_defect(self, defect: int) -> None:
-        """Let so many items be broken from now on, at all times. O(n).
+        """Let so many items be defective from now on, at all times. O(n).
 
-        A vector of free items forgets what more than the rest had been free: to mend them does not bring that back.
+        A vector of free items forgets free ones beyond the rest: a repair does not bring them back.
         """
         if not 0 <= defect <= self.most:
             raise InputError(f"{defect} of {self.most} items cannot be broken", where="RUSV", hint="Give 0 to all.")
@@ -212,12 +212,12 @@ class RUSV:
         return self._combined(other, k.LEAST, Stores.FREE, min(self.available, other.available))
 
     def min_free(self, limit: RUSV) -> Self:
-        """Bring a limit into a vector of used items: what is free of both is what is free then (``mf``).
+        """Apply a limit to a vector of used items: free is what is free in both (``mf``).
 
-        At each time the more is taken for used of what is used here, and what of these items the limit leaves out. The
-        limit, of free items, is one for all times: where nothing of it is stored all its items are free.
+        At each time, the larger counts as used: what is used here, or the items that the limit excludes. The limit, of
+        free items, holds at all times: where nothing of it is stored all its items are free.
 
-        Raises `InputError`: this is not one of used items, or the limit not one of free ones.
+        Raises `InputError`: this is no vector of used items, or the limit none of free ones.
         """
         if self.stores is not Stores.USED or limit.stores is not Stores.FREE:
             raise InputError("a limit of free items is brought into used ones", where="RUSV", hint="Swap them.")
@@ -238,9 +238,9 @@ class RUSV:
     def free_slots(self, items: int, lasts_s: int, since: int, end: int) -> Self:
         """Find the slots with at least so many free items for at least so long, from since on (getFreeSlots).
 
-        They hold what is free in them; at any other time of the vector of free items that is returned nothing is.
+        Returns a vector of free items, which is 0 outside of these slots.
 
-        `end`: they end by then; `FOREVER` is none.
+        `end`: they end by then; `FOREVER` for no bound.
         """
         sign, limit = self._in_terms_of_use(items)
         times, kept = _room(2 * self._count + 2)
@@ -258,9 +258,10 @@ class RUSV:
         return None if found == k.FOREVER else found
 
     def backfill(self, jobs: Items, starts: Items, lasts: Items, widths: Items, now: int) -> None:
-        """Book jobs anew, in order, each at the earliest start before its own, if there is one. O(jobs x slots).
+        """Rebook jobs, in order, each at the earliest start before its own, if there is one. O(jobs x slots).
 
-        `starts`: where each is booked, by job, which is changed; `lasts`, `widths`: how long, and how many items.
+        `starts`: the booked start of each job, updated;
+        `lasts`, `widths`: how long, and how many items.
         """
         self._make_room(self._count + 2 * len(jobs) + 2)
         self._count = k.backfill(
@@ -273,9 +274,9 @@ class RUSV:
 
 
 def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: int) -> RUSV:
-    """Unroll a periodic validity: so many items wherever the template of one period stores anything (Section 5.4).
+    """Expand a periodic validity: so many items wherever the template of one period stores any (Section 5.4).
 
-    Raises `InputError`: the end is before the start, or a period lasts no second.
+    Raises `InputError`: the end is before the start, or a period is shorter than a second.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""The loops over a resource usage vector: a step function in two arrays, of times and of the items from each on.
+"""The loops over a resource usage vector: a step function in two arrays, of times and of the items from each time on.
 
-The first step begins at `BEGIN`, before all time, and the last one never ends; two steps beside each other differ. So a
-vector of which nothing is stored is one step. Each function is given the number of steps that there are, and returns
-how many there are then; arrays have room for two more than they hold.
+The first step begins at `BEGIN`, before all times, and the last one never ends; adjacent steps differ. So an empty
+vector is one step. Each function gets the number of steps, and returns the new one; arrays have space for two more.
 """
 
 from __future__ import annotations
@@ -86,10 +85,10 @@ def combine(
     times: Any, items: Any, count: int, times2: Any, items2: Any, count2: int,
     how: int, empty: int, whole: int, least: int, most: int, to_times: Any, to_items: Any,
 ) -> int:  # fmt: skip
-    """Work out a vector from two. O(n + m).
+    """Combine two vectors. O(n + m).
 
-    `empty` is what the second holds where nothing is stored of it, which is neither added nor taken away. For
-    `MAX_USED` the first holds used items of `whole`, the second free ones.
+    `empty` is the second one's value where it stores nothing, which is neither added nor subtracted. For `MAX_USED` the
+    first has used items of `whole`, the second free ones.
     """
     i, j, n = 0, 0, 0
     time = BEGIN
@@ -150,9 +149,9 @@ def earliest(times: Any, items: Any, count: int, sign: int, limit: int, lasts: i
 def backfill(
     times: Any, items: Any, count: int, whole: int, jobs: Any, many: int, starts: Any, lasts: Any, widths: Any, now: int
 ) -> int:
-    """Look for an earlier start of each job that is booked, in order; none starts later. O(jobs x slots).
+    """Look for an earlier start of each booked job, in order; none starts later. O(jobs x slots).
 
-    The arrays have room for two more steps a job.
+    The arrays have space for two more steps for each job.
     """
     for i in range(many):
         job = jobs[i]
@@ -174,8 +173,7 @@ def fitting(
 ) -> int:  # fmt: skip
     """Write what is free wherever ``sign * items`` is at most a limit for so long in ``[since, until)``.
 
-    Everywhere else nothing is. Free are ``whole - items`` where items are used, and the items themselves if not.
-    O(n).
+    It is 0 elsewhere. Free are ``whole - items`` in a vector of used items, else the items themselves. O(n).
     """
     to_times[0] = BEGIN
     to_items[0] = 0
@@ -207,7 +205,7 @@ def repeat(
     times: Any, items: Any, count: int, nothing: int, period: int, value: int, since: int, until: int, empty: int,
     to_times: Any, to_items: Any,
 ) -> int:  # fmt: skip
-    """Write a vector that holds so many items wherever the template of one period, from 0 on, stores something.
+    """Write a vector with so many items wherever the template of one period, from 0 on, stores any.
 
     O(slots written).
     """

@@ -8,9 +8,9 @@ from asa.backends.simulated import SimulatedSite
 
 
 class OpenCcsSite(SimulatedSite):
-    """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with OpenCCS as the scheduler.
+    """A centre or a log as in `asa.backends.simulated.SimulatedSite`, with OpenCCS as the scheduler.
 
-    The background's jobs and the client's are in one plan, and a job is promised its start when it comes
+    Background jobs and the client's are in one plan, and each job gets a promised start when it comes
     (`asa.backend.Planning`).
 
     Parameters

@@ -49,9 +49,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """What is kept free on nodes with an expensive resource, as cores for jobs that use a GPU ("Expensive" resources).
+    """What is kept free on nodes with an expensive resource, such as cores for jobs that use a GPU.
 
-    Jobs that do not ask for it get no more than what is left, and never such a node for themselves.
+    Jobs that do not ask for it get only the rest, and never such a node exclusively.
     """
 
     resource: str
@@ -126,7 +126,7 @@ class System:
         return np.array(rows, dtype=np.int64)
 
     def weights(self) -> NDArray[np.float64]:
-        """Give how expensive each node is: its largest share of any resource, and its priority (Section 5.2).
+        """Return the cost of each node: its largest share of any resource, and its priority (Section 5.2).
 
         Examples
         --------
@@ -145,8 +145,8 @@ class System:
 def oculus() -> System:
     """Give a cluster like the paper's OCuLUS: 616 nodes, 9,920 cores, 32 GPUs, 8 Xeon Phis; 64 GB, 256 GB and 1 TB.
 
-    How many nodes have how much memory is not in the paper. Jobs without a GPU leave two cores of its node to those
-    with one, and the four nodes of 1 TB take what is large, or short.
+    The paper does not say how many nodes have how much memory. Jobs without a GPU leave two cores of its node to those
+    with one, and the four nodes of 1 TB take only large or short jobs.
     """
     ib = {"arch": "linux", "net": "IB"}
     large = (
@@ -189,8 +189,8 @@ def load_system(path: str | Path) -> System:
     """Read a cluster from a TOML file.
 
     `path`: a file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
-    ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes
-    are text with a unit, as ``"64G"``; a bare number is one of bytes, or of items.
+    ``properties``, ``priority``, ``admits``), and optionally ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes are
+    text with a unit, as ``"64G"``; a bare number means bytes, or items.
     """
     document = read_toml(path)
     reader = _Reader()

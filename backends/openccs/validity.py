@@ -38,8 +38,8 @@ class ValidityError(PointedError):
 class Cron:
     """The minutes that a cron string matches, in UTC.
 
-    A day counts if its month does and its day of the month and of the week do. As in cron, either of these two days
-    suffices if neither field begins with an asterisk.
+    A day matches if its month, its day of the month and its day of the week do. As in cron, one of the two days is
+    enough if neither field begins with an asterisk.
 
     Examples
     --------
@@ -62,8 +62,8 @@ class Cron:
     def parse(cls, text: str) -> Self:
         """Read five fields: minute, hour, day of the month, month and day of the week.
 
-        A field is a list of numbers, names and ranges, with a step behind a range, or an asterisk, which is the whole
-        range. Days of the week are 0 or 7 for Sunday to 6.
+        A field is a list of numbers, names and ranges, which may have a step, or an asterisk, the whole range. Days of
+        the week are 0 or 7 for Sunday to 6.
 
         Examples
         --------
@@ -102,10 +102,10 @@ class Cron:
         return _HOUR_S if len(self.hours) == 24 else _DAY_S
 
     def template(self) -> Windows:
-        """Windows of one period, in seconds from its beginning.
+        """Return the windows of one period, in seconds from its beginning.
 
-        Period 0 begins with the year 1970, a Thursday. Windows are half-open, in order, and do not touch; one that goes
-        on in the next period ends with this one.
+        Period 0 begins with the year 1970, on a Thursday. Windows are half-open, in order, and do not touch; one that
+        continues in the next period ends with this one.
         """
         return self._template
 
@@ -172,9 +172,9 @@ class Validity:
     def parse(cls, text: str) -> Self:
         """Read a validity.
 
-        `text`: ``always``, ``start/end``, or a cron string as `Cron.parse` reads it. Of the times, either may
-        be absent. They are read as `asa.backends.openccs.requests.moment` does, but a date alone means all of
-        that day, as an end, too. ``01.08.17-31.08.17`` are two such dates.
+        `text`: ``always``, ``start/end``, or a cron string as `Cron.parse` reads it. Either time may be missing. They
+        are read as by `asa.backends.openccs.requests.moment`, but a date alone means the whole day, also as an end.
+        ``01.08.17-31.08.17`` are two such dates.
         """
         whole = Piece.of(text, ValidityError).cut(0)
         if whole.text == "always":
@@ -198,9 +198,9 @@ class Validity:
         return cls(start_s, end_s)
 
     def windows(self, since_s: int, until_s: int) -> Iterator[tuple[int, int]]:
-        """Give when it is valid within a time.
+        """Yield its windows within a time span.
 
-        Yields: the first second of each window and the first one after it. They are in order and do not touch.
+        Each is its first second and the first one after it. They are in order and do not touch.
         """
         since_s = since_s if self.start_s is None else max(since_s, self.start_s)
         until_s = until_s if self.end_s is None else min(until_s, self.end_s)

@@ -1,7 +1,7 @@
-"""Why a job is not planned earlier, the question of Section 2: which constraint binds, what lacks, and who holds it.
+"""Why a job is not planned earlier, the question of Section 2: which constraints bind, what is missing, who holds it.
 
-Each constraint in turn is taken away on a copy of the plan, and the job's place is looked for again; those without
-which it would start sooner bind. Of a moment at which it "would fit in" it is said what lacks first, from which second
+Each constraint in turn is removed on a copy of the plan, and the job's place is searched again; those without which it
+would start sooner bind. For a time at which it "would fit in", the answer says what is missing first, from which second
 on, and which jobs hold it.
 """
 
@@ -101,12 +101,12 @@ class Why:
 def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
     """Say why a job is not planned earlier; the plan stays as it is.
 
-    `at`: a time at which it looks as if there were room; the earliest at which it could have started, if not given.
+    `at`: a time at which the job seems to fit; if not given, the earliest at which it could have started.
 
     Notes
     -----
-    What the others have is booked once more, on a cluster of its own; then a place is looked for without each thing
-    that the job's start depends on.
+    The other jobs are booked again on another cluster; then a place is searched without each of the conditions for the
+    job's start.
 
     Examples
     --------

@@ -12,7 +12,7 @@ _DAY_S = 86_400
 
 
 def clock(time_s: int, now_s: int) -> str:
-    """Write a time: UTC, without its date if that is today's; or what a clock shows that began at 0.
+    """Write a time: UTC, without its date if that is today's; or the time elapsed since 0.
 
     Examples
     --------
