@@ -393,6 +393,20 @@ def test_several_nodes_share_the_tasks_and_one_that_does_not_see_them_fails(tmp_
     assert "no list of tasks on" in done.stderr
 
 
+def test_what_another_node_wrote_last_may_be_seen_late(tmp_path):
+    """By a stand-in for srun, after which the end of the second task is in the log a while later."""
+    log, whole = tmp_path / "place" / "0" / "logs" / "alone.1.0", tmp_path / "whole"
+    late = f"cp {log} {whole}; head -n 1 {whole} >{log}; (sleep 1.5; cp {whole} {log}) &"
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text(f'#!/bin/sh\nwhile [ "${{1#--}}" != "$1" ]; do shift; done\nSLURM_PROCID=0 "$@" || exit\n{late}\n')
+    srun.chmod(0o755)
+    nodes = {"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "2", "SLURM_CPUS_ON_NODE": "1"}
+    nodes["PATH"] = f"{srun.parent}:{os.environ['PATH']}"
+    done = run(stage(tasks=("true", "true")), tmp_path, place=tmp_path / "place", **nodes)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_text_in_brackets_of_a_path_runs_nothing(tmp_path):
     done = run(stage(command="true", inputs=("a[$(touch hacked)].txt", "x[a b].fits", "out[1;2].dat")), tmp_path)
     assert done.returncode == JobOutcome.INPUT_MISSING.exit_code

@@ -15,9 +15,16 @@ asa_took() {
   for asa_log in "$asa_dir/logs/$asa_me".*[0-9]; do [ ! -s "$asa_log" ] || return 0; done
   return 1
 }
-# Who took some looks twice: the last line of another may be seen late.
+# A job that took some looks again: the last record of another, or of another node, may be seen late. If there are no other
+# jobs, nobody would see that record afterwards.
+asa_pauses=1
+[ -n "$asa_has_others" ] || [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ] || asa_pauses='1 2 4'
 asa_count_ended
-if [ "$asa_n" -lt "$asa_count" ] && asa_took; then sleep 1; asa_count_ended; fi
+for asa_pause in $asa_pauses; do
+  if [ "$asa_n" -ge "$asa_count" ] || ! asa_took; then break; fi
+  sleep "$asa_pause"
+  asa_count_ended
+done
 if [ "$asa_n" -lt "$asa_count" ] && [ -z "$asa_has_others" ]; then
   printf 'asa: %s of %s tasks did not end\n' "$((asa_count - asa_n))" "$((asa_count + asa_before))" >&2
   asa_end tasks-failed 83
