@@ -5,9 +5,11 @@ asa_hold_own "$asa_bag"
 [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || asa_bag=$asa_held
 # In earlier versions a list in one job left a file for each completed task in this folder, with its text and the token
 # of its job. These are moved to make space for the rounds, and count as a round before the first.
+ls "$asa_bag" >/dev/null 2>&1 || : # makes NFS look at the server again
 for asa_note in "$asa_bag"/[0-9]*; do
-  [ ! -f "$asa_note" ] || { mkdir -p "$asa_bag/notes" && mv -f "$asa_note" "$asa_bag/notes/"; } || [ ! -f "$asa_note" ] ||
-    asa_give_up "cannot write into $asa_bag"
+  [ -f "$asa_note" ] || continue
+  if mkdir -p "$asa_bag/notes" && mv -f "$asa_note" "$asa_bag/notes/"; then continue; fi
+  [ ! -f "$asa_note" ] || asa_give_up "cannot write into $asa_bag" # else another job moved it
 done
 [ -s "$asa_bag/$asa_round/list" ] || asa_check_tasks
 asa_dir=$asa_bag/$asa_round

@@ -12,8 +12,8 @@ due() { # its number, its name, its post
   return 1
 }
 
-# A step writes to files of its own, beside the job's; to the job's where they cannot be made. After a requeue it goes on
-# in the same.
+# A step writes to files of its own, in the same folder as the job's; to the job's where they cannot be made. After a
+# requeue it appends to them.
 own_files() { # its number; sets `log` to what their names begin with
   log=
   [ -d "$run/logs" ] && owned "$run/logs" || return 0
