@@ -32,10 +32,10 @@ _VALUE_NAMES: Final = (
     "container-id container-type context core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline "
     "delay-boot dependency distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq "
     "gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses "
-    "mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nodefile nodelist nodes "
-    "ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output partition "
-    "power prefer priority profile qos reservation resources segment signal sockets-per-node switches tasks-per-node "
-    "thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey workdir wrap"
+    "mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nodefile nodelist "
+    "nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode "
+    "output partition power prefer priority profile qos reservation resources segment signal sockets-per-node switches "
+    "tasks-per-node thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey workdir wrap"
 )
 _WITH_VALUE: Final = frozenset(_VALUE_NAMES.split())
 KNOWN: Final = _FLAGS | _OPTIONAL | _WITH_VALUE
