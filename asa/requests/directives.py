@@ -35,7 +35,8 @@ _VALUE_NAMES: Final = (
     "mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nodefile nodelist "
     "nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode "
     "output partition power prefer priority profile qos reservation resources segment signal sockets-per-node switches "
-    "tasks-per-node thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey workdir wrap"
+    "tasks-per-node thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey "
+    "workdir wrap"
 )
 _WITH_VALUE: Final = frozenset(_VALUE_NAMES.split())
 KNOWN: Final = _FLAGS | _OPTIONAL | _WITH_VALUE
