@@ -85,7 +85,7 @@ class Key:
         try:
             return int(value)
         except ValueError as error:
-            raise InputError(f"--{self.option}={value} is no whole number") from error
+            raise InputError(f"--{self.option}={value} is no whole number", hint="Write a whole number.") from error
 
     def as_option(self, value: object) -> str:
         """Write a value as an option of sbatch.

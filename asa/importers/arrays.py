@@ -16,6 +16,7 @@ from typing import Final
 from asa.errors import InputError
 from asa.requests.directives import KNOWN, Directive
 from asa.requests.sizes import Needs
+from asa.requests.values import array_text
 
 CORES_OF_A_JOB: Final = 32
 """Cores that elements share at most, by default: jobs of about a node, or less, fit where many would not."""
@@ -75,7 +76,7 @@ def read_array(directive: Directive) -> ArrayOption:
     >>> read_array(Directive("array", "1-9:2%3", "a.sh:2"))
     ArrayOption(elements=(1, 3, 5, 7, 9), at_once=3, step=2)
     """
-    listed, _, at_once = (directive.value or "").partition("%")
+    listed, _, at_once = array_text(directive.value or "").partition("%")
     elements: set[int] = set()
     for part in listed.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)

@@ -16,9 +16,10 @@ from asa.keys import TERMS
 from asa.requests import beside
 from asa.requests.directives import KNOWN, Directive, head
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
+from asa.requests.values import array_text, walltime_s
 from asa.shapes import Moldable
 from asa.spec.withheld import remedy, sounds_secret, uses_of
-from asa.units import format_duration, parse_duration
+from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 
 from .arrays import ArrayOption, ElementsOfJob, apart_because, for_elements, parts_of, read_array, shared, together
@@ -26,7 +27,6 @@ from .base import Imported, ImportNotes, Names, near_or_all
 from .driver import Script, When, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
 
 _DEFAULT_WALLTIME_S: Final = 3600.0
-_ENDLESS: Final = {"0", "-1", "infinite", "unlimited"}
 
 _LOGS = "is left out: asa keeps what jobs print in the run's folder, and `asa logs STAGE` shows it"
 _LEFT_OUT: Final[Mapping[str, str]] = {
@@ -253,8 +253,8 @@ class _Translator:
 
     def _walltime_s(self, script: Script, name: str) -> float:
         directive = script.directives.get("time")
-        if directive is not None and (directive.value or "").lower() not in _ENDLESS:
-            return parsed(parse_duration, directive)
+        if directive is not None and (seconds := parsed(walltime_s, directive)):
+            return seconds
         guess = format_duration(_DEFAULT_WALLTIME_S)
         self.comments.setdefault(name, []).append(f"walltime: {guess} is a guess, for the script asks for none")
         self._notes.add(f"no --time: a walltime of {guess} is put in; correct it", script.where)
@@ -273,7 +273,7 @@ class _Translator:
 
     def _native(self, directive: Directive) -> Array:
         """Read the elements of a stage that is a job array."""
-        array = parsed(parse_array, directive)
+        array = parsed(lambda text: parse_array(array_text(text)), directive)
         count = len(array.elements)
         at_once = f", {array.at_once} at once at most" if array.at_once else ""
         note = f"--array: {count} elements stay a job array{at_once}; what follows waits for all of them"

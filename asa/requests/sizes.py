@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 from asa.errors import InputError
 from asa.shapes import doubled
-from asa.units import parse_memory
 
 from .directives import Directive
+from .values import memory_bytes, node_count
 
 _Value = TypeVar("_Value")
 Remark = Callable[[str, str], None]
@@ -122,7 +122,7 @@ class _TaskLayout:
     """How a job's tasks are spread over nodes."""
 
     def __init__(self, given: Mapping[str, Directive]) -> None:
-        self.nodes = _nodes(given["nodes"]) if "nodes" in given else 0
+        self.nodes = parsed(node_count, given["nodes"]) if "nodes" in given else 0
         self.varies = "nodes" in given and not re.fullmatch(r"\d+[kK]?", text_of(given, "nodes"))
         self._per_node = _count(given, "ntasks-per-node")
         self.gpus = _all_gpus(given, max(1, self.nodes))
@@ -227,7 +227,7 @@ def _listed_gpus(directive: Directive) -> list[int]:
     counts = []
     for part in (directive.value or "").split(","):
         match = re.fullmatch(r"(?:([A-Za-z_][^:]*)(?::(\d+))?)|(\d+)", part)
-        if match is None or not int(match[2] or match[3] or 1):
+        if match is None:
             raise InputError(f"{directive} is no number", where=directive.where, hint="Write 4, or a type: a100:4.")
         counts.append(int(match[2] or match[3] or 1))
     return counts
@@ -264,7 +264,7 @@ def _memory(
         ("mem-per-gpu", layout.gpus if layout.known_nodes == 1 and counted else 0),
     ):
         if name in given:
-            amount = parsed(parse_memory, given[name])
+            amount = parsed(memory_bytes, given[name])
             return (round(amount * times), []) if amount * times else (0, [str(given[name])])
     return 0, []
 
@@ -274,7 +274,7 @@ def _min_memory(given: Mapping[str, Directive], layout: _TaskLayout, cores: int)
     cores = 0 if "overcommit" in given else cores
     for name, times in (("mem", max(1, layout.nodes)), ("mem-per-cpu", cores), ("mem-per-gpu", layout.gpus)):
         if name in given:
-            return round(parsed(parse_memory, given[name]) * times)
+            return round(parsed(memory_bytes, given[name]) * times)
     return 0
 
 
@@ -299,10 +299,3 @@ def _count(given: Mapping[str, Directive], name: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
         raise InputError(f"{given[name]} is no number", where=given[name].where, hint="Write a number, at least 1.")
     return int(text)
-
-
-def _nodes(directive: Directive) -> int:
-    match = re.match(r"(\d+)([kK]?)", directive.value or "")
-    if match is None or not int(match[1]):
-        raise InputError(f"{directive} is no number of nodes", where=directive.where, hint="Write a number.")
-    return int(match[1]) * (1024 if match[2] else 1)
