@@ -15,8 +15,8 @@ asa_took() {
   for asa_log in "$asa_dir/logs/$asa_me".*[0-9]; do [ ! -s "$asa_log" ] || return 0; done
   return 1
 }
-# A job that took some looks again: the last record of another job, or of another node, may be seen late. If there are no
-# other jobs, nobody would see that record afterwards.
+# A job that took some looks again: the last record of another job or node may be seen late. If there are no other jobs,
+# nobody would see that record afterwards.
 asa_pauses=1
 [ -n "$asa_has_others" ] || [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ] || asa_pauses='1 2 4'
 asa_count_ended
