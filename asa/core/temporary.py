@@ -10,6 +10,9 @@ from . import owned
 
 _USUAL = "/tmp"  # noqa: S108 - root's, with the sticky bit, on every system
 
+IN_JOBS = ("fixed", "hold", "owned")
+"""Files of `asa.job` by which a job finds such a folder, and sees whose that is of which it copies something there."""
+
 
 def place(named: str = "") -> str:
     """Name the folder in which they lie: ``TMPDIR``, where nobody else can exchange them, or ``/tmp``.

@@ -13,4 +13,3 @@ scratch=$base/asa-pools-$user
 mkdir -m 700 "$scratch" 2>/dev/null
 whose=$(ls -ldn "$scratch" | { read -r mode _ owner _; echo "$mode $owner"; })
 case $whose in drwx--[-S]---*" $user") ;; *) scratch=$(mktemp -d "$base/asa-pools-XXXXXXXX") || exit 1 ;; esac
-eval "exec $command"

@@ -42,7 +42,7 @@ from asa.units import parse_duration
 from asa.waits import LEVELS, WaitForecast
 
 from .allocation import Allocation
-from .credentials import encrypting, keep_credentials
+from .credentials import credentials_folder, encrypting, keep_credentials
 from .desk import Desk, News
 from .jobs import WorkerJobs, make_scratch, modules_of_program
 from .pages import LOOPBACK, WithoutPage, on_loopback
@@ -194,7 +194,8 @@ class AsaCluster(SpecCluster):
             if self._is_here and not interface:
                 host = host or LOOPBACK
             reached = {"interface": interface, "host": LOOPBACK if host == LOOPBACK else None}
-            jobs = WorkerJobs(name, python, launcher, reached, keep_credentials(security, self.folder))
+            files, kept = keep_credentials(security, self.folder), credentials_folder(self.folder)
+            jobs = WorkerJobs(name, python, launcher, reached, files, kept, is_trusted=owned.is_trusted(kept))
             self._supervision = self._supervised(jobs, price, margin_s)
             # not dask's own choice, which anybody may have made, and where it looks for modules
             self._scratch = make_scratch()

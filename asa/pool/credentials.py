@@ -62,9 +62,14 @@ def _by_command() -> tuple[str, str]:
     return "-----BEGIN CERTIFICATE-----" + certificate, key[key.index("-----BEGIN") :]
 
 
+def credentials_folder(folder: Path) -> Path:
+    """Name the folder of the credentials that a pool has made."""
+    return folder / "tls"
+
+
 def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
     """Store the workers' credentials in files that nobody else can read."""
-    place = folder / "tls"
+    place = credentials_folder(folder)
     place.mkdir(mode=0o700, exist_ok=True)
     paths = {}
     for option, content in (

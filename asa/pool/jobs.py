@@ -33,6 +33,8 @@ class WorkerJobs:
     launcher: str  # starts a command once on each node of a job of several nodes
     reached: Mapping[str, str | None]  # `interface` or `host` where workers listen; dask's choice if neither is set
     credentials: Mapping[str, Path]  # files that let workers in, by the options of dask's worker that name them
+    kept: Path | None = None  # folder of the pool's own credentials
+    is_trusted: bool = False  # whether the user trusts that place, whoever owns it
 
     def spec(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> JobSpec:
         """Describe the job of one allocation, with a token of its own.
@@ -67,25 +69,36 @@ class WorkerJobs:
             "death-timeout": f"{_DEATH_S:.0f}s",
             "lifetime": f"{lifetime_s:.0f}s",
             "dashboard-address": on_loopback(":0"),  # where its counters are; its page is off
-            **self.credentials,
             **{name: value for name, value in self.reached.items() if value},
         }
         for name, value in options.items():
             arguments += [f"--{name}", str(value)]
         suffix = "" if processes > 1 else "-0"
+        # words to the shell on each node, which knows its name and folders
+        places = f"{self._shown_credentials()} {_SCRATCH_OPTION}"
         if shape.nodes <= 1:
-            words = shlex.join([*arguments, "--no-dashboard", "--name", one_id + suffix])
-            return _in_scratch(f"{words} {_SCRATCH_OPTION}")
-        # a word to the shell on each node, which knows its name
-        words = f"{shlex.join([*arguments, '--no-dashboard'])} {_SCRATCH_OPTION}"
-        each = _in_scratch(f'{words} --name "{one_id}-$(hostname -s){suffix}"')
+            return self._on_node(shlex.join([*arguments, "--no-dashboard", "--name", one_id + suffix]) + places)
+        name = f' --name "{one_id}-$(hostname -s){suffix}"'
+        each = self._on_node(shlex.join([*arguments, "--no-dashboard"]) + name + places)
         return f"exec {self.launcher} sh -c {shlex.quote(each)}"
 
+    def _shown_credentials(self) -> str:
+        """Write the options that name the files; the pool's own as they are copied on each node."""
+        options = ""
+        for name, path in self.credentials.items():
+            place = f'"$tls"/{shlex.quote(path.name)}' if path.parent == self.kept else shlex.quote(str(path))
+            options += f" --{name} {place}"
+        return options
 
-def _in_scratch(command: str) -> str:
-    """Write what finds a worker's folder for files, where dask is configured to or in TMPDIR, and runs the worker."""
-    base = dask.config.get("temporary-directory", None) or ""
-    return f"{head({'base': base, 'command': command})}{text('fixed', 'pool-scratch')}"
+    def _on_node(self, command: str) -> str:
+        """Write what copies the credentials, finds a folder for a worker's files, and runs the worker."""
+        base = dask.config.get("temporary-directory", None) or ""
+        values: dict[str, object] = {"base": base, "command": command}
+        files = [*temporary.IN_JOBS, "pool-scratch"]
+        if self.kept is not None:
+            values |= {"kept": self.kept, "trusted": self.is_trusted}
+            files.append("pool-credentials")
+        return f"{head(values)}{text(*files, 'pool-worker')}"
 
 
 def modules_of_program() -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -171,6 +172,35 @@ def test_a_pools_files_are_where_dask_is_configured_to_have_them(tmp_path, monke
     with dask.config.set({"temporary-directory": str(place)}):
         assert folder() == f"local-directory {place}/asa-pools-{os.getuid()}\n"
         assert Path(make_scratch()).parent == place
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_worker_is_let_in_by_the_certificate_that_its_pool_has_made(accounts, nodes):
+    """Before, others of a group could put one of theirs in its place as a worker began, or while it ran."""
+    victim, stranger, project = accounts.victim, accounts.stranger, accounts.group_folder()
+    kept, temporary = victim.mkdir(project / "pool") / "tls", accounts.group_folder("tmp", 0o1777)
+    victim.mkdir(kept, 0o700)
+    names = ("tls-ca-file", "tls-cert", "tls-key")
+    files = {name: victim.write(kept / f"{name}.pem", f"{name} of the victim\n", 0o600) for name in names}
+    python = victim.write(victim.home / "python", '#!/bin/sh\nfor word; do echo "$word"; done\n', 0o755)
+    jobs = WorkerJobs("pool", str(python), "env", {}, files, kept)
+    command = jobs.spec("a1", Shape(nodes, 60.0, 1, nodes=nodes), "tls://here:1", 60.0).command
+    for _ in range(2):  # of which the second removes what the first has left
+        done = victim.sh(command, env={"TMPDIR": str(temporary)}, umask=0o002)
+        words = done.stdout.splitlines()
+        read = {name: Path(words[words.index(f"--{name}") + 1]) for name in names}
+        assert [path.read_text() for path in read.values()] == [f"{name} of the victim\n" for name in names], done
+        [scratch] = temporary.iterdir()
+        assert {path.parent.parent for path in read.values()} == {scratch}
+        assert {path.parent for path in read.values()} == {*scratch.iterdir()}
+        assert stat.S_IMODE(scratch.stat().st_mode) & 0o777 == 0o700
+    stranger.call((project / "pool").rename, project / "gone")
+    stranger.mkdir(stranger.mkdir(project / "pool") / "tls")
+    for name in names:
+        stranger.write(kept / f"{name}.pem", f"{name} of a stranger\n")
+    done = victim.sh(command, env={"TMPDIR": str(temporary)})
+    assert (done.returncode, done.stdout) == (87, "")
+    assert f"{kept} is not there, or belongs to another user: no worker begins" in done.stderr
 
 
 def test_a_pool_without_encryption_is_refused(tmp_path):

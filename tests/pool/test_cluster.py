@@ -455,7 +455,7 @@ def test_nobody_else_is_let_in_where_all_is_encrypted(queue):
         for process in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 lines.append(process.read_bytes().decode(errors="replace"))
-        assert any("tls-key" in line and "secret" in line for line in lines)
+        assert any("--tls-key" in line and "tls-key.pem" in line for line in lines)
         assert not any(secret in line for line in lines)
         scripts = [p.read_text() for p in (queue.root / "secret" / "scripts").rglob("*") if p.is_file()]
         assert scripts

@@ -1,0 +1,2 @@
+# Runs a worker, in place of this shell.
+eval "exec $command"
