@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from asa.elements import parse_array
 from asa.spec import made
-from asa.spec.made import MadeFiles, any_of
+from asa.spec.checks import any_of
+from asa.spec.made import MadeFiles
 from asa.workflow import Stage, Workflow
 
 
@@ -49,7 +50,7 @@ def workflows(draw):
 
 @given(workflows(), PATHS)
 def test_a_file_is_made_by_whom_a_look_at_each_pair_names(flow, path):
-    found, stages = MadeFiles(flow), list(flow.stages.values())
+    found, stages = MadeFiles(flow, any_of), list(flow.stages.values())
     before = {}
     for name in flow.order:
         before[name] = set(flow.stages[name].after).union(*(before[one] for one in flow.stages[name].after))
@@ -75,7 +76,7 @@ def chain(count):
 
 
 def look(flow):
-    found = MadeFiles(flow)
+    found = MadeFiles(flow, any_of)
     for one in flow.stages.values():
         for path in (*one.inputs, "none", f"none{one.name}"):
             found.is_made_before(one, path)
@@ -104,6 +105,6 @@ def test_very_many_stages_take_little_memory_and_time():
 def test_beyond_a_bound_a_file_counts_as_made(monkeypatch, bound):
     monkeypatch.setattr(made, bound, 1)
     flow = Workflow("w", [stage("a", outputs=("x*",)), stage("b", outputs=("y",))])
-    found = MadeFiles(flow)
+    found = MadeFiles(flow, any_of)
     assert found.is_made_before(flow.stages["b"], "x1")
     assert bound == "_MAX_LOOKS" or not found.is_made_before(flow.stages["b"], "z")

@@ -22,7 +22,7 @@ from asa.errors import InputError, near
 from asa.keys import TERMS
 from asa.spec.calls import run_by
 from asa.spec.environments import lacking
-from asa.spec.made import MadeFiles, any_of
+from asa.spec.made import MadeFiles
 from asa.spec.parameters import Parameter
 from asa.spec.places import Location
 from asa.spec.problems import Problem, Severity
@@ -115,7 +115,7 @@ class _Checks:
         self._flow = workflow
         self._folder = folder
         self._reported: set[Location] = set()
-        self._made = MadeFiles(workflow)
+        self._made = MadeFiles(workflow, any_of)
 
     def run(self) -> None:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]
@@ -554,6 +554,11 @@ def _complaint(name: str, text: str) -> tuple[int, str] | None:
     first = (done.stderr.strip().splitlines() or ["it says no more"])[0].split(": ", 1)[-1]
     match = _SYNTAX.match(first)
     return (int(match[1]), match[2]) if match else (1, first)
+
+
+def any_of(stage: Stage, path: str) -> str:
+    """Write a path of an array for any of its elements."""
+    return path.replace("%a", "*") if stage.array is not None else path
 
 
 def _contradicted(stage: Stage, option: str, value: str) -> str:
