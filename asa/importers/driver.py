@@ -34,6 +34,23 @@ _DONE = re.compile(r"(?:^|;|\s)done\b")
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _NO_KINDS = frozenset({"singleton", "expand"})
+_TOGETHER = re.compile(r"^(after[a-z]*)(\$\{?\w+\}?)")  # where a variable begins with the colon
+_NAMED = re.compile(r"(?<![\w./-])sbatch(?![\w./-])")
+_SPEAKS = re.compile(  # of sbatch, and does not call it
+    r"\b(?:command\s+-[vV]|which|type|hash)\s+sbatch\b|(?:^|[;&|(]\s*)\s*(?:echo|printf|:)\s[^;&|$`]*|(?:^|\s)#.*"
+)
+_OPENS = re.compile(r"\s*(?:if|case)\b")
+_CLOSES = re.compile(r"(?:^|;|\s)(?:fi|esac)\b")
+_FUNCTION = re.compile(r"\s*(?:function\s+[\w:-]+\s*(?:\(\s*\))?|[\w:-]+\s*\(\s*\))\s*(?:\{|$)")
+_MOVES = re.compile(r"(?:^|&&|\|\|)\s*(?:cd|pushd)\b\s*(.*)")
+_TO_ITSELF = re.compile(
+    r"""["']?(?:\$\(\s*dirname\b.*\)|`\s*dirname\b.*`|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})["']?\s*(?:&&.*|\|\|.*)?"""
+)
+_EXPORTED = re.compile(r"\s*export\s+(\w+)\s*")
+_BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=(\S*)(?=\s)")
+_UNKNOWN = re.compile(r"\$[\w@*#?!{(-]|`")
+_EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_HERE = re.compile(r"<<(-?)\s*(['\"]?)(\w+)\2")
 _PLAIN_HINT = "Scripts are not run to find out: write it without variables, or import the batch scripts themselves."
 
 
@@ -53,6 +70,7 @@ class Script:
     arguments: tuple[str, ...] = ()  # what it is called with
     submitted_after: tuple[int, ...] | None = None  # of a driver: the indices of those that it waits for
     when: When = "success"  # how those must have ended, as `asa.workflow.Stage.when` has it
+    environment: tuple[tuple[str, str], ...] = ()  # variables that the driver sets for it
 
 
 def read_script(path: Path) -> Script:
@@ -85,7 +103,17 @@ def is_driver(path: Path) -> bool:
 
 
 def _submits(text: str) -> bool:
-    return any(_SBATCH.search(statement) for _, line in _lines(text) for statement in _statements(line))
+    calls = _calls if interpreter_of(text) in SHELLS else _SBATCH.search
+    return any(calls(statement) for _, line in _lines(text) for statement in _statements(line))
+
+
+def _calls(statement: str) -> bool:
+    """Whether a command calls sbatch in any way, and does not only speak of it."""
+    return _count_calls(statement) > 0
+
+
+def _count_calls(statement: str) -> int:
+    return len(_NAMED.findall(_SPEAKS.sub("", statement)))
 
 
 def refuse_drivers(scripts: Sequence[Script]) -> None:
@@ -106,6 +134,10 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
                 where=script.where,
                 hint=f"Leave {script.path.name} out; or if it is a stage as well, say so in its head, as in {after}",
             )
+        if is_shell and script.directives and _submits(script.text):
+            hint = "If it submits itself again, make it a stage that continues; else leave its sbatch out, or import a "
+            hint += "script that submits both. If that is meant, say in its head what it follows: # asa: after="
+            raise InputError("submits jobs itself, of which the workflow would not know", where=script.where, hint=hint)
         if not script.directives and submits_from_python(script.text):
             hint = "Import the scripts that it submits in its place: only of a shell script it can be read which."
             raise InputError("submits jobs itself, and is no stage", where=script.where, hint=hint)
@@ -123,16 +155,49 @@ def refuse_rescue(kind: str, where: str) -> None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines without comments, those that are continued as one."""
-    begun, number = "", 0
+    """Give the lines without comments; those that are continued, or within quotes, as one; no here-documents."""
+    begun: list[str] = []
+    number, until, quote = 0, "", ""
     for i, line in enumerate(text.split("\n"), start=1):
-        number = number if begun else i
-        if line.endswith("\\"):
-            begun += line[:-1] + " "
+        if until:
+            until = "" if line.strip() == until else until
             continue
-        whole, begun = begun + line, ""
-        if not whole.lstrip().startswith("#"):
-            yield number, whole
+        number = number if begun else i
+        if not begun and line.lstrip().startswith("#"):
+            continue
+        if line.endswith("\\") and quote != "'":
+            quote = _left_open(line[:-1], quote)
+            begun += [line[:-1], " "]
+            continue
+        quote = _left_open(line, quote)
+        begun.append(line)
+        if quote:
+            begun.append("\n")
+            continue
+        whole, begun = "".join(begun), []
+        here = _HERE.search(whole)
+        until = here[3] if here is not None else ""
+        yield number, whole
+    if begun:
+        yield number, "".join(begun)
+
+
+_QUOTES = re.compile(r"""\\.|'|"|(?:^|(?<=\s))#""")
+
+
+def _left_open(line: str, quote: str) -> str:
+    """Return the quote that is open at the end of a line, where one was at its beginning; empty for none."""
+    for match in _QUOTES.finditer(line):
+        found = match[0]
+        if quote:
+            quote = "" if found == quote else quote
+            if quote == "'" and found[0] == "\\" and found[1:] == "'":  # no escape within these
+                quote = ""
+        elif found == "#":
+            return ""
+        elif found in "'\"":
+            quote = found
+    return quote
 
 
 def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
@@ -161,30 +226,84 @@ class _Driver:
         self._jobs: dict[str, tuple[int, ...]] = {}
         self._kinds: dict[str, tuple[str, ...]] = {}  # of dependencies, in the texts of variables
         self._texts: dict[str, str] = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
+        self._exported: dict[str, str] = {}
         self._depth = 0
+        self._choices = 0  # within how many `if` and `case`
+        self._is_function = False
+        self._moved = ""  # where it changed the folder
 
     def statement(self, line: str, where: str) -> None:
         """Take in a command."""
-        if _LOOP.match(line):
-            self._depth += 1
         match = _SBATCH.search(line)
-        if match is not None and self._depth:
-            raise InputError("sbatch stands in a loop", where=where, hint=_PLAIN_HINT)
+        self._enter(line, where)
+        self._refuse_uncertain(line, match, where)
         assigned = _ASSIGNED.fullmatch(line)
         if match is not None:
-            index = self._submission(_command_at(line, match.start(1)), where)
+            index = self._submission(_command_at(line, match.start(1)), where, line[: match.start(1)])
             if assigned and not assigned[2]:
                 self._jobs[assigned[1]] = (index,)
             elif assigned:
                 self._jobs[assigned[1]] = (*self._jobs.get(assigned[1], ()), index)
         elif assigned:
-            self._assignment(assigned[1], assigned[3].strip(), adds=bool(assigned[2]))
+            self._assignment(assigned[1], assigned[3].strip(), adds=bool(assigned[2]), where=where)
+            if _EXPORTED.match(line):
+                self._export(assigned[1], where)
+        elif exported := _EXPORTED.fullmatch(line):
+            self._export(exported[1], where)
         elif not self._depth and not _QUIET.match(line):
             self._notes.add("what the script does beside sbatch is not taken over", where)
+        self._leave(line)
+
+    def _enter(self, line: str, where: str) -> None:
+        """Note which loops, choices and functions begin, and whether the folder is another from here on."""
+        if _LOOP.match(line):
+            self._depth += 1
+        if _OPENS.match(line):
+            self._choices += 1
+        elif _FUNCTION.match(line):
+            self._is_function = not line.rstrip().endswith("}")
+        if (moves := _MOVES.search(line)) is not None and not _TO_ITSELF.fullmatch(moves[1].strip()):
+            self._moved = where
+
+    def _leave(self, line: str) -> None:
+        """Note which of them end."""
         if self._depth and _DONE.search(line):
             self._depth -= 1
+        if self._choices and _CLOSES.search(line):
+            self._choices -= 1
+        if self._is_function and line.strip() == "}":
+            self._is_function = False
 
-    def _assignment(self, name: str, value: str, *, adds: bool) -> None:
+    def _refuse_uncertain(self, line: str, match: re.Match[str] | None, where: str) -> None:
+        """Refuse a submission of which it is not certain that it happens once, as it is written, in this folder."""
+        if _count_calls(line) > (match is not None):
+            raise InputError("calls sbatch in a way that is not understood", where=where, hint=_PLAIN_HINT)
+        if match is None:
+            return
+        stands = (
+            "in a loop" if self._depth else
+            "in a function" if self._is_function else
+            "in an if or a case" if self._choices and not _OPENS.match(line) else
+            "behind && or ||" if re.search(r"&&|\|\|", line[: match.start(1)]) and not _MOVES.search(line) else
+            ""
+        )  # fmt: skip
+        if stands:
+            raise InputError(f"sbatch stands {stands}", where=where, hint=_PLAIN_HINT)
+        if self._moved:
+            message = f"sbatch is called in another folder: see {self._moved}"
+            raise InputError(message, where=where, hint="Write the path of the script, and --chdir, in place of cd.")
+
+    def _export(self, name: str, where: str) -> None:
+        """Have the jobs that follow get a variable, as sbatch passes it on."""
+        if name in self._texts:
+            self._exported[name] = self._texts[name]
+        elif name not in self._jobs:
+            self._exported.pop(name, None)
+            self._notes.add(
+                f"export {name}: its value is known only when the script runs: set it where you start asa", where
+            )
+
+    def _assignment(self, name: str, value: str, *, adds: bool, where: str) -> None:
         jobs = self._jobs.get(name, ()) if adds else ()
         found = (*_KIND.findall(value), *_OTHERS.findall(value))
         kinds = (*(self._kinds.get(name, ()) if adds else ()), *found)
@@ -197,17 +316,24 @@ class _Driver:
         if jobs:
             self._jobs[name] = tuple(dict.fromkeys(jobs))
         elif not re.search(r"[`(]", value):
-            words = split(value, comments=True)
-            self._texts[name] = self._filled(words[0], "") if len(words) == 1 else ""
+            try:
+                words = split(value, comments=True)
+            except ValueError as error:
+                raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
+            text = self._filled(words[0], "") if len(words) == 1 else ""
+            if len(words) <= 1 and not _UNKNOWN.search(text):
+                self._texts[name] = text
+            if name in self._exported:
+                self._export(name, where)
 
-    def _submission(self, command: str, where: str) -> int:
+    def _submission(self, command: str, where: str, before: str) -> int:
         if "<" in command:
             raise InputError("sbatch reads the script from its input", where=where, hint=_PLAIN_HINT)
         try:
             words = list(takewhile(lambda word: not _REDIRECTED.match(word), split(command, comments=True)[1:]))
         except ValueError as error:
             raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
-        given, rest = take_options(words, where)
+        given, rest = take_options(self._parted(words, command, where), where)
         waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _WaitsFor())
         plain = [self._known(option) for option in given if option.name != "dependency"]
         if any(option.name == "wrap" for option in plain):
@@ -221,8 +347,14 @@ class _Driver:
             directives.pop("dependency", None)
         directives |= {option.name: option for option in plain}
         arguments = tuple(self._filled(word, where) for word in rest[1:])
+        if bad := next((word for word in arguments if _EXPANDED.search(word)), ""):
+            raise InputError(f"{bad} is expanded only when the script runs", where=where, hint=_PLAIN_HINT)
+        own = {name: self._filled(value.strip("'\""), where) for name, value in _BEFORE.findall(before)}
+        environment = tuple((self._exported | own).items())
         when = self._when(waits, where)
-        self.scripts.append(Script(script.path, script.text, directives, where, None, arguments, waits.jobs, when))
+        self.scripts.append(
+            Script(script.path, script.text, directives, where, None, arguments, waits.jobs, when, environment)
+        )
         return len(self.scripts) - 1
 
     def _known(self, option: Directive) -> Directive:
@@ -253,9 +385,21 @@ class _Driver:
                 raise InputError(f"${name} is known only when the script runs", where=where, hint=_PLAIN_HINT)
             return self._texts.get(name, reference[0])
 
-        if where and ("$(" in text or "`" in text):
+        if where and re.search(r"\$[@*#?!(-]|`", text):
             raise InputError(f"{text} is known only when the script runs", where=where, hint=_PLAIN_HINT)
         return _VARIABLE.sub(value, text)
+
+    def _parted(self, words: Sequence[str], command: str, where: str) -> Iterator[str]:
+        """Give words, of a variable alone those that its value has, as a shell does where it is not quoted."""
+        for word in words:
+            variable = _VARIABLE.fullmatch(word)
+            name = (variable[1] or variable[2]) if variable else ""
+            if variable is None or name in self._jobs or f'"{word}"' in command:
+                yield word
+            elif name not in self._texts:
+                raise InputError(f"{word} is known only when the script runs", where=where, hint=_PLAIN_HINT)
+            else:
+                yield from self._texts[name].split()
 
     def _waits_of(self, option: Directive) -> _WaitsFor | None:
         """Read what a job waits for, and how that must have ended; None of another option."""
@@ -265,13 +409,13 @@ class _Driver:
         kinds: set[str] = set()
         value = self._text_of(option.value or "")
         for part in map(self._text_of, re.split(r"[,?]", value)):
-            kind, _, ids = part.partition(":")
+            kind, _, ids = _TOGETHER.sub(r"\1:\2", part).partition(":")
             variable = _VARIABLE.fullmatch(kind)
             if variable and (name := variable[1] or variable[2]) in self._jobs:  # deps="afterok:$j1:$j2"
                 jobs += self._jobs[name]
                 kinds |= set(self._kinds.get(name, ()))
             else:
-                kinds.add(self._filled(kind, ""))
+                kinds.add(self._filled(kind, option.where))
             kinds |= set(_OTHERS.findall(ids))
             jobs += self._numbers(ids, option.where) if kind not in _NO_KINDS else ()
         for kind in sorted(kinds & _NO_KINDS):
@@ -337,8 +481,10 @@ def _statements(line: str) -> Iterator[str]:
 
 
 def _command_at(line: str, start: int) -> str:
-    """Cut the command out that begins there."""
-    return line[start : _end_of_command(line, start, ")`|;&")]
+    """Cut the command out that begins there; within backquotes these end it."""
+    if line[:start].count("`") % 2:
+        return line[start : _end_of_command(line, start, ")`|;&")]
+    return line[start : _end_of_command(line, start, ")|;&")]
 
 
 def _end_of_command(line: str, start: int, ends: str) -> int:

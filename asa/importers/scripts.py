@@ -193,7 +193,7 @@ class _Translator:
             **{key.field: parsed(key.of_option, given[key.option]) for key in TERMS if key.option in given},
             options=_options(given, needs),
             request=request,
-            environment=self._environment(given),
+            environment=(*script.environment, *self._environment(given)),
             secrets=self._secrets(given, name),
             moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
             array=self._native(given["array"]) if is_native else None,

@@ -573,9 +573,7 @@ DIAMOND = {"a": set(), "b": {"a"}, "c": {"a"}, "d": {"b", "c"}}
             "  afterok:$j1 \\",
             "  c.sbatch)",
             "deps+=:${out##* }",
-            "if true; then",
-            "  sbatch -d afterok:$deps d.sbatch && echo sent",
-            "fi",
+            "sbatch -d afterok:$deps d.sbatch && echo sent",
         ],
     ],
 )
@@ -807,3 +805,74 @@ def test_what_decides_when_it_runs_is_an_error_with_its_line(scripts, lines, lin
         import_scripts([driver])
     assert caught.value.where == f"{driver}:{line}"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["S=$1", "sbatch a.sbatch $S"], r"\$S is known only when"),
+        (["sbatch a.sbatch $1"], r"\$1 is known only when"),
+        (['sbatch a.sbatch "$@"'], r"\$@ is known only when"),
+        (["sbatch a.sbatch ${1:-abc}"], "is known only when"),
+        (["D=$PWD/data", "sbatch a.sbatch $D"], r"\$D is known only when"),
+        (["sbatch -A $ACCOUNT_OF_MINE a.sbatch"], "ACCOUNT_OF_MINE is known only when"),
+        (["sbatch a.sbatch *.fits"], "is expanded only when"),
+        (["sbatch a.sbatch ~/x"], "is expanded only when"),
+        (["sbatch a.sbatch {1..3}"], "is expanded only when"),
+        (["sbatch -D `pwd` a.sbatch"], "is known only when"),
+        (["sbatch -D $(pwd) a.sbatch"], "is known only when"),
+        (
+            ["if test -f x; then j=$(sbatch --mem=64G a.sbatch); else j=$(sbatch --mem=8G a.sbatch); fi"],
+            "in an if or a case",
+        ),
+        (["case $x in", "a) sbatch a.sbatch ;;", "esac"], "not understood"),
+        (["f() {", "  sbatch a.sbatch", "}", "f"], "in a function"),
+        (["function f { sbatch a.sbatch; }", "f"], "in a function|not understood"),
+        (["test -f x && sbatch a.sbatch"], "behind && or"),
+        (["sbatch a.sbatch || sbatch b.sbatch"], "not understood"),
+        (["cd sub && sbatch a.sbatch"], "in another folder"),
+        (["cd sub", "sbatch a.sbatch"], "in another folder"),
+        (['sub="sbatch a.sbatch"', "j=$($sub)"], "not understood"),
+        (["ssh host sbatch a.sbatch"], "not understood"),
+        (["eval 'sbatch a.sbatch'"], "not understood"),
+        (["ls | xargs -n 1 sbatch"], "not understood"),
+        (['X="a', "b", "sbatch a.sbatch"], "cannot be read|not understood"),
+        (["sbatch --dependency=$K:7 a.sbatch"], "known only when"),
+    ],
+)
+def test_what_is_not_certain_is_refused(scripts, lines, message):
+    """Each would have become another job than sbatch would have got, or none, without a word."""
+    with pytest.raises(InputError, match=message):
+        import_scripts([scripts("run.sh", *lines)])
+
+
+def test_what_is_certain_is_as_sbatch_gets_it(scripts):
+    driver = scripts(
+        "run.sh",
+        'cd "$(dirname "$0")"',
+        "command -v sbatch >/dev/null || echo 'there is no sbatch'",
+        'TEXT="one',
+        'two"',
+        "cat >notes <<END",
+        "sbatch is for tomorrow's \"jobs",
+        "END",
+        'OPTS="-p fast --mem=4G"',
+        "j=$(sbatch --parsable $OPTS a.sbatch x y)",
+        "ids=$ids:$j",
+        "export S=s1",
+        "k=$(sbatch --parsable b.sbatch)",
+        "ids=$ids:$k",
+        "S=s2 sbatch --dependency=afterok$ids c.sbatch",
+        "echo submit more with sbatch d.sbatch",
+    )
+    flow = import_scripts([driver]).workflow
+    assert edges(import_scripts([driver])) == {"a": set(), "b": set(), "c": {"a", "b"}}
+    a, b, c = (flow.stages[name] for name in "abc")
+    assert (a.partition, a.request, a.command) == ("fast", ("--mem=4G",), "exec /bin/bash a.sbatch x y")
+    assert (dict(a.environment).get("S"), dict(b.environment)["S"], dict(c.environment)["S"]) == (None, "s1", "s2")
+
+
+def test_a_batch_script_that_submits_others_itself_is_refused(scripts):
+    script = scripts("self.sh", "#SBATCH -t 5", "./step", "sbatch b.sbatch")
+    with pytest.raises(InputError, match="of which the workflow would not know"):
+        import_scripts([script])
