@@ -333,7 +333,7 @@ class _Driver:
             words = list(takewhile(lambda word: not _REDIRECTED.match(word), split(command, comments=True)[1:]))
         except ValueError as error:
             raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
-        given, rest = take_options(self._parted(words, command, where), where)
+        given, rest = take_options(list(self._parted(words, command, where)), where)
         waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _WaitsFor())
         plain = [self._known(option) for option in given if option.name != "dependency"]
         if any(option.name == "wrap" for option in plain):
