@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from asa.elements import parse_array
 from asa.spec import made
+from asa.spec.calls import Scripts, run_by
 from asa.spec.checks import any_of
 from asa.spec.made import MadeFiles
 from asa.workflow import Stage, Workflow
@@ -108,3 +109,17 @@ def test_beyond_a_bound_a_file_counts_as_made(monkeypatch, bound):
     found = MadeFiles(flow, any_of)
     assert found.is_made_before(flow.stages["b"], "x1")
     assert bound == "_MAX_LOOKS" or not found.is_made_before(flow.stages["b"], "z")
+
+
+def test_which_of_very_many_scripts_another_runs_is_found_in_a_time_that_grows_as_their_number(tmp_path):
+    """Before, four times as many took sixteen times as long."""
+
+    def took_s(count):
+        paths = {number: tmp_path / f"{number}.sh" for number in range(count)}
+        begin_s = time.process_time()
+        scripts = Scripts(paths)
+        for number, path in paths.items():
+            assert run_by(f"sh {number - 1}.sh\n", [tmp_path], scripts, path) == ([number - 1] if number else [])
+        return time.process_time() - begin_s
+
+    assert took_s(1000) < 9 * max(took_s(250) for _ in range(2))

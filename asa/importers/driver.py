@@ -17,7 +17,7 @@ from typing import Literal
 from asa.core.words import split
 from asa.errors import InputError
 from asa.requests.directives import Directive, head, read_directives, take_options
-from asa.spec.calls import run_by, submits_from_python
+from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
 from .base import ImportNotes, near_or_all, read_text
@@ -118,7 +118,7 @@ def _count_calls(statement: str) -> int:
 
 def refuse_drivers(scripts: Sequence[Script]) -> None:
     """Refuse a script that runs or submits others, so that it is no stage itself, unless it names its predecessors."""
-    paths = {str(script.path): script.path for script in scripts if script.path is not None}
+    given = Scripts({str(script.path): script.path for script in scripts if script.path is not None})
     for script in scripts:
         if script.path is None or script.after is not None:
             continue
@@ -126,8 +126,7 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
         if is_shell and len(scripts) > 1 and not script.directives and _submits(script.text):
             hint = f"Import it alone: asa import scripts {shlex.quote(str(script.path))}; or leave it out."
             raise InputError("submits jobs itself, and is no stage beside others", where=script.where, hint=hint)
-        others = {name: path for name, path in paths.items() if path != script.path}
-        if names := run_by(script.text, [script.path.parent, Path()], others):
+        if names := run_by(script.text, [script.path.parent, Path()], given, script.path):
             after = f"# asa: after={Path(names[0]).name}"
             raise InputError(
                 f"itself runs {', '.join(names)}, given here, too: that would run twice",

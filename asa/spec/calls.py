@@ -5,17 +5,33 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from asa.spec.shell import SHELLS, interpreter_of, read_shell
 
 T = TypeVar("T")
 
 
-def run_by(script: str, folders: Iterable[Path], others: Mapping[T, Path]) -> list[T]:
+class Scripts(Generic[T]):
+    """Scripts that others may run, found by where they are; of very many, too."""
+
+    def __init__(self, paths: Mapping[T, Path]) -> None:
+        self.paths = paths
+        self._at: dict[Path, dict[T, int]] = {}  # with their places among all
+        for place, (key, path) in enumerate(paths.items()):
+            self._at.setdefault(path.resolve(), {})[key] = place
+
+    def among(self, paths: Iterable[Path], but: Path) -> list[T]:
+        """Give those that are at some paths, in their order, without one."""
+        found = {key: place for path in paths for key, place in self._at.get(path, {}).items()}
+        return [key for key in sorted(found, key=found.__getitem__) if self.paths[key] != but]
+
+
+def run_by(script: str, folders: Iterable[Path], scripts: Scripts[T], but: Path) -> list[T]:
     """Find which of some other scripts a script runs.
 
     `script`: its text, for a shell or for Python, which may also import them; other languages are not read.
+    `but`: where itself is.
     """
     if interpreter_of(script) in SHELLS:
         named = set(_run_by_shell(script))
@@ -25,7 +41,7 @@ def run_by(script: str, folders: Iterable[Path], others: Mapping[T, Path]) -> li
     else:
         return []
     paths = {(folder / name).resolve() for folder in folders for name in named if "\0" not in name}
-    return [key for key, path in others.items() if path.resolve() in paths] if paths else []
+    return scripts.among(paths, but)
 
 
 def submits_from_python(script: str) -> bool:

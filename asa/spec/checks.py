@@ -20,7 +20,7 @@ from asa.core.reading import run_command
 from asa.elements import parse_array
 from asa.errors import InputError, near
 from asa.keys import TERMS
-from asa.spec.calls import run_by
+from asa.spec.calls import Scripts, run_by
 from asa.spec.environments import lacking
 from asa.spec.made import MadeFiles
 from asa.spec.parameters import Parameter
@@ -423,11 +423,11 @@ class _Checks:
 
     def _check_scripts(self) -> None:
         """Warn of a script that runs that of another stage."""
+        scripts = Scripts(self._reading.scripts)
         for name, path in self._reading.scripts.items():
             stage = self._flow.stages[name]
-            others = {other: where for other, where in self._reading.scripts.items() if where != path}
-            for other in run_by(stage.script, [self._folder, path.parent], others)[:1]:
-                message = f"{path.name} itself runs {others[other].name}, the script of stage {other!r}, too"
+            for other in run_by(stage.script, [self._folder, path.parent], scripts, path)[:1]:
+                message = f"{path.name} itself runs {scripts.paths[other].name}, the script of stage {other!r}, too"
                 hint = "It would run twice: remove one of the stages, or the call."
                 self._add(stage, "script", message, hint)
 
