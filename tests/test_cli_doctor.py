@@ -67,6 +67,18 @@ def test_the_table_fits_its_terminal(width):
     assert "gain no priority" in text
 
 
+def test_variables_that_take_files_of_the_folder_one_is_in_are_named_with_what_mends_them(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", ":/opt/my lab/python")
+    monkeypatch.setenv("LD_LIBRARY_PATH", ".")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    found = json.loads(asa("doctor", "--backend", "slurm-cli", "--output", "json").stdout)["findings"]
+    notes = {one["told"].split()[0]: one["consequence"] for one in found if "an empty entry" in one["told"]}
+    assert {name: words.rpartition(": ")[2] for name, words in notes.items()} == {
+        "PYTHONPATH": "export PYTHONPATH='/opt/my lab/python'",
+        "LD_LIBRARY_PATH": "unset LD_LIBRARY_PATH",
+    }
+
+
 def test_only_a_probe_submits(link):
     asa("doctor", "--backend", "slurm-cli")
     assert not link.submitted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
@@ -46,6 +47,7 @@ SiteOption = Annotated[
         show_default=False,
     ),
 ]
+_HERE = ("", ".")  # where one is, as an entry of a list of folders
 _SYMBOLS = {"good": ("✔ good", "green"), "note": ("! note", "yellow"), "bad": ("✘ bad", "bold red")}
 
 
@@ -85,7 +87,7 @@ def doctor(
         )
     with working("examining the site"), _ends_orderly():
         examination = opened.facility.examine(probe=probe)
-        here = (*_of_owners(), *_of_this_computer(opened.backend))
+        here = (*_of_owners(), *_of_search_paths(), *_of_this_computer(opened.backend))
         examination = replace(examination, findings=(*examination.findings, *here))
     if output is Output.JSON:
         _print_json(opened, examination)
@@ -131,6 +133,20 @@ def _of_owners() -> Iterator[Finding]:
         repair = "; ".join(shlex.join([*how.split(), *paths]) for how, paths in repairs.items() if paths)
         told = f"others can change {', '.join(path for paths in repairs.values() for path in paths)}"
         yield Finding("access", told, "note", f"It is not used. See that nobody has changed it; then: {repair}")
+
+
+def _of_search_paths() -> Iterator[Finding]:
+    """Name variables by which every program takes files of the folder in which it starts, whoever put them there."""
+    from asa.backend import Finding
+
+    for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH"):
+        entries = os.environ.get(name, "").split(":")
+        fixed = [entry for entry in entries if entry not in _HERE]
+        if entries in ([""], fixed):
+            continue
+        told = f"{name} has an empty entry, or `.`: programs take files of the folder that you are in, of whomever"
+        repair = f"export {name}={shlex.quote(':'.join(fixed))}" if fixed else f"unset {name}"
+        yield Finding("access", told, "note", f"Where others can write to that folder they run code as you: {repair}")
 
 
 def _is_open(path: Path) -> bool:
