@@ -109,6 +109,10 @@ class Stage(StageKeys):
         No other job is on its nodes: it is charged for all their cores, but its tasks run on `cores` of them.
     partition, account
         Where its job is sent, and what is charged; the site's defaults if not given.
+    reservation
+        The reservation on whose nodes it runs; empty for none.
+    nice
+        By how much the priority of its job is lowered.
     script
         The text of a script, run by the interpreter that its first line names; in place of `command`.
     tasks

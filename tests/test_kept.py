@@ -20,6 +20,7 @@ from cases import differences
 
 FILES = sorted(kept.KEPT.glob("*.tar.xz"))
 CASES = {case.name: case for case in kept.cases()}
+_LEAST_CASES = 100
 KINDS = dict.fromkeys(case.kind for case in CASES.values())
 
 
@@ -49,7 +50,9 @@ def test_something_is_kept():
 def test_runs_that_have_ended_are_seen_as_they_were(written):
     """From their journals, entry by entry: the state of stages, jobs, times, attempts, and what it cost."""
     root, expected = written
-    assert {*CASES, f"{kept.HERE}-ended", f"{kept.HERE}-left"} <= {*expected["runs"]}
+    # a strategy, or a kind of stage, that is newer than this version has no run in it
+    assert len(CASES.keys() & expected["runs"].keys()) >= _LEAST_CASES
+    assert {f"{kept.HERE}-ended", f"{kept.HERE}-left"} <= {*expected["runs"]}
     for name, was in expected["runs"].items():
         assert not lost(was, kept.seen(root / "runs" / name)), name
 
@@ -70,7 +73,7 @@ def left(root, expected, name, tmp_path):
 def test_a_run_that_was_left_is_seen_as_it_was_and_completes(written, kind, tmp_path):
     """Each stage runs once, on the machine as it was then."""
     root, expected = written
-    for name, case in ((name, case) for name, case in CASES.items() if case.kind == kind):
+    for name, case in ((name, case) for name, case in CASES.items() if case.kind == kind and name in expected["runs"]):
         path = left(root, expected, name, tmp_path)
         assert not lost(expected["left"][name]["seen"], kept.seen(path)), name
         folder = RunFolder(path)
@@ -100,7 +103,7 @@ def test_a_run_of_another_computer_that_was_left_is_gone_on_with(written, tmp_pa
 def test_commands_show_what_was_kept(written, kind, tmp_path):
     """One run of each kind, each of another strategy."""
     root, _ = written
-    ours = [case for case in CASES.values() if case.kind == kind]
+    ours = [case for case in CASES.values() if case.kind == kind and (root / "runs" / case.name).is_dir()]
     case = ours[list(KINDS).index(kind) % len(ours)]
     run = str(root / "runs" / case.name)
     for words in (

@@ -23,7 +23,7 @@ SITE = Capabilities("x", 1120, 28, age_accrues=False, burst_buffer_bytes=1 << 40
 WHOLE = Stage(
     "a", cores=56, nodes=2, walltime_s=600.0, expected_run_s=60.0, command="true", memory_bytes=1 << 30, gpus=1,
     burst_buffer_bytes=2_000_000_000, exclusive=True, partition="long", account="us", cpus_per_task=2,
-    options=("--wckey=w",), reservation="course", nice=10,
+    options=("--tmp=1G",), reservation="course", nice=10,
     environment=(("A", "1"),), inputs=("in",), outputs=("out%a",), retries=1, input_size=3.0,
     array=parse_array("1-5:2%2"), out_of_memory="ignore",
     secrets=("HF_TOKEN",),
@@ -78,7 +78,7 @@ BARE = SlurmJob("n", "#!/bin/sh\n", "/f", cores=1, walltime_s=60.0, stdout="/o",
 OTHER = SlurmJob(
     "m", "#!/bin/sh\ntrue\n", "/g", 8, 600.0, "/p", "/q", nodes=2, partition="long", account="us", qos="low",
     constraint="fast", dependency="afterok:1", begin_s=9000, held=True, environment={"A": "1"}, comment="asa:t",
-    cpus_per_task=2, options=("--wckey=w",), reservation="course", nice=10,
+    cpus_per_task=2, options=("--tmp=1G",), reservation="course", nice=10,
     memory_bytes=1 << 30, gpus=1, burst_buffer_bytes=2_000_000_000,
     exclusive=True, array="1-5:2%2",
 )  # fmt: skip

@@ -339,7 +339,7 @@ def test_every_value_is_written_as_it_is_read(value):
 
 
 def test_the_example_in_the_documentation_is_one(tmp_path):
-    text = sites.__doc__.split("code-block:: toml\n")[1].split("Files lie")[0]
+    text = sites.__doc__.split("code-block:: toml\n")[1].split("Files are")[0]
     file = tmp_path / "doc.toml"
     file.write_text("\n".join(line.removeprefix("    ") for line in text.splitlines()))
     assert read_site(str(file)).backend == "slurm-rest"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from asa.exactly_once import Cause
-from asa.keys import JobKeys, named, shared_by
+from asa.keys import TERMS, JobKeys, named, shared_by
 from asa.requests import name_of
 from asa.runner.entries import Accepted, Entry, Intended, Refused, Retried, Unexplained, Unsent
 from asa.runner.unexplained import UnknownAnswers
@@ -21,7 +21,7 @@ from asa.strategies.base import Choice, PlannedJob
 if TYPE_CHECKING:
     from asa.runner.state import RunState
 
-_OF_TARGETS = frozenset({"partition", "account", "qos", "reservation", "clusters", "licenses"})
+_OF_TARGETS = frozenset({"partition", "qos", "clusters", "licenses", *(key.option for key in TERMS if key.is_target)})
 
 
 class Target(NamedTuple):

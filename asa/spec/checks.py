@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -579,13 +579,13 @@ def _contradicted(stage: Stage, option: str, value: str) -> str:
             for value in [getattr(stage, key.field)]
         },
     }
+    reads: dict[str, Callable[[str], object]] = {f"--{key.option}": key.of_option for key in TERMS}
+    reads |= {"--time": parse_duration, "--mem": parse_memory, "--array": parse_array}
     words, mine = said.get(option, ("", None))
     if mine is None:
         return ""
     try:
-        theirs: object = {"--time": parse_duration, "--mem": parse_memory, "--array": parse_array}.get(option, str)(
-            value
-        )
+        theirs = reads.get(option, str)(value)
     except InputError:
         return ""
     return "" if str(theirs) == str(mine) or theirs == mine else words
