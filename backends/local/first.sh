@@ -6,7 +6,7 @@ read -r own </proc/$$/stat
 set -C
 printf '%s %s\n' "$2" "$own" 2>/dev/null >"$job/process" && [ -s "$job/process" ] || exit 88
 set +C
-if { true >>"$3" && true >>"$4"; } 2>/dev/null; then # `:` would end the shell
+if (umask go-w; true >>"$3" && true >>"$4") 2>/dev/null; then # `:` would end the shell
   /bin/sh "$job/script" >>"$3" 2>>"$4"
   code=$?
 else

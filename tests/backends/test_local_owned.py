@@ -6,8 +6,9 @@ import time
 
 import pytest
 from asa.backends.local import place
+from asa.backends.local.processes import begin
 from asa.backends.local.server import KEPT_S, Server
-from asa.backends.local.spool import Spool
+from asa.backends.local.spool import Order, Spool
 from local_queue import Queue
 from slurm_testbed import until
 
@@ -180,3 +181,13 @@ def test_a_run_says_why_a_queue_is_not_used(accounts):
     assert "later" not in said
     examined = victim.asa("doctor", "--backend", "local", "--option", spool, env={"COLUMNS": "200"})
     assert "as in spool=/var/tmp/$USER" in " ".join(examined.stdout.split())
+
+
+def test_what_a_job_prints_is_open_to_nobody_else_from_the_beginning(tmp_path):
+    """Before, as the umask said until its script began: who had opened it meanwhile could write into it for good."""
+    folder, log = tmp_path / "17", tmp_path / "job.out"
+    folder.mkdir()
+    (folder / "script").write_text("stat -L -c %a /dev/fd/1; umask\n")
+    order = Order("17", 1, 1, 60.0, 0.0, "", str(log), str(tmp_path / "job.err"), dict(os.environ), umask=0o002)
+    assert begin(folder, order).wait(60) == 0
+    assert log.read_text().split() == ["644", "0002"]
