@@ -368,6 +368,16 @@ def test_the_lines_of_a_list_of_tasks_are_looked_into(place):
     assert told() == []
 
 
+def test_of_very_many_tasks_the_first_are_looked_into(place, monkeypatch):
+    """Before, a kilobyte was kept of each: 900,000, which are a file of 3 MB, took a gigabyte."""
+    monkeypatch.setattr("asa.spec.checks._MAX_TASKS", 2)
+    Path("t.tasks").write_text("mAdd\nmAdd\nmProjct\n")
+    write('name = "a"\ntasks_file = "t.tasks"', 'name = "b"\ntasks = ["mAdd", "mAdd", "mProjct"]')
+    assert told() == []
+    monkeypatch.setattr("asa.spec.checks._MAX_TASKS", 3)
+    assert len(told()) == 2
+
+
 def test_a_program_that_is_missing_is_told_once_a_stage(place):
     """However many tasks call it."""
     write('name = "a"\ntasks = ["mProjct 1", "mProjct 2"]', 'name = "b"\ntasks = ["mProjct 1", "mProjct 2"]')

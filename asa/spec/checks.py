@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 
 from asa.core.documents import read_text
@@ -39,6 +40,7 @@ _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
 ))  # fmt: skip
 _LAUNCH_S = 20.0
+_MAX_TASKS = 20_000  # of a stage whose text is looked into: a kilobyte is kept of each
 _TO_BASH = "It is bash syntax: make it a script that begins with #!/bin/bash, or write it in POSIX shell."
 _SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-=+]))")
 _OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
@@ -163,7 +165,7 @@ class _Checks:
             location = self._reading.place_of(stage.name, "command")
             yield _Text(stage, file, places.first_line_of_string(location), stage.command, "sh")
         location = self._reading.place_of(stage.name, "tasks")
-        for number, task in enumerate(stage.tasks):
+        for number, task in enumerate(stage.tasks[:_MAX_TASKS]):
             yield _Text(stage, file, places.line((*location, number)), task, "sh", is_on_lines=False)
         if stage.script:
             path = self._reading.scripts.get(stage.name)
@@ -173,7 +175,7 @@ class _Checks:
             yield _Text(stage, str(path or file), line, stage.script, shell if shell in SHELLS else "")
         if stage.tasks_file and not self._made.is_made_before(stage, stage.tasks_file):
             path = self._folder / stage.tasks_file
-            for number, task in _tasks_in(path):
+            for number, task in islice(_tasks_in(path), _MAX_TASKS):
                 yield _Text(stage, str(path), number, task, "sh", is_on_lines=False)
 
     def _given(self, text: _Text, found: ShellText, known: set[tuple[str, str]]) -> Iterator[_Text]:
