@@ -34,7 +34,7 @@ demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a s
 		--estimator asa-queue --history 100 --plot out/demo.png --report out/demo.html
 
 # Tests of real daemons mostly wait, so that more workers than cores are of use.
-WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 6 ? cores : 6)))
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 8 ? cores : 8)))
 
 # Compiled once before, lest every worker does.
 $(VENV)/.warm: $(VENV)/.dev

@@ -31,4 +31,4 @@ def test_of_very_many_the_time_grows_as_their_number():
             notes.add("said of each", f"{number}")
         return time.process_time() - begin_s
 
-    assert took_s(8000) < 9 * max(took_s(2000) for _ in range(2))
+    assert min(took_s(8000) for _ in range(3)) < 9 * max(took_s(2000) for _ in range(3))

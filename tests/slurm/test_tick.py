@@ -30,6 +30,7 @@ def to_its_end(run, moments, within_s=400.0):
         one.join(60.0)
         assert one.exitcode in {0, -signal.SIGKILL}
         lived_s.append(time.monotonic() - began_s)
+    glancing(run).join(60.0)  # the last may have been killed before the bank had what its journal has
     return lived_s
 
 
