@@ -5,6 +5,16 @@ from local_queue import Queue
 from snakemake_runs import Project
 
 
+_IN_SHORT = {"test_told"}
+"""Modules that `make test` runs, too, where there is Snakemake: what its users are told; the rest takes minutes."""
+
+
+def pytest_itemcollected(item):
+    """Mark what takes long."""
+    if item.path.stem not in _IN_SHORT:
+        item.add_marker(pytest.mark.full)
+
+
 @pytest.fixture
 def queue(tmp_path):
     queue = Queue(tmp_path, 4)
