@@ -4,7 +4,6 @@ import pytest
 from local_queue import Queue
 from snakemake_runs import Project
 
-
 _IN_SHORT = {"test_told"}
 """Modules that `make test` runs, too, where there is Snakemake: what its users are told; the rest takes minutes."""
 
