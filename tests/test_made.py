@@ -86,6 +86,12 @@ def look(flow):
             found.earlier_maker(one, path)
 
 
+def time_of_a_look(flow):
+    begin_s = time.process_time()
+    look(flow)
+    return time.process_time() - begin_s
+
+
 def test_very_many_stages_take_little_memory_and_time():
     """Before, four times as many took sixteen times as much: 16,000 one after the other took 5 GB."""
     took = {}
@@ -95,9 +101,7 @@ def test_very_many_stages_take_little_memory_and_time():
         look(flow)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        begin_s = time.process_time()
-        look(flow)
-        took[count] = peak, time.process_time() - begin_s
+        took[count] = peak, min(time_of_a_look(flow) for _ in range(5))
     assert took[2000][0] < 8 * took[500][0]
     assert took[2000][1] < 9 * took[500][1]
 
