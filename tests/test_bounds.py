@@ -110,6 +110,7 @@ for name, read in cases.items():
               getattr(error, "strerror", "") or "", "|", peak_mb())
     else:
         print(name, "| read")
+sys.stdout.flush()
 os._exit(0)
 """
 
