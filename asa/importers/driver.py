@@ -21,36 +21,21 @@ from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
 from .base import ImportNotes, near_or_all, read_text
+from .statements import SBATCH, ScriptContext, changed, command_at, count_calls, lines, statements
 
-_SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=\S{0,999}+)\s++)*(sbatch)(?=\s)")
-_KEYWORD = re.compile(r"(?<!\s)\s*+(?:then|else|do|\{)(?=\s)")
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
 _OTHERS = re.compile(r"(?<![\w+$])\d+(?![\w])")  # numbers of jobs from elsewhere
 _REDIRECTED = re.compile(r"\d*>")
-_LOOP = re.compile(r"\s*(?:for|while|until|select)\b")
-_DONE = re.compile(r"(?:^|;|\s)done\b")
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _NO_KINDS = frozenset({"singleton", "expand"})
 _TOGETHER = re.compile(r"^(after[a-z]*)(\$\{?\w+\}?)")  # where a variable begins with the colon
-_NAMED = re.compile(r"(?<![\w./-])sbatch(?![\w./-])")
-_SPEAKS = re.compile(  # of sbatch, and does not call it
-    r"\b(?:command\s+-[vV]|which|type|hash)\s+sbatch\b|(?:^|[;&|(]\s*)\s*(?:echo|printf|:)\s[^;&|$`]*|(?:^|\s)#.*"
-)
-_OPENS = re.compile(r"\s*(?:if|case)\b")
-_CLOSES = re.compile(r"(?:^|;|\s)(?:fi|esac)\b")
-_FUNCTION = re.compile(r"\s*(?:function\s+[\w:-]+\s*(?:\(\s*\))?|[\w:-]+\s*\(\s*\))\s*(?:\{|$)")
-_MOVES = re.compile(r"(?:^|&&|\|\|)\s*(?:cd|pushd)\b\s*(.*)")
-_TO_ITSELF = re.compile(
-    r"""["']?(?:\$\(\s*dirname\b.*\)|`\s*dirname\b.*`|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})["']?\s*(?:&&.*|\|\|.*)?"""
-)
 _EXPORTED = re.compile(r"\s*export\s+(\w+)\s*")
-_BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=(\S*)(?=\s)")
+_BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=([^\s(`]*)(?=\s)")  # of a variable that a job alone gets
 _UNKNOWN = re.compile(r"\$[\w@*#?!{(-]|`")
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
-_HERE = re.compile(r"<<(-?)\s*(['\"]?)(\w+)\2")
 _PLAIN_HINT = "Scripts are not run to find out: write it without variables, or import the batch scripts themselves."
 
 
@@ -103,17 +88,8 @@ def is_driver(path: Path) -> bool:
 
 
 def _submits(text: str) -> bool:
-    calls = _calls if interpreter_of(text) in SHELLS else _SBATCH.search
-    return any(calls(statement) for _, line in _lines(text) for statement in _statements(line))
-
-
-def _calls(statement: str) -> bool:
-    """Whether a command calls sbatch in any way, and does not only speak of it."""
-    return _count_calls(statement) > 0
-
-
-def _count_calls(statement: str) -> int:
-    return len(_NAMED.findall(_SPEAKS.sub("", statement)))
+    calls = count_calls if interpreter_of(text) in SHELLS else SBATCH.search
+    return any(calls(statement) for _, line in lines(text) for statement in statements(line))
 
 
 def refuse_drivers(scripts: Sequence[Script]) -> None:
@@ -153,52 +129,6 @@ def refuse_rescue(kind: str, where: str) -> None:
         raise InputError(message, where=where, hint=hint)
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines without comments; those that are continued, or within quotes, as one; no here-documents."""
-    begun: list[str] = []
-    number, until, quote = 0, "", ""
-    for i, line in enumerate(text.split("\n"), start=1):
-        if until:
-            until = "" if line.strip() == until else until
-            continue
-        number = number if begun else i
-        if not begun and line.lstrip().startswith("#"):
-            continue
-        if line.endswith("\\") and quote != "'":
-            quote = _left_open(line[:-1], quote)
-            begun += [line[:-1], " "]
-            continue
-        quote = _left_open(line, quote)
-        begun.append(line)
-        if quote:
-            begun.append("\n")
-            continue
-        whole, begun = "".join(begun), []
-        here = _HERE.search(whole)
-        until = here[3] if here is not None else ""
-        yield number, whole
-    if begun:
-        yield number, "".join(begun)
-
-
-_QUOTES = re.compile(r"""\\.|'|"|(?:^|(?<=\s))#""")
-
-
-def _left_open(line: str, quote: str) -> str:
-    """Return the quote that is open at the end of a line, where one was at its beginning; empty for none."""
-    for match in _QUOTES.finditer(line):
-        found = match[0]
-        if quote:
-            quote = "" if found == quote else quote
-            if quote == "'" and found[0] == "\\" and found[1:] == "'":  # no escape within these
-                quote = ""
-        elif found == "#":
-            return ""
-        elif found in "'\"":
-            quote = found
-    return quote
-
-
 def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
     """Read which batch scripts a shell script submits, with which options and dependencies.
 
@@ -209,8 +139,8 @@ def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
     Raises `InputError`, with file and line: something is known only at run time, such as a loop around sbatch.
     """
     driver = _Driver(path, notes)
-    for number, line in _lines(read_text(path)):
-        for statement in _statements(line):
+    for number, line in lines(read_text(path)):
+        for statement in statements(line):
             driver.statement(statement, f"{path}:{number}")
     return driver.scripts
 
@@ -226,19 +156,20 @@ class _Driver:
         self._kinds: dict[str, tuple[str, ...]] = {}  # of dependencies, in the texts of variables
         self._texts: dict[str, str] = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
         self._exported: dict[str, str] = {}
-        self._depth = 0
-        self._choices = 0  # within how many `if` and `case`
-        self._is_function = False
-        self._moved = ""  # where it changed the folder
+        self._around = ScriptContext()
 
     def statement(self, line: str, where: str) -> None:
         """Take in a command."""
-        match = _SBATCH.search(line)
-        self._enter(line, where)
+        match = SBATCH.search(line)
+        self._around.enter(line, where)
         self._refuse_uncertain(line, match, where)
         assigned = _ASSIGNED.fullmatch(line)
+        if match is None:
+            self._forget(line, assigned[1] if assigned else "", where)
         if match is not None:
-            index = self._submission(_command_at(line, match.start(1)), where, line[: match.start(1)])
+            index = self._submission(command_at(line, match.start(1)), where, line[: match.start(1)])
+            if assigned:
+                self._texts.pop(assigned[1], None)
             if assigned and not assigned[2]:
                 self._jobs[assigned[1]] = (index,)
             elif assigned:
@@ -249,48 +180,26 @@ class _Driver:
                 self._export(assigned[1], where)
         elif exported := _EXPORTED.fullmatch(line):
             self._export(exported[1], where)
-        elif not self._depth and not _QUIET.match(line):
+        elif not self._around.loops and not _QUIET.match(line):
             self._notes.add("what the script does beside sbatch is not taken over", where)
-        self._leave(line)
-
-    def _enter(self, line: str, where: str) -> None:
-        """Note which loops, choices and functions begin, and whether the folder is another from here on."""
-        if _LOOP.match(line):
-            self._depth += 1
-        if _OPENS.match(line):
-            self._choices += 1
-        elif _FUNCTION.match(line):
-            self._is_function = not line.rstrip().endswith("}")
-        if (moves := _MOVES.search(line)) is not None and not _TO_ITSELF.fullmatch(moves[1].strip()):
-            self._moved = where
-
-    def _leave(self, line: str) -> None:
-        """Note which of them end."""
-        if self._depth and _DONE.search(line):
-            self._depth -= 1
-        if self._choices and _CLOSES.search(line):
-            self._choices -= 1
-        if self._is_function and line.strip() == "}":
-            self._is_function = False
+        self._around.leave(line)
 
     def _refuse_uncertain(self, line: str, match: re.Match[str] | None, where: str) -> None:
         """Refuse a submission of which it is not certain that it happens once, as it is written, in this folder."""
-        if _count_calls(line) > (match is not None):
+        if count_calls(line) > (match is not None):
             raise InputError("calls sbatch in a way that is not understood", where=where, hint=_PLAIN_HINT)
-        if match is None:
-            return
-        stands = (
-            "in a loop" if self._depth else
-            "in a function" if self._is_function else
-            "in an if or a case" if self._choices and not _OPENS.match(line) else
-            "behind && or ||" if re.search(r"&&|\|\|", line[: match.start(1)]) and not _MOVES.search(line) else
-            ""
-        )  # fmt: skip
-        if stands:
-            raise InputError(f"sbatch stands {stands}", where=where, hint=_PLAIN_HINT)
-        if self._moved:
-            message = f"sbatch is called in another folder: see {self._moved}"
-            raise InputError(message, where=where, hint="Write the path of the script, and --chdir, in place of cd.")
+        if match is not None and (doubt := self._around.doubt(line, match.start(1))):
+            hint = "Write the path of the script, and --chdir, in place of cd." if "folder" in doubt else _PLAIN_HINT
+            raise InputError(f"sbatch {doubt}", where=where, hint=hint)
+
+    def _forget(self, line: str, assigned: str, where: str) -> None:
+        """Forget variables that a statement may change; what is assigned for certain is known anew."""
+        known, names = self._texts.keys() | self._jobs.keys(), changed(line)
+        for name in (known if names is None else names & known) - {assigned}:
+            self._texts.pop(name, None)
+            self._jobs.pop(name, None)
+            if name in self._exported:
+                self._export(name, where)
 
     def _export(self, name: str, where: str) -> None:
         """Have the jobs that follow get a variable, as sbatch passes it on."""
@@ -309,7 +218,7 @@ class _Driver:
         for reference in _VARIABLE.finditer(value):
             jobs += self._jobs.get(reference[1] or reference[2], ())
             kinds += self._kinds.get(reference[1] or reference[2], ())
-        self._texts.pop(name, None)
+        before = self._texts.pop(name, None)
         self._jobs.pop(name, None)
         self._kinds[name] = kinds
         if jobs:
@@ -320,8 +229,9 @@ class _Driver:
             except ValueError as error:
                 raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
             text = self._filled(words[0], "") if len(words) == 1 else ""
-            if len(words) <= 1 and not _UNKNOWN.search(text):
-                self._texts[name] = text
+            is_known = len(words) <= 1 and not _UNKNOWN.search(text) and self._around.is_certain
+            if is_known and not (adds and before is None):
+                self._texts[name] = (before or "") + text if adds else text
             if name in self._exported:
                 self._export(name, where)
 
@@ -468,38 +378,3 @@ class _WaitsFor:
     kinds: frozenset[str] = frozenset()
     any_will_do: bool = False
     has_others: bool = False
-
-
-def _statements(line: str) -> Iterator[str]:
-    """Split a line at the semicolons that part its commands; a keyword before a command falls away."""
-    begin = 0
-    while begin <= len(line):
-        end = _end_of_command(line, begin, ";")
-        yield _KEYWORD.sub("", line[begin:end])
-        begin = end + 1
-
-
-def _command_at(line: str, start: int) -> str:
-    """Cut the command out that begins there; within backquotes these end it."""
-    if line[:start].count("`") % 2:
-        return line[start : _end_of_command(line, start, ")`|;&")]
-    return line[start : _end_of_command(line, start, ")|;&")]
-
-
-def _end_of_command(line: str, start: int, ends: str) -> int:
-    """Find what ends a command in a shell: one of some characters, outside of quotes and brackets."""
-    depth, quote, i = 0, "", start
-    while i < len(line):
-        char = line[i]
-        if char == "\\" and quote != "'":
-            i += 1
-        elif quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in ends and not depth:
-            break
-        else:
-            depth += (char == "(") - (char == ")" and depth > 0)
-        i += 1
-    return min(i, len(line))

@@ -1,0 +1,190 @@
+"""Statements of a shell script, as far as they can be told without running it, and what each may change.
+
+It errs on the side of doubt: a submission that may not happen, or may be another, is not certain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=\S{0,999}+)\s++)*(sbatch)(?=\s)")
+"""A call of sbatch that is understood."""
+
+_KEYWORD = re.compile(r"(?<!\s)\s*+(?:then|else|do|\{)(?=\s)")
+_LOOP = re.compile(r"\s*(?:for|while|until|select)\b")
+_DONE = re.compile(r"(?:^|;|\s)done\b")
+_OPENS = re.compile(r"\s*(?:if|case)\b")
+_CLOSES = re.compile(r"\s*(?:fi|esac)\b")
+_FUNCTION = re.compile(r"\s*(?:function\s+[\w:-]+\s*(?:\(\s*\))?|[\w:-]+\s*\(\s*\))\s*(?:\{|$)")
+_MOVES = re.compile(r"(?:^|&&|\|\||(?<!\$)\()\s*(?:cd|pushd)\b\s*(.*)")
+_TO_ITSELF = re.compile(
+    r"""["']?(?:\$\(\s*dirname\b.*\)|`\s*dirname\b.*`|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})["']?\s*(?:&&.*|\|\|.*)?"""
+)
+_NAMED = re.compile(r"(?<![\w./-])(?:/[\w./-]*bin/)?sbatch(?![\w./-])")
+_SPEAKS = re.compile(  # of sbatch, and does not call it
+    r"\b(?:command\s+-[vV]|which|type|hash)\s+sbatch\b|(?:^|[;&|(]\s*)\s*(?:echo|printf|:)\s[^;&|$`]*|(?:^|\s)#.*"
+)
+_HERE = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_ONLY_WRITES = re.compile(r"\s*(?:cat|tee)\b")
+_QUOTES = re.compile(r"""\\.|'|"|(?:^|(?<=\s))#""")
+_SETS = re.compile(r"\s*(?:read|for|select|unset|getopts|mapfile|readarray|readonly|typeset|let)\b")
+_ELSEWHERE = re.compile(r"\s*(?:source|\.|eval)\s")
+_ASSIGNS = re.compile(r"\b(\w+)(?:\+?=|:=|:\?)")
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+def lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give the lines without comments, each with its number; those that are continued, or within quotes, as one.
+
+    A here-document is a part of its line if anything but `cat` or `tee` reads it, and else left out.
+    """
+    every = text.split("\n")
+    ends = {line.strip(): number for number, line in enumerate(every)}  # where a line stands last
+    begun: list[str] = []
+    first, at, quote = 0, 0, ""
+    while at < len(every):
+        line, at = every[at], at + 1
+        first = first if begun else at
+        if not begun and line.lstrip().startswith("#"):
+            continue
+        if line.endswith("\\") and quote != "'":
+            quote = _left_open(line[:-1], quote)
+            begun += [line[:-1], " "]
+            continue
+        quote = _left_open(line, quote)
+        begun.append(line)
+        if quote:
+            begun.append("\n")
+            continue
+        whole, begun = "".join(begun), []
+        for here in _HERE.finditer(whole):
+            if ends.get(here[2], -1) < at:
+                continue  # nothing ends it: it is none
+            body = at
+            while every[at].strip() != here[2]:
+                at += 1
+            at += 1
+            if not _ONLY_WRITES.match(whole):
+                whole = "\n".join([whole, *(line.replace(";", "\n") for line in every[body:at])])
+        yield first, whole
+    if begun:
+        yield first, "".join(begun)
+
+
+def _left_open(line: str, quote: str) -> str:
+    """Return the quote that is open at the end of a line, where one was at its beginning; empty for none."""
+    for match in _QUOTES.finditer(line):
+        found = match[0]
+        if quote:
+            quote = "" if found == quote else quote
+            if quote == "'" and found[0] == "\\" and found[1:] == "'":  # no escape within these
+                quote = ""
+        elif found == "#":
+            return ""
+        elif found in "'\"":
+            quote = found
+    return quote
+
+
+def statements(line: str) -> Iterator[str]:
+    """Split a line at the semicolons that part its commands; a keyword before a command falls away."""
+    begin = 0
+    while begin <= len(line):
+        end = _end_of_command(line, begin, ";")
+        yield _KEYWORD.sub("", line[begin:end])
+        begin = end + 1
+
+
+def command_at(line: str, start: int) -> str:
+    """Cut the command out that begins there; within backquotes these end it."""
+    if line[:start].count("`") % 2:
+        return line[start : _end_of_command(line, start, ")`|;&")]
+    return line[start : _end_of_command(line, start, ")|;&")]
+
+
+def _end_of_command(line: str, start: int, ends: str) -> int:
+    """Find what ends a command in a shell: one of some characters, outside of quotes and brackets."""
+    depth, quote, i = 0, "", start
+    while i < len(line):
+        char = line[i]
+        if char == "\\" and quote != "'":
+            i += 1
+        elif quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in ends and not depth:
+            break
+        else:
+            depth += (char == "(") - (char == ")" and depth > 0)
+        i += 1
+    return min(i, len(line))
+
+
+def count_calls(statement: str) -> int:
+    """Count calls of sbatch, of any kind; what only speaks of it is none."""
+    return len(_NAMED.findall(_SPEAKS.sub("", statement)))
+
+
+@dataclass(slots=True)
+class ScriptContext:
+    """What is around the statements of a script, one after the other: loops, choices, functions, another folder."""
+
+    loops: int = 0
+    choices: int = 0  # `if` and `case`
+    is_function: bool = False
+    moved: str = ""  # where the folder was changed
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether a statement here is run, and once."""
+        return not (self.loops or self.choices or self.is_function)
+
+    def enter(self, statement: str, where: str) -> None:
+        """Note what begins with a statement."""
+        if _LOOP.match(statement):
+            self.loops += 1
+        if _OPENS.match(statement):
+            self.choices += 1
+        elif _FUNCTION.match(statement):
+            self.is_function = not statement.rstrip().endswith("}")
+        for moves in _MOVES.finditer(statement):
+            if not _TO_ITSELF.fullmatch(moves[1].strip()):
+                self.moved = where
+
+    def leave(self, statement: str) -> None:
+        """Note what ends with it."""
+        if self.loops and _DONE.search(statement):
+            self.loops -= 1
+        if self.choices and _CLOSES.match(statement):
+            self.choices -= 1
+        if self.is_function and statement.strip() == "}":
+            self.is_function = False
+
+    def doubt(self, statement: str, start: int) -> str:
+        """Say why a call of sbatch at some place in a statement may not happen, or more than once; empty if nothing."""
+        if self.loops:
+            return "stands in a loop"
+        if self.is_function:
+            return "stands in a function"
+        if self.choices > bool(_OPENS.match(statement)):  # an `if` runs its own condition
+            return "stands in an if or a case"
+        if re.search(r"&&|\|\|", statement[:start]) and not _MOVES.search(statement):
+            return "stands behind && or ||"
+        return f"is called in another folder: see {self.moved}" if self.moved else ""
+
+
+def changed(statement: str) -> frozenset[str] | None:
+    """Name variables that a statement which is no plain assignment may change; None for any.
+
+    Examples
+    --------
+    >>> sorted(changed('test -n "$Q" || Q=fast')), sorted(changed("read -r A B <list")), changed("source env.sh")
+    (['Q'], ['A', 'B', 'list', 'r', 'read'], None)
+    """
+    if _ELSEWHERE.match(statement):
+        return None
+    names = set(_ASSIGNS.findall(statement))
+    return frozenset(names | set(_WORD.findall(statement)) if _SETS.match(statement) else names)
