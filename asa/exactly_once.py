@@ -94,7 +94,7 @@ class Submitter(ABC):
     # cancellations by job: when the batch system first took them, and last
     _cancelled_s: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
     # jobs whose cancellation did not reach the batch system when it was last sent
-    _untold: set[str] = field(default_factory=set, init=False)
+    _unsent_cancellations: set[str] = field(default_factory=set, init=False)
     # tokens whose job gave way to one that is still to be found
     _followed: dict[str, Attempt] = field(default_factory=dict, init=False)
 
@@ -311,13 +311,13 @@ class Submitter(ABC):
     def _cancel(self, job_ids: Collection[str]) -> set[str]:
         """Send cancellations; return the jobs for which they were accepted, or that have ended."""
         taken = set(job_ids)
-        self._untold -= taken
+        self._unsent_cancellations -= taken
         for job_id, error in cancel_all(self.backend, job_ids).items():
             if not isinstance(error, JobNotFoundError):
                 self.last_trouble = str(error)
                 taken.discard(job_id)
             if isinstance(error, UnavailableError):
-                self._untold.add(job_id)
+                self._unsent_cancellations.add(job_id)
         return taken
 
     # ------------------------------------------------------------------ cancelling
@@ -364,9 +364,9 @@ class Submitter(ABC):
         """Return since when the batch system has a job's cancellation; None if it has not."""
         return self._cancelled_s[job_id][0] if job_id in self._cancelled_s else None
 
-    def is_untold(self, job_id: str) -> bool:
+    def is_cancellation_unsent(self, job_id: str) -> bool:
         """Whether the last attempt to send a job's cancellation to the batch system failed."""
-        return job_id in self._untold
+        return job_id in self._unsent_cancellations
 
     def end_all(self, tokens: Collection[str]) -> bool | None:
         """Cancel all jobs of some tokens; return whether none is left, None if they could not be looked for."""

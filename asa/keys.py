@@ -31,7 +31,6 @@ Kind = Literal[
     "flag",
     "text",
     "choice",
-    "texts",
     "names",
     "paths",
     "options",
@@ -51,8 +50,8 @@ class Key:
     examples: Sequence[Any]
     name: str = ""  # in a workflow file and in Python; as its field if empty
     words: str = ""  # what is counted, in messages; its name if empty
-    least: int = 0
-    most: int = MAX_COUNT
+    min_value: int = 0
+    max_value: int = MAX_COUNT
     choices: tuple[str, ...] = ()
     option: str = ""  # the option of sbatch that says the same, where there is one, without its dashes
     of_bare: int | str = ""  # that option's value if it is given without one
@@ -112,7 +111,7 @@ class JobKeys:
         ["4G", "512M"],
         name="memory",
         words="bytes of memory",
-        most=_MAX_BYTES,
+        max_value=_MAX_BYTES,
         default=0,
     )
     gpus: int = _key(
@@ -127,14 +126,14 @@ class JobKeys:
         ["500G", "20T"],
         name="burst_buffer",
         words="bytes of burst buffer",
-        most=_MAX_BYTES,
+        max_value=_MAX_BYTES,
         default=0,
     )
     exclusive: bool = _key(
         "flag",
         "No other job runs on its nodes. All cores of the nodes are charged; its tasks use those that it asks for.",
         [True],
-        most=1,
+        max_value=1,
         default=False,
     )
     account: str = _key(
@@ -159,8 +158,8 @@ class JobKeys:
         [100],
         option="nice",
         of_bare=100,
-        least=-_MAX_NICE,
-        most=_MAX_NICE,
+        min_value=-_MAX_NICE,
+        max_value=_MAX_NICE,
         default=0,
     )
 
@@ -219,7 +218,7 @@ class StageKeys(JobKeys):
         "It counts into the walltime, and is no longer than half of it.",
         ["1min", "10s"],
         name="input_patience",
-        most=3600,
+        max_value=3600,
         default=None,
     )
     out_of_memory: Literal["fail", "ignore"] = _key(
@@ -388,12 +387,12 @@ def trouble(one: StageKeys) -> tuple[str, str] | None:
     given = {option.partition("=")[0] for option in one.options}
     for key in keys_of(StageKeys):
         value = getattr(one, key.field)
-        if key.is_amount and value < key.least:
-            return f"asks for {value} {key.words}", f"Ask for {key.least} or more."
-        if key.is_amount and value > key.most:
-            return f"asks for {value} {key.words}", f"Ask for {key.most} or fewer."
-        if key.kind == "number" and not key.least <= value <= key.most:
-            return f"has {key.name} = {value}", f"Give {key.least} to {key.most}."
+        if key.is_amount and value < key.min_value:
+            return f"asks for {value} {key.words}", f"Ask for {key.min_value} or more."
+        if key.is_amount and value > key.max_value:
+            return f"asks for {value} {key.words}", f"Ask for {key.max_value} or fewer."
+        if key.kind == "number" and not key.min_value <= value <= key.max_value:
+            return f"has {key.name} = {value}", f"Give {key.min_value} to {key.max_value}."
         if key.choices and value not in key.choices:
             return f"says {value!r} of {key.words}", f"Give one of {', '.join(key.choices)}."
         if key.option and value and f"--{key.option}" in given:

@@ -473,8 +473,8 @@ Retries = Annotated[
 def _type_of(key: Key) -> Any:
     """Give the type by which a plain key is read and checked."""
     if key.kind in {"count", "number"}:
-        limits = Field(strict=True, ge=key.least, le=key.most)
-        return Annotated[int, _number(int), limits, _whole(key.least, key.most)]
+        limits = Field(strict=True, ge=key.min_value, le=key.max_value)
+        return Annotated[int, _number(int), limits, _whole(key.min_value, key.max_value)]
     return Literal[key.choices] if key.choices else _TYPES[key.kind]
 
 

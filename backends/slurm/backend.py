@@ -385,7 +385,7 @@ class SlurmBackend:
             name=name,
             script=script,
             folder=str(defaults.folder),
-            **self._size(spec),
+            **self._asked_of(spec),
             walltime_s=spec.walltime_s,
             stdout=self._folder.output(output, "out"),
             stderr=self._folder.output(output, "err"),
@@ -402,8 +402,8 @@ class SlurmBackend:
         job = filled(job, defaults.options)
         return replace(job, options=without_nodes(job.options, spec.avoid))
 
-    def _size(self, spec: JobSpec) -> dict[str, Any]:
-        """Say how large a job is, and its options: in its own words where it has some, and else in asa's."""
+    def _asked_of(self, spec: JobSpec) -> dict[str, Any]:
+        """Return what a job asks for but its time: in its own words where it has some, and else in asa's."""
         options, per_node = _with_own_nodes(spec), self._capabilities.cores_per_node
         asks = asked(spec) | {"account": spec.account or self._defaults.account}
         if spec.request is not None:
