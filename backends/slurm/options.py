@@ -327,7 +327,7 @@ def _count(key: str) -> Callable[[str], dict[str, Any]]:
 
 def _list(key: str) -> Callable[[str], dict[str, Any]]:
     """Write a list of nodes; a range in brackets stays in one piece."""
-    return lambda value: {key: re.split(r",(?![^\[]*\])", _filled(value))}
+    return lambda value: {key: re.findall(r"(?:\[[^\]]*(?:\]|$)|[^,\[])+", _filled(value))}
 
 
 def _gpus(key: str) -> Callable[[str], dict[str, Any]]:
