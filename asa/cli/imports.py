@@ -117,7 +117,7 @@ def scripts(
 
 @app.command("wfformat")
 def wfformat(
-    file: Annotated[Path, typer.Argument(help="An instance in WfFormat 1.5.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="An instance in WfFormat 1.4 or 1.5.", metavar="FILE")],
     out: OutOption = None,
     by: Annotated[
         By,

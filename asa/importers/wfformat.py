@@ -1,4 +1,4 @@
-"""Reads and writes WfFormat 1.5, the JSON format in which instances of scientific workflows are published.
+"""Reads WfFormat 1.4 and 1.5 and writes 1.5, the JSON format in which instances of scientific workflows are published.
 
 An instance lists tasks, often hundreds; a workflow of asa has stages, each of which is a job. So tasks are grouped, and
 a stage has the cores that its tasks need to run in parallel.
@@ -31,12 +31,15 @@ Grouping = Literal["category", "level", "chains"]
 """By what tasks are gathered into stages."""
 
 _VERSION: Final = "1.5"
+_BEFORE: Final = "1.4"  # which has one list of tasks, in the terms of Pegasus
 _MIB: Final = 1 << 20
 _NUMBERED = re.compile(r"[_.-]?(?:ID)?(?<!\d)\d++$")
 _REDIRECTION = re.compile(r"\d?>>?|<|\||2>&1")
 _TAKES_TEXT: Final = re.compile(r"(?:ba|k|mk|z|a)sh|(?:python|pypy)[0-9.]*")  # after -c
 _MIN_RUN_S: Final = 1.0
-_SCHEMA_HINT: Final = "The schema of WfFormat 1.5 wants it so."
+_SCHEMA_HINT: Final = "The schema of WfFormat wants it so."
+_UNIQUE: Final = "Ids are unique."
+_MIGRATION_HINT: Final = "WfFormat's own tools/wfcommons-migrate-instance.py makes it one of 1.5."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class _Task:
 
     id: str
     category: str
+    program: str  # whose name the task's begins with; empty for none
     parents: frozenset[str]
     run_s: float
     cores: int
@@ -70,19 +74,22 @@ def import_wfformat(
 ) -> Imported:
     """Make a workflow of a WfFormat instance.
 
-    `by`: what makes a stage: the tasks of one ``category`` (their name without its number) on one level of the graph,
-    which is the longest path from the beginning; or all of a ``level``; or, with ``chains``, as by ``category``, after
-    chains of tasks, each the only predecessor or successor of the next, are joined to one task.
+    `by`: what makes a stage: the tasks of one ``category`` (their name without its number, or their program where each
+    name is another) on one level of the graph, which is the longest path from the beginning; or all of a ``level``; or,
+    with ``chains``, as by ``category``, after chains of tasks, each the only predecessor or successor of the next, are
+    joined to one task.
     `cores`: upper bound of a stage's cores; tasks that do not fit at the same time run in turn. Its expected run time
     is that of its tasks, the longest first, where each core takes the next as soon as it is free.
     `commands`: whether stages run the tasks' commands, if all tasks have one. Else it is a model for comparisons.
     Returns the workflow, and notes about the translation.
-    Raises `InputError`, with the place in the document: it is no instance of WfFormat 1.5, or has a cycle.
+    Raises `InputError`, with the place in the document: it is no instance of WfFormat 1.4 or 1.5, or has a
+    cycle.
     """
     notes = ImportNotes()
     document = _document(path)
     tasks = _tasks(document, notes)
     _check_acyclic(tasks, path)
+    tasks = _by_program(tasks)
     if by == "chains":
         tasks = _joined(tasks)
     with_commands = commands and all(task.commands for task in tasks.values())
@@ -179,82 +186,190 @@ def _document(path: Path) -> _DocumentNode:
         hint = "Is it the file of an instance in WfFormat?"
         raise InputError(f"cannot be understood: {error}", where=str(path), hint=hint) from error
     version = document.get("schemaVersion") if isinstance(document, dict) else None
-    if version != _VERSION:
+    if version not in (_VERSION, _BEFORE):
         words = f"says schemaVersion {version!r}" if version else "says no schemaVersion"
-        hint = f"WfFormat {_VERSION} is read; the package wfcommons writes it."
-        raise InputError(f"{words}, so it is no instance of WfFormat {_VERSION}", where=str(path), hint=hint)
+        message = f"{words}, so it is no instance of WfFormat {_BEFORE} or {_VERSION}"
+        raise InputError(message, where=str(path), hint=f"These are read. {_MIGRATION_HINT}")
     return _DocumentNode(document, "", path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The tasks of a document, by ids that are unique."""
+
+    entries: Mapping[str, _DocumentNode]
+    executed: Mapping[str, _DocumentNode]
+    parents: Mapping[str, frozenset[str]]
+    files: Mapping[str, tuple[Sequence[str], Sequence[str]]]  # what each reads and writes
 
 
 def _tasks(document: _DocumentNode, notes: ImportNotes) -> dict[str, _Task]:
     workflow = document.child("workflow")
-    listed = workflow.child("specification").children("tasks")
-    executed = _executed(workflow)
+    listed = _one_list(workflow) if document.text("schemaVersion") == _BEFORE else _two_lists(workflow)
+    parents = listed.parents
+    if len(parents) > 1 and not any(parents.values()):
+        parents = _parents_by_files(listed.files)
+        if any(parents.values()):
+            notes.add("no task has a parent: each comes after those that make the files which it reads")
+        else:
+            notes.add("no task has a parent, and none reads what another makes: all are taken to begin at once")
+    return {
+        called: _task(called, entry, listed.executed.get(called), parents[called], notes)
+        for called, entry in listed.entries.items()
+    }
+
+
+def _two_lists(workflow: _DocumentNode) -> _Listed:
+    """Read WfFormat 1.5, which lists what tasks are apart from how they ran."""
     entries: dict[str, _DocumentNode] = {}
-    for entry in listed:
+    for entry in workflow.child("specification").children("tasks"):
         called = entry.text("id")
         if not called or called in entries:
             why = f"{called!r} is the id of another task, too" if called else "is empty"
-            raise InputError(why, where=entry.at("id"), hint="Ids are unique.")
+            raise InputError(why, where=entry.at("id"), hint=_UNIQUE)
         entries[called] = entry
     if not entries:
-        where = f"{document.file}: workflow.specification.tasks"
-        raise InputError("there are no tasks", where=where, hint=_SCHEMA_HINT)
+        raise InputError("there are no tasks", where=workflow.at("specification.tasks"), hint=_SCHEMA_HINT)
+    executed = (
+        {entry.text("id"): entry for entry in workflow.child("execution").children("tasks")}
+        if workflow.has("execution")
+        else {}
+    )
     for called, run in executed.items():
         if called not in entries:
             raise InputError(f"{called!r} is no task of the specification", where=run.at("id"), hint="Correct the id.")
-    parents = _parents(entries)
-    return {called: _task(entry, executed.get(called), parents[called], notes) for called, entry in entries.items()}
+    parents = _parents(entries, {called: (called,) for called in entries})
+    files = {
+        called: tuple(entry.texts(key) if entry.has(key) else [] for key in ("inputFiles", "outputFiles"))
+        for called, entry in entries.items()
+    }
+    return _Listed(entries, executed, parents, cast("dict[str, tuple[list[str], list[str]]]", files))
 
 
-def _executed(workflow: _DocumentNode) -> dict[str, _DocumentNode]:
-    if not workflow.has("execution"):
-        return {}
-    return {entry.text("id"): entry for entry in workflow.child("execution").children("tasks")}
+def _one_list(workflow: _DocumentNode) -> _Listed:
+    """Read WfFormat 1.4, where tasks are named by their names, which some recorders give to several."""
+    listed = workflow.children("tasks")
+    if not listed:
+        raise InputError("there are no tasks", where=workflow.at("tasks"), hint=_SCHEMA_HINT)
+    counts = Counter(entry.text("name") for entry in listed)
+    entries: dict[str, _DocumentNode] = {}
+    known: dict[str, list[str]] = {}
+    files: dict[str, tuple[list[str], list[str]]] = {}
+    for i, entry in enumerate(listed):
+        name, other = entry.text("name"), entry.text("id") if entry.has("id") else str(i + 1)
+        called = name if counts[name] == 1 else f"{name}_{other}"
+        if called in entries:
+            raise InputError(f"{other!r} is the id of another task {name!r}, too", where=entry.at("id"), hint=_UNIQUE)
+        entries[called] = entry
+        known.setdefault(name, []).append(called)
+        files[called] = _files(entry)
+    for called, entry in entries.items():
+        if entry.has("id") and entry.text("id") not in counts:
+            known.setdefault(entry.text("id"), []).append(called)
+    return _Listed(entries, entries, _parents(entries, known, are_required=False), files)
 
 
-def _parents(entries: Mapping[str, _DocumentNode]) -> dict[str, frozenset[str]]:
-    """Gather edges from both of their ends."""
+def _files(entry: _DocumentNode) -> tuple[list[str], list[str]]:
+    """Give the files that a task of WfFormat 1.4 reads and writes."""
+    found: tuple[list[str], list[str]] = [], []
+    for file in entry.children("files") if entry.has("files") else ():
+        folder = file.text("path") if file.has("path") else ""
+        found[file.text("link").lower() == "output"].append(folder + file.text("name"))
+    return found
+
+
+def _parents(
+    entries: Mapping[str, _DocumentNode], known: Mapping[str, Sequence[str]], *, are_required: bool = True
+) -> dict[str, frozenset[str]]:
+    """Gather edges from both of their ends.
+
+    `known`: the tasks that each name in a list of parents or children means.
+    """
     parents: dict[str, set[str]] = {called: set() for called in entries}
     for called, entry in entries.items():
         for key in ("parents", "children"):
-            for i, relative in enumerate(entry.texts(key)):
-                if relative not in entries:
-                    where = f"{entry.at(key)}[{i}]"
+            for i, relative in enumerate(entry.texts(key) if are_required or entry.has(key) else ()):
+                where = f"{entry.at(key)}[{i}]"
+                meant = known.get(relative, ())
+                if not meant:
                     raise InputError(f"{relative!r} is the id of no task", where=where, hint="Correct the id.")
-                before, after = (relative, called) if key == "parents" else (called, relative)
+                if len(meant) > 1:
+                    raise InputError(f"{relative!r} may be any of {len(meant)} tasks", where=where, hint=_UNIQUE)
+                before, after = (meant[0], called) if key == "parents" else (called, meant[0])
                 parents[after].add(before)
     return {called: frozenset(before) for called, before in parents.items()}
 
 
-def _task(entry: _DocumentNode, run: _DocumentNode | None, parents: frozenset[str], notes: ImportNotes) -> _Task:
+def _parents_by_files(files: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> dict[str, frozenset[str]]:
+    """Have each task follow those that make the files which it reads."""
+    makers: dict[str, set[str]] = {}
+    for called, (_, made) in files.items():
+        for file in made:
+            makers.setdefault(file, set()).add(called)
+    return {
+        called: frozenset(before for file in read if file not in made for before in makers.get(file, ()))
+        for called, (read, made) in files.items()
+    }
+
+
+def _task(
+    called: str, entry: _DocumentNode, run: _DocumentNode | None, parents: frozenset[str], notes: ImportNotes
+) -> _Task:
     name = entry.text("name")
-    if run is None:
+    if run is None or not run.has("runtimeInSeconds"):
         notes.add("some tasks have no run time: they are taken to run a second")
-        run = _DocumentNode({"runtimeInSeconds": _MIN_RUN_S}, entry.place, entry.file)
-    if not run.has("coreCount"):
-        notes.add("some tasks have no coreCount: they are taken to need one core")
+    run = run or _DocumentNode({}, entry.place, entry.file)
+    cores = "cores" if run is entry else "coreCount"
+    if not run.has(cores):
+        notes.add(f"some tasks have no {cores}: they are taken to need one core")
     return _Task(
-        id=entry.text("id"),
+        id=called,
         category=(entry.text("category") if entry.has("category") else _NUMBERED.sub("", name)) or name,
+        program="" if entry.has("category") else _program_in(name, run),
         parents=parents,
-        run_s=run.number("runtimeInSeconds", 0),
-        cores=math.ceil(run.number("coreCount", 1)) if run.has("coreCount") else 1,
+        run_s=run.number("runtimeInSeconds", 0) if run.has("runtimeInSeconds") else _MIN_RUN_S,
+        cores=math.ceil(run.number(cores, 1)) if run.has(cores) else 1,
         memory_bytes=math.ceil(run.number("memoryInBytes", 0)) if run.has("memoryInBytes") else 0,
-        commands=_commands(run),
+        commands=_commands(run, notes),
         place=f"{run.file}: {run.place}",
     )
 
 
-def _commands(run: _DocumentNode) -> tuple[str, ...]:
+def _program_in(name: str, run: _DocumentNode) -> str:
+    """Give the program by which a task is called, as in ``map_lane6_chr21`` for ``/opt/bin/map``."""
+    if not run.has("command") or not run.child("command").has("program"):
+        return ""
+    program = PurePath(run.child("command").text("program"))
+    return next((word for word in (program.name, program.stem) if re.match(rf"{re.escape(word)}(?![^\W_])", name)), "")
+
+
+def _by_program(tasks: Mapping[str, _Task]) -> dict[str, _Task]:
+    """Have tasks whose names differ by more than a number be of the category of their program.
+
+    That is how tasks are named where several on one level, called by one program, would be a stage each.
+    """
+    counts = Counter(task.category for task in tasks.values())
+    levels = _levels(tasks)
+    alone = [task for task in tasks.values() if task.program and counts[task.category] == 1]
+    found = Counter((levels[task.id], task.program) for task in alone)
+    if max(found.values(), default=0) < 2:
+        return dict(tasks)
+    return {**tasks, **{task.id: replace(task, category=task.program) for task in alone}}
+
+
+def _commands(run: _DocumentNode, notes: ImportNotes) -> tuple[str, ...]:
     """Write a recorded command for a shell.
 
-    Some recorders repeat the program as the first argument, as in C, and some record redirections as arguments.
+    Some recorders repeat the program as the first argument, as in C, and some record redirections as arguments. That of
+    Nextflow records the text of the process as the program, with what Nextflow would fill in, which no shell can run.
     """
     if not run.has("command") or not run.child("command").has("program"):
         return ()
     command = run.child("command")
     program = command.text("program")
+    if "\n" in program:
+        notes.add("some programs are texts of several lines, as of Nextflow's processes, which are no commands")
+        return ()
     arguments = command.texts("arguments") if command.has("arguments") else []
     if arguments and PurePath(arguments[0]).name == PurePath(program).name:
         program, *arguments = arguments
@@ -307,11 +422,16 @@ def _one_after_the_other(first: _Task, second: _Task) -> _Task:
     )
 
 
-def _groups(tasks: Mapping[str, _Task], by: Grouping) -> dict[str, list[_Task]]:
-    """Gather tasks into stages, by the stages' names. On one level none waits for another, so nothing goes round."""
+def _levels(tasks: Mapping[str, _Task]) -> dict[str, int]:
     levels: dict[str, int] = {}
     for name in nx.topological_sort(_graph(tasks)):
         levels[name] = 1 + max((levels[parent] for parent in tasks[name].parents), default=-1)
+    return levels
+
+
+def _groups(tasks: Mapping[str, _Task], by: Grouping) -> dict[str, list[_Task]]:
+    """Gather tasks into stages, by the stages' names. On one level none waits for another, so nothing goes round."""
+    levels = _levels(tasks)
     found: dict[tuple[int, str], list[_Task]] = {}
     for task in tasks.values():
         found.setdefault((levels[task.id], "" if by == "level" else task.category), []).append(task)

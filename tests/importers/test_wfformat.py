@@ -194,6 +194,105 @@ def test_without_an_execution_run_times_are_a_guess_that_is_told(made):
     assert any("run time" in note for note in read.notes)
 
 
+# ---------------------------------------------------------------------- names that say more than a kind of task
+
+
+def test_tasks_whose_names_differ_in_the_middle_are_gathered_by_their_program(made):
+    lanes = [f"{run}_s_{lane}" for run in ("080603_ILMN", "HEP2_MSP1") for lane in (1, 2)]
+    maps = [
+        task(f"map_map_{lane}_ID{i:03}", "split_split_x_ID900", command=("/opt/map",)) for i, lane in enumerate(lanes)
+    ]
+    join = task("merge_merge_all_ID950", *(name for name, *_ in maps), command=("merge.py",))
+    flow = made(document(task("split_split_x_ID900", command=("split",)), *maps, join)).workflow
+    assert {name: len(stage.tasks) or 1 for name, stage in flow.stages.items()} == {"split": 1, "map": 4, "merge": 1}
+
+
+def test_names_that_gather_tasks_count_more_than_their_program(made):
+    parts = [task(f"bwa_{what}_{i}", command=("bwa",)) for what in ("index", "mem") for i in range(3)]
+    assert list(made(document(*parts)).workflow.stages) == ["bwa_index", "bwa_mem"]
+    others = [task(f"{what}_x", command=("python3",)) for what in ("split", "join")]
+    assert list(made(document(*others)).workflow.stages) == ["split_x", "join_x"]
+
+
+# ---------------------------------------------------------------------- WfFormat 1.4
+
+
+def older(*tasks, **more):
+    return {
+        "name": "flow",
+        "schemaVersion": "1.4",
+        "workflow": {"makespanInSeconds": 1, "executedAt": "2020", "tasks": [{"type": "compute"} | t for t in tasks]},
+        **more,
+    }
+
+
+def test_an_instance_of_1_4_is_read_as_one_of_1_5(made):
+    """Its parents are names, and it counts `cores`."""
+    content = older(
+        {
+            "name": "cut_ID01", "id": "ID01", "runtimeInSeconds": 7, "cores": 2, "memoryInBytes": 1 << 20,
+            "command": {"program": "cut", "arguments": ["cut", "x"]},
+        },
+        {"name": "cut_ID02", "id": "ID02", "runtimeInSeconds": 9, "cores": 2, "children": ["join_ID03"]},
+        {"name": "join_ID03", "id": "ID03", "parents": ["cut_ID01"], "runtimeInSeconds": 3, "cores": 1.5},
+    )  # fmt: skip
+    read = made(content)
+    assert shape(read.workflow) == {"cut": (4, 9, ()), "join": (2, 3, ("cut",))}
+    assert read.workflow.stages["cut"].memory_bytes == 1 << 20
+    assert not any("cores:" in note or "run time" in note.split("walltimes")[0] for note in read.notes)
+
+
+def test_parents_of_1_4_may_be_ids(made):
+    content = older({"name": "a", "id": "1"}, {"name": "b", "id": "2", "parents": ["1"]})
+    assert shape(made(content).workflow) == {"a": (1, 1, ()), "b": (1, 1, ("a",))}
+
+
+def test_where_no_task_has_a_parent_the_files_say_the_order(made):
+    """As in all instances of Nextflow, whose tasks of one process have one name."""
+    read = made(
+        older(
+            {"name": "CUT", "id": "1", "files": [{"link": "output", "path": "/w/1/", "name": "x", "sizeInBytes": 1}]},
+            {"name": "CUT", "id": "2", "files": [{"link": "output", "path": "/w/2/", "name": "x", "sizeInBytes": 1}]},
+            {"name": "SORT", "id": "3", "files": [{"link": "input", "path": "/w/2/", "name": "x", "sizeInBytes": 1}]},
+        )
+    )
+    assert shape(read.workflow) == {"CUT": (2, 1, ()), "SORT": (1, 1, ("CUT",))}
+    assert any("files which it reads" in note for note in read.notes)
+    content = document(task("a"), task("b"))
+    first, second = content["workflow"]["specification"]["tasks"]
+    first["outputFiles"], second["inputFiles"] = ["x"], ["x"]
+    assert made(content).workflow.stages["b"].after == ("a",)
+
+
+def test_that_tasks_have_no_order_is_told(made):
+    assert any("begin at once" in note for note in made(document(task("a"), task("b"))).notes)
+    assert not any("begin at once" in note for note in made(document(task("a"))).notes)
+
+
+def test_what_nextflow_records_as_a_program_is_no_command(made):
+    """A text with what Nextflow would fill in: as the name of a program it would be found nowhere."""
+    read = made(older({"name": "a", "command": {"program": "def x = 1\ntemplate 'x.py'", "arguments": []}}))
+    assert read.workflow.stages["a"].is_idle
+    assert any("texts of several lines" in note for note in read.notes)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "why", "place"),
+    [
+        ([], "no tasks", "workflow.tasks"),
+        ([{"name": "a", "parents": ["z"]}], "id of no task", "workflow.tasks[0].parents[0]"),
+        ([{"name": "a", "id": "1"}, {"name": "a", "id": "1"}], "another task", "workflow.tasks[1].id"),
+        ([{"name": "a", "id": "1"}, {"name": "a", "id": "2", "children": ["a"]}], "any of 2", "tasks[1].children[0]"),
+        ([{"name": "a", "cores": 0}], "is 0", "workflow.tasks[0].cores"),
+        ([{"id": "1"}], "is missing", "workflow.tasks[0].name"),
+    ],
+)
+def test_what_is_wrong_in_1_4_is_told_with_its_place(made, tasks, why, place):
+    with pytest.raises(InputError, match=why) as caught:
+        made(older(*tasks))
+    assert caught.value.where.endswith(place)
+
+
 # ---------------------------------------------------------------------- what is wrong
 
 
