@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from asa.errors import InputError, WorkflowError
+from asa.keys import described, keys_of
 from asa.units import format_duration, parse_duration
 
 WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP")
@@ -55,11 +56,38 @@ class Continuation:
     600.0
     """
 
-    max_legs: int = USUAL_LEGS
-    warn: str = ""
+    max_legs: int = described(
+        "count",
+        f"The number of legs after which it has failed; by default {USUAL_LEGS}.",
+        [20],
+        min_value=1,
+        max_value=MAX_LEGS,
+        default=USUAL_LEGS,
+    )
+    warn: str = described(
+        "warning",
+        "The signal that tells a leg to save its state and end, and how long before the end of its "
+        "walltime it is sent. It is also sent when the next leg has started and takes over. From then on "
+        "the file $ASA_LEG_END exists.",
+        ["USR1@10min"],
+        default="",
+    )
     warn_s: float = 0.0
-    unfinished: int = UNFINISHED
-    progress: tuple[str, ...] = ()
+    unfinished: int = described(
+        "count",
+        f"The exit code by which a leg asks for another leg; by default {UNFINISHED}.",
+        [UNFINISHED],
+        min_value=1,
+        max_value=_MAX_EXIT,
+        default=UNFINISHED,
+    )
+    progress: tuple[str, ...] = described(
+        "files",
+        "Files that change in each leg: one or more paths, relative to where commands run, with * ? []. "
+        "Two legs in a row without a change are a failure.",
+        ["ckpt/step", ["ckpt/*.npz"]],
+        default=(),
+    )
 
     @classmethod
     def warned(cls, how: str) -> Continuation:
@@ -135,7 +163,7 @@ class Continuation:
         return next(((message, hint) for is_so, message, hint in faults if is_so), None)
 
 
-KEYS = ("total", "max_legs", "warn", "unfinished", "progress")
+KEYS = ("total", *(key.name for key in keys_of(Continuation)))
 """Further keys of a stage that continues."""
 
 

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
 
 from asa.backend import Backend, Facility
-from asa.continuation import KEYS, Continuation, continuation_of
+from asa.continuation import KEYS as OF_LEGS
+from asa.continuation import Continuation, continuation_of
 from asa.core import python, temporary
 from asa.core.documents import read_text
 from asa.elements import parse_array_of
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
-from asa.keys import Duration, GivenKeys, Key, StageKeys, keys_of
+from asa.keys import Duration, GivenKeys, Key, keys_of
 from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
 from asa.records import Record
@@ -52,7 +53,7 @@ from asa.spec.moldable import (
 )
 from asa.spec.problems import meant
 from asa.units import parse_duration, parse_memory
-from asa.workflow import Stage, Workflow
+from asa.workflow import KEYS_OF_PARTS, Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
 
@@ -61,39 +62,42 @@ P = ParamSpec("P")
 _inside_a_stage = False
 
 T = TypeVar("T")
-_PLAIN = {key.name: key for key in keys_of(StageKeys)}
+_PLAIN = {key.name: key for key in (*keys_of(Stage), *KEYS_OF_PARTS)}
 _TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
 _WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
 _FLAG = (bool, "True or False")
 _BYTES = ((Integral, str), 'bytes, or text such as "4G"')
 _COUNT = (Integral, "a whole number")
-_TEXT = (str, "text")
 _TEXTS = (tuple, "text, or a list of texts")
 _BY_KIND: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("count", "number"), _COUNT),
     **dict.fromkeys(("memory", "storage"), _BYTES),
     "flag": _FLAG,
-    "text": _TEXT,
-    **dict.fromkeys(("names", "paths", "options"), _TEXTS),
+    "text": (str, "text"),
+    **dict.fromkeys(("names", "paths", "files", "options"), _TEXTS),
     "pairs": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     "patience": ((Real, str, timedelta), 'seconds, or text such as "1min"'),
     "amount": (Real, "a number"),
+    "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
+    "array": ((Integral, str, list, tuple, range), 'numbers of elements, as in "1-200%20"'),
+    "warning": (str, 'a signal and a time, such as "USR1@10min"'),
 }
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("cores", "nodes"), _WIDTHS),
-    **dict.fromkeys(("cpus_per_task", "retries", "max_legs", "unfinished"), _COUNT),
+    "retries": _COUNT,
     **{name: (str, " or ".join(key.choices)) if key.choices else _BY_KIND[key.kind] for name, key in _PLAIN.items()},
     **dict.fromkeys(("walltime", "expected", "total"), _TIMES),
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
-    "array": ((Integral, str, list, tuple, range), 'numbers of elements, as in "1-200%20"'),
-    "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
-    **dict.fromkeys(("conda", "container", "setup", "launcher"), _TEXT),
-    **dict.fromkeys(("partition", "request", "progress", "modules", "binds"), _TEXTS),
+    "partition": _TEXTS,
     **dict.fromkeys(("retry_walltime_factor", "retry_memory_factor"), (Real, "a number")),
     "retry_max_memory": _BYTES,
     "continues": _FLAG,
-    "warn": (str, 'a signal and a time, such as "USR1@10min"'),
     "when": (str, "success, failed or always"),
+}
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "jobs": job_range,
+    "array": parse_array_of,
+    "warning": Continuation.warned,
 }
 _SEVERAL = frozenset(name for name, kind in _KINDS.items() if kind is _TEXTS)
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
@@ -589,9 +593,8 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
     fields: dict[str, Any] = dict(asked)
     if not fields.keys() & {"cores", "nodes", "request"}:
         fields["cores"] = fields.get("cpus_per_task", 1)
-    said = {key: fields.pop(key) for key in ("continues", *KEYS) if key in fields}
-    if "warn" in said:
-        said["warn"] = _named("warn", where, lambda: Continuation.warned(said["warn"]))
+    fields = {name: _plain(_PLAIN[name], value, where) if name in _PLAIN else value for name, value in fields.items()}
+    said = {key: fields.pop(key) for key in ("continues", *OF_LEGS) if key in fields}
     fields["continues"] = continuation_of(said, where=where, expects="expected" in fields)
     expects = said.get("total") if fields["continues"] else fields.pop("expected", None)
     fields["learns_run"], expected_s = _expectation(expects, where)
@@ -608,24 +611,18 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
         tasks=tasks,
     )
     fields |= shapes.fields()
-    for name in fields.keys() & _PLAIN.keys():
-        fields[_PLAIN[name].field] = _plain(_PLAIN[name], fields.pop(name), where)
     if (most := fields.pop("retry_max_memory", None)) is not None:
         text = _parsed(parse_memory, "retry_max_memory", most, where) if isinstance(most, str) else most
         fields["retry_max_memory_bytes"] = int(text)
-    if "jobs" in fields:
-        asked_jobs = fields["jobs"]
-        fields["jobs"] = _named("jobs", where, lambda: job_range(asked_jobs))
-    if "array" in fields:
-        asked_array = fields["array"]
-        fields["array"] = _named("array", where, lambda: parse_array_of(asked_array))
     said = {key: fields.pop(key) for key in OF_PREPARATION if key in fields}
     fields["preparation"] = preparation_of(said, where=where)
-    return fields
+    return {_PLAIN[name].field if name in _PLAIN else name: value for name, value in fields.items()}
 
 
 def _plain(key: Key, given: Any, where: str) -> Any:
-    """Translate a plain key's value."""
+    """Translate a key's value."""
+    if (read := _READ.get(key.kind)) is not None:
+        return _named(key.name, where, lambda: read(given))
     if key.kind in {"memory", "storage"} and isinstance(given, str):
         return int(_parsed(key.parse, key.name, given, where))
     if key.kind == "patience":

@@ -1,14 +1,15 @@
-"""The plain keys of a stage, each described once: its type, its bounds, its words.
+"""The keys of a stage that are one value each, described once: type, bounds, words.
 
 Stages, jobs and Slurm's options take these fields from here. The description also determines how a workflow file is
 read, checked and written, its JSON schema, the arguments in Python, what is read from a batch script, what stages in
-one job need together, and which cannot share one. Keys with values of another form (cores, walltime, retries ...) are
-in `asa.workflow` and `asa.spec.model`.
+one job need together, and which cannot share one. What only a stage has, its legs or its preparation, is described
+where it is a field: in `asa.workflow`, `asa.continuation`, `asa.preparation`. Keys from which several fields follow
+(cores, walltime, retries ...) are in `asa.spec.model`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cache
@@ -33,12 +34,17 @@ Kind = Literal[
     "choice",
     "names",
     "paths",
+    "files",
     "options",
     "pairs",
     "patience",
     "amount",
+    "jobs",
+    "array",
+    "warning",
 ]
-"""How a value is written: `memory` is MiB without a unit, `storage` has one; `names` are one text or several."""
+"""How a value is written: `memory` is MiB without a unit, `storage` has one; `names` are one text or several; `paths`
+are a list, `files` one or several, but not none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +103,8 @@ class Key:
         return f"--{self.option}={value}"
 
 
-def _key(kind: Kind, description: str, examples: Sequence[Any], *, default: Any, **more: Any) -> Any:
+def described(kind: Kind, description: str, examples: Sequence[Any], *, default: Any, **more: Any) -> Any:
+    """Make a field of a dataclass that is a key; `more`: as `Key` has it."""
     return field(default=default, metadata={"key": Key(kind=kind, description=description, examples=examples, **more)})
 
 
@@ -105,7 +112,7 @@ def _key(kind: Kind, description: str, examples: Sequence[Any], *, default: Any,
 class JobKeys:
     """What a stage, and so its job, asks for in addition to size and time; 0 and empty for no particular demand."""
 
-    memory_bytes: int = _key(
+    memory_bytes: int = described(
         "memory",
         "Memory of the whole stage; a number without a unit is MiB, units are powers of 1024.",
         ["4G", "512M"],
@@ -114,13 +121,13 @@ class JobKeys:
         max_value=_MAX_BYTES,
         default=0,
     )
-    gpus: int = _key(
+    gpus: int = described(
         "count",
         "GPUs of the whole stage.",
         [4],
         default=0,
     )
-    burst_buffer_bytes: int = _key(
+    burst_buffer_bytes: int = described(
         "storage",
         "Burst buffer that it needs, where the machine has one; as memory, with a unit.",
         ["500G", "20T"],
@@ -129,14 +136,14 @@ class JobKeys:
         max_value=_MAX_BYTES,
         default=0,
     )
-    exclusive: bool = _key(
+    exclusive: bool = described(
         "flag",
         "No other job runs on its nodes. All cores of the nodes are charged; its tasks use those that it asks for.",
         [True],
         max_value=1,
         default=False,
     )
-    account: str = _key(
+    account: str = described(
         "text",
         "Account that is charged; by default the site's.",
         ["proj-42"],
@@ -144,7 +151,7 @@ class JobKeys:
         is_target=True,
         default="",
     )
-    reservation: str = _key(
+    reservation: str = described(
         "text",
         "Reservation on whose nodes it runs; Slurm only.",
         ["workshop"],
@@ -152,7 +159,7 @@ class JobKeys:
         is_target=True,
         default="",
     )
-    nice: int = _key(
+    nice: int = described(
         "number",
         "By how much the priority of its job is lowered, so that your other jobs go first; Slurm only.",
         [100],
@@ -165,7 +172,7 @@ class JobKeys:
 
     def __repr__(self) -> str:
         """Show what is not as it would be by itself, its own fields first."""
-        shown = sorted((one for one in fields(self) if one.repr), key=lambda one: "key" in one.metadata)
+        shown = sorted((one for one in fields(self) if one.repr), key=lambda one: one.kw_only and "key" in one.metadata)
         values = ((one.name, getattr(self, one.name), one.default) for one in shown)
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v, usual in values if v != usual)})"
 
@@ -179,39 +186,39 @@ class JobKeys:
 class StageKeys(JobKeys):
     """What else a plain value says of a stage; see `asa.Stage`."""
 
-    options: tuple[str, ...] = _key(
+    options: tuple[str, ...] = described(
         "options",
         "Further options of sbatch, each beginning with two dashes.",
         [["--constraint=haswell"]],
         default=(),
     )
-    environment: tuple[tuple[str, str], ...] = _key(
+    environment: tuple[tuple[str, str], ...] = described(
         "pairs",
         "Environment variables of its commands.",
         [{"OMP_NUM_THREADS": "4"}],
         default=(),
     )
-    secrets: tuple[str, ...] = _key(
+    secrets: tuple[str, ...] = described(
         "names",
         "Variables of your shell that its commands need although they hold secrets, by name. Others go on "
         "to jobs by themselves, secrets only to the jobs of stages that ask for them.",
         ["HF_TOKEN", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]],
         default=(),
     )
-    inputs: tuple[str, ...] = _key(
+    inputs: tuple[str, ...] = described(
         "paths",
         "Input files: paths relative to where commands run, with * ? [], which must exist and not be "
         "empty when it starts.",
         [["raw/*.fits"]],
         default=(),
     )
-    outputs: tuple[str, ...] = _key(
+    outputs: tuple[str, ...] = described(
         "paths",
         "Output files, likewise, which must exist and not be empty when it has ended.",
         [["mosaic.fits"]],
         default=(),
     )
-    input_patience_s: float | None = _key(
+    input_patience_s: float | None = described(
         "patience",
         "For how long inputs that are missing or empty are looked for before it fails, and outputs "
         "likewise, since a file may be seen on another node up to a minute later; by default the site's, else 1min. "
@@ -221,7 +228,7 @@ class StageKeys(JobKeys):
         max_value=3600,
         default=None,
     )
-    out_of_memory: Literal["fail", "ignore"] = _key(
+    out_of_memory: Literal["fail", "ignore"] = described(
         "choice",
         "Whether it has failed if a process of it was killed because memory ran out, though its "
         "command exits with 0, as a pipe may: fail, the default, or ignore.",
@@ -230,13 +237,13 @@ class StageKeys(JobKeys):
         words="memory that runs out",
         default="fail",
     )
-    local: bool = _key(
+    local: bool = described(
         "flag",
         "Run it on the client's computer instead of in the queue; for small steps. Cores and walltime may be left out.",
         [True],
         default=False,
     )
-    input_size: float | None = _key(
+    input_size: float | None = described(
         "amount",
         "The size of its input, in any unit; run times learned at other sizes are scaled or kept apart.",
         [2075259],
@@ -278,6 +285,12 @@ def keys_of(kind: type) -> tuple[Key, ...]:
         for one, key in described
         if key is not None
     )
+
+
+def values_of(one: object) -> Iterator[tuple[Key, Any]]:
+    """Give the keys of an object with their values."""
+    kind: type = type(one)
+    return ((key, getattr(one, key.field)) for key in keys_of(kind))
 
 
 OF_JOBS: Final = keys_of(JobKeys)
@@ -385,8 +398,7 @@ def trouble(one: StageKeys) -> tuple[str, str] | None:
     (('asks for -1 gpus', 'Ask for 0 or more.'), None)
     """
     given = {option.partition("=")[0] for option in one.options}
-    for key in keys_of(StageKeys):
-        value = getattr(one, key.field)
+    for key, value in values_of(one):
         if key.is_amount and value < key.min_value:
             return f"asks for {value} {key.words}", f"Ask for {key.min_value} or more."
         if key.is_amount and value > key.max_value:

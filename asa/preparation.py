@@ -14,12 +14,10 @@ from typing import Any
 
 from asa.core import owned
 from asa.errors import WorkflowError
+from asa.keys import described, keys_of
 
 LAUNCHERS = ("srun", "mpirun", "mpiexec")
 """What may start the processes of a stage."""
-
-KEYS = ("modules", "conda", "container", "binds", "setup", "launcher")
-"""What a stage says of it."""
 
 _MODULE = re.compile(r"[A-Za-z0-9_][\w.+/@=:-]*")
 _FILE = re.compile(r"\.ya?ml$")
@@ -57,12 +55,47 @@ class Preparation:
     "has a launcher 'mprun'"
     """
 
-    modules: tuple[str, ...] = ()
-    conda: str = ""
-    container: str = ""
-    binds: tuple[str, ...] = ()
-    setup: str = ""
-    launcher: str = ""
+    modules: tuple[str, ...] = described(
+        "names",
+        "Environment modules to load first, in this order.",
+        ["gcc/12.2", ["gcc/12.2", "openmpi/4.1"]],
+        default=(),
+    )
+    conda: str = described(
+        "text",
+        "The conda environment to activate: its name; its folder, with a slash; or a .yml file from "
+        "which it was made in .asa/conda (`asa check --site` prints the command).",
+        ["astro", "./env", "environment.yml"],
+        default="",
+    )
+    container: str = described(
+        "text",
+        "The container image that it runs in (Apptainer or Singularity): a path or a URI. The folder in "
+        "which commands run has the same path inside; with gpus, --nv is added.",
+        ["montage.sif", "docker://debian:12"],
+        default="",
+    )
+    binds: tuple[str, ...] = described(
+        "names",
+        "Further paths to bind into the container: /path, /path:/inside, or /path:/inside:ro.",
+        ["/scratch", ["/scratch", "/data/2mass:/data:ro"]],
+        default=(),
+    )
+    setup: str = described(
+        "text",
+        "Shell lines to run first, once per job, after modules and conda; what they export is available "
+        "to the commands. If the last line fails, the stage fails.",
+        ["source env.sh", "export OMP_PLACES=cores\nulimit -s unlimited"],
+        default="",
+    )
+    launcher: str = described(
+        "text",
+        "The MPI launcher that starts the command or script once per task (cores / cpus_per_task times): "
+        "srun, mpirun or mpiexec, with options. Leave it out if the command starts its processes itself, "
+        "or is one process.",
+        ["srun", "mpirun --map-by socket"],
+        default="",
+    )
 
     @property
     def changes_path(self) -> str:
@@ -120,6 +153,10 @@ class Preparation:
             ),
         )
         return next(((message, hint) for is_so, message, hint in faults if is_so), None)
+
+
+KEYS = tuple(key.name for key in keys_of(Preparation))
+"""What a stage says of it."""
 
 
 def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None:

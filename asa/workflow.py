@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from asa.continuation import Continuation
 from asa.elements import Array
 from asa.errors import InputError, WorkflowError
-from asa.keys import MAX_COUNT, StageKeys, divided, multiplied, trouble
+from asa.keys import MAX_COUNT, StageKeys, described, divided, keys_of, multiplied, trouble
 from asa.preparation import Preparation
 from asa.requests import SIZES, Needs, beside, come_to, name_of
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
@@ -74,6 +74,9 @@ INPUT_PATIENCE_S = 60.0
 """For how long inputs and outputs are looked for: a node may see as late by NFS what another has written."""
 
 MAX_INPUT_PATIENCE_S = 3600.0
+
+KEYS_OF_PARTS = (*keys_of(Continuation), *keys_of(Preparation))
+"""The keys that say how a stage continues, and in which environment it runs."""
 
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
@@ -185,7 +188,14 @@ class Stage(StageKeys):
     script: str = ""
     tasks: tuple[str, ...] = ()
     tasks_file: str = ""
-    cpus_per_task: int = 1
+    cpus_per_task: int = described(
+        "count",
+        "Cores per task; the number of cores is a multiple of it.",
+        [4],
+        words="cores a task",
+        min_value=1,
+        default=1,
+    )
     retries: int = 0
     retry_walltime_factor: float = 2.0
     retry_memory_factor: float = 2.0
@@ -194,11 +204,31 @@ class Stage(StageKeys):
     run_spread: float = 0.0
     when: Literal["success", "failed", "always"] = "success"
     moldable: Moldable | None = None
-    jobs: tuple[int, int] = (1, 1)
+    jobs: tuple[int, int] = described(
+        "jobs",
+        "How many jobs share its tasks, or a range, of which strategies take the most that share its cores "
+        "evenly: each has its part of the cores, and of all else that the stage needs. Each begins when it starts, who "
+        "comes late takes what is left, and who is killed gives back what it has not done.",
+        [8, "1..32"],
+        default=(1, 1),
+    )
     continues: Continuation | None = None
     preparation: Preparation | None = None
-    array: Array | None = None
-    request: tuple[str, ...] | None = None
+    array: Array | None = described(  # noqa: RUF009 - it makes a field
+        "array",
+        "It is a job array: these are the numbers of its elements, as sbatch takes them, with %N for how "
+        "many of them may run at once. The command or script is run once for each, with SLURM_ARRAY_TASK_ID, on what "
+        "the stage asks for; inputs and outputs may say %a for the number.",
+        ["1-200%20", "0-99:10"],
+        default=None,
+    )
+    request: tuple[str, ...] | None = described(
+        "options",
+        "How large its job is, as options of sbatch, in place of cores, ntasks, cpus_per_task, memory and "
+        "gpus. Slurm gets them as they are. An empty list asks for what sbatch gives by default.",
+        [["--nodes=2", "--ntasks-per-node=4", "--mem-per-cpu=2G"]],
+        default=None,
+    )
 
     def __post_init__(self) -> None:
         if self.request is not None:
@@ -212,7 +242,6 @@ class Stage(StageKeys):
         for what, amount, least, most in (
             ("cores", self.cores, 1, MAX_CORES),
             ("nodes", self.nodes, 1, MAX_CORES),
-            ("cores a task", self.cpus_per_task, 1, MAX_CORES),
             ("retries", self.retries, 0, MAX_RETRIES),
         ):
             if amount is not None and amount < least:

@@ -1,5 +1,6 @@
-"""The plain keys of a stage: described once, and the same from a file to a batch system."""
+"""The keys of a stage that are one value each: described once, and the same from a file to a batch system."""
 
+import json
 from dataclasses import fields, replace
 
 import numpy as np
@@ -47,21 +48,35 @@ GIVEN = {  # by kind: as a file has it, as Python has it, and the field that fol
     "pairs": ('{ A = "1" }', {"A": "1"}, (("A", "1"),)),
     "patience": ('"1min"', 60, 60.0),
     "amount": ("2.5", 2.5, 2.5),
+    "files": ('"a/*"', "a/*", ("a/*",)),
+    "jobs": ('"2..3"', "2..3", (2, 3)),
+    "array": ('"1-5:2%2"', "1-5:2%2", parse_array("1-5:2%2")),
+    "warning": ('"USR1@10min"', "USR1@10min", "USR1"),
 }
+OF_ITS_OWN = {"launcher": ('"srun"', "srun", "srun"), "request": ('["--mem=1G"]', "--mem=1G", ("--mem=1G",))}
+ALONG = {"binds": {"container": "x.sif"}, "jobs": {"tasks": ["x", "y"]}}
+HOLDERS = {Stage: "", Continuation: "continues", Preparation: "preparation"}
 
 
-@pytest.mark.parametrize("key", keys_of(StageKeys), ids=lambda one: one.name)
-def test_each_is_read_from_a_file_and_from_python_and_written_back(tmp_path, key):
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [(kind, key) for kind in HOLDERS for key in keys_of(kind)],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_each_is_read_from_a_file_and_from_python_and_written_back(tmp_path, kind, key):
     """Under the same name, as the same value; and the schema knows it."""
-    text, value, expected = GIVEN[key.kind]
+    text, value, expected = OF_ITS_OWN.get(key.name, GIVEN[key.kind])
+    size = {} if key.name == "request" else {"cores": 6}
+    along = ALONG.get(key.name, {}) | ({"continues": True} if kind is Continuation else {})
+    along = size | ({} if "tasks" in along else {"command": "x"}) | along
     path = tmp_path / "flow.toml"
-    path.write_text(
-        f'name = "f"\n[[stage]]\nname = "a"\ncores = 2\nwalltime = "1h"\ncommand = "x"\n{key.name} = {text}\n'
-    )
+    lines = [f"{name} = {json.dumps(said)}" for name, said in along.items()]
+    path.write_text("\n".join(['name = "f"\n[[stage]]\nname = "a"\nwalltime = "1h"', *lines, f"{key.name} = {text}\n"]))
     flow = Flow("f")
-    flow.stage("a", command="x", cores=2, **{key.name: value})
+    flow.stage("a", **along, **{key.name: value})
     for made in (load_workflow(path), flow.workflow):
-        assert getattr(made.stages["a"], key.field) == expected
+        stage = made.stages["a"]
+        assert getattr(getattr(stage, HOLDERS[kind]) if HOLDERS[kind] else stage, key.field) == expected
         (tmp_path / "again.toml").write_text(write_workflow(made))
         assert load_workflow(tmp_path / "again.toml").stages["a"] == made.stages["a"]
     assert schema_document()["$defs"]["StageSpec"]["properties"][key.name]["description"] == key.description

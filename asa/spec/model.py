@@ -19,10 +19,10 @@ from pydantic import (
     create_model,
 )
 
-from asa.continuation import KEYS, MAX_LEGS, USUAL_LEGS, Continuation, continuation_of
+from asa.continuation import KEYS, Continuation, continuation_of
 from asa.elements import MAX_ELEMENT, Array, parse_array_of
 from asa.errors import InputError, near
-from asa.keys import Key, StageKeys, keys_of
+from asa.keys import Key, keys_of
 from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
 from asa.shapes import Law, Scaling
@@ -41,7 +41,16 @@ from asa.spec.moldable import (
 )
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
-from asa.workflow import MAX_CORES, MAX_JOBS, MAX_RETRIES, MAX_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
+from asa.workflow import (
+    KEYS_OF_PARTS,
+    MAX_CORES,
+    MAX_JOBS,
+    MAX_RETRIES,
+    MAX_RETRY_FACTOR,
+    NAME_PATTERN,
+    VARIABLE_PATTERN,
+    Stage,
+)
 
 LOCAL_WALLTIME_S = 600.0
 """Walltime of a stage that runs where the client is and says none."""
@@ -61,8 +70,36 @@ TEMPLATE_PATTERN = r"\{\{[ \t]*[A-Za-z_][A-Za-z0-9_-]*[ \t]*\}\}"
 PARAMETER_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 _VARIABLE = rf"^{VARIABLE_PATTERN}$"
 _NAME = rf"^{NAME_PATTERN}$"
+
+
+def _like(*patterns: str) -> dict[str, Any]:
+    return {"type": "string", "anyOf": [{"pattern": pattern} for pattern in patterns]}
+
+
+def _numbers(kind: str, **limits: float) -> dict[str, Any]:
+    return {"anyOf": [{"type": kind, **limits}, _TEMPLATE]}
+
+
+def _table(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
+def _any_of(*schemas: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": list(schemas)})
+
+
 _TEMPLATE = {"type": "string", "pattern": TEMPLATE_PATTERN}
-_DURATION = {"type": "string", "anyOf": [{"pattern": DURATION_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}
+_DURATION = _like(DURATION_PATTERN, TEMPLATE_PATTERN)
+_MEMORY = _like(MEMORY_PATTERN, TEMPLATE_PATTERN)
+_FACTOR = _numbers("number", minimum=1, maximum=MAX_RETRY_FACTOR)
+_COUNT = {"type": "integer", "minimum": 1, "maximum": MAX_CORES}
+_BY_WIDTH = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"anyOf": [{"pattern": "^[0-9]+$"}, {"pattern": TEMPLATE_PATTERN}]},
+    "additionalProperties": _DURATION,
+}
 
 
 def _told(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -110,8 +147,10 @@ def _positive(seconds: float) -> float:
     return seconds
 
 
-def _whole(least: int, most: int) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [{"type": "integer", "minimum": least, "maximum": most}, _TEMPLATE]})
+def _whole(least: int, most: int) -> tuple[Any, ...]:
+    """Give what makes an int a number within bounds."""
+    limits = {"minimum": least, "maximum": most}
+    return _number(int), Field(strict=True, ge=least, le=most), WithJsonSchema(_numbers("integer", **limits))
 
 
 Duration = Annotated[
@@ -125,110 +164,28 @@ def _not_negative(seconds: float) -> float:
     return seconds
 
 
-Patience = Annotated[
-    float, AfterValidator(_not_negative), _text_first(parse_duration, '"1min" or "10s"'), WithJsonSchema(_DURATION)
-]
-Memory = Annotated[
-    int,
-    _text_first(parse_memory, '"4G"'),
-    WithJsonSchema({"type": "string", "anyOf": [{"pattern": MEMORY_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}),
-]
-Storage = Annotated[
-    int,
-    _text_first(parse_storage, '"500G"'),
-    WithJsonSchema({"type": "string", "anyOf": [{"pattern": STORAGE_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}),
-]
-Flag = Annotated[
-    bool, BeforeValidator(_truth), Field(strict=True), WithJsonSchema({"anyOf": [{"type": "boolean"}, _TEMPLATE]})
-]
-Amount = Annotated[
-    float,
-    _number(float),
-    Field(strict=True, gt=0, allow_inf_nan=False),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _TEMPLATE]}),
-]
-Factor = Annotated[
-    float,
-    _number(float),
-    Field(strict=True, ge=1, le=MAX_RETRY_FACTOR),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_RETRY_FACTOR}, _TEMPLATE]}),
-]
-Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_CORES), _whole(1, MAX_CORES)]
-Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_RETRIES), _whole(0, MAX_RETRIES)]
-Legs = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_LEGS), _whole(1, MAX_LEGS)]
-ExitCode = Annotated[int, _number(int), Field(strict=True, ge=1, le=125), _whole(1, 125)]
-Warned = Annotated[
-    Continuation,
-    _text_first(Continuation.warned, '"USR1@10min"'),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "anyOf": [
-                {"pattern": r"^\s*[A-Za-z][A-Za-z0-9]*\s*@.+"},
-                {"pattern": TEMPLATE_PATTERN},
-            ],
-        }
-    ),
-]
-"""A signal, and how long before the end of the walltime it is sent."""
-
-_COUNT = {"type": "integer", "minimum": 1, "maximum": MAX_CORES}
-_BY_WIDTH = {
-    "type": "object",
-    "minProperties": 1,
-    "propertyNames": {"anyOf": [{"pattern": "^[0-9]+$"}, {"pattern": TEMPLATE_PATTERN}]},
-    "additionalProperties": _DURATION,
-}
-_NUMBER_0_1 = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _TEMPLATE]}
+Memory = Annotated[int, _text_first(parse_memory, '"4G"'), WithJsonSchema(_MEMORY)]
+Flag = Annotated[bool, BeforeValidator(_truth), Field(strict=True), _any_of({"type": "boolean"}, _TEMPLATE)]
+Factor = Annotated[float, _number(float), Field(strict=True, ge=1, le=MAX_RETRY_FACTOR), WithJsonSchema(_FACTOR)]
 Widths = Annotated[
-    list[Cores],
+    list[Annotated[int, *_whole(1, MAX_CORES)]],
     BeforeValidator(_told(several)),
     Field(min_length=1),
     AfterValidator(_told(distinct)),
-    WithJsonSchema(
+    _any_of(
+        _COUNT,
+        _like(TEMPLATE_PATTERN, RANGE_PATTERN),
         {
-            "anyOf": [
-                _COUNT,
-                {"type": "string", "anyOf": [{"pattern": TEMPLATE_PATTERN}, {"pattern": RANGE_PATTERN}]},
-                {
-                    "type": "array",
-                    "items": {"anyOf": [_COUNT, _TEMPLATE]},
-                    "minItems": 1,
-                    "maxItems": MAX_WIDTHS,
-                    "uniqueItems": True,
-                },
-            ]
-        }
+            "type": "array",
+            "items": {"anyOf": [_COUNT, _TEMPLATE]},
+            "minItems": 1,
+            "maxItems": MAX_WIDTHS,
+            "uniqueItems": True,
+        },
     ),
 ]
 """Cores, nodes or tasks: a number, several, or a range."""
-Jobs = Annotated[
-    tuple[int, int],
-    PlainValidator(_told(job_range)),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": MAX_JOBS},
-                {"type": "string", "anyOf": [{"pattern": TEMPLATE_PATTERN}, {"pattern": RANGE_PATTERN}]},
-            ]
-        }
-    ),
-]
-"""How many: a number, or a range."""
 _ARRAY_PATTERN = r"^\s*\d+(-\d+(:\d+)?)?(\s*,\s*\d+(-\d+(:\d+)?)?)*(%[0-9]+)?\s*$"
-ArrayText = Annotated[
-    Array,
-    PlainValidator(_told(parse_array_of)),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_ELEMENT},
-                {"type": "string", "anyOf": [{"pattern": TEMPLATE_PATTERN}, {"pattern": _ARRAY_PATTERN}]},
-            ]
-        }
-    ),
-]
-"""Numbers of elements, as sbatch takes them."""
 _A_DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 _DURATIONS: TypeAdapter[dict[int, float]] = TypeAdapter(
     dict[Annotated[int, BeforeValidator(_told(width_of))], Duration]
@@ -244,42 +201,25 @@ def _as_durations(value: object) -> float | dict[int, float]:
     return _DURATIONS.validate_python(value)
 
 
-Durations = Annotated[
-    float | dict[int, float], PlainValidator(_as_durations), WithJsonSchema({"anyOf": [_DURATION, _BY_WIDTH]})
-]
+Durations = Annotated[float | dict[int, float], PlainValidator(_as_durations), _any_of(_DURATION, _BY_WIDTH)]
 """One, or some by width."""
 ScalingLaw = Annotated[
     Scaling,
     PlainValidator(_told(read_scaling)),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": list(get_args(Law))},
-                _TEMPLATE,
-                {
-                    "type": "object",
-                    "properties": {"amdahl": _NUMBER_0_1},
-                    "required": ["amdahl"],
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {
-                        "downey": {
-                            "type": "object",
-                            "properties": {
-                                "parallelism": {"anyOf": [{"type": "number", "minimum": 1}, _TEMPLATE]},
-                                "variance": {"anyOf": [{"type": "number", "minimum": 0}, _TEMPLATE]},
-                            },
-                            "required": ["parallelism", "variance"],
-                            "additionalProperties": False,
-                        }
-                    },
-                    "required": ["downey"],
-                    "additionalProperties": False,
-                },
-            ]
-        }
+    _any_of(
+        {"enum": list(get_args(Law))},
+        _TEMPLATE,
+        _table({"amdahl": _numbers("number", minimum=0, maximum=1)}, "amdahl"),
+        _table(
+            {
+                "downey": _table(
+                    {"parallelism": _numbers("number", minimum=1), "variance": _numbers("number", minimum=0)},
+                    "parallelism",
+                    "variance",
+                )
+            },
+            "downey",
+        ),
     ),
 ]
 Partitions = Annotated[
@@ -287,14 +227,7 @@ Partitions = Annotated[
     BeforeValidator(_told(partitions_of)),
     Field(min_length=1),
     AfterValidator(_told(distinct)),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
-            ]
-        }
-    ),
+    _any_of({"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}),
 ]
 
 
@@ -324,42 +257,16 @@ def _as_value(value: object) -> str:
     return str(value)
 
 
-_TIMES = [{"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}, _TEMPLATE]
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 PathText = Annotated[str, Field(min_length=1)]
-Paths = Annotated[
-    list[PathText],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    Field(min_length=1),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-            ]
-        }
-    ),
-]
-Words = Annotated[
-    list[str],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
-"""One text, or several."""
 Task = Annotated[str, AfterValidator(_one_line), WithJsonSchema({"type": "string", "pattern": r"^(?=.*\S)[^\n]*$"})]
 Option = Annotated[
     str,
     AfterValidator(_as_option),
-    WithJsonSchema({"type": "string", "anyOf": [{"pattern": "^--[A-Za-z]"}, {"pattern": TEMPLATE_PATTERN}]}),
-]
-Environment = Annotated[
-    dict[Annotated[str, AfterValidator(_as_variable)], Annotated[str, BeforeValidator(_as_value)]],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "propertyNames": {"pattern": _VARIABLE},
-            "additionalProperties": {"type": ["string", "number"]},
-        }
-    ),
+    WithJsonSchema(_like("^--[A-Za-z]", TEMPLATE_PATTERN)),
 ]
 
 
@@ -384,7 +291,7 @@ class _Expectation(_Model):
 class _Retries(_Model):
     """How often a stage is asked for again after it has failed."""
 
-    times: Times = Field(description="How often.", examples=[2])
+    times: Annotated[int, *_whole(0, MAX_RETRIES)] = Field(description="How often.", examples=[2])
     walltime_factor: Factor = Field(
         default=2.0, description="Factor for the walltime after each attempt that reached its walltime.", examples=[1.5]
     )
@@ -424,48 +331,25 @@ def _as_retries(value: object) -> object:
 Expected = Annotated[
     _Expectation,
     BeforeValidator(_as_expectation),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"const": "learn"},
-                _DURATION,
-                _BY_WIDTH,
-                {
-                    "type": "object",
-                    "properties": {
-                        "learn": _described({"anyOf": [{"type": "boolean"}, _TEMPLATE]}, _Expectation, "learn"),
-                        "until": _described({"anyOf": [_DURATION, _BY_WIDTH]}, _Expectation, "until"),
-                    },
-                    "additionalProperties": False,
-                },
-            ]
-        }
+    _any_of(
+        {"const": "learn"},
+        _DURATION,
+        _BY_WIDTH,
+        _table(
+            {
+                "learn": _described({"anyOf": [{"type": "boolean"}, _TEMPLATE]}, _Expectation, "learn"),
+                "until": _described({"anyOf": [_DURATION, _BY_WIDTH]}, _Expectation, "until"),
+            }
+        ),
     ),
 ]
-_FACTOR = {"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_RETRY_FACTOR}, _TEMPLATE]}
+_TIMES = _numbers("integer", minimum=0, maximum=MAX_RETRIES)
 Retries = Annotated[
     _Retries,
     BeforeValidator(_as_retries),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                *_TIMES,
-                {
-                    "type": "object",
-                    "properties": {
-                        "times": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}, _TEMPLATE]},
-                        "walltime_factor": _FACTOR,
-                        "memory_factor": _FACTOR,
-                        "max_memory": {
-                            "type": "string",
-                            "anyOf": [{"pattern": MEMORY_PATTERN}, {"pattern": TEMPLATE_PATTERN}],
-                        },
-                    },
-                    "required": ["times"],
-                    "additionalProperties": False,
-                },
-            ]
-        }
+    _any_of(
+        *_TIMES["anyOf"],
+        _table({"times": _TIMES, "walltime_factor": _FACTOR, "memory_factor": _FACTOR, "max_memory": _MEMORY}, "times"),
     ),
 ]
 
@@ -473,22 +357,62 @@ Retries = Annotated[
 def _type_of(key: Key) -> Any:
     """Give the type by which a plain key is read and checked."""
     if key.kind in {"count", "number"}:
-        limits = Field(strict=True, ge=key.min_value, le=key.max_value)
-        return Annotated[int, _number(int), limits, _whole(key.min_value, key.max_value)]
+        return Annotated[int, *_whole(key.min_value, key.max_value)]
     return Literal[key.choices] if key.choices else _TYPES[key.kind]
 
 
+_TEXT = {"type": "string"}
+_PATH = {"type": "string", "minLength": 1}
 _TYPES: Mapping[str, Any] = {
     "memory": Memory,
-    "storage": Storage,
+    "storage": Annotated[
+        int, _text_first(parse_storage, '"500G"'), WithJsonSchema(_like(STORAGE_PATTERN, TEMPLATE_PATTERN))
+    ],
     "flag": Flag,
     "text": str,
-    "names": Words,
+    "names": Annotated[list[str], BeforeValidator(_listed), _any_of(_TEXT, {"type": "array", "items": _TEXT})],
     "paths": list[PathText],
+    "files": Annotated[
+        list[PathText],
+        BeforeValidator(_listed),
+        Field(min_length=1),
+        _any_of(_PATH, {"type": "array", "items": _PATH, "minItems": 1}),
+    ],
     "options": list[Option],
-    "pairs": Environment,
-    "patience": Patience,
-    "amount": Amount,
+    "pairs": Annotated[
+        dict[Annotated[str, AfterValidator(_as_variable)], Annotated[str, BeforeValidator(_as_value)]],
+        WithJsonSchema(
+            {
+                "type": "object",
+                "propertyNames": {"pattern": _VARIABLE},
+                "additionalProperties": {"type": ["string", "number"]},
+            }
+        ),
+    ],
+    "patience": Annotated[
+        float, AfterValidator(_not_negative), _text_first(parse_duration, '"1min" or "10s"'), WithJsonSchema(_DURATION)
+    ],
+    "amount": Annotated[
+        float,
+        _number(float),
+        Field(strict=True, gt=0, allow_inf_nan=False),
+        WithJsonSchema(_numbers("number", exclusiveMinimum=0)),
+    ],
+    "jobs": Annotated[
+        tuple[int, int],
+        PlainValidator(_told(job_range)),
+        _any_of({"type": "integer", "minimum": 1, "maximum": MAX_JOBS}, _like(TEMPLATE_PATTERN, RANGE_PATTERN)),
+    ],
+    "array": Annotated[
+        Array,
+        PlainValidator(_told(parse_array_of)),
+        _any_of({"type": "integer", "minimum": 0, "maximum": MAX_ELEMENT}, _like(TEMPLATE_PATTERN, _ARRAY_PATTERN)),
+    ],
+    "warning": Annotated[
+        Continuation,
+        _text_first(Continuation.warned, '"USR1@10min"'),
+        WithJsonSchema(_like(r"^\s*[A-Za-z][A-Za-z0-9]*\s*@.+", TEMPLATE_PATTERN)),
+    ],
 }
 """Types of values, by kind of key."""
 
@@ -507,7 +431,11 @@ def _as_field(key: Key, value: Any) -> Any:
 if TYPE_CHECKING:
 
     class _PlainKeys(_Model):
-        """The keys of `asa.keys`, each with its type and description from there."""
+        """The keys that are one value each, with the types and descriptions that they have in `asa.keys` or there."""
+
+        local: bool | None = None
+        cpus_per_task: int | None = None
+        request: list[str] | None = None
 else:
     _PlainKeys = create_model(
         "_PlainKeys",
@@ -517,7 +445,7 @@ else:
                 _type_of(key) | None,
                 Field(default=None, description=key.description, examples=list(key.examples)),
             )
-            for key in keys_of(StageKeys)
+            for key in (*keys_of(Stage), *KEYS_OF_PARTS)
         },
     )
 
@@ -547,20 +475,6 @@ class StageSettings(_PlainKeys):
         "when the stage starts, so an earlier stage may write it.",
         examples=["project.tasks"],
     )
-    array: ArrayText | None = Field(
-        default=None,
-        description="It is a job array: these are the numbers of its elements, as sbatch takes them, with %N for how "
-        "many of them may run at once. The command or script is run once for each, with SLURM_ARRAY_TASK_ID, on what "
-        "the stage asks for; inputs and outputs may say %a for the number.",
-        examples=["1-200%20", "0-99:10"],
-    )
-    jobs: Jobs | None = Field(
-        default=None,
-        description="How many jobs share its tasks, or a range, of which strategies take the most that share its cores "
-        "evenly: each has its part of the cores, and of all else that the stage needs. Each begins when it starts, who "
-        "comes late takes what is left, and who is killed gives back what it has not done.",
-        examples=[8, "1..32"],
-    )
     cores: Widths | None = Field(
         default=None,
         description="Cores that it needs; or those that it may be asked for with, as a list of which the first is what "
@@ -577,20 +491,11 @@ class StageSettings(_PlainKeys):
         description="Whole nodes that it needs; a list or a range as for cores.",
         examples=[2, [2, 1, 4], "1..8"],
     )
-    cpus_per_task: Cores | None = Field(
-        default=None, description="Cores per task; the number of cores is a multiple of it.", examples=[4]
-    )
     partition: Partitions | None = Field(
         default=None,
         description="Partition of its job; by default the site's. Of several, strategies that do not choose take the "
         "first.",
         examples=["batch", ["short", "batch"]],
-    )
-    request: list[Option] | None = Field(
-        default=None,
-        description="How large its job is, as options of sbatch, in place of cores, ntasks, cpus_per_task, memory and "
-        "gpus. Slurm gets them as they are. An empty list asks for what sbatch gives by default.",
-        examples=[["--nodes=2", "--ntasks-per-node=4", "--mem-per-cpu=2G"]],
     )
     walltime: Durations | None = Field(
         default=None,
@@ -623,64 +528,6 @@ class StageSettings(_PlainKeys):
         description="For a stage that continues: the usual run time of all its legs together, as `expected` for "
         "other stages.",
         examples=["200h", "learn"],
-    )
-    max_legs: Legs | None = Field(
-        default=None,
-        description=f"The number of legs after which it has failed; by default {USUAL_LEGS}.",
-        examples=[20],
-    )
-    warn: Warned | None = Field(
-        default=None,
-        description="The signal that tells a leg to save its state and end, and how long before the end of its "
-        "walltime it is sent. It is also sent when the next leg has started and takes over. From then on "
-        "the file $ASA_LEG_END exists.",
-        examples=["USR1@10min"],
-    )
-    unfinished: ExitCode | None = Field(
-        default=None,
-        description="The exit code by which a leg asks for another leg; by default 85.",
-        examples=[85],
-    )
-    progress: Paths | None = Field(
-        default=None,
-        description="Files that change in each leg: one or more paths, relative to where commands run, with * ? []. "
-        "Two legs in a row without a change are a failure.",
-        examples=["ckpt/step", ["ckpt/*.npz"]],
-    )
-    modules: Words | None = Field(
-        default=None,
-        description="Environment modules to load first, in this order.",
-        examples=["gcc/12.2", ["gcc/12.2", "openmpi/4.1"]],
-    )
-    conda: str | None = Field(
-        default=None,
-        description="The conda environment to activate: its name; its folder, with a slash; or a .yml file from "
-        "which it was made in .asa/conda (`asa check --site` prints the command).",
-        examples=["astro", "./env", "environment.yml"],
-    )
-    container: str | None = Field(
-        default=None,
-        description="The container image that it runs in (Apptainer or Singularity): a path or a URI. The folder in "
-        "which commands run has the same path inside; with gpus, --nv is added.",
-        examples=["montage.sif", "docker://debian:12"],
-    )
-    binds: Words | None = Field(
-        default=None,
-        description="Further paths to bind into the container: /path, /path:/inside, or /path:/inside:ro.",
-        examples=["/scratch", ["/scratch", "/data/2mass:/data:ro"]],
-    )
-    setup: str | None = Field(
-        default=None,
-        description="Shell lines to run first, once per job, after modules and conda; what they export is available "
-        "to the commands. If the last line fails, the stage fails.",
-        examples=["source env.sh", "export OMP_PLACES=cores\nulimit -s unlimited"],
-    )
-    launcher: str | None = Field(
-        default=None,
-        description="The MPI launcher that starts the command or script once per task (cores / cpus_per_task times): "
-        "srun, mpirun or mpiexec, with options. Leave it out if the command starts its processes itself, "
-        "or is one process.",
-        examples=["srun", "mpirun --map-by socket"],
     )
     retries: Retries | None = Field(
         default=None,
@@ -722,7 +569,7 @@ class StageSpec(StageSettings):
     @property
     def is_local(self) -> bool:
         """Whether it is to run where the client is."""
-        return bool(getattr(self, "local"))  # noqa: B009 - a plain key, of which types know nothing
+        return bool(self.local)
 
     @property
     def _where(self) -> str:
@@ -756,19 +603,15 @@ class StageSpec(StageSettings):
         expected, retries = self._expects or _Expectation(learn=False), self.retries or _Retries(times=0)
         return Stage(
             name=str(self.name),
-            **self.asked().fields(),
-            **{key.field: _as_field(key, getattr(self, key.name)) for key in keys_of(StageKeys)},
+            **{key.field: _as_field(key, getattr(self, key.name)) for key in keys_of(Stage)} | self.asked().fields(),
             after=tuple(map(str, self.after)),
             when=self.when,
             command=str(self.command or ""),
             script=script,
             tasks=tuple(map(str, self.tasks or ())),
             tasks_file=str(self.tasks_file or ""),
-            jobs=self.jobs or (1, 1),
-            array=self.array,
             continues=self._legs(),
             preparation=preparation_of({key: getattr(self, key) for key in OF_PREPARATION}, where=self._where),
-            request=None if self.request is None else tuple(map(str, self.request)),
             retries=retries.times,
             retry_walltime_factor=retries.walltime_factor,
             retry_memory_factor=retries.memory_factor,

@@ -7,13 +7,19 @@ from typing import Any
 
 from asa.keys import OF_JOBS, StageKeys, keys_of
 from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
+from asa.workflow import KEYS_OF_PARTS
 
 SCHEMA_LINE = "#:schema"
 """How the first line of a TOML file begins by which editors find its schema."""
 
 _WAYS = ("command", "script", "tasks", "tasks_file")
 _SIZES = ("cores", "ntasks", "nodes")
-_LAST_OF_SIZE = "cpus_per_task"
+_ORDER = (
+    *_WAYS, "array", "jobs", *_SIZES, "cpus_per_task", *(key.name for key in OF_JOBS), "partition", "request",
+    "walltime", "expected", "scaling", "continues", "total", *(key.name for key in KEYS_OF_PARTS), "retries", "name",
+    "after", "when",
+    *(key.name for key in keys_of(StageKeys) if key not in OF_JOBS),
+)  # fmt: skip
 _IS_LOCAL = {
     "required": ["local"],
     "properties": {"local": {"anyOf": [{"const": True}, {"type": "string", "pattern": TEMPLATE_PATTERN}]}},
@@ -36,7 +42,8 @@ def schema_document() -> dict[str, Any]:
     kinds = document["$defs"]
     for kind in (kinds["StageSpec"], kinds["StageSettings"]):
         kind["allOf"] = _conflicts()
-        kind["properties"] = _in_order(kind["properties"])
+        said = kind["properties"]
+        kind["properties"] = {key: said[key] for key in sorted(said, key=_ORDER.index)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "asa workflow",
@@ -58,15 +65,6 @@ def schema_document() -> dict[str, Any]:
 def schema_text() -> str:
     """Write the schema as it is published."""
     return json.dumps(schema_document(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _in_order(properties: dict[str, Any]) -> dict[str, Any]:
-    """Put what a job asks for behind its size, and the other plain keys at the end."""
-    asked, plain = ([key.name for key in keys] for keys in (OF_JOBS, keys_of(StageKeys)))
-    own = [name for name in properties if name not in plain]
-    place = own.index(_LAST_OF_SIZE) + 1
-    names = [*own[:place], *asked, *own[place:], *(name for name in plain if name not in asked)]
-    return {name: properties[name] for name in names}
 
 
 def _conflicts() -> list[dict[str, Any]]:

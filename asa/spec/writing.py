@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
 
 from asa.continuation import Continuation
 from asa.errors import InputError
-from asa.keys import RESOURCES, TERMS, Key, StageKeys, keys_of
+from asa.keys import RESOURCES, TERMS, Key, values_of
+from asa.preparation import Preparation
 from asa.printable import acts
 from asa.requests import COUNTED, beside
 from asa.spec.moldable import several
@@ -71,6 +72,7 @@ def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | N
 
 
 def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
+    legs = stage.continues
     own = {
         "name": _text(stage.name),
         "after": _list(stage.after),
@@ -79,18 +81,21 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         "script": _script(stage, script),
         "tasks": _list(stage.tasks),
         "tasks_file": _text(stage.tasks_file) if stage.tasks_file else "",
-        "array": _text(str(stage.array)) if stage.array is not None else "",
-        "jobs": _jobs(stage),
         **_size(stage),
         "partition": _partitions(stage),
         "walltime": _by_width(stage.moldable.walltime_at if stage.moldable else ()) or _duration_of(stage.walltime_s),
-        "expected" if stage.continues is None else "total": _expected(stage),
-        **dict(_legs(stage)),
+        "expected" if legs is None else "total": _expected(stage),
+        "continues": "true" if legs is not None else "",
+        "warn": _text(f"{legs.warn}@{_duration(legs.warn_s)}") if legs is not None and legs.warn else "",
         "scaling": _scaling(stage),
         "retries": _retries(stage),
-        **dict(_preparation(stage)),
     }
-    written = {key.name: _plain(key, stage) for key in keys_of(StageKeys)} | own
+    written = {
+        key.name: _plain(key, value, stage)
+        for one in (stage, legs or Continuation(), stage.preparation or Preparation())
+        for key, value in values_of(one)
+        if key.name not in own
+    } | own
     order = [*_FIRST, *(name for name in written if name not in _FIRST and name not in _LAST), *_LAST]
     return ["[[stage]]", *(f"{name} = {written[name]}" for name in order if written.get(name))]
 
@@ -108,23 +113,12 @@ _LAST = ("environment", "secrets", "modules", "conda", "container", "binds", "se
 def _size(stage: Stage) -> dict[str, str]:
     """Write its job's size; for a request only whether it may have other widths."""
     is_wide = stage.moldable is not None and len(stage.moldable.widths) >= _SEVERAL
-    if stage.request is None:
-        tasks = _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""
-        return {
-            "cores": _widths(stage, stage.cores),
-            "nodes": _widths(stage, stage.nodes),
-            "cpus_per_task": tasks,
-        }
-    return {
-        "request": _list(stage.request) or "[]",
-        "cores": _widths(stage, stage.cores) if is_wide else "",
-        "nodes": _widths(stage, stage.nodes),
-    }
+    cores = _widths(stage, stage.cores) if stage.request is None or is_wide else ""
+    return {"cores": cores, "nodes": _widths(stage, stage.nodes)}
 
 
-def _plain(key: Key, stage: Stage) -> str:
-    """Write a plain key's value; nothing where that follows from other keys, or is what holds without it."""
-    value = getattr(stage, key.field)
+def _plain(key: Key, value: Any, stage: Stage) -> str:
+    """Write a key's value; nothing where that follows from other keys, or is what holds without it."""
     if stage.request is not None:
         if key.field in COUNTED:
             return ""
@@ -157,31 +151,9 @@ def _widths(stage: Stage, own: int | None) -> str:
     return f"[{', '.join(map(str, (own, *(width for width in widths if width != own))))}]"
 
 
-def _jobs(stage: Stage) -> str:
-    least, most = stage.jobs
-    return _text(f"{least}..{most}") if least < most else _number(most) if most > 1 else ""
-
-
-def _legs(stage: Stage) -> Iterator[tuple[str, str]]:
-    if (legs := stage.continues) is None:
-        return
-    usual = Continuation()
-    yield "continues", "true"
-    yield "max_legs", _number(legs.max_legs) if legs.max_legs != usual.max_legs else ""
-    yield "warn", _text(f"{legs.warn}@{_duration(legs.warn_s)}") if legs.warn else ""
-    yield "unfinished", _number(legs.unfinished) if legs.unfinished != usual.unfinished else ""
-    yield "progress", _list(legs.progress)
-
-
-def _preparation(stage: Stage) -> Iterator[tuple[str, str]]:
-    if (said := stage.preparation) is None:
-        return
-    yield "modules", _list(said.modules)
-    yield "conda", _text(said.conda) if said.conda else ""
-    yield "container", _text(said.container) if said.container else ""
-    yield "binds", _list(said.binds)
-    yield "setup", _text(said.setup) if said.setup else ""
-    yield "launcher", _text(said.launcher) if said.launcher else ""
+def _jobs(bounds: tuple[int, int]) -> str:
+    least, most = bounds
+    return _text(f"{least}..{most}") if least < most else _number(most)
 
 
 def _partitions(stage: Stage) -> str:
@@ -325,7 +297,10 @@ _WRITTEN: Mapping[str, Callable[[Any], str]] = {
     **dict.fromkeys(("memory", "storage"), lambda count: _text(_memory(count))),
     "flag": lambda is_so: "true" if is_so else "",
     **dict.fromkeys(("text", "choice"), _text),
-    **dict.fromkeys(("names", "paths", "options"), _list),
+    **dict.fromkeys(("names", "paths", "files"), _list),
+    "options": lambda options: _list(options) or "[]",
+    "jobs": _jobs,
+    "array": lambda array: _text(str(array)),
     "pairs": _pairs,
     "patience": lambda patience_s: _duration_of(patience_s) if patience_s else _text("0s"),
 }
