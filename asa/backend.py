@@ -271,6 +271,11 @@ class JobSpec(JobKeys):
     secrets: tuple[str, ...] = ()
 
     @property
+    def shares(self) -> bool:
+        """Whether other jobs do the same work, together with it or in turn."""
+        return bool(self.bag)
+
+    @property
     def has_waves(self) -> bool:
         """Whether some of its steps run at the same time."""
         return any(step.beside for step in self.steps)

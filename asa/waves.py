@@ -44,9 +44,7 @@ def is_small(stage: Stage) -> bool:
         or stage.burst_buffer_bytes
         or stage.exclusive
         or stage.local
-        or stage.array
-        or stage.continues
-        or stage.jobs[1] > 1
+        or not stage.is_one_job
         or (stage.preparation is not None and stage.preparation.launcher)
         or any(map(_COUNTED.match, stage.options))
         or _STARTS_TASKS.search(stage.command or stage.script)

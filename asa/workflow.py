@@ -456,6 +456,18 @@ class Stage(StageKeys):
         return self.jobs[1] == 1 and self.continues is None and self.array is None
 
     @property
+    def own_jobs(self) -> str:
+        """Says why each of its jobs is its own, which it shares with no other stage; empty if it may share one."""
+        if self.continues is not None:
+            return "continues in legs, each a job of its own"
+        return "is a job array, whose elements are jobs" if self.array is not None else ""
+
+    @property
+    def has_unknown_last_job(self) -> bool:
+        """Whether none of its jobs is known to be the last before it ends: what follows it is submitted after that."""
+        return self.continues is not None
+
+    @property
     def in_one_job_s(self) -> float:
         """Seconds to ask for were all of it in one job: of an array, for its elements one after the other."""
         if self.array is not None and not self.takes_turns:

@@ -233,14 +233,14 @@ class _Line:
     age_accrues: bool
     is_local: bool
     jobs: int  # that share the tasks of its stage
-    follows_legs: bool  # and so is asked for when these are done
+    once_ended: bool  # and so is asked for when these are done
 
     @property
     def keep(self) -> str:
         """Say what keeps it from running early."""
         if not self.after:
             return "nothing"
-        if self.follows_legs:
+        if self.once_ended:
             return f"submitted after {_names(self.after)}"
         return {
             "ready": f"submitted after {_names(self.after)}",
@@ -265,7 +265,7 @@ class _Line:
         end = f"the end of {behind}, expected at {_at(ready_s, self.now_s)}"
         starts = f"On average it starts {_expected(job.start_s - job.ready_s)} after the end of {behind}"
         if self.submit_s is None:
-            in_turn = job.keep.value == "nothing" or self.follows_legs
+            in_turn = job.keep.value == "nothing" or self.once_ended
             turn = f"at {end}. {waits}" if in_turn else "once the jobs before it are submitted"
             return f"submit {name} {turn}. {starts}"
         when = "now, " if self.submit_s < 1 else "at "
@@ -347,10 +347,10 @@ class _Shown:
             submit_s = max(planned.submit_s - self.now_s, 0.0) if planned is not None else None
             if not after or (not is_chosen and job.keep.value != "nothing"):
                 submit_s = job.submit_s
-            follows_legs = any(stages[name].continues is not None for name in after)
+            once_ended = any(stages[name].has_unknown_last_job for name in after)
             yield _Line(
                 job,
-                None if follows_legs else submit_s,
+                None if once_ended else submit_s,
                 block.walltime_s + (planned.spare_walltime_s if planned is not None else 0.0),
                 self.outlook.question.waits_s([block])[0],
                 self.now_s,
@@ -358,7 +358,7 @@ class _Shown:
                 self.made.capabilities.age_accrues,
                 all(stages[name].local for name in block.stages),
                 jobs_of(block, stages[block.stages[0]]),
-                follows_legs,
+                once_ended,
             )
 
     def as_dict(self, weighed: WeighedStage | None) -> dict[str, Any]:

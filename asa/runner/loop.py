@@ -38,7 +38,7 @@ from asa.runner.submission import (
     give_back,
     give_up_orphans,
     look_for_twins,
-    missing_mates,
+    missing_jobs,
     open_gates,
     shape,
     submit,
@@ -335,9 +335,9 @@ def _follow_plan(one: Active) -> float | None:
     """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
     now = one.backend.now()
     while one.state.outcome is None and one.state.jobs.open_intent is None and not one.to_cancel():
-        mate = one.attempts.fresh(missing_mates(one), now)
-        if mate is not None and can_submit(one, now):
-            submit(one, mate)
+        more = one.attempts.fresh(missing_jobs(one), now)
+        if more is not None and can_submit(one, now):
+            submit(one, more)
             continue
         view = one.state.view(now)
         plan = _with_next_legs(one, view, one.run.strategy.plan(view, one.forecast))
@@ -350,8 +350,8 @@ def _follow_plan(one: Active) -> float | None:
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload begins that is not reported yet
             continue  # what was given back is asked for again, unless it ended meanwhile
-        mates = list(missing_mates(one))  # all jobs of a stage come before what depends on them
-        jobs, planned_s = [*mates, *submissions], [*([now] * len(mates)), *times_of(one.state, submissions)]
+        missing = list(missing_jobs(one))  # all jobs of a stage come before what depends on them
+        jobs, planned_s = [*missing, *submissions], [*([now] * len(missing)), *times_of(one.state, submissions)]
         times = one.attempts.times(jobs, planned_s, now, plan.choices)
         due = [job for job, time in zip(jobs, times, strict=True) if time <= now]
         if not due:
@@ -371,10 +371,9 @@ def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: floa
     for job in one.attempts.in_turn(due, now_s, plan.choices):
         if asked_again != one.state.asked_again or not _may_submit(one, job, now_s):
             break
-        if has_sent and one.attempts.fresh(missing_mates(one), now_s) is not None:
+        if has_sent and one.attempts.fresh(missing_jobs(one), now_s) is not None:
             break  # all jobs of a stage come before what depends on them
-        if not job.mate:
-            shape(one, job, plan.choices)
+        shape(one, job, plan.choices)
         submit(one, job)
         has_sent = True
     return has_sent
@@ -398,9 +397,7 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     state = one.state
     if not can_submit(one, now_s):
         return False
-    return bool(planned.joins or planned.leg or planned.mate) or all(
-        state.stages[name].phase is Phase.WAITING for name in planned.stages
-    )
+    return planned.is_addition or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
 
 
 def _carry_out(active: Sequence[Active], request: Request) -> None:

@@ -87,11 +87,11 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     """Refuse a run of which a job could never start."""
     reasons: dict[str, str] = {}
     remedy = _AGREE
-    workflow = plan.make_workflow()
+    workflow = _state(plan).workflow  # in which elements take turns where the batch system has no arrays
     for job in jobs_at_first(plan, strategy):
         stages = [workflow.stages[name] for name in job.planned.stages]
         beyond = plan.capabilities.impossible(job.spec)
-        if why := (beyond or _conflict(stages, plan.capabilities)):
+        if why := (beyond or _conflict(stages)):
             reasons["+".join(job.planned.stages)] = why
             remedy = _LESS if beyond else remedy
     for stage in workflow.stages.values():
@@ -156,13 +156,11 @@ BESIDE_OPTIONS = (
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 
 
-def _conflict(stages: Sequence[Stage], site: Capabilities) -> str | None:
+def _conflict(stages: Sequence[Stage]) -> str | None:
     """Say what keeps stages from sharing a job."""
-    if len(stages) > 1 and (legs := [stage.name for stage in stages if stage.continues]):
-        return f"{legs[0]} continues in legs, each a job of its own, so it cannot share a job: use another strategy"
-    # where the batch system has no arrays, elements are run as tasks are
-    if len(stages) > 1 and site.arrays and (arrays := [stage.name for stage in stages if stage.array]):
-        return f"{arrays[0]} is a job array, whose elements are jobs, so it cannot share a job: use another strategy"
+    own = [f"{stage.name} {stage.own_jobs}" for stage in stages if stage.own_jobs and not stage.takes_turns]
+    if len(stages) > 1 and own:
+        return f"{own[0]}, so it cannot share a job: use another strategy"
     partitions = sorted({stage.partition for stage in stages if stage.partition})
     apart = ("partitions", partitions) if len(partitions) > 1 else contradiction(stages)
     if apart is not None:

@@ -44,12 +44,11 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     demand = demand_of(state, planned.stages, planned.widths)
     units = state.units.planned(planned, state.stages)
     own = units.asks(state, planned)
-    sharing = own.get("sharing", 0)
     waves = state.waves(planned.stages, planned.widths)
     slots = state.layout(planned)
     inside = set(planned.stages)
     before = [name for stage in stages for name in stage.after if name not in inside]
-    waited_for = _with_mates(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
+    waited_for = _with_others(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
     waited_for = units.waits_for(state, planned, waited_for)
     walltime = demand.walltime_s + planned.spare_walltime_s
     if planned.keep is not Keep.NOTHING:
@@ -62,7 +61,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         token=token_of(state, planned),
         cores=demand.cores,
         walltime_s=state.at_most(walltime, planned.stages, demand.partition),
-        command=_payload(state, stages[0], planned, sharing, demand.walltime_s) if len(stages) == 1 else "",
+        command=_payload(state, stages[0], planned, own, demand.walltime_s) if len(stages) == 1 else "",
         steps=_steps(state, planned, slots, waves) if len(stages) > 1 else (),
         partition=demand.partition,
         cpus_per_task=demand.cpus_per_task,
@@ -249,7 +248,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
     cores = _in_tasks(stage.payload_cores_on(per_node), stage.cpus_per_task, stage.nodes or 0)
     return Step(
         stage.name,
-        _payload(state, stage, planned, 0, stage.walltime_s),
+        _payload(state, stage, planned, {}, stage.walltime_s),
         cores=keeps,
         slot_s=(slot.start_s, slot.end_s),
         tasks=cores // stage.cpus_per_task,
@@ -267,12 +266,12 @@ def _tasks(state: RunState, stage: Stage, demand: Demand) -> int:
     return tasks if tasks * stage.cpus_per_task < demand.cores else 0
 
 
-def _payload(state: RunState, stage: Stage, planned: PlannedJob, sharing: int, walltime_s: float) -> str:
-    """Write what a job runs of a stage, as it asks for it; `sharing`: how many jobs do, 0 if it is by itself."""
+def _payload(state: RunState, stage: Stage, planned: PlannedJob, own: Mapping[str, Any], walltime_s: float) -> str:
+    """Write what a job runs of a stage, as it asks for it; `own`: what its kind of unit asks for."""
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     turn = state.units.planned(planned, state.stages).turn(state, planned, walltime_s)
     in_doubt = tuple(job.spec.token for job in state.jobs.of_stage(stage.name) if job.status.in_doubt)
-    share = Share(state.stages[stage.name].resubmissions, token_of(state, planned), sharing, in_doubt)
+    share = Share(state.stages[stage.name].resubmissions, token_of(state, planned), own.get("sharing", 0), in_doubt)
     return payload_text(stage, cores, place=state.tasks_of(stage.name), share=share, turn=turn)
 
 
@@ -295,8 +294,8 @@ def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
     return jobs
 
 
-def _with_mates(state: RunState, jobs: Iterable[str]) -> list[str]:
-    """Add those that share a stage with any of some jobs, and live."""
+def _with_others(state: RunState, jobs: Iterable[str]) -> list[str]:
+    """Add the others that run the stage of any of some jobs, and live."""
     found = [state.jobs[job_id] for job_id in jobs]
     return sorted({job.status.job_id for one in found for job in (one, *state.units.of(one).others(one))})
 

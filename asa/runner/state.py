@@ -259,7 +259,7 @@ class RunState(RunCourse):
             resubmission=again,
             reason=units.reason(self, job),
             joins=planned.joins,
-            shares=bool(spec.bag),
+            shares=spec.shares,
             array=str(spec.array) if spec.array is not None else "",
         )
 

@@ -94,7 +94,7 @@ def sweep(one: Active) -> float | None:
 
 def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> None:
     """Write down in which shapes a job's stages are asked for; of what may yet turn up it stays as it was."""
-    if planned.joins or token_of(one.state, planned) in one.state.jobs.doubtful:
+    if planned.is_addition or token_of(one.state, planned) in one.state.jobs.doubtful:
         return
     for name in planned.stages:
         if name in choices:
@@ -151,7 +151,7 @@ def can_submit(one: Active, now_s: float) -> bool:
     return one.attempts.away.is_due(now_s)
 
 
-def missing_mates(one: Active) -> Iterator[PlannedJob]:
+def missing_jobs(one: Active) -> Iterator[PlannedJob]:
     """Plan one more of the jobs that share a stage of which one was accepted; for each such stage that lacks some."""
     state, now_s = one.state, one.backend.now()
     for name in state.workflow.shared:

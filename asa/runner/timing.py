@@ -20,7 +20,7 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
 
     Stages before them in a planned job are submitted first.
     """
-    if planned.joins or planned.leg or not state.jobs.doubtful:
+    if planned.is_addition or not state.jobs.doubtful:
         return planned
     group_of = {name: group for group in _in_doubt(state) for name in group.stages}
     if not (shared := [name for name in planned.stages if name in group_of]):
@@ -35,7 +35,7 @@ def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[Plann
     """Ask by itself for what its host has handed over, where stages share its job that are to be handed over first."""
     ready_but_gated = state.stages.ready_but_gated if state.host.max_jobs is not None else frozenset[str]()
     for planned in plan:
-        shared = planned.stages if state.host.unclaimed and not (planned.joins or planned.leg) else ()
+        shared = planned.stages if state.host.unclaimed and not planned.is_addition else ()
         later: dict[str, None] = {}
         next_ones = frozenset[str]() if state.host.unclaimed.keys() >= set(shared) else ready_but_gated
         for name in shared if len(shared) > 1 else ():
@@ -82,7 +82,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
             if idle:
                 left = _idle_left_behind_local(state) if left is None else left
                 fits = idle <= left
-            if not fits or _follows_legs(state, job.stages) or not put_off.isdisjoint(before(state, job.stages)):
+            if not fits or _follows_unknown_end(state, job.stages) or not put_off.isdisjoint(before(state, job.stages)):
                 put_off.update(job.stages)
                 time_s = math.inf
             elif left is not None:
@@ -134,10 +134,10 @@ def before(state: RunState, stages: Sequence[str]) -> list[str]:
     return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
 
 
-def _follows_legs(state: RunState, stages: Sequence[str]) -> bool:
-    """Whether some stages follow one that continues: which leg is the last, for whose end to wait, is not known."""
+def _follows_unknown_end(state: RunState, stages: Sequence[str]) -> bool:
+    """Whether some stages follow one of which it is not known yet which job is the last, for whose end to wait."""
     views = (state.stages[name] for name in before(state, stages))
-    return any(view.stage.continues is not None and not view.phase.is_settled for view in views)
+    return any(view.stage.has_unknown_last_job and not view.phase.is_settled for view in views)
 
 
 def earliest_s(state: RunState, planned: PlannedJob) -> float:
@@ -146,9 +146,9 @@ def earliest_s(state: RunState, planned: PlannedJob) -> float:
     A local job is submitted when the stages before it have ended; a failed one, after a pause; and one that depends on
     such a job, not before it.
     """
-    if planned.joins or planned.leg:
+    if planned.is_addition:
         return -math.inf
-    if _follows_legs(state, planned.stages):
+    if _follows_unknown_end(state, planned.stages):
         return math.inf
     if all(state.stages[name].stage.local for name in planned.stages) and any(
         not state.stages[before].phase.is_settled

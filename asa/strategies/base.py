@@ -452,6 +452,11 @@ class PlannedJob:
     leg: int = 0
     delay_s: float = 0.0
 
+    @property
+    def is_addition(self) -> bool:
+        """Whether its stages have a job already: it is one more of these, the next leg, or only cores for that job."""
+        return bool(self.joins or self.mate or self.leg)
+
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:

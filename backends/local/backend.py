@@ -242,7 +242,7 @@ class LocalBackend:
             max_await_s=spec.max_await_s,
             posted=spec.posts,
             steps=spec.steps,
-            shares=bool(spec.bag),
+            shares=spec.shares,
             out_of_memory=spec.out_of_memory,
             asks=requested(spec),
         )

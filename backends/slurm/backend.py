@@ -266,7 +266,7 @@ class SlurmBackend:
             max_await_s=spec.max_await_s,
             posted=spec.posts,
             steps=spec.steps,
-            shares=bool(spec.bag),
+            shares=spec.shares,
             out_of_memory=spec.out_of_memory,
             walltime_s=spec.walltime_s,
             heeds=_heeds(spec),
@@ -1082,7 +1082,7 @@ def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
 
 def _heeds(spec: JobSpec) -> str:
     """Say what follows where Slurm says that memory ran out: a list is judged task by task if the job can see it."""
-    is_part = bool(spec.bag) and spec.array is None and not spec.leg
+    is_part = spec.shares and spec.array is None and not spec.leg
     return BY_TASK if is_part and spec.out_of_memory == "fail" else spec.out_of_memory
 
 

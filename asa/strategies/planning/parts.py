@@ -131,7 +131,7 @@ class Parts:
             for s in stages
         }
         # what is run elsewhere, retried alone, or outlasts a job
-        self._alone = {s.name for s in stages if s.local or s.retries or s.continues or s.array}
+        self._alone = {s.name for s in stages if s.local or s.retries or s.own_jobs}
 
     @cached_property
     def series(self) -> Series:
