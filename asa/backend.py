@@ -276,6 +276,11 @@ class JobSpec(JobKeys):
         return bool(self.bag)
 
     @property
+    def jobs_at_once(self) -> int:
+        """How many jobs do its work at the same time."""
+        return max(self.sharing, 1)
+
+    @property
     def has_waves(self) -> bool:
         """Whether some of its steps run at the same time."""
         return any(step.beside for step in self.steps)

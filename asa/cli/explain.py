@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asa.cli.completing import complete_stages
-from asa.cli.element_standing import element_words, ended_alike
 from asa.cli.logs import RunOption, last_lines, log_file, log_files
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
@@ -26,8 +25,9 @@ from asa.cli.runs import (
     retry_command,
     stage_of,
 )
-from asa.cli.screen import bag_words, clock, cores, legs_of
+from asa.cli.screen import clock, cores
 from asa.cli.shapes import told_of_shapes
+from asa.cli.units.base import duration
 from asa.core.options import Output, OutputOption
 from asa.units import format_duration
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from asa.workflow import Stage
 
 _LAST_LINES = 10
-_MAX_WAYS = 10  # in which elements of an array ended
 _FAILED = {"failed", "timed out", "cancelled"}
 
 
@@ -178,7 +177,7 @@ def _until(run: RunStanding) -> str:
 
 def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     if stage.state == "done":
-        yield f"It waited {_duration(stage.wait_s)} in the queue, and ran {_duration(stage.run_s)}."
+        yield f"It waited {duration(stage.wait_s)} in the queue, and ran {duration(stage.run_s)}."
     elif stage.state == "refused":
         yield from _refused(folder, stage)
     elif stage.given_up and stage.state in {"cancelled", "being cancelled"}:
@@ -186,7 +185,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     elif stage.state in _FAILED:
         yield from _failed(folder, state, stage)
     elif stage.state == "running":
-        yield from _running(folder, run, stage)
+        yield from stage.units.sentences(stage, run.now_s, partial(_reason, folder))
     elif stage.state in {"waiting", "conditional"}:
         yield from _waiting(folder, state, run, stage)
     elif stage.state == "being submitted":
@@ -210,34 +209,6 @@ def _beside(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterat
         yield f"It {verb} tried again; last attempt: {stage.retried}."
 
 
-def _running(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    if (legs := stage.legs) is not None:
-        yield f"It runs in legs: {legs_of(stage, run.now_s)}."
-        if legs.next_plan:
-            yield f"The next one: {legs.next_plan}."
-        if legs.next_job_id is not None:
-            yield from _reason(folder, replace(stage, job_id=legs.next_job_id, reason=legs.next_reason))
-        elif legs.waits_in_turn:
-            yield (
-                "Each leg is submitted when the one before has ended, since one that was submitted ahead ended too "
-                "early."
-            )
-        return
-    left = stage.walltime_s - (stage.run_s or 0.0)
-    if stage.elements is not None and stage.elements.held_count and not stage.elements.running_count:
-        yield f"It began {_duration(stage.run_s)} ago, and nothing of it runs now."
-    else:
-        yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
-    if stage.elements is not None:
-        yield f"It is a job array: {element_words(stage.elements)}."
-        if stage.elements.held_count:
-            held = f"{'Element' if stage.elements.held_count == 1 else 'Elements'} {stage.elements.held}"
-            yield f"{held} will not start until released."
-            yield from _reason(folder, replace(stage, reason=stage.elements.held_reason))
-    elif stage.bag is not None:
-        yield f"Its tasks are shared: {bag_words(stage.bag)}."
-
-
 def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     yield f"Job {stage.job_id}: {cores(stage.cores)} for {format_duration(stage.walltime_s)}."
     if stage.state == "allocated":
@@ -247,7 +218,7 @@ def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
         yield from _so_far(stage)
         if stage.expected_start_s is not None:
             yield (
-                f"The batch system expects it to start in {_duration(max(stage.expected_start_s - run.now_s, 0.0))}, "
+                f"The batch system expects it to start in {duration(max(stage.expected_start_s - run.now_s, 0.0))}, "
                 "if all jobs before it use their whole walltime."
             )
     ago = f" {format_duration(run.age_s)} ago" if run.age_s is not None else ""
@@ -278,9 +249,9 @@ def _before(state: RunState, run: RunStanding, name: str) -> Iterator[str]:
 def _in_short(stage: StageStanding, state: RunState) -> str:
     if stage.state == "running" and stage.run_s is not None:
         left = state.stages[stage.stage].stage.expected_s - stage.run_s
-        return f"running for {_duration(stage.run_s)}, expected to end {f'in {_duration(left)}' if left > 0 else 'now'}"
+        return f"running for {duration(stage.run_s)}, expected to end {f'in {duration(left)}' if left > 0 else 'now'}"
     if stage.is_growing:
-        return f"{stage.state} for {_duration(stage.wait_s)}"
+        return f"{stage.state} for {duration(stage.wait_s)}"
     return stage.state
 
 
@@ -291,16 +262,16 @@ def _so_far(stage: StageStanding) -> Iterator[str]:
             "The time until it is released does not count: here jobs gain priority by age only once they are eligible."
         )
     elif forecast is None:
-        yield f"It has waited {_duration(waited)}; nothing was predicted."
+        yield f"It has waited {duration(waited)}; nothing was predicted."
     elif forecast.alternative >= 0:
-        yield f"It has waited {_duration(waited)}; {_duration(forecast.wait_s)} were predicted."
+        yield f"It has waited {duration(waited)}; {duration(forecast.wait_s)} were predicted."
     else:
-        waits = f"half within {_duration(forecast.at(0.5))}, 9 in 10 within {_duration(forecast.at(0.9))}"
+        waits = f"half within {duration(forecast.at(0.5))}, 9 in 10 within {duration(forecast.at(0.9))}"
         if stage.state == "queued":
             started = forecast.probability_within(waited)
-            yield f"It has waited {_duration(waited)}: {started:.0%} of such jobs should have started ({waits})."
+            yield f"It has waited {duration(waited)}: {started:.0%} of such jobs should have started ({waits})."
         else:
-            yield f"It was submitted {_duration(waited)} ago. Such jobs were expected to start: {waits}."
+            yield f"It was submitted {duration(waited)} ago. Such jobs were expected to start: {waits}."
 
 
 def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
@@ -338,7 +309,7 @@ def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
     """Say why a submitted job is not accepted, as by a limit on the user's jobs."""
     if stage.put_off_s is None:
         return
-    since, lasts = clock(stage.put_off_s, run.now_s), _duration(max(run.now_s - stage.put_off_s, 0.0))
+    since, lasts = clock(stage.put_off_s, run.now_s), duration(max(run.now_s - stage.put_off_s, 0.0))
     what = "one more job for it" if stage.job_id is not None else "it"
     yield f"The batch system has not accepted {what} since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
     advice = advice_on(facility_of(folder), stage.put_off)
@@ -372,11 +343,11 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
         yield f"It is {stage.plan}."
     elif stage.planned_s is not None and stage.put_off_s is None:
         left_s = stage.planned_s - run.now_s
-        moment = f"in {_duration(left_s)}" if left_s >= 1 else "now"
+        moment = f"in {duration(left_s)}" if left_s >= 1 else "now"
         yield f"Strategy {run.plan.strategy} plans to submit it {moment}: {stage.plan}."
     elif run.next_s is not None:
         yield (
-            f"Strategy {run.plan.strategy} decides next in {_duration(max(run.next_s - run.now_s, 0.0))}, "
+            f"Strategy {run.plan.strategy} decides next in {duration(max(run.next_s - run.now_s, 0.0))}, "
             "or when something changes."
         )
     else:
@@ -387,17 +358,14 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
     from asa.outcome import meaning
 
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
-    ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
+    ran = f" after it had run {duration(stage.run_s)}" if stage.run_s is not None else " before it began"
     means = f": {explanation}" if (explanation := meaning(stage.exit_code, stage.outcome)) else ""
-    is_array = stage.elements is not None and bool(stage.elements.failed_count)
-    if is_array:
-        yield from _elements_failed(state, stage, ran)
-    else:
-        yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}{means}."
-    is_news = not (means or is_array) or stage.reason not in {"", "None", "NonZeroExitCode"}
+    failures = stage.units.failures(state, stage, f"{_ended_as(stage)}{ran}")
+    yield from failures or [f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}{means}."]
+    is_news = not (means or failures) or stage.reason not in {"", "None", "NonZeroExitCode"}
     if is_news and (stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}):
         yield from _reason(folder, stage)
-    files = [file for _, file in log_files(folder, state, stage.stage, "err")] if is_array else []
+    files = [file for _, file in log_files(folder, state, stage.stage, "err")] if failures else []
     file = files[0] if files else log_file(folder, state, stage.stage, "err")
     if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):
         yield f"Last lines of {file}:"
@@ -427,24 +395,6 @@ def _withheld(folder: RunFolder, stage: Stage) -> Iterator[str]:
         )
 
 
-def _elements_failed(state: RunState, stage: StageStanding, ran: str) -> Iterator[str]:
-    """Say how elements of an array ended that did not complete, a line for those that ended alike."""
-    from asa.runner.arrays import short
-
-    if stage.elements is not None:
-        counts = element_words(replace(stage.elements, told=""))
-        yield f"Job {stage.job_id}, a job array, {_ended_as(stage)}{ran}: {counts}."
-    ways = ended_alike(state, stage.stage)
-    for elements, how in ways[:_MAX_WAYS]:
-        yield f"{'Element' if len(elements) == 1 else 'Elements'} {short(elements)} {how}."
-    if rest := sum(len(elements) for elements, _ in ways[_MAX_WAYS:]):
-        yield f"{rest} more did not complete, in {len(ways) - _MAX_WAYS} other ways."
-
-
 def _ended_as(stage: StageStanding) -> str:
     others = "was cancelled, but not by asa,"
     return {"failed": "failed", "timed out": "was killed at its walltime", "cancelled": others}[stage.state]
-
-
-def _duration(value: float | None) -> str:
-    return "no time" if value is None else format_duration(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import sys
 import time
 from collections import defaultdict
@@ -20,7 +19,7 @@ from asa.cli.runs import RunsOption, command, has_begun_in, latest_job, open_run
 from asa.cli.terminal import write_bytes
 from asa.core.files import open_file
 from asa.core.options import Output, OutputOption
-from asa.errors import InputError, JournalError, RunError
+from asa.errors import JournalError, RunError
 from asa.printable import on_one_line, printable, printable_in_colours
 from asa.units import MAX_JOBS
 
@@ -55,9 +54,10 @@ def logs(
     lines: Annotated[
         int, typer.Option("--lines", "-n", help="Print only the last N lines; 0 for all.", min=0, max=MAX_JOBS)
     ] = 0,
-    element: Annotated[
+    unit: Annotated[
         int | None,
         typer.Option(
+            "--element",
             help="Of a job array, this element. [default: those that failed, or all]",
             min=0,
             max=MAX_JOBS,
@@ -79,17 +79,20 @@ def logs(
 
     Exit codes: 0 done, 1 there is nothing to show, 2 the input cannot be used, 130 interrupted.
     """
+    from asa.cli.units import check_unit
+
     folder = open_run(runs, run)
     state, _ = read_state(folder)
     stage_of(state, stage)
-    _check_element(state, stage, element)
+    if unit is not None:
+        check_unit(state, stage, unit)
     kind = "err" if errors else "out"
-    files = log_files(folder, state, stage, kind, element)
+    files = log_files(folder, state, stage, kind, unit)
     if not files and not follow:
         _check_folder(folder)
         raise RunError(_nothing(state, stage), where=f"stage {stage!r}", hint=f"See: {command('status', folder)}")
     if follow:
-        parts = _followed(folder, stage, kind, lines, element)
+        parts = _followed(folder, stage, kind, lines, unit)
     else:
         parts = ((job_id, chunk) for job_id, file in files for chunk in _read(file, lines))
     if output is Output.TABLE:
@@ -110,20 +113,6 @@ def logs(
     decoders = _decoders("replace")
     for job_id, chunk in parts:
         print_document({**head, "job": job_id, "text": decoders[job_id].decode(chunk)}, indent=None)
-
-
-def _check_element(state: RunState, stage: str, element: int | None) -> None:
-    """Refuse to look for an element that is not there, or has no output of its own."""
-    if element is None:
-        return
-    array, where = state.workflow.stages[stage].array, f"stage {stage!r}"
-    if array is None:
-        raise InputError("is no job array", where=where, hint="Leave --element out.")
-    if element not in array.all:
-        raise InputError(f"has no element {element}", where=where, hint=f"Its elements are {array.all}.")
-    if not state.capabilities.arrays:
-        hint = "Leave --element out: what jobs wrote is in their turn."
-        raise InputError("has elements that take turns, with no output of their own", where=where, hint=hint)
 
 
 def _check_folder(folder: RunFolder) -> None:
@@ -151,49 +140,19 @@ def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path 
 
 
 def log_files(
-    folder: RunFolder, state: RunState, stage: str, kind: str, element: int | None = None
+    folder: RunFolder, state: RunState, stage: str, kind: str, unit: int | None = None
 ) -> list[tuple[str, Path]]:
-    """Find the output files of a stage's latest job, or of all jobs that share its tasks, with the jobs' numbers.
+    """Find the output files of a stage's latest job, or of all that do its work, with the jobs' numbers.
 
-    For an array: those of one element, of failed ones, or of all.
+    `unit`: of this one alone, where units of the stage have numbers.
     """
+    from asa.cli.units import shown_by
+
     job = _job_that_ran(state, stage)
     if job is None:
         return []
-    if job.spec.array is not None:
-        return _element_files(folder, state, job, kind, element)
-    jobs = [job]
-    if job.spec.bag:  # of legs those of earlier tries, too
-        jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag]
-        jobs = jobs if job.spec.leg else [one for one in jobs if one.round == job.round]
-    return [(one.status.job_id, file) for one in jobs if (file := _file_of(folder, one, kind, stage)) is not None]
-
-
-def _element_files(
-    folder: RunFolder, state: RunState, job: Job, kind: str, element: int | None
-) -> list[tuple[str, Path]]:
-    """Find the latest files of an array's elements, by element."""
-    found: dict[int, tuple[str, Path]] = {}
-    for one in (one for one in state.jobs.values() if one.spec.bag == job.spec.bag):
-        if (array := one.spec.array) is None:
-            continue
-        known = dict(enumerate(array.elements)) if array.is_compact else {}
-        named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(one.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
-        for entry in _entries(folder):
-            if match := named.search(entry.name):
-                place = int(match[1])
-                number = known.get(place, place)
-                found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
-    failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
-    wanted = {element} if element is not None else failed & found.keys() or found.keys()
-    return [found[number] for number in sorted(wanted) if number in found]
-
-
-def _entries(folder: RunFolder) -> list[os.DirEntry[str]]:
-    try:
-        return list(os.scandir(folder.path / "logs"))
-    except OSError:
-        return []
+    file_of = partial(_file_of, folder, kind=kind, stage=stage)
+    return shown_by(state, job).outputs(folder, state, job, kind, file_of, unit)
 
 
 def _file_of(folder: RunFolder, job: Job, kind: str, stage: str) -> Path | None:
@@ -293,7 +252,7 @@ def _all_of(file: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _followed(folder: RunFolder, stage: str, kind: str, lines: int, element: int | None) -> Iterator[tuple[str, bytes]]:
+def _followed(folder: RunFolder, stage: str, kind: str, lines: int, unit: int | None) -> Iterator[tuple[str, bytes]]:
     """Give what a stage writes as it comes, until its job has ended; a new job of it is gone over to."""
     files: list[tuple[str, Path]] = []
     places: dict[Path, int] = {}
@@ -306,7 +265,7 @@ def _followed(folder: RunFolder, stage: str, kind: str, lines: int, element: int
             is_out = state.stages[stage].phase.value in _DOES_NOT_RUN
             is_over = state.outcome is not None or is_out or (job is not None and job.status.state.is_final)
             is_first = not places
-            files = log_files(folder, state, stage, kind, element) or files
+            files = log_files(folder, state, stage, kind, unit) or files
             for _, file in files:
                 places.setdefault(file, _place_of_last(file, lines) if is_first and lines else 0)
         is_quiet = True

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _FEW = 3
-_MAX_NUMBERS = 40  # letters of elements' numbers in a sentence
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")
 _NUMBER = "JOBID"
 _PENDING = "pending"  # asa.backend is loaded late, as it needs numpy
@@ -63,14 +62,11 @@ def is_on_hold(status: JobStatus) -> bool:
 
 def _held(status: JobStatus) -> tuple[str, str]:
     """Say what of a job is on hold, in words, and why; empty if nothing is."""
+    from asa.cli.units import held_units
+
     if is_on_hold(status):
         return f"job {status.job_id}", status.reason
-    if status.elements is None or not (held := status.elements.held):
-        return "", ""
-    numbers = str(held)
-    which = f"elements {numbers}" if len(numbers) <= _MAX_NUMBERS else f"{len(held)} elements"
-    which = f"element {numbers}" if len(held) == 1 else which
-    return f"{which} of job {status.job_id}", status.elements.held_reason
+    return held_units(status)
 
 
 def _is(held: str) -> str:

@@ -53,7 +53,7 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
     return {
         "stages": list(job.planned.stages),
         "cores": job.spec.cores,
-        "jobs": max(job.spec.sharing, 1),
+        "jobs": job.spec.jobs_at_once,
         "nodes": job.spec.nodes,
         "walltime_s": job.spec.walltime_s,
         "partition": job.spec.partition,
@@ -72,7 +72,7 @@ def _heading(plan: RunPlan, jobs: Sequence[PlannedSpec]) -> Any:
     from rich.text import Text
 
     n_extra = sum(job.on_failure for job in jobs)
-    n_jobs = sum(max(job.spec.sharing, 1) for job in jobs if not job.on_failure)
+    n_jobs = sum(job.spec.jobs_at_once for job in jobs if not job.on_failure)
     count = "1 job" if n_jobs == 1 else f"{n_jobs} jobs"
     count += f", and {n_extra} if a stage fails" if n_extra else ""
     where = f"{plan.capabilities.system} ({plan.backend})"
@@ -100,7 +100,7 @@ def _table(jobs: Sequence[PlannedSpec], *, is_wide: bool) -> Any:
             after = job.planned.reason
         table.add_row(
             "+".join(job.planned.stages),
-            f"{job.spec.sharing}x{job.spec.cores}" if job.spec.sharing > 1 else str(job.spec.cores),
+            f"{job.spec.jobs_at_once}x{job.spec.cores}" if job.spec.jobs_at_once > 1 else str(job.spec.cores),
             format_duration(job.spec.walltime_s),
             *waits,
             _when(job),

@@ -137,10 +137,9 @@ def _of_run(folder: RunFolder) -> _Subject:
 
 def _page(folder: RunFolder) -> Page:
     from asa import __version__
-    from asa.bags import Bag
     from asa.cli.standing import standing_of
     from asa.report.run import run_page
-    from asa.report.tasks import tasks_section
+    from asa.report.tasks import tasks_sections
 
     state, records = read_state(folder)
     plan, run = folder.plan, standing_of(folder, time.time())
@@ -154,7 +153,7 @@ def _page(folder: RunFolder) -> Page:
         "asa": __version__,
     }
     jobs = {job.spec.token: (job.status.job_id, job.spec.cores) for job in state.jobs.values()}
-    shared = (tasks_section(name, Bag(Path(state.tasks_of(name))).deeds(), jobs) for name in state.workflow.shared)
+    places = {name: Path(state.tasks_of(name)) for name in state.workflow.shared}
     return run_page(
         plan.name,
         records,
@@ -164,7 +163,7 @@ def _page(folder: RunFolder) -> Page:
         strategy=plan.strategy,
         stands=[(one.stage, one.state, one.job_id or "", one.given_up or one.reason) for one in run.stages],
         made=made,
-        more=list(filter(None, shared)),
+        more=tasks_sections(places, jobs),
     )
 
 

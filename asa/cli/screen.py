@@ -11,12 +11,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asa.cli.element_standing import element_words
-from asa.cli.leg_standing import leg_words
 from asa.units import format_duration
 
 if TYPE_CHECKING:
-    from asa.cli.standing import BagStanding, RunStanding, StageStanding
+    from asa.cli.standing import RunStanding, StageStanding
     from asa.metrics import RunMetrics
 
 _WIDE = 110
@@ -120,37 +118,10 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
             or s.retried
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
-    parts += [Text(f"{stage.stage}: {bag_words(stage.bag)}") for stage in shown if stage.bag and not stage.elements]
-    told = ((s.stage, s.elements) for s in shown if s.elements and (s.job_id or s.elements.completed_count))
-    parts += [Text(f"{name}: {element_words(elements)}") for name, elements in told]
-    parts += [Text(f"{stage.stage}: {legs_of(stage, run.now_s)}") for stage in shown if stage.legs is not None]
+    by_kind = sorted(shown, key=lambda stage: stage.units.place)
+    parts += [Text(f"{s.stage}: {words}") for s in by_kind if (words := s.units.line(s, run.now_s))]
     parts += _foot(run)
     return Group(*parts)
-
-
-def legs_of(stage: StageStanding, now_s: float) -> str:
-    """Say how far the legs of a stage have come that runs in legs."""
-    return leg_words(stage.legs, now_s, is_over=stage.state == "done") if stage.legs is not None else ""
-
-
-def bag_words(bag: BagStanding) -> str:
-    """Describe the progress of tasks that several jobs share.
-
-    Examples
-    --------
-    >>> from asa.cli.standing import BagStanding
-    >>> bag_words(BagStanding(2, 1, 4, 100, 40, 1, 8, 51, 0.5, 118.0))
-    '2 jobs run, 1 pending; of 100 tasks 40 completed, 1 failed, 8 run, 51 left; 30 a minute, 1m58s left'
-    """
-    jobs = f"{bag.jobs_running} {'job runs' if bag.jobs_running == 1 else 'jobs run'}, {bag.jobs_pending} pending"
-    if bag.tasks is None:
-        return jobs
-    failed = f" {bag.failed} failed," if bag.failed else ""
-    done = f"of {bag.tasks} tasks {bag.completed} completed,{failed} {bag.running} run, {bag.left} left"
-    if not bag.rate or bag.lasts_s is None:
-        return f"{jobs}; {done}"
-    pace = f"{bag.rate:.3g} a second" if bag.rate >= 1 else f"{60 * bag.rate:.3g} a minute"
-    return f"{jobs}; {done}; {pace}, {format_duration(bag.lasts_s)} left"
 
 
 def summary(run: RunStanding) -> RenderableType:

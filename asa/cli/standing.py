@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState, JobStatus, StepTimes
-from asa.bags import Bag
-from asa.cli.element_standing import ElementStanding, element_standing
-from asa.cli.leg_standing import LegStanding, leg_standing
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
+from asa.cli.units import unit_standing
+from asa.cli.units.base import UnitStanding
 from asa.core import owned
 from asa.errors import InputError, OwnerError
 from asa.keepers import is_kept_in_private, kept
@@ -45,35 +43,6 @@ _CONDITIONS = {
     "always": "runs once the stages that it depends on have ended, also if they fail",
     "success": "runs if all stages that it depends on run, which is not known yet",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class BagStanding:
-    """How far a stage has come whose tasks several jobs share."""
-
-    jobs_running: int
-    jobs_pending: int
-    jobs: int  # that share it at most
-    tasks: int | None = None  # None where no job has begun
-    completed: int = 0
-    failed: int = 0
-    running: int = 0
-    left: int = 0
-    rate: float = 0.0  # tasks that end in a second
-    lasts_s: float | None = None  # how long the rest takes at that rate; None if that is not known
-
-    @classmethod
-    def of(cls, state: RunState, name: str, lead: Job) -> BagStanding:
-        """Look how far it has come."""
-        running, pending = state.units.tasks.count(lead)
-        jobs = (running, pending, lead.spec.sharing)
-        known = Bag(Path(state.tasks_of(name))).progress(
-            one.spec.token for one in state.jobs.values() if one.status.state.is_final
-        )
-        if known is None:
-            return cls(*jobs)
-        done = (known.tasks, known.completed, known.failed, known.running, known.left)
-        return cls(*jobs, *done, known.rate, known.lasts_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +87,7 @@ class StageStanding:
     put_off_s: float | None = None
     put_off: str = ""
     retried: str = ""  # how its last attempt ended, and with what it is submitted again; empty if it did not fail
-    bag: BagStanding | None = None  # where several jobs share its tasks, and one was accepted
-    legs: LegStanding | None = None  # where it runs in legs, and one was accepted
-    elements: ElementStanding | None = None  # where it is a job array
+    units: UnitStanding = field(default_factory=UnitStanding)  # what its jobs run of it
 
     @property
     def has_failed(self) -> bool:
@@ -130,12 +97,9 @@ class StageStanding:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
         fields = asdict(self)
-        fields["forecast_s"] = list(self.forecast.quantiles_s) if self.forecast is not None else None
-        del fields["forecast"]
-        for only in ("bag", "legs", "elements"):
-            if fields[only] is None:
-                del fields[only]
-        return fields
+        del fields["forecast"], fields["units"]
+        forecast_s = list(self.forecast.quantiles_s) if self.forecast is not None else None
+        return {**fields, **self.units.documents(), "forecast_s": forecast_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +277,6 @@ def stand(
                     retried=""
                     if state.stages[name].phase is Phase.DONE or name in state.ending.refused
                     else retried.get(name, ""),
-                    elements=element_standing(state, name),
                 )
                 for name in state.workflow.order
             ],
@@ -386,9 +349,10 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
     rejected_before, found = dict[str, str](), list[StageStanding]()
     for one in stages:
         after = state.workflow.stages[one.stage].after
-        legs = [name for name in after if name in state.workflow.continuing and not state.stages[name].phase.is_settled]
-        if legs and one.planned_s is not None and one.job_id is None:
-            one = replace(one, planned_s=None, plan=f"submitted once {legs[0]} has completed")  # noqa: PLW2901
+        views = [state.stages[name] for name in after if not state.stages[name].phase.is_settled]
+        until = [view.stage.name for view in views if view.stage.has_unknown_last_job]
+        if until and one.planned_s is not None and one.job_id is None:
+            one = replace(one, planned_s=None, plan=f"submitted once {until[0]} has completed")  # noqa: PLW2901
         if one.put_off_s is not None:
             rejected_before[one.stage] = one.stage
         elif one.planned_s is not None and one.job_id is None:
@@ -430,7 +394,7 @@ def _stage(
 ) -> StageStanding:
     view, stage = state.stages[name], state.stages[name].stage
     job = _job_of(state, name)
-    words = _words(state, name, job)
+    words, units = _words(state, name, job), unit_standing(state, name, job, now_s, plan)
     if job is None:
         each = stage.of_each_job()
         return StageStanding(
@@ -442,7 +406,7 @@ def _stage(
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
             else (predicted_s if words not in _DOES_NOT_RUN.values() else None),
-            legs=leg_standing(state, name, now_s, plan),
+            units=units,
             reason=_reason_without_job(state, name, words),
             resubmissions=view.resubmissions,
             planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
@@ -463,9 +427,8 @@ def _stage(
         words,
         view.cores or job.spec.cores,
         job.spec.walltime_s,
-        jobs=max(job.spec.sharing, 1),
-        bag=BagStanding.of(state, name, job) if job.spec.bag and not (job.spec.leg or job.spec.array) else None,
-        legs=leg_standing(state, name, now_s, plan),
+        jobs=job.spec.jobs_at_once,
+        units=units,
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,
         eligible_s=None if was_before else status.eligible_s,

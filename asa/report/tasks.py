@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.bags import Deeds
+from asa.bags import Bag, Deeds
 from asa.report.page import Column, Figure, Section, Table
 from asa.report.page.drawing import Shade, shades
 from asa.units import format_duration
@@ -18,6 +19,12 @@ _HOW = (
     "One row per job, in the order in which they began to run tasks. The darker, the more tasks the job ran at that "
     "time."
 )
+
+
+def tasks_sections(places: Mapping[str, Path], jobs: Mapping[str, tuple[str, int]]) -> list[Section]:
+    """Show which jobs ran which tasks of stages, by the folders of these."""
+    made = (tasks_section(name, Bag(place).deeds(), jobs) for name, place in places.items())
+    return [section for section in made if section is not None]
 
 
 def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[str, int]]) -> Section | None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from asa.backend import Capabilities, PartitionLimits
 from asa.cli.app import app
-from asa.cli.element_standing import element_standing
+from asa.cli.units.elements import element_standing
 from asa.elements import Elements, parse_array
 from asa.metrics import measure
 from asa.records import Ended, Retrying, StageEnded, Submitted

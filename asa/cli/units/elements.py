@@ -1,23 +1,37 @@
 """The state of a stage that is a job array: what became of its elements."""
+# ruff: noqa: ARG002, ARG004 - of a method of all kinds it needs only some
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from asa.backend import ElementEnd
+from asa.backend import ElementEnd, JobStatus
 from asa.bags import Bag
+from asa.cli.units.base import UnitStanding, duration
+from asa.cli.units.tasks import TaskStanding
 from asa.elements import NONE, Elements
+from asa.errors import InputError
 
 if TYPE_CHECKING:
+    from asa.cli.standing import StageStanding
+    from asa.runner import RunFolder
+    from asa.runner.jobs import Job
     from asa.runner.state import RunState
+
+_MAX_NUMBERS = 40  # letters of elements' numbers in a sentence
+_MAX_WAYS = 10  # in which elements ended
 
 
 @dataclass(frozen=True, slots=True)
-class ElementStanding:
+class ElementStanding(UnitStanding):
     """The state of an array's elements; their numbers as sbatch writes them."""
 
+    place: ClassVar[int] = 2
     elements: str  # all of them
     count: int
     completed: str
@@ -32,10 +46,97 @@ class ElementStanding:
     held: str = ""  # those that do not start until somebody releases them
     held_count: int = 0
     held_reason: str = ""  # why, in the batch system's words
+    jobs: TaskStanding | None = None  # in which they take turns, where they do
+
+    def documents(self) -> dict[str, Any]:
+        """Return it as JSON-ready data, by its key."""
+        own = asdict(replace(self, jobs=None))
+        del own["jobs"]
+        return {**(self.jobs.documents() if self.jobs is not None else {}), "elements": own}
+
+    def line(self, stage: StageStanding, now_s: float) -> str:
+        """Say how far they have come, once something was asked for."""
+        return element_words(self) if stage.job_id or self.completed_count else ""
+
+    def sentences(
+        self, stage: StageStanding, now_s: float, reason: Callable[[StageStanding], Iterator[str]]
+    ) -> Iterator[str]:
+        """Explain the state of a running stage."""
+        if self.held_count and not self.running_count:
+            yield f"It began {duration(stage.run_s)} ago, and nothing of it runs now."
+        else:
+            yield from UnitStanding.sentences(self, stage, now_s, reason)
+        yield f"It is a job array: {element_words(self)}."
+        if self.held_count:
+            yield f"{'Element' if self.held_count == 1 else 'Elements'} {self.held} will not start until released."
+            yield from reason(replace(stage, reason=self.held_reason))
+
+    def failures(self, state: RunState, stage: StageStanding, how: str) -> list[str]:
+        """Say which elements did not complete, a line for those that ended alike."""
+        from asa.runner.arrays import alike, short
+
+        if not self.failed_count:
+            return []
+        ways = alike(_known(state, stage.stage)[2])
+        lines = [f"Job {stage.job_id}, a job array, {how}: {element_words(replace(self, told=''))}."]
+        for elements, how_those in ways[:_MAX_WAYS]:
+            lines.append(f"{'Element' if len(elements) == 1 else 'Elements'} {short(elements)} {how_those}.")
+        if rest := sum(len(elements) for elements, _ in ways[_MAX_WAYS:]):
+            lines.append(f"{rest} more did not complete, in {len(ways) - _MAX_WAYS} other ways.")
+        return lines
+
+    @staticmethod
+    def outputs(
+        folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
+    ) -> list[tuple[str, Path]]:
+        """Find the latest files of elements: of one, of those that failed, or of all."""
+        found: dict[int, tuple[str, Path]] = {}
+        for one in (one for one in state.jobs.values() if one.spec.bag == job.spec.bag):
+            if (array := one.spec.array) is None:
+                continue
+            known = dict(enumerate(array.elements)) if array.is_compact else {}
+            named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(one.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
+            for entry in _entries(folder):
+                if match := named.search(entry.name):
+                    place = int(match[1])
+                    number = known.get(place, place)
+                    found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
+        failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
+        wanted = {unit} if unit is not None else failed & found.keys() or found.keys()
+        return [found[number] for number in sorted(wanted) if number in found]
 
 
-def element_standing(state: RunState, name: str) -> ElementStanding | None:
-    """Return the state of an array's elements; None for other stages."""
+def check_element(state: RunState, stage: str, element: int) -> None:
+    """Refuse to look for an element that is not there, or has no output of its own."""
+    array, where = state.workflow.stages[stage].array, f"stage {stage!r}"
+    if array is None:
+        raise InputError("is no job array", where=where, hint="Leave --element out.")
+    if element not in array.all:
+        raise InputError(f"has no element {element}", where=where, hint=f"Its elements are {array.all}.")
+    if not state.capabilities.arrays:
+        hint = "Leave --element out: what jobs wrote is in their turn."
+        raise InputError("has elements that take turns, with no output of their own", where=where, hint=hint)
+
+
+def held_elements(status: JobStatus) -> tuple[str, str]:
+    """Say which elements of a job are on hold, in words, and why; empty if none is."""
+    if status.elements is None or not (held := status.elements.held):
+        return "", ""
+    numbers = str(held)
+    which = f"elements {numbers}" if len(numbers) <= _MAX_NUMBERS else f"{len(held)} elements"
+    which = f"element {numbers}" if len(held) == 1 else which
+    return f"{which} of job {status.job_id}", status.elements.held_reason
+
+
+def _entries(folder: RunFolder) -> Iterable[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder.path / "logs"))
+    except OSError:
+        return ()
+
+
+def element_standing(state: RunState, name: str, jobs: TaskStanding | None = None) -> ElementStanding | None:
+    """Return the state of an array's elements; None for other stages. `jobs`: in which they take turns."""
     from asa.runner.arrays import how_they_ended
 
     if (array := state.workflow.stages[name].array) is None:
@@ -59,6 +160,7 @@ def element_standing(state: RunState, name: str) -> ElementStanding | None:
         how_they_ended(ends) if ends else "",
         array.at_once,
         *_held(state, name),
+        jobs,
     )
 
 
@@ -69,13 +171,6 @@ def _held(state: RunState, name: str) -> tuple[str, int, str]:
     told = [one.status.elements for one in parts if one.status.elements is not None and not one.status.state.is_final]
     held = Elements.of(number for one in told for number in one.held)
     return str(held), len(held), next((one.held_reason for one in told if one.held), "")
-
-
-def ended_alike(state: RunState, name: str) -> list[tuple[Elements, str]]:
-    """Say how those elements of an array ended that did not complete, of those together that ended alike."""
-    from asa.runner.arrays import alike
-
-    return alike(_known(state, name)[2])
 
 
 def _known(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:

@@ -1,14 +1,20 @@
 """The state of a stage that runs in legs: the present leg, the progress, and the next leg."""
+# ruff: noqa: ARG004 - of a method of all kinds it needs only some
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import JobState
+from asa.cli.units.base import UnitStanding, files_of
 from asa.units import format_duration
 
 if TYPE_CHECKING:
+    from asa.cli.standing import StageStanding
+    from asa.runner import RunFolder
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob
@@ -17,9 +23,10 @@ _FEW = 60
 
 
 @dataclass(frozen=True, slots=True)
-class LegStanding:
+class LegStanding(UnitStanding):
     """How far a stage has come that runs in legs; times in seconds."""
 
+    place: ClassVar[int] = 3
     leg: int  # whose turn it is
     max_legs: int
     worked_s: float  # that all legs have run so far
@@ -37,6 +44,36 @@ class LegStanding:
     def left_s(self) -> float | None:
         """How long what is left is expected to run; None if that is not known."""
         return None if self.total_s is None else max(self.total_s - self.worked_s, 0.0)
+
+    def documents(self) -> dict[str, Any]:
+        """Return it as JSON-ready data, by its key."""
+        return {"legs": asdict(self)}
+
+    def line(self, stage: StageStanding, now_s: float) -> str:
+        """Say how far they have come."""
+        return leg_words(self, now_s, is_over=stage.state == "done")
+
+    def sentences(
+        self, stage: StageStanding, now_s: float, reason: Callable[[StageStanding], Iterator[str]]
+    ) -> Iterator[str]:
+        """Explain the state of a running stage: when a leg ends says little."""
+        yield f"It runs in legs: {self.line(stage, now_s)}."
+        if self.next_plan:
+            yield f"The next one: {self.next_plan}."
+        if self.next_job_id is not None:
+            yield from reason(replace(stage, job_id=self.next_job_id, reason=self.next_reason))
+        elif self.waits_in_turn:
+            yield (
+                "Each leg is submitted when the one before has ended, since one that was submitted ahead ended too "
+                "early."
+            )
+
+    @staticmethod
+    def outputs(
+        folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
+    ) -> list[tuple[str, Path]]:
+        """Find the output files of all legs, also of those of earlier tries."""
+        return files_of([one for one in state.jobs.values() if one.spec.bag == job.spec.bag], file_of)
 
 
 def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | None) -> LegStanding | None:

@@ -1,0 +1,90 @@
+"""The state of a stage whose tasks several jobs share."""
+# ruff: noqa: ARG002, ARG004 - of a method of all kinds it needs only some
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from asa.bags import Bag
+from asa.cli.units.base import UnitStanding, files_of
+from asa.units import format_duration
+
+if TYPE_CHECKING:
+    from asa.cli.standing import StageStanding
+    from asa.runner import RunFolder
+    from asa.runner.jobs import Job
+    from asa.runner.state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStanding(UnitStanding):
+    """How far a stage has come whose tasks several jobs share."""
+
+    place: ClassVar[int] = 1
+    jobs_running: int
+    jobs_pending: int
+    jobs: int  # that share it at most
+    tasks: int | None = None  # None where no job has begun
+    completed: int = 0
+    failed: int = 0
+    running: int = 0
+    left: int = 0
+    rate: float = 0.0  # tasks that end in a second
+    lasts_s: float | None = None  # how long the rest takes at that rate; None if that is not known
+
+    @classmethod
+    def of(cls, state: RunState, name: str, lead: Job) -> TaskStanding:
+        """Look how far it has come."""
+        running, pending = state.units.tasks.count(lead)
+        jobs = (running, pending, lead.spec.sharing)
+        known = Bag(Path(state.tasks_of(name))).progress(
+            one.spec.token for one in state.jobs.values() if one.status.state.is_final
+        )
+        if known is None:
+            return cls(*jobs)
+        done = (known.tasks, known.completed, known.failed, known.running, known.left)
+        return cls(*jobs, *done, known.rate, known.lasts_s)
+
+    def documents(self) -> dict[str, Any]:
+        """Return it as JSON-ready data, by its key."""
+        return {"bag": asdict(self)}
+
+    def line(self, stage: StageStanding, now_s: float) -> str:
+        """Say how far they have come."""
+        return task_words(self)
+
+    def sentences(
+        self, stage: StageStanding, now_s: float, reason: Callable[[StageStanding], Iterator[str]]
+    ) -> Iterator[str]:
+        """Explain the state of a running stage."""
+        yield from UnitStanding.sentences(self, stage, now_s, reason)
+        yield f"Its tasks are shared: {task_words(self)}."
+
+    @staticmethod
+    def outputs(
+        folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
+    ) -> list[tuple[str, Path]]:
+        """Find the output files of all jobs that share the tasks."""
+        return files_of([one for one in state.jobs.values() if one.round == job.round], file_of)
+
+
+def task_words(known: TaskStanding) -> str:
+    """Describe the progress of tasks that several jobs share.
+
+    Examples
+    --------
+    >>> task_words(TaskStanding(2, 1, 4, 100, 40, 1, 8, 51, 0.5, 118.0))
+    '2 jobs run, 1 pending; of 100 tasks 40 completed, 1 failed, 8 run, 51 left; 30 a minute, 1m58s left'
+    """
+    jobs = f"{known.jobs_running} {'job runs' if known.jobs_running == 1 else 'jobs run'}, {known.jobs_pending} pending"
+    if known.tasks is None:
+        return jobs
+    failed = f" {known.failed} failed," if known.failed else ""
+    done = f"of {known.tasks} tasks {known.completed} completed,{failed} {known.running} run, {known.left} left"
+    if not known.rate or known.lasts_s is None:
+        return f"{jobs}; {done}"
+    pace = f"{known.rate:.3g} a second" if known.rate >= 1 else f"{60 * known.rate:.3g} a minute"
+    return f"{jobs}; {done}; {pace}, {format_duration(known.lasts_s)} left"
