@@ -17,6 +17,7 @@ from typing import Literal
 from asa.core.words import split
 from asa.errors import InputError
 from asa.requests.directives import Directive, head, read_directives, take_options
+from asa.requests.variables import of_variables
 from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
@@ -254,12 +255,12 @@ class _Driver:
         directives = dict(script.directives)
         if any(option.name == "dependency" for option in given):
             directives.pop("dependency", None)
-        directives |= {option.name: option for option in plain}
         arguments = tuple(self._filled(word, where) for word in rest[1:])
         if bad := next((word for word in arguments if _EXPANDED.search(word)), ""):
             raise InputError(f"{bad} is expanded only when the script runs", where=where, hint=_PLAIN_HINT)
         own = {name: self._filled(value.strip("'\""), where) for name, value in _BEFORE.findall(before)}
         environment = tuple((self._exported | own).items())
+        directives |= of_variables(dict(environment), where) | {option.name: option for option in plain}
         when = self._when(waits, where)
         self.scripts.append(
             Script(script.path, script.text, directives, where, None, arguments, waits.jobs, when, environment)

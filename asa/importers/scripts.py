@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ from asa.elements import Array, parse_array
 from asa.errors import InputError
 from asa.keys import TERMS
 from asa.requests import beside
-from asa.requests.directives import KNOWN, Directive, head
+from asa.requests.directives import KNOWN, Directive, head, refuse_value, unseen
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
 from asa.requests.values import array_text, walltime_s
+from asa.requests.variables import VARIABLES, of_variables
 from asa.shapes import Moldable
 from asa.spec.withheld import remedy, sounds_secret, uses_of
 from asa.units import format_duration
@@ -55,6 +57,9 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
 _STAGE_NAMES: Final = "array chdir export job-name partition time wrap"
 _OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split()) | {key.option for key in TERMS}
 """Options that a stage has keys for, or that are its request."""
+
+_OF_ONE_JOB: Final = frozenset({"array", "export", "input", "job-name", "no-requeue", "time"})
+"""Options whose variables a run does not read, since they are of one job."""
 
 _MOST_IN_TURN = 4  # elements for which a job that takes one after the other has time, each as long as it may last
 
@@ -223,6 +228,7 @@ class _Translator:
     def _tell(self, script: Script) -> None:
         """Say what is left out."""
         for directive in script.directives.values():
+            refuse_value(directive)
             if directive.name == "dependency":
                 for part in re.split(r"[,?]", directive.value or ""):
                     refuse_rescue(part.partition(":")[0], directive.where)
@@ -233,6 +239,19 @@ class _Translator:
         for number, line in head(script.text):
             if line.startswith(("#PBS", "#BSUB")):
                 self._notes.add(f"{line.split()[0]} is not read here, though sbatch may", f"{script.path}:{number}")
+        self._tell_of_unseen(script)
+
+    def _tell_of_unseen(self, script: Script) -> None:
+        """Say which lines sbatch does not read, and which variables of this shell it would."""
+        for number, why in unseen(script.text):
+            self._notes.add(why, f"{script.path}:{number}")
+        for name, said in of_variables(os.environ, "").items():
+            own = script.directives.get(name)
+            if own is None and name in _OF_ONE_JOB:
+                self._notes.add(f"{VARIABLES[name]} is set here, and sbatch would read it as {said}; it is left out")
+            elif own is not None and own.where != script.where and own.value != said.value:
+                note = f"{VARIABLES[name]} is set here, and sbatch would take {said} in place of {own}, which is kept"
+                self._notes.add(note, own.where)
 
     def _with_command(self, script: Script, stage: Stage) -> Stage:
         folder = text_of(script.directives, "chdir")

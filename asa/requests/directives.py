@@ -13,6 +13,8 @@ from typing import Final
 
 from asa.errors import InputError
 
+from .forms import hint_of, takes
+
 _SHORT: Final[Mapping[str, str]] = {
     "a": "array", "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint",
     "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold", "i": "input",
@@ -81,8 +83,20 @@ def read_directives(text: str, file: str) -> list[Directive]:
                 )
             if rest:
                 raise InputError(f"{rest[0]!r} is no option", where=where, hint="sbatch would refuse this line, too.")
+            for option in options:
+                refuse_value(option)
             found += options
     return found
+
+
+def refuse_value(option: Directive) -> None:
+    """Refuse an option whose value ends sbatch.
+
+    Raises `InputError`, with its place.
+    """
+    if option.value is not None and not takes(option.name, option.value):
+        message = f"{option} has no value that sbatch takes"
+        raise InputError(message, where=option.where, hint=hint_of(option.name))
 
 
 def head(text: str) -> Iterator[tuple[int, str]]:
@@ -91,6 +105,30 @@ def head(text: str) -> Iterator[tuple[int, str]]:
         if line.strip() and not line.lstrip().startswith("#"):
             return
         yield number, line
+
+
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?\s*[\"'\\\\]?([A-Za-z_]\w*)")
+_MEANT = re.compile(r"\s*#sbatch\s+-", re.IGNORECASE)
+
+
+def unseen(text: str) -> Iterator[tuple[int, str]]:
+    """Give the lines of a shell script that look like options and are none to sbatch, each with the reason.
+
+    Lines of here-documents are not meant for this script.
+    """
+    lines = text.split("\n")
+    read = sum(1 for _ in head(text))
+    last = {line.lstrip("\t"): number for number, line in enumerate(lines)}
+    end = ""
+    for number, line in enumerate(lines, start=1):
+        if end:
+            end = "" if line.lstrip("\t") == end else end
+        elif _MEANT.match(line) and number > read:
+            yield number, "comes after the first command, where sbatch reads no options: it has no effect"
+        elif _MEANT.match(line) and not line.startswith("#SBATCH"):
+            yield number, "is no option to sbatch, which reads lines that begin with #SBATCH: it has no effect"
+        elif opened := _HERE_DOCUMENT.search(line):
+            end = opened[1] if last.get(opened[1], 0) >= number else ""
 
 
 _PIECE = re.compile(
@@ -140,6 +178,9 @@ def _long(word: str, rest: list[str], where: str) -> Directive:
     given, equals, value = word[2:].partition("=")
     name = _whole(given, where)
     if equals:
+        if name in _FLAGS:
+            hint = "sbatch would refuse this line, too."
+            raise InputError(f"--{name} takes no value", where=where, hint=hint)
         return Directive(name, value, where)
     if name in _FLAGS or name in _OPTIONAL:
         return Directive(name, None, where)

@@ -7,36 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from asa.keys import TERMS
+from asa.requests.variables import VARIABLES, of_variables
 
 from .link import SlurmJob
 from .options import checked, left_open
 
-_SETTINGS: Final = {
-    "account": "SBATCH_ACCOUNT",
-    "partition": "SBATCH_PARTITION",
-    "qos": "SBATCH_QOS",
-    "constraint": "SBATCH_CONSTRAINT",
-}
-_OPTIONS: Final = {
-    **{
-        name: f"SBATCH_{name.upper().replace('-', '_')}"
-        for name in (
-            "acctg-freq", "batch", "cluster-constraint", "container", "container-id", "core-spec", "cpus-per-gpu",
-            "delay-boot", "distribution", "exclusive", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node",
-            "gpus-per-socket", "gpus-per-task", "gres", "gres-flags", "hint", "mem-bind", "mem-per-cpu", "mem-per-gpu",
-            "network", "no-kill", "open-mode", "overcommit", "power", "profile", "requeue", "reservation", "signal",
-            "spread-job", "thread-spec", "threads-per-core", "tres-bind", "tres-per-task", "use-min-nodes",
-            "wait-all-nodes", "wckey",
-        )
-    },
-    "bb": "SBATCH_BURST_BUFFER",
-    "cpu-freq": "SBATCH_CPU_FREQ_REQ",
-    "mem": "SBATCH_MEM_PER_NODE",
-    "switches": "SBATCH_REQ_SWITCH",
-}  # fmt: skip
-_MAY_BE_EMPTY: Final = frozenset({"exclusive", "no-kill"})
-_FLAGS: Final = frozenset({"overcommit", "requeue", "spread-job", "use-min-nodes"})
-_ON: Final = frozenset({"", "yes", "set"})
+_SETTINGS: Final = ("account", "partition", "qos", "constraint")
+_OF_ONE_JOB_NAMES: Final = (
+    "array clusters error export get-user-env ignore-pbs input job-name no-requeue output time wait"
+)
+_LEFT_OUT: Final = frozenset((*_SETTINGS, *_OF_ONE_JOB_NAMES.split()))
 _MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 
 
@@ -48,7 +28,7 @@ def sbatch_settings(variables: Mapping[str, str]) -> dict[str, str]:
     >>> sbatch_settings({"SBATCH_ACCOUNT": "astro", "HOME": "/home/ada"})
     {'account': 'astro'}
     """
-    return {name: variables[variable] for name, variable in _SETTINGS.items() if variables.get(variable)}
+    return {name: variables[VARIABLES[name]] for name in _SETTINGS if variables.get(VARIABLES[name])}
 
 
 def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -59,17 +39,10 @@ def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
     >>> sbatch_options({"SBATCH_RESERVATION": "course", "SBATCH_EXCLUSIVE": "", "SBATCH_OVERCOMMIT": "no"})
     ('--exclusive', '--reservation=course')
     """
-    asked = {name: variables[variable] for name, variable in _OPTIONS.items() if variable in variables}
-    asked.setdefault("hint", variables.get("SLURM_HINT", ""))
-    asked = {name: value for name, value in asked.items() if value or name in _FLAGS | _MAY_BE_EMPTY}
-    if "switches" in asked and "SBATCH_WAIT4SWITCH" in variables:
-        asked["switches"] += f"@{variables['SBATCH_WAIT4SWITCH']}"
-    flags = {name for name in _FLAGS & asked.keys() if asked[name] in _ON or asked[name].strip("0").isdigit()}
-    return tuple(
-        f"--{name}={value}" if value and name not in _FLAGS else f"--{name}"
-        for name, value in asked.items()
-        if name not in _FLAGS or name in flags
-    )
+    asked = {name: str(said) for name, said in of_variables(variables, "").items() if name not in _LEFT_OUT}
+    if variables.get("SLURM_HINT"):
+        asked.setdefault("hint", f"--hint={variables['SLURM_HINT']}")
+    return tuple(asked.values())
 
 
 def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:

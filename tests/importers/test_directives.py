@@ -3,7 +3,8 @@
 import pytest
 
 from asa.errors import InputError
-from asa.requests.directives import read_directives
+from asa.importers import import_scripts
+from asa.requests.directives import read_directives, unseen
 
 
 def read(*lines):
@@ -78,3 +79,53 @@ def test_options_of_a_sites_plugins_are_kept():
         "container-image": "ubuntu",
         "new": "a",
     }
+
+
+@pytest.mark.parametrize(
+    "line", ["#SBATCH --hold=x", "#SBATCH --mail-type=success", "#SBATCH --signal=x@y", "#SBATCH --begin=monday"]
+)
+def test_a_value_that_ends_sbatch_is_refused_where_it_stands(line):
+    with pytest.raises(InputError) as caught:
+        read(line)
+    assert caught.value.where == "a.sh:2"
+    assert "sbatch would refuse" in caught.value.hint
+
+
+LATE = """#!/bin/bash
+  #SBATCH --mem=1G
+#sbatch --mem=2G
+# SBATCH is what this is for
+##SBATCH --mem=3G
+#SBATCH -t 10
+echo hi
+#SBATCH --mem=4G
+cat <<-EOF >other.sh
+	#SBATCH --mem=5G
+	EOF
+n=$((1<<x))
+#SBATCH --mem=6G
+"""
+
+
+def test_lines_that_sbatch_does_not_see_are_named(tmp_path):
+    assert [number for number, _ in unseen(LATE)] == [2, 3, 8, 13]
+    script = tmp_path / "a.sh"
+    script.write_text(LATE)
+    made = import_scripts([script])
+    assert made.workflow.stages["a"].memory_bytes == 0
+    told = "\n".join(made.notes)
+    assert f"{script}:8, {script}:13: comes after the first command" in told
+    assert f"{script}:2, {script}:3: is no option to sbatch" in told
+
+
+def test_variables_of_this_shell_that_sbatch_would_read_are_named(tmp_path, monkeypatch):
+    script = tmp_path / "a.sh"
+    script.write_text("#!/bin/bash\n#SBATCH -p small\necho hi\n")
+    for name, value in {"PARTITION": "big", "TIMELIMIT": "30", "ACCOUNT": "mine"}.items():
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    made = import_scripts([script])
+    assert made.workflow.stages["a"].partition == "small"
+    told = [note for note in made.notes if "SBATCH_" in note]
+    assert len(told) == 2  # an account that the script leaves open is the run's, too
+    assert any("--partition=big in place of --partition=small" in note for note in told)
+    assert any("SBATCH_TIMELIMIT" in note for note in told)

@@ -1,6 +1,8 @@
 """Names of options, and how each takes its value, by the programs of Slurm themselves."""
 
 import os
+import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +13,8 @@ from slurm_testbed import NEWEST, OLDEST
 from asa.errors import InputError
 from asa.importers.scripts import import_scripts
 from asa.requests.directives import _FLAGS, _OPTIONAL, KNOWN, take_options
+from asa.requests.forms import _TAKES, takes
+from asa.requests.variables import VARIABLES
 
 TREE = Path(os.environ["ASA_SLURM_TREES"]) / f"slurm-{NEWEST}"
 CONF = (
@@ -24,6 +28,9 @@ ELSEWHERE = {  # names that one of both lacks, or takes otherwise
     },
     NEWEST: {"get-user-env", "power", "resv-ports", "share", "workdir", "x11"},
 }  # fmt: skip
+OF_LATER = {  # values that only later releases take
+    OLDEST: {("exclusive", "topo"), ("gres-flags", "multiple-tasks-per-sharing")},
+}
 
 
 @pytest.fixture(params=[OLDEST, NEWEST])
@@ -96,10 +103,56 @@ VALUES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in VALUES.items() for value in values])
+PASSED = {  # values that asa reads no further
+    "acctg-freq": ("30", "task=30,energy=5", "x=3", "task=", "yes"),
+    "begin": (
+        "now", "now+1hour", "now+60", "16:00", "4:00pm", "tomorrow", "2030-01-20T12:34:00", "01/20/30", "0120",
+        "midnight", "x", "4pm", "now+1h", "monday", "25:00", "2030-13-01", "1-2", "2030-01-20T12:34:00Z",
+    ),
+    "cores-per-socket": ("2", "0", "x", "2-4"),
+    "cpu-freq": ("low", "high", "2000000", "low-high:Performance", "OnDemand", "x", "low-", "high:OnDemand"),
+    "deadline": ("now+1hour", "2030-01-20", "10"),
+    "delay-boot": ("10", "1:00", "5m"),
+    "distribution": (
+        "block", "block:cyclic", "*:fcyclic", "cyclic,Pack", "plane=4", "arbitrary", "plane", "x", "block:x",
+    ),
+    "exclusive": ("user", "mcs", "topo", "yes"),
+    "extra-node-info": ("2", "2:4:1", "2-4:*", "x:2"),
+    "gpu-bind": ("closest", "single:2", "map_gpu:0,1", "none", "verbose,closest", "x", "single", "map_gpu:x"),
+    "gpu-freq": ("high", "medium,memory=low", "1000", "verbose", "x", "HIGH", "memory="),
+    "gres-flags": ("enforce-binding", "disable-binding", "multiple-tasks-per-sharing", "x"),
+    "kill-on-invalid-dep": ("yes", "no", "y"),
+    "mail-type": ("END", "end,fail", "ALL", "TIME_LIMIT_90", "x", "success", "", "END FAIL", "start,finish"),
+    "mem-bind": ("local", "rank", "map_mem:0,1", "verbose,none", "x", "map_mem:"),
+    "mem-update": ("10@5", "10@5:00", "10", "1G@5", "10@x"),
+    "no-kill": ("off", "x"),
+    "ntasks-per-core": ("1", "0", "2k"),
+    "oom-kill-step": ("0", "1", "2"),
+    "open-mode": ("append", "truncate", "a", "w"),
+    "priority": ("5", "TOP", "-5", "4294967294"),
+    "profile": ("all", "task,energy", "x"),
+    "requeue": ("expedite", "x"),
+    "segment": ("4", "x"),
+    "signal": (
+        "USR1@60", "B:SIGTERM@120", "10", "R:usr2", "x@y", "x", "USR1@", "USR1@x", "USR1@99999", "@60", "RTMIN", "0",
+    ),
+    "sockets-per-node": ("2", "2:4"),
+    "switches": ("1", "2@1:00:00", "0", "x", "@10"),
+    "thread-spec": ("1", "0"),
+    "threads-per-core": ("2", "-1"),
+    "time-min": ("1:00", "1-", "12h"),
+    "tmp": ("1G", "10GB", "1.5G"),
+    "wait-all-nodes": ("0", "1", "2"),
+}  # fmt: skip
+ASKED = [(name, value) for values in (VALUES, PASSED) for name, listed in values.items() for value in listed]
+
+
+@pytest.mark.parametrize(("name", "value"), ASKED)
 def test_a_value_is_taken_if_sbatch_takes_it(asks, tmp_path, name, value):
     """By sbatch alone: what the controller refuses, nobody knows before."""
-    said = asks[1](f"--{name}={value}")
+    release, ask = asks
+    said = ask(f"--{name}={value}")
+    is_known = name not in ELSEWHERE[release] and (name, value) not in OF_LATER.get(release, ())
     is_taken = said.strip().endswith("Batch script is empty!") and said.count("error") == 1
     script = tmp_path / "s.sh"
     script.write_text(f"#!/bin/bash\n#SBATCH -t 10\n#SBATCH '--{name}={value}'\necho hi\n")
@@ -108,7 +161,47 @@ def test_a_value_is_taken_if_sbatch_takes_it(asks, tmp_path, name, value):
     except InputError:
         assert not is_taken, said
     else:
-        assert is_taken, said
+        assert is_taken or not is_known, said
+
+
+def test_each_option_whose_value_is_looked_at_is_asked_about():
+    assert _TAKES.keys() - VALUES.keys() - PASSED.keys() == {
+        "core-spec", "get-user-env", "ntasks-per-socket", "ntasks-per-tres", "power", "resv-ports",
+    }  # fmt: skip
+
+
+def test_no_value_that_sbatch_takes_is_refused(asks):
+    """Values like those above, changed at random: whatever a release takes passes."""
+    release, ask = asks
+    draw = random.Random(release)
+    for name in sorted(PASSED.keys() - ELSEWHERE[release] - {"mem-bind", "acctg-freq"}):
+        for value in draw.sample(PASSED[name], min(3, len(PASSED[name]))):
+            at = draw.randrange(len(value) + 1)
+            changed = value[:at] + draw.choice("0159:@,*xsP") + value[at + draw.randrange(2) :]
+            said = ask(f"--{name}={changed}")
+            if said.strip().endswith("Batch script is empty!") and said.count("error") == 1:
+                assert takes(name, changed), (name, changed)
+
+
+def test_each_variable_that_sbatch_reads_is_known(asks):
+    """By the names that are in the program."""
+    release, _ = asks
+    program = TREE / "usr/bin/sbatch" if release == NEWEST else Path(shutil.which("sbatch"))
+    names = {name.decode() for name in re.findall(rb"SBATCH_[A-Z0-9_]+(?=\0)", program.read_bytes())}
+    assert len(names) > 50
+    assert names - set(VARIABLES.values()) == {"SBATCH_DEBUG", "SBATCH_WAIT4SWITCH"}
+
+
+def test_a_variable_counts_more_than_a_script_and_less_than_a_command_line(tmp_path):
+    """As sbatch's manual has it."""
+    script, driver = tmp_path / "a.sh", tmp_path / "run.sh"
+    script.write_text("#!/bin/bash\n#SBATCH -t 10 -A mine -p small -q low\necho hi\n")
+    driver.write_text(
+        "#!/bin/bash\nexport SBATCH_ACCOUNT=ours\nSBATCH_PARTITION=big SBATCH_TIMELIMIT=30 sbatch -p wide a.sh\n"
+    )
+    [stage] = import_scripts([driver]).workflow.stages.values()
+    assert (stage.account, stage.partition, stage.walltime_s) == ("ours", "wide", 1800)
+    assert stage.options == ("--qos=low",)
 
 
 @pytest.mark.parametrize(
