@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from asa.continuation import Continuation
-from asa.core.owned import is_trusted
+from asa.core.safe import is_trusted
 from asa.job import exported, head, text
 from asa.legs.running import Turn, turn_values
 from asa.preparation import preparing, within

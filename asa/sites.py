@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backend import Facility, Setting
-from asa.core import owned, plugins
+from asa.core import plugins, safe
 from asa.core.documents import open_file, read_text, read_toml
 from asa.core.files import replacing
 from asa.errors import InputError, UnknownNameError, near
@@ -187,7 +187,7 @@ def read_site(site: str) -> SiteFile:
     """
     path = site_path(site)
     try:
-        document = read_toml(owned.read(path, open_file).decode("utf-8-sig"))
+        document = read_toml(safe.read(path, open_file).decode("utf-8-sig"))
     except FileNotFoundError:
         if path.parent == sites_folder():
             raise _no_such_site(site) from None
@@ -532,8 +532,8 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
 def _write(path: Path, text: str) -> None:
     """Replace a file as a whole, so that nobody ever reads half of it."""
     try:
-        place = owned.followed(path)  # a link of the user's own stays one
-        owned.provide_folder(place.parent)
+        place = safe.followed(path)  # a link of the user's own stays one
+        safe.provide_folder(place.parent)
         with replacing(place) as file:
             file.write(text.encode())
             if place.exists():

@@ -73,7 +73,7 @@ QUICK = (
     "test_timeline", "test_units", "test_waits",
     "test_workflow", "backends/test_accounting", "backends/test_local_parts", "backends/test_plain_cluster",
     "backends/test_site", "backends/test_slurm_backend", "backends/test_slurm_backend_parts",
-    "backends/test_slurm_ownership", "backends/test_slurm_cluster",
+    "backends/test_slurm_identity", "backends/test_slurm_cluster",
     "backends/test_slurm_commands", "backends/test_slurm_facility", "backends/test_slurm_limits",
     "backends/test_slurm_options", "backends/test_slurm_preview", "backends/test_slurm_reasons",
     "backends/test_slurm_rest_dialects", "backends/test_slurm_sbatch_variables", "runner/test_ends",

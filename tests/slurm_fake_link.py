@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from asa.backends.shell.script import WITHDRAWN, array_of
-from asa.backends.slurm.link import OwnedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
+from asa.backends.slurm.link import IdentifiedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
 
 from asa.elements import Elements, parse_array, parse_elements
 from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -17,7 +17,7 @@ FINAL = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"}
 
 def own(job_id):
     """Take a number for a job's, without asking."""
-    return OwnedJob(job_id, "")
+    return IdentifiedJob(job_id, "")
 
 
 def cancel(link, job_id):
@@ -278,8 +278,8 @@ class FakeLink:
     def accounting(self, since_s, until_s):
         raise NotImplementedError
 
-    def owners(self, job_ids):
-        self._call("owners")
+    def holders(self, job_ids):
+        self._call("holders")
         return self._of_numbers(job_ids)
 
     def of_anybody(self, job_id):

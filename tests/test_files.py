@@ -12,7 +12,7 @@ from forked import Command
 from local_queue import Queue
 
 from asa.core.files import compressed, open_file, put, read_file, replacing
-from asa.core.owned import writing
+from asa.core.safe import writing
 from asa.errors import UnavailableError
 
 FLOW = """

@@ -22,7 +22,7 @@ from slurm_testbed import until
 
 from asa.backend import Capabilities
 from asa.continuation import Continuation
-from asa.core import owned
+from asa.core import owned, safe
 from asa.core.reading import OTHERS_BYTES
 from asa.elements import parse_array_of
 from asa.errors import InputError, OwnerError, StateError
@@ -86,7 +86,7 @@ def made(user, runs, *arguments, **more):
 def _create(runs, plan):
     path = RunFolder.create(runs, replace(plan, folder=plan.folder or str(runs.parent))).path
     for part in ("logs", "marks"):  # as its backend does
-        owned.make_folder(path / part)
+        safe.make_folder(path / part)
     with RunFolder(path).driven():
         pass
     (path / "journal.jsonl").touch(0o600)
@@ -273,7 +273,7 @@ def _said_of_the_list(folder, text, mode):
     owned.trusted_file().write_text(text)
     owned.trusted_file().chmod(mode)
     with pytest.raises(OwnerError) as caught:
-        owned.check(folder)
+        safe.check(folder)
     return caught.value.hint
 
 
@@ -296,7 +296,7 @@ def _trusts(folder):
 
     _trust(folder, 0o664)
     owned.grp.getgrgid, owned.pwd.getpwuid = lambda gid: Group, lambda uid: User
-    owned.check(folder)
+    safe.check(folder)
     Group.gr_mem = ["bob"]
     return owned.is_trusted(folder)
 
@@ -364,14 +364,14 @@ def test_an_old_run_that_others_can_read_is_resumed(accounts, project):
 def test_a_repair_is_a_command_of_its_owners(accounts, project):
     (mine := accounts.victim.mkdir(project / "it's mine")).chmod(0o775)
     with pytest.raises(OwnerError, match="can be changed by group") as caught:
-        accounts.victim.call(owned.check, mine)
+        accounts.victim.call(safe.check, mine)
     [repair] = re.findall("nobody has changed it; then: `(chmod -R go-w .*)`", caught.value.hint)
     assert accounts.victim.sh(repair).returncode == 0
-    accounts.victim.call(owned.check, mine)
+    accounts.victim.call(safe.check, mine)
     (roots := project / "roots").mkdir(mode=0o775)
     roots.chmod(0o775)
     with pytest.raises(OwnerError, match="can be changed by group") as caught:
-        accounts.victim.call(owned.check, roots)
+        accounts.victim.call(safe.check, roots)
     assert "Ask its owner, user root, for `chmod -R go-w" in caught.value.hint
 
 
@@ -432,11 +432,11 @@ def test_whom_an_access_list_lets_write_is_another_user(accounts, own_group):
     stranger, file = accounts.stranger, accounts.place / "site.toml"
     file.write_text("x = 1\n")
     _grant(file, stranger.uid, 5)
-    assert owned.read(file) == b"x = 1\n"  # which lets them read
+    assert safe.read(file) == b"x = 1\n"  # which lets them read
     _grant(file, stranger.uid, 7)
     stranger.sh(f"echo 'y = 2' >>{file}", check=True)
     with pytest.raises(OwnerError, match=f"can be changed by user {stranger.uid}"):
-        owned.read(file)
+        safe.read(file)
     listed = accounts.place / "listed"
     listed.mkdir()
     listed.chmod(0o770)
@@ -524,7 +524,7 @@ def test_what_a_folder_is_made_with_is_not_of_its_group(accounts, project):
 
 
 def _made(path):
-    owned.make_folder(path)
+    safe.make_folder(path)
     return path.stat()
 
 

@@ -110,8 +110,8 @@ class ToldLink:
         self.asked_accounting.append((since_s, until_s))
         return self.told_accounting
 
-    def owners(self, job_ids):
-        self._ask("owners")
+    def holders(self, job_ids):
+        self._ask("holders")
         return [self._record(job_id) for job_id in job_ids if job_id in self.submitted]
 
     def cancel(self, jobs):

@@ -14,7 +14,7 @@ from asa.cli.asked import JobsOption, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
-from asa.core.owned import writing_text
+from asa.core.safe import writing_text
 from asa.errors import AsaError, InputError
 from asa.units import MAX_JOBS, MAX_SEED
 

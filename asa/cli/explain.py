@@ -375,11 +375,11 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
 
 def _withheld(folder: RunFolder, stage: Stage) -> Iterator[str]:
     """Say what its job did not have: variables that go on to no job by themselves, those first that the stage uses."""
-    from asa.core.owned import trouble
+    from asa.core.safe import is_safe
     from asa.core.variables import secrets_of
     from asa.spec.withheld import dollars, remedy, sounds_secret, uses_of
 
-    is_own = not trouble(folder.path, folder.path.stat())  # else no files are read that others may have named
+    is_own = is_safe(folder.path)  # else no files are read that others may have named
     if names := [use.name for use in uses_of(stage, folder.plan.folder if is_own else None, sounds_secret)]:
         yield (
             f"It uses {dollars(names)}, which it has not asked for: variables that hold secrets go on to stages that "

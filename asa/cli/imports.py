@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.terminal import write_document
-from asa.core.owned import writing_text
+from asa.core.safe import writing_text
 from asa.errors import InputError
 from asa.units import MAX_CORES
 

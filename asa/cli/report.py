@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from asa.cli.runs import RunsOption, open_run, read_state
-from asa.core.owned import writing_text
+from asa.core.safe import writing_text
 from asa.errors import InputError
 
 if TYPE_CHECKING:

@@ -225,9 +225,9 @@ def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFol
 
     folder = RunFolder.create(runs.absolute(), plan, is_usual=is_usual)
     own = runs.with_name(folder.path.parent.name)
-    theirs, owner = beside_own(own)
-    if owner and is_usual and not quiet:
-        sys.stderr.write(f"Note: {theirs} belongs to {owner}; yours are kept in {own}.\n")
+    theirs, whose = beside_own(own)
+    if whose and is_usual and not quiet:
+        sys.stderr.write(f"Note: {theirs} belongs to {whose}; yours are kept in {own}.\n")
     if not quiet and (words := folder.not_shared()):
         sys.stderr.write(f"Warning: {words}\n")
     return folder

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from asa.cli.completing import complete_runs
-from asa.core import owned
+from asa.core import safe
 from asa.core.documents import print_json
 from asa.errors import InputError, JournalError
 
@@ -68,8 +68,8 @@ def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolde
     folder = RunFolder(find_run(runs_folder(runs), named).path.absolute())
     if to_act:
         folder.check_own()
-    elif folder.owner:
-        owned.look_at(folder.path)
+    else:
+        safe.look_at(folder.path)
     return folder
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core import owned, plainly
+from asa.core import plainly, safe
 from asa.core.python import folder_here
-from asa.errors import OwnerError
+from asa.errors import AsaError
 
 _NOBODY_ELSE = 0o077
 
@@ -93,7 +93,7 @@ def kernel(function: Any) -> Any:
 def _is_ones_own(beside: Path) -> bool:
     """Whether results can be kept next to the source, as Python does, and nobody else can put any there."""
     try:
-        return os.access(beside, os.W_OK | os.X_OK) and not owned.trouble(beside, beside.stat())
+        return os.access(beside, os.W_OK | os.X_OK) and safe.is_safe(beside)
     except OSError:
         return False
 
@@ -105,12 +105,12 @@ def _own_folder(named: str) -> str | None:
     `named`: the folder in which numba is set to keep what it compiles; empty for none.
     """
     try:
-        folder = Path(named, "asa") if named else owned.cache_folder() / "compiled"
-        owned.provide_folder(folder)
-        owned.check(folder)
-        owned.check_way(folder)
-        is_fit = owned.is_trusted(folder) or not folder.stat().st_mode & _NOBODY_ELSE
-    except (OSError, OwnerError, RuntimeError):
+        folder = Path(named, "asa") if named else safe.cache_folder() / "compiled"
+        safe.provide_folder(folder)
+        safe.check(folder)
+        safe.check_way(folder)
+        is_fit = safe.is_trusted(folder) or not folder.stat().st_mode & _NOBODY_ELSE
+    except (OSError, AsaError, RuntimeError):
         return None
     return str(folder.absolute()) if is_fit else None
 

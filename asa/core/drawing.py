@@ -9,8 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.core import owned
-from asa.core.owned import writing
+from asa.core import safe
 from asa.errors import InputError, MissingExtraError
 from asa.printable import printable
 
@@ -39,7 +38,7 @@ def _load() -> None:
     import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
 
     here = Path.cwd()
-    if is_loaded or not owned.trouble(here, here.stat()):
+    if is_loaded or safe.is_safe(here):
         return
     mpl.rcdefaults()
     named = os.environ.get("MATPLOTLIBRC", "")
@@ -59,7 +58,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         data = drawn.getvalue()
         if is_svg:  # names are in it as comments, or as they are
             data = printable(data.decode()).encode()
-        with writing(Path(path)) as file:
+        with safe.writing(Path(path)) as file:
             file.write(data)
     except (OSError, ValueError) as error:
         raise InputError(

@@ -3,9 +3,6 @@
 To act on content is to run commands from it, cancel jobs because of it, or learn from it. Such a file must be the
 user's own or root's, and nobody else may be able to change it. A user who trusts another place lists it in a file of
 their own, which `trusted_file` names: one folder a line. Commands that only look show the owner instead.
-
-`check` is given an opened file, so that nobody can swap it in between. A folder is checked by name, since each file
-that is read in it is checked as well.
 """
 
 from __future__ import annotations
@@ -17,22 +14,16 @@ import pwd
 import shlex
 import stat
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from io import TextIOWrapper
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, BinaryIO, TextIO
 
-from asa.core.files import open_file, read_text, replacing
-from asa.core.reading import DOCUMENT_BYTES, SMALL_BYTES, read_whole
-from asa.errors import OwnerError
+from asa.core.files import open_file, read_text
+from asa.core.reading import SMALL_BYTES, read_whole
 
 _ROOT = 0
 _WRITABLE_BY_GROUP, _WRITABLE_BY_ALL = 0o020, 0o002
 _ENTERED_BY_OTHERS = 0o011
-_PRIVATE, _SHARED, _SEEN = 0o700, 0o750, 0o755
-_MAX_LINKS = 40  # as Linux has it
 _ACCESS_LIST, _VERSION_BYTES, _ENTRIES = "system.posix_acl_access", 4, struct.Struct("<HHI")  # acl_ea_entry of Linux
 _LISTED_USER, _LISTED_GROUP, _MAY_WRITE = 0x02, 0x08, 0x02
 _USERS, _NAME, _GID = Path("/etc/passwd"), 0, 3
@@ -49,13 +40,6 @@ def whose(about: os.stat_result) -> str:
     return "" if about.st_uid in {os.geteuid(), _ROOT} else user_name(about.st_uid)
 
 
-def look_at(path: Path) -> None:
-    """Report the owner of a file or folder that is only looked at, if it is another user."""
-    with suppress(OSError):
-        if owner := whose(path.stat()):
-            others[str(path)] = owner
-
-
 def trouble(path: Path, about: os.stat_result) -> str:
     """Say, to follow its name, why the content of a file or folder may not be acted on; empty if it may.
 
@@ -63,43 +47,6 @@ def trouble(path: Path, about: os.stat_result) -> str:
     """
     said = _of_others(path, about) or _open_to_others(path, about)
     return said if said and not is_trusted(path) else ""
-
-
-def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "") -> None:
-    """Refuse to act on what others own or can change; without `about`, a folder by its name.
-
-    `if_theirs`: the hint if it is another user's, in place of that to trust it.
-    Raises `OwnerError`. Raises `OSError`: it does not exist, or cannot be examined.
-    """
-    about = about or path.stat()
-    if said := trouble(path, about):
-        raise OwnerError(said, where=str(path), hint=(whose(about) and if_theirs) or _remedy(path, about))
-
-
-def check_links(path: Path) -> None:
-    """Refuse a path with links of other users on it.
-
-    Raises `OwnerError`. Raises `OSError`: a folder on the way cannot be looked at.
-    """
-    whole = path.absolute()
-    for part in (*reversed(whole.parents), whole):
-        try:
-            about = part.lstat()
-        except FileNotFoundError:
-            return
-        if stat.S_ISLNK(about.st_mode) and (owner := whose(about)) and not is_trusted(part.parent):
-            hint = f"Remove it, or name what it leads to: {part.readlink()}"
-            raise OwnerError(f"is a link that {owner} has made", where=str(part), hint=hint)
-
-
-def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file, max_bytes: int = DOCUMENT_BYTES) -> bytes:
-    """Read a whole file that is acted on, opened by `opened`, up to the size limit.
-
-    Raises `OwnerError`: others own it or can change it. Raises `OSError` as `opened` does.
-    """
-    with opened(path) as file:
-        check(path, os.fstat(file.fileno()))
-        return read_whole(file, path, max_bytes)
 
 
 def of_another(path: Path) -> str:
@@ -113,152 +60,6 @@ def of_another(path: Path) -> str:
 def own_beside(path: Path) -> Path:
     """Name the user's own folder next to one that another member of a group has made: with the user's name."""
     return path.with_name(f"{path.name}-{account(os.geteuid())}")
-
-
-def ones_own(path: Path, *, begins: bool = True) -> Path:
-    """Return a user's folder, or, if another user has made it, the user's own next to it.
-
-    `begins`: whether something new will be put there; else the own one is returned only if it exists.
-    """
-    own = own_beside(path)
-    try:
-        has_own = own.lstat().st_uid == os.geteuid()
-    except OSError:
-        has_own = False
-    return own if has_own or (begins and of_another(path)) else path
-
-
-def exchange_trouble(path: Path) -> str:
-    """Say, to follow its name, who else can replace things in a folder.
-
-    Raises `OwnerError`: a link of another user leads there. Raises `OSError`: it cannot be looked at.
-    """
-    check_links(path)
-    about = path.stat()
-    is_sticky = about.st_mode & stat.S_ISVTX and not whose(about)  # all can make something there, and exchange nothing
-    return "" if is_sticky else trouble(path, about)
-
-
-def make_folder(path: Path, *, is_shared: bool = False) -> None:
-    """Make a folder that only its user can enter, whatever umask, setgid and default access lists say.
-
-    `is_shared`: its group may read it; in a trusted place the umask decides.
-    Raises `OSError`: it cannot be made, or exists.
-    """
-    if is_trusted(path.parent):
-        path.mkdir()
-        return
-    path.mkdir(mode=_PRIVATE)
-    if is_shared:
-        path.chmod(_SHARED | path.stat().st_mode & stat.S_ISGID)
-
-
-def provide_above(path: Path, *, is_shared: bool = False) -> None:
-    """Make the missing folders above something, by the umask, but so that nobody else can change them.
-
-    `is_shared`: all may read them, whatever the umask.
-    """
-    for folder in reversed(path.parents):
-        with suppress(FileExistsError):
-            if not folder.exists():
-                folder.mkdir(0o777 if is_trusted(folder.parent) else _SEEN)
-                if is_shared:
-                    about = folder.stat()
-                    folder.chmod(stat.S_IMODE(about.st_mode) | _SEEN)
-
-
-def provide_folder(path: Path, *, is_shared: bool = False) -> None:
-    """Make a folder as `make_folder` does, and those above it as `provide_above`, unless it is there."""
-    if not path.is_dir():
-        provide_above(path)
-        try:
-            make_folder(path, is_shared=is_shared)
-        except FileExistsError:
-            if not path.is_dir():  # another process has not made it, then
-                raise
-
-
-def cache_folder() -> Path:
-    """Folder for what may be deleted: ``asa`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``.
-
-    Raises `RuntimeError`: the home folder is not known.
-    """
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "asa"
-
-
-# ---------------------------------------------------------------------- writing
-
-
-def followed(path: Path) -> Path:
-    """Follow the user's own links, and root's, to the file that a user wants written.
-
-    A path to anything but a plain file, such as a pipe, stays as it is.
-    Raises `OwnerError`: a link on the way is another user's. Raises `OSError`: its target cannot be examined.
-    """
-    place = path
-    for _ in range(_MAX_LINKS):
-        check_links(place)
-        if (path.exists() and not path.is_file()) or not place.is_symlink():
-            break
-        place = place.parent / place.readlink()
-    return path if path.exists() and not path.is_file() else place
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
-    """Write to the path from `followed`: into a pipe, or in place of a file, whose mode the new one keeps.
-
-    Raises `OwnerError`: it is another user's pipe, or a link of theirs leads there.
-    """
-    place = followed(path)
-    if not place.is_file() and place.exists():
-        with os.fdopen(_open_special(place), "wb") as file:
-            yield file
-        return
-    with replacing(place) as file:
-        with suppress(FileNotFoundError):
-            about = place.lstat()
-            if about.st_uid == os.geteuid() and stat.S_ISREG(about.st_mode):
-                os.fchmod(file.fileno(), stat.S_IMODE(about.st_mode) & 0o777)
-        yield file
-
-
-@contextmanager
-def writing_text(path: Path, *, newline: str | None = None, is_new: bool = False) -> Iterator[TextIO]:
-    """Write a text to the user's path, as `writing` does.
-
-    `is_new`: the file must not exist yet.
-    """
-    with _making(path) if is_new else writing(path) as file:
-        text = TextIOWrapper(file, encoding="utf-8", newline=newline)
-        yield text
-        text.flush()
-        text.detach()
-
-
-def _making(path: Path) -> BinaryIO:
-    place = followed(path)
-    return open(place, "xb", opener=lambda name, how: os.open(name, how | os.O_NOFOLLOW, 0o666))
-
-
-def _open_special(path: Path) -> int:
-    """Open what is no plain file; a pipe of another user's would have us wait for ever, and give them the text."""
-    _refuse_pipe(path, path.stat())
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        _refuse_pipe(path, os.fstat(descriptor))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _refuse_pipe(path: Path, about: os.stat_result) -> None:
-    is_named = Path(os.path.realpath(path)).exists()  # else it is what this process was started with
-    owner = "" if stat.S_ISCHR(about.st_mode) or not is_named else whose(about)
-    if owner and not is_trusted(path.parent):
-        raise OwnerError(f"is a FIFO of {owner}", where=str(path), hint="Remove it, or name another file.")
 
 
 # ---------------------------------------------------------------------- what a user trusts
@@ -320,16 +121,6 @@ def _why_not(line: str) -> str:
     except OSError as error:
         return f"it cannot be looked at: {error.strerror}"
     return said and f"{said}, so that another may have been put in its place"
-
-
-def check_way(path: Path) -> None:
-    """Refuse a path that is used by name later, if others can replace it until then.
-
-    Raises `OwnerError`. Raises `OSError`: a folder above it cannot be looked at.
-    """
-    if not is_trusted(path) and (said := way_trouble(path)):
-        hint = "Make that folder writable for you alone (chmod go-w), or have another one used."
-        raise OwnerError(f"lies where others can put another in its place: {said}", where=str(path), hint=hint)
 
 
 def is_open(path: Path) -> bool:
@@ -516,7 +307,8 @@ def _group(gid: int) -> str:
     return str(gid)
 
 
-def _remedy(path: Path, about: os.stat_result) -> str:
+def remedy(path: Path, about: os.stat_result) -> str:
+    """Say what to do about something that may not be acted on."""
     place = Path(os.path.realpath(path))
     folder = place if stat.S_ISDIR(about.st_mode) else place.parent
     trust = f"To trust what is in {folder}, add that path as a line to {_list()}."

@@ -17,7 +17,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 from pathlib import Path
 
-from asa.core.owned import check_links, user_name
+from asa.core.owned import user_name
+from asa.core.safe import check_links
 from asa.errors import AsaError
 
 UNKNOWN = "somebody whom this system does not name"

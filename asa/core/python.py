@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from asa.core import owned
+from asa.core import safe
 
 _SAFE = "PYTHONSAFEPATH"  # what -P is to a Python that others start
 _STARTING = Lock()
@@ -126,6 +126,6 @@ def folder_here() -> list[str]:
     """Name the working directory, if nobody else can put a file there, or the user trusts it."""
     try:
         here = Path.cwd()
-        return [] if owned.trouble(here, here.stat()) else [str(here)]
+        return [str(here)] if safe.is_safe(here) else []
     except OSError:  # it was removed
         return []

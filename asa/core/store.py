@@ -25,12 +25,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from asa.core import owned
+from asa.core import safe
 from asa.core.documents import read_json
 from asa.core.files import read_file, sync_folder, write_all
 from asa.core.locks import FileLock, is_running, machine
 from asa.core.reading import JOURNAL_BYTES, TooLargeError
-from asa.errors import LeaseError, OwnerError, StateError
+from asa.errors import InputError, LeaseError, StateError
 
 SILENT_S = 24 * 3600.0
 """Whoever has not written to a file for so long writes to it no more."""
@@ -165,8 +165,8 @@ class LineFile:
         about = os.fstat(self._descriptor)
         self._has_links = about.st_nlink > 0
         try:
-            owned.check(self.path, about)
-        except OwnerError:
+            safe.check(self.path, about)
+        except InputError:
             self.close()
             raise
         if not self._withdrawal:
@@ -249,9 +249,9 @@ class SegmentFolder:
             return
         try:
             with suppress(FileNotFoundError):
-                owned.check(self.path)
+                safe.check(self.path)
                 self._is_own = True
-        except OwnerError as error:
+        except InputError as error:
             raise StateError(error.message, where=error.where, hint=error.hint) from error
 
     # -------------------------------------------------------------------------------------------- writing
@@ -260,7 +260,7 @@ class SegmentFolder:
         """Make the folder, unless it must exist."""
         if not self.must_exist:
             with saying(self.path, "cannot be made"):
-                owned.provide_folder(self.path)
+                safe.provide_folder(self.path)
                 self._check_own()
 
     def begin(self, header: bytes, *, withdrawal: bytes, durable: bool) -> tuple[Segment, LineFile]:

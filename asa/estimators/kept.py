@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from asa.core import owned
+from asa.core import safe
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.errors import AsaError
@@ -168,7 +168,7 @@ class Learned:
 def place_of(folder: Path, *what: str) -> Path:
     """Name the file in which what was learned of a bank is kept."""
     try:
-        root = owned.cache_folder() / "learned"
+        root = safe.cache_folder() / "learned"
     except RuntimeError:  # nobody's home is known here: nothing can be kept
         root = Path(os.devnull)
     digest = sha256("\0".join([str(folder.absolute()), *what]).encode(errors="surrogatepass")).hexdigest()
@@ -185,7 +185,7 @@ def drop(folder: Path) -> None:
 def is_current(file: Path, store: WaitStore) -> bool:
     """Whether hardly anything is to be learned in addition to the cache."""
     try:
-        return store.beyond(read_json(owned.read(file))["position"]) <= _FEW_BYTES
+        return store.beyond(read_json(safe.read(file))["position"]) <= _FEW_BYTES
     except (OSError, ValueError, TypeError, KeyError, AttributeError, AsaError):
         return False
 
@@ -193,7 +193,7 @@ def is_current(file: Path, store: WaitStore) -> bool:
 def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:
     """Take what is kept, and have the store go on where that stood; None if there is nothing, or nothing of use."""
     try:
-        data = read_json(owned.read(file))
+        data = read_json(safe.read(file))
         if data["version"] != _VERSION or not store.resume(data["position"]):
             return None
         return Learned(
@@ -231,7 +231,7 @@ def save(file: Path, store: WaitStore, learned: Learned) -> None:
         "later": [_row(record) for record in learned.later],
     }
     with suppress(OSError, AsaError):
-        owned.provide_folder(file.parent)
+        safe.provide_folder(file.parent)
         put(file, json.dumps(data).encode(), is_private=True)
 
 

@@ -40,7 +40,6 @@ from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 from asa.core.documents import open_file
 from asa.core.files import compressed
 from asa.core.locks import FileLock
-from asa.core.owned import followed, look_at, writing
 from asa.core.reading import (
     BANK_RECORDS,
     EXPORT_BYTES,
@@ -54,6 +53,7 @@ from asa.core.reading import (
     read_lines,
     unpacked,
 )
+from asa.core.safe import followed, look_at, writing
 from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
 from asa.errors import InputError, StateError
 from asa.estimators.pseudonyms import Pseudonyms

@@ -538,7 +538,7 @@ def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
     Raises `AsaError`: another host drives one of them, what one did is not known, or its jobs cannot be ended now.
     """
     for folder in list_runs(runs, only_own=True):
-        if folder.owner or folder.plan.host != host or (folder.path / _ENDED).exists():
+        if folder.plan.host != host or (folder.path / _ENDED).exists():
             continue
         folder.check_own()
         _refuse_lost_journal(folder)

@@ -82,9 +82,9 @@ def import_snakemake(
     names = Names()
     parts = _in_order(rules, edges, notes)
     called = {part: names.take("-".join(part)) for part in parts}
-    owner = {rule: called[part] for part in parts for rule in part}
+    stage_of = {rule: called[part] for part in parts for rule in part}
     befores = direct(
-        {called[part]: {owner[b] for rule in part for b in edges[rule] if b not in part} for part in parts}
+        {called[part]: {stage_of[b] for rule in part for b in edges[rule] if b not in part} for part in parts}
     )
     stages: list[Stage] = []
     comments: dict[str, list[str]] = {}

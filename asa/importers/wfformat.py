@@ -99,9 +99,9 @@ def import_wfformat(
     stages = [_stage(called, group, cores) for called, group in groups.items()]
     if with_commands:
         stages = [_with_commands(stage, groups[stage.name]) for stage in stages]
-    owner = {task.id: called for called, group in groups.items() for task in group}
+    stage_of = {task.id: called for called, group in groups.items() for task in group}
     edges = {
-        called: {owner[parent] for task in group for parent in task.parents} - {called}
+        called: {stage_of[parent] for task in group for parent in task.parents} - {called}
         for called, group in groups.items()
     }
     befores = direct(edges)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from asa.core import owned, python, variables
+from asa.core import python, safe, variables
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.core.reading import run_command
@@ -220,7 +220,7 @@ def kept(folder: Path) -> KeptRun | None:
         Others own its record, or can change it.
     """
     try:
-        told = read_json(owned.read(folder / _FILE))
+        told = read_json(safe.read(folder / _FILE))
         return KeptRun(
             Way(told["way"]),
             str(told["mark"]),

@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from asa.core import owned
+from asa.core import safe
 from asa.core.files import put, read_text
 from asa.core.locks import FileLock
 from asa.core.reading import run_command
@@ -59,9 +59,9 @@ def _provide_folder() -> None:
     folder = scripts_folder()
     _check_text(folder)
     try:
-        owned.provide_folder(folder)
-        owned.check(folder)  # cron runs what is in it
-        owned.check_way(folder)
+        safe.provide_folder(folder)
+        safe.check(folder)  # cron runs what is in it
+        safe.check_way(folder)
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint=_HINT) from error
 
@@ -96,7 +96,7 @@ def _change(mark: str, line: str) -> bool:
     Returns whether the table has changed.
     """
     folder = scripts_folder()
-    owned.provide_folder(folder)
+    safe.provide_folder(folder)
     with FileLock(folder / "crontab.lock", _LOCK_S):
         before = _table()
         lines = before.removesuffix("\n").split("\n") if before else []

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from asa.core import owned
+from asa.core import safe
 from asa.core.files import read_text
 
 
@@ -47,7 +47,7 @@ class Legs:
             Its number, from 1 on.
         """
         try:
-            owned.provide_folder(self.folder)
+            safe.provide_folder(self.folder)
             with suppress(FileExistsError):
                 (self.folder / f"over.{leg}").symlink_to("gone")
         except OSError:

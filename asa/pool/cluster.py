@@ -32,10 +32,10 @@ from rich.live import Live
 from rich.table import Table
 
 from asa.backend import Facility
-from asa.core import owned
+from asa.core import safe
 from asa.core.console import Console
 from asa.core.files import put
-from asa.errors import InputError, OwnerError
+from asa.errors import InputError
 from asa.estimators.store import default_folder
 from asa.sites import open_facility
 from asa.units import parse_duration
@@ -195,7 +195,7 @@ class AsaCluster(SpecCluster):
                 host = host or LOOPBACK
             reached = {"interface": interface, "host": LOOPBACK if host == LOOPBACK else None}
             files, kept = keep_credentials(security, self.folder), credentials_folder(self.folder)
-            jobs = WorkerJobs(name, python, launcher, reached, files, kept, is_trusted=owned.is_trusted(kept))
+            jobs = WorkerJobs(name, python, launcher, reached, files, kept, is_trusted=safe.is_trusted(kept))
             self._supervision = self._supervised(jobs, price, margin_s)
             # not dask's own choice, which anybody may have made, and where it looks for modules
             self._scratch = make_scratch()
@@ -526,18 +526,16 @@ class AsaCluster(SpecCluster):
 def _pools() -> Path:
     """Folder in which pools are kept: one that the user names, else one of the user's own here."""
     named = os.environ.get("ASA_POOLS")
-    return Path(named) if named else owned.ones_own(Path("asa-pools"))
+    return Path(named) if named else safe.ones_own(Path("asa-pools"))
 
 
 def _made(folder: Path) -> Path:
     hint = "Name a folder of your own with folder=, or in ASA_POOLS one for all pools: export ASA_POOLS=.../$USER."
     try:
-        owned.provide_above(folder)
-        if said := owned.exchange_trouble(folder.parent):
-            said = f"{said}, who can put another pool in the place of yours"
-            raise OwnerError(said, where=str(folder.parent), hint=hint)
-        owned.provide_folder(folder)
-        owned.check(folder)
+        safe.provide_above(folder)
+        safe.check_fixed(folder.parent, "pool", lambda _: hint)
+        safe.provide_folder(folder)
+        safe.check(folder)
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint=hint) from error
     return folder.absolute()

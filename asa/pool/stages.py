@@ -36,7 +36,7 @@ from asa.backend import (
     StepTimes,
     Troubleshooting,
 )
-from asa.core import owned, temporary
+from asa.core import safe, temporary
 from asa.core.documents import read_json
 from asa.core.files import append_to, put, read_file, read_text
 from asa.core.variables import asked
@@ -248,7 +248,7 @@ class StagesBackend:
         self._calls = 0
         try:
             for place in (self._place, self._logs):
-                owned.provide_folder(place)
+                safe.provide_folder(place)
             for path in sorted(self._place.glob("*.job"), key=lambda path: int(path.stem)):
                 kept = read_json(read_file(path))
                 self._jobs[path.stem] = _HandedOver(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from asa.core.files import read_text
-from asa.core.owned import writing_text
 from asa.core.reading import DOCUMENT_BYTES
+from asa.core.safe import writing_text
 from asa.errors import InputError
 from asa.report.page import Around, Link, Links, Page, Section, Text, render, rendered_metadata
 

@@ -13,9 +13,9 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from asa.backend import Backend, Capabilities, Setting
-from asa.core import owned, plugins
+from asa.core import plugins, safe
 from asa.core.variables import asked
-from asa.errors import InputError, OwnerError
+from asa.errors import InputError
 from asa.estimators.bank import login_name
 from asa.estimators.choice import AUTO, BLIND, choose
 from asa.runner.folder import RunPlan
@@ -183,26 +183,21 @@ def bank_trouble(folder: Path) -> str:
     """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
     what = "made"
     try:
-        owned.provide_folder(folder)
+        safe.provide_folder(folder)
         what = "written"
         with TemporaryFile(dir=folder) as file:
             file.write(b"\n")
-        return owned.trouble(folder, folder.stat())
+        return safe.refused(folder)[0]
     except OSError as error:
         return f"cannot be {what}: {error.strerror or error}"
 
 
 def bank_refusal(folder: Path | None) -> str:
     """Say why a bank is not used that others own or can change, and what to do; empty if it may be, or is not there."""
-    try:
-        if folder is not None:
-            owned.check(folder)
-    except OwnerError as error:
-        repair = (error.hint or "").removeprefix(owned.UNUSED)
-        return f"{error.message}: it is not used, and nothing learned. {repair}"
-    except OSError:  # it is made later, or its use reports what is wrong
-        pass
-    return ""
+    said = repair = ""
+    with suppress(OSError):  # it is made later, or its use reports what is wrong
+        said, repair = safe.refused(folder) if folder is not None else ("", "")
+    return said and f"{said}: it is not used, and nothing learned. {repair}"
 
 
 def check_bank(folder: Path | None) -> None:
@@ -211,7 +206,7 @@ def check_bank(folder: Path | None) -> None:
         return
     trouble = bank_trouble(folder)
     with suppress(OSError):
-        owned.check(folder)
+        safe.check(folder)
     if trouble:
         hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or use none: --bank none."
         raise InputError(trouble, where=f"the bank {folder}", hint=hint)

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
-from asa.core import owned
+from asa.core import owned, safe
 from asa.core.files import append_to, open_file, put, read_file, sync_folder
 from asa.core.locks import FileLock, Holder
 from asa.core.reading import DOCUMENT_BYTES, JOURNAL_BYTES, OTHERS_BYTES, read_whole
@@ -203,7 +203,7 @@ def own_beside(runs: Path, *, begins: bool = True) -> Path:
     begins
         Whether a run is to begin there; else the own one is returned only if it exists.
     """
-    return owned.ones_own(runs, begins=begins)
+    return safe.ones_own(runs, begins=begins)
 
 
 def beside_own(runs: Path) -> tuple[Path, str]:
@@ -309,14 +309,14 @@ class RunFolder:
         path = cls.path_of(runs, plan)
         is_shared = plan.share == GROUP
         try:
-            owned.provide_above(path, is_shared=is_shared)
+            safe.provide_above(path, is_shared=is_shared)
             if is_usual and runs.name == _RUNS and not os.environ.get("ASA_RUNS") and owned.of_another(runs):
                 return cls.create(owned.own_beside(runs), plan)
             check_runs(runs)
-            owned.make_folder(path, is_shared=is_shared)
-            owned.make_folder(path / _REQUESTS)
+            safe.make_folder(path, is_shared=is_shared)
+            safe.make_folder(path / _REQUESTS)
             if is_shared:
-                owned.make_folder(path / _TASKS)  # else jobs make it, as their umask says
+                safe.make_folder(path / _TASKS)  # else jobs make it, as their umask says
                 _make_readable(path)
             _write_plan(path, plan)
         except OSError as error:
@@ -351,14 +351,14 @@ class RunFolder:
             It cannot be looked at.
         """
         try:
-            owned.check_links(self.path)
+            safe.check_links(self.path)
             hint = f"Only {self.owner} can go on with this run, or cancel it. Look at it: asa status {self.path.name}"
-            owned.check(self.path, if_theirs=hint)
-            owned.check(self.path / _PLAN, self._about, if_theirs=hint)
+            safe.check(self.path, if_theirs=hint)
+            safe.check(self.path / _PLAN, self._about, if_theirs=hint)
             with os.scandir(self.path) as entries:
                 inside = [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) or e.name == _JOURNAL]
             for part in sorted(inside):
-                owned.check(part)
+                safe.check(part)
         except OSError as error:
             raise InputError(
                 f"cannot be looked at: {error.strerror}", where=str(self.path), hint=_UNREADABLE
@@ -481,7 +481,7 @@ class RunFolder:
         for file in self._wish_files():
             self._passed_over.add(file.name)
             with suppress(OSError, ValidationError, OwnerError):
-                requests.append(_request.validate_json(owned.read(file)))
+                requests.append(_request.validate_json(safe.read(file)))
             with suppress(OSError):
                 file.unlink()
         return requests
@@ -865,16 +865,16 @@ def check_runs(runs: Path) -> None:
     OSError
         It cannot be looked at.
     """
-    if said := owned.exchange_trouble(runs):
-        about = runs.stat()
-        hint = "Name a folder of your own with --runs or ASA_RUNS; nothing was submitted."
-        if not owned.whose(about):
-            place = shlex.quote(str(runs.absolute()))
-            who = "" if about.st_uid == os.geteuid() else "said by root, "
-            hint = (
-                f"{hint} As in: export ASA_RUNS={place}/$USER. Or, {who}`chmod +t {place}` lets each keep runs there."
-            )
-        raise OwnerError(f"{said}, who can put another run in the place of yours", where=str(runs), hint=hint)
+
+    def hint(about: os.stat_result) -> str:
+        own = "Name a folder of your own with --runs or ASA_RUNS; nothing was submitted."
+        if owned.whose(about):
+            return own
+        place = shlex.quote(str(runs.absolute()))
+        who = "" if about.st_uid == os.geteuid() else "said by root, "
+        return f"{own} As in: export ASA_RUNS={place}/$USER. Or, {who}`chmod +t {place}` lets each keep runs there."
+
+    safe.check_fixed(runs, "run", hint)
 
 
 def _safe(name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from asa.core import owned
+from asa.core import safe
 from asa.core.files import open_file
 from asa.core.reading import JOURNAL_BYTES, OWN_JOURNAL_BYTES, TooLargeError, bound, read_blocks
 from asa.core.store import LineFile
@@ -52,7 +52,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
         with open_file(path) as file:
             about = os.fstat(file.fileno())
             if is_acted_on:
-                owned.check(path, about)
+                safe.check(path, about)
             for block in read_blocks(file, path, JOURNAL_BYTES, _max_bytes(path, about, max_bytes)):
                 _check_rest(rest, path)
                 at = 0 if rest else _read_block(block, entries)
@@ -78,7 +78,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
 
 def _max_bytes(path: Path, about: os.stat_result, max_bytes: int) -> int:
     """Give the bound of a journal, by whose it is; refuse one that is larger before anything of it is read."""
-    if max_bytes >= JOURNAL_BYTES and not owned.trouble(path, about):
+    if max_bytes >= JOURNAL_BYTES and safe.is_safe(path, about):
         max_bytes = max(max_bytes, OWN_JOURNAL_BYTES)
     if about.st_size > bound(max_bytes):
         raise TooLargeError("it", bound(max_bytes), path)

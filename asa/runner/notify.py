@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.core import owned
+from asa.core import safe
 from asa.core.reading import run_command
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
@@ -75,7 +75,7 @@ class Notifier:
         """Send a notification, unless it was sent: at most once, should this client be killed meanwhile."""
         marks = self._folder.path / _TOLD
         try:
-            owned.provide_folder(marks)
+            safe.provide_folder(marks)
             (marks / re.sub(r"[^A-Za-z0-9._-]", "_", once)).touch(exist_ok=False)
         except OSError:
             return

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from asa.backend import REFUSAL, Growing, JobSpec, JobState, site_word_s
-from asa.core import owned
+from asa.core import safe
 from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.exactly_once import AGAIN_S
@@ -214,7 +214,7 @@ def _post(one: Active, token: str) -> bool:
         return True
     posts = Path(one.run.place) / "posts"
     try:
-        owned.provide_folder(posts)
+        safe.provide_folder(posts)
         (posts / quote(token, safe="")).touch()
     except OSError:
         return False

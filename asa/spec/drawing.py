@@ -363,7 +363,7 @@ class _Page:
             self._line(turn, column + 1, _LEFT, bundle)
 
     def text(self) -> str:
-        letters = {place: _letter(list(owners.values())) for place, owners in self._lines.items()} | self._letters
+        letters = {place: _letter(list(lines.values())) for place, lines in self._lines.items()} | self._letters
         height = max(row for row, _ in letters) + 1
         width = max(column for _, column in letters) + 1
         rows = ("".join(letters.get((row, column), " ") for column in range(width)).rstrip() for row in range(height))
@@ -373,9 +373,9 @@ class _Page:
         for i, letter in enumerate(text):
             self._letters[row, column + i] = letter
 
-    def _line(self, row: int, column: int, directions: int, owner: object) -> None:
-        owners = self._lines.setdefault((row, column), {})
-        owners[owner] = owners.get(owner, 0) | directions
+    def _line(self, row: int, column: int, directions: int, edge: object) -> None:
+        lines = self._lines.setdefault((row, column), {})
+        lines[edge] = lines.get(edge, 0) | directions
 
 
 def _letter(lines: Sequence[int]) -> str:

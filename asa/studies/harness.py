@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from asa.core.documents import read_file, read_json
-from asa.core.owned import look_at
 from asa.core.parallel import Processes, Progress, available_cores, pool, silent
 from asa.core.reading import LOG_BYTES
+from asa.core.safe import look_at
 from asa.core.store import LineFile
 from asa.errors import InputError, JournalError, StateError
 from asa.pool.executors import Elsewhere

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from asa.core import owned
+from asa.core import safe
 from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
@@ -92,11 +92,11 @@ class MarksFolder:
             self.root / part for part in ("scripts", "logs", "marks", "posts", "jobs")
         )
         try:
-            owned.provide_folder(self.root)
+            safe.provide_folder(self.root)
             is_shared = bool(self.root.stat().st_mode & stat.S_IRGRP)
-            owned.provide_folder(self.logs, is_shared=is_shared)
+            safe.provide_folder(self.logs, is_shared=is_shared)
             for folder in (self.marks, self.posts, self.scripts, self._jobs):
-                owned.provide_folder(folder)
+                safe.provide_folder(folder)
         except OSError as error:
             raise _unwritable(self.root, error) from error
 
@@ -200,7 +200,7 @@ class MarksFolder:
         for token in tokens:
             path = self.marks / token / "superseded"
             try:
-                owned.provide_folder(path.parent)
+                safe.provide_folder(path.parent)
                 path.touch()
             except OSError as error:
                 raise _unwritable(path, error) from error
@@ -209,7 +209,7 @@ class MarksFolder:
         """See to it that no job of a token begins its payload any more; False where one has begun it."""
         path = self.marks / token / "start"
         try:
-            owned.provide_folder(path.parent)
+            safe.provide_folder(path.parent)
             with suppress(FileExistsError):  # by this very call, too, where a server answered late
                 path.symlink_to(WITHDRAWN)
             return str(path.readlink()) == WITHDRAWN

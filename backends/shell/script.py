@@ -28,7 +28,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import JobSpec, Step
-from asa.core.owned import is_trusted
+from asa.core.safe import is_trusted
 from asa.elements import Array, Elements
 from asa.job import head, text
 from asa.keys import RESOURCES, TERMS
@@ -175,7 +175,7 @@ def _facts(payload: Payload) -> str:
     lines = [
         "#!/bin/sh",
         f"# Written by asa for the job {payload.name}.",
-        *_for_its_owner(payload),
+        *_for_its_user(payload),
         *([f"{_WALLTIME}{payload.walltime_s:g}"] if math.isfinite(payload.walltime_s) else []),
         *([f"{_HEEDS}{payload.heeds}"] if payload.heeds != "fail" else []),
         *([f"{_ELEMENTS}{array.elements}{_RENUMBERED if payload.is_renumbered else ''}"] if array is not None else []),
@@ -187,7 +187,7 @@ def _facts(payload: Payload) -> str:
     return "\n".join(lines)
 
 
-def _for_its_owner(payload: Payload) -> Iterator[str]:
+def _for_its_user(payload: Payload) -> Iterator[str]:
     """Say what a job asks for and runs, on one screen, and where the rest is."""
     if payload.asks:
         yield f"# It asks for {payload.asks}."

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from asa.core.documents import read_file, read_json
-from asa.core.owned import look_at, writing_text
+from asa.core.safe import look_at, writing_text
 from asa.errors import InputError
 
 from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedKind, FittedWorkload, Spread

@@ -14,7 +14,7 @@ import typer
 
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
-from asa.core.owned import writing_text
+from asa.core.safe import writing_text
 from asa.errors import InputError
 from asa.units import format_duration
 

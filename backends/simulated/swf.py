@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.files import compressed
-from asa.core.owned import followed, writing
 from asa.core.reading import LOG_BYTES, LOG_JOBS, Stream, TooManyError, bound, read_pieces
+from asa.core.safe import followed, writing
 from asa.errors import InputError, TraceError
 from asa.history import JobHistory, opened
 

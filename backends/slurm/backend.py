@@ -37,9 +37,9 @@ from .cluster import HomeCluster
 from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import SlurmQueueFeed
+from .identity import COMMENT, AnothersJobError, OwnJobs, is_same, token_of
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .options import without_nodes
-from .ownership import COMMENT, AnothersJobError, Ownership, is_same, token_of
 from .pacing import Pacer
 from .preflight import SlurmPreflight
 from .sbatch_variables import filled
@@ -111,7 +111,7 @@ class SlurmBackend:
         self._preflight = SlurmPreflight(link)
         self._highest: int | None = None  # number of a job that was submitted from here; None if it was not looked up
         self._strangers: set[str] = set()  # jobs that were asked for, without evidence that they are this run's
-        self._own = Ownership(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
+        self._own = OwnJobs(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
     # ------------------------------------------------------------------ what is known without asking
 

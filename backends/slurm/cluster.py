@@ -36,8 +36,8 @@ from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import BackendError, OtherClusterError
 
+from .identity import COMMENT, token_of
 from .link import SlurmCluster, SlurmLink, SlurmRecord
-from .ownership import COMMENT, token_of
 
 _DOUBT_AGAIN_S = 600.0  # a listing of all users' jobs is not asked for more often
 _SURE_S = 2.0  # a cluster that was compared so lately is not asked again before a submission

@@ -113,8 +113,8 @@ class SlurmRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedJob:
-    """A job that is to be changed, and that its number was found to belong to: `Ownership` alone makes these."""
+class IdentifiedJob:
+    """A job that is to be changed, and that its number was found to belong to: `OwnJobs` alone makes these."""
 
     job_id: str
     name: str  # the name that Slurm has now
@@ -289,7 +289,7 @@ class SlurmLink(Protocol):
         """Ask the controller for the elements of some arrays, by array; those that it does not know are missing."""
         ...
 
-    def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+    def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller afresh what some numbers are now: of jobs, of arrays, of elements by their own numbers."""
         ...
 
@@ -327,7 +327,7 @@ class SlurmLink(Protocol):
         """Ask accounting for all users' jobs in a time span, or the user's own if a site shows no others."""
         ...
 
-    def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
+    def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
         """Cancel some jobs, in as few calls as possible; those that have ended are ignored.
 
         Returns the jobs that were not cancelled, each with the reason; nothing is raised. If Slurm can, it compares
@@ -336,7 +336,7 @@ class SlurmLink(Protocol):
         ...
 
     def update(
-        self, job: OwnedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job: hold or release it, give it another time limit, or shrink it to so many nodes.
 

@@ -13,8 +13,8 @@ from asa.backends.shell.marks import KeptSubmission
 
 from asa.errors import BackendError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 
+from .identity import OwnJobs
 from .link import SlurmJob, SlurmLink, SlurmRecord
-from .ownership import Ownership
 from .settings import SlurmSettings
 
 _BEGINS_S = 3600
@@ -59,7 +59,7 @@ class Prober:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._link, self._settings, self._clock, self._sleep = link, settings, clock, sleep
-        self._own = Ownership(link, lambda _: self._submitted, is_settling=lambda _: True)
+        self._own = OwnJobs(link, lambda _: self._submitted, is_settling=lambda _: True)
         self._submitted: KeptSubmission | None = None
         self._left_over = ""
 

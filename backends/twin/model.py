@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from asa.core.documents import read_text
 from asa.core.files import put
-from asa.core.owned import look_at
+from asa.core.safe import look_at
 from asa.errors import InputError
 from asa.facts import Away, PartitionFacts
 

@@ -374,8 +374,8 @@ def test_a_job_that_slurm_lets_go_too_early_is_cancelled_once_slurm_shows_whose_
     first = backend.submit(spec(5000.0))
     site.link.ignores_dependencies = True
     second = backend.submit(spec(2000.0, dependencies=(Dependency(first, DependencyType.AFTEROK, 0.0),)))
-    owners, answers = site.link.owners, [[], []]
-    monkeypatch.setattr(site.link, "owners", lambda job_ids: answers.pop() if answers else owners(job_ids))
+    holders, answers = site.link.holders, [[], []]
+    monkeypatch.setattr(site.link, "holders", lambda job_ids: answers.pop() if answers else holders(job_ids))
     assert ended(backend, second).reason == "DependencyIgnored"
     assert not answers
     assert site.link.all[second].state == "CANCELLED"

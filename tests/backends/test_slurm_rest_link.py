@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from asa.backends.slurm.link import OwnedJob, SlurmJob
+from asa.backends.slurm.link import IdentifiedJob, SlurmJob
 from asa.backends.slurm.rest import RestLink, TokenSource
 from asa.backends.slurm.rest.memory import RecordMemory
 from slurm_fake_link import cancel, own
@@ -898,7 +898,7 @@ def test_many_jobs_are_cancelled_by_one_request_which_tells_of_each_that_was_not
 
 def test_one_job_is_cancelled_under_its_name():
     desk = Desk(table={"DELETE /slurm/v0.0.42/jobs/": (200, {"status": [], "errors": [], "warnings": []})})
-    assert link(desk).cancel([OwnedJob("5", "x.token")]) == {}
+    assert link(desk).cancel([IdentifiedJob("5", "x.token")]) == {}
     assert json.loads(desk.asked[-1].content) == {"jobs": ["5"], "job_name": "x.token"}
 
 

@@ -90,7 +90,7 @@ def test_many_jobs_are_cancelled_by_few_calls_and_noted_together(tmp_path, fail_
     states = place.ended()
     assert [states[f"x_b{n}"] for n in range(100)] == ["CANCELLED"] * 100
     assert place.link.calls["cancel"] == 1
-    assert place.link.calls["owners"] == 1
+    assert place.link.calls["holders"] == 1
     journal = place.folder.path / "journal.jsonl"
     assert len(journal.read_text().splitlines()) < 2 * len(stages) + 20
     given_up = [entry.job_id for entry in read_journal(journal)[0] if isinstance(entry, GivingUp)]
@@ -106,9 +106,9 @@ class Mute(FakeLink):
     def is_mute(self):
         return self.since_s <= self.clock() < self.since_s + 1200.0
 
-    def owners(self, job_ids):
+    def holders(self, job_ids):
         self.since_s = min(self.since_s, self.clock())
-        return super().owners(job_ids)
+        return super().holders(job_ids)
 
     def _of_numbers(self, job_ids):
         return [] if self.is_mute else super()._of_numbers(job_ids)

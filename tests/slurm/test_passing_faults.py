@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from asa.backends.slurm.commands import CommandLink
-from asa.backends.slurm.link import OwnedJob, SlurmJob
+from asa.backends.slurm.link import IdentifiedJob, SlurmJob
 from slurm_runs import LINKS, SlurmRun, stage
 from slurm_testbed import until
 
@@ -117,10 +117,10 @@ def test_each_fault_of_the_configuration_passes(slurm):
                     ask([job_id])
             with suppress(UnavailableError):  # sacct may have a socket of its own to munged
                 assert link.past([job_id])
-            [error] = link.cancel([OwnedJob(job_id, "asa-fault")]).values()
+            [error] = link.cancel([IdentifiedJob(job_id, "asa-fault")]).values()
             assert isinstance(error, UnavailableError)
     assert link.jobs([job_id])[job_id].states[0] == "PENDING"
-    assert not link.cancel([OwnedJob(job_id, "asa-fault")])
+    assert not link.cancel([IdentifiedJob(job_id, "asa-fault")])
     assert set(slurm.run("squeue", "-h", "-n", "asa-fault", "-o", "%i").split()) <= {job_id}
 
 
@@ -143,7 +143,7 @@ def test_each_fault_of_the_host_passes(slurm, command):
     for ask in (link.jobs, link.named):
         with pytest.raises(UnavailableError):
             ask(["1"])
-    [error] = link.cancel([OwnedJob("1", "x")]).values()
+    [error] = link.cancel([IdentifiedJob("1", "x")]).values()
     assert isinstance(error, UnavailableError)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from asa.core.documents import read_text
-from asa.core.owned import look_at
+from asa.core.safe import look_at
 from asa.errors import InputError
 from asa.report.page import Page
 from asa.studies.compare.page import comparison_page

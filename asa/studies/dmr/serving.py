@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from asa.core import owned, temporary
+from asa.core import safe, temporary
 from asa.core.documents import read_json
 from asa.core.peers import stranger_at_socket
 from asa.core.variables import secrets_of
@@ -179,7 +179,7 @@ def _made(folder: Path | None) -> Path:
     """Make the folder, which others are not to write to."""
     path = (folder or _default_folder()).absolute()
     try:
-        owned.provide_folder(path)
+        safe.provide_folder(path)
         with _own_folder(path):
             return path
     except OSError as error:
@@ -196,7 +196,7 @@ def _own_folder(path: Path) -> Iterator[Path]:
     """
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        owned.check(path, os.fstat(descriptor))
+        safe.check(path, os.fstat(descriptor))
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from asa.errors import BackendError
 
-from ..link import OwnedJob
+from ..link import IdentifiedJob
 from . import refusals
 from .process import Done
 
@@ -16,7 +16,7 @@ _ERROR = re.compile(r"(?m)^scancel: error: .*$")
 _NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or are others' by now
 
 
-def scancel_words(jobs: Sequence[OwnedJob]) -> list[str]:
+def scancel_words(jobs: Sequence[IdentifiedJob]) -> list[str]:
     """Write the arguments that cancel some jobs.
 
     Only with ``-v`` does scancel report a job that it does not know. It can compare one name itself, so the name is
@@ -26,7 +26,7 @@ def scancel_words(jobs: Sequence[OwnedJob]) -> list[str]:
     return ["-v", *name, *(job.job_id for job in jobs)]
 
 
-def not_cancelled(jobs: Sequence[OwnedJob], done: Done) -> dict[str, BackendError]:
+def not_cancelled(jobs: Sequence[IdentifiedJob], done: Done) -> dict[str, BackendError]:
     """Read which jobs were not cancelled, and why; those that had ended are not among them."""
     left: dict[str, BackendError] = {}
     lines = _ERROR.findall(done.stderr)

@@ -15,7 +15,16 @@ from asa.core.reading import TooLargeError
 from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
-from ..link import OwnedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import (
+    IdentifiedJob,
+    SlurmAbout,
+    SlurmCluster,
+    SlurmJob,
+    SlurmLimits,
+    SlurmNode,
+    SlurmPartition,
+    SlurmRecord,
+)
 from ..words import minutes
 from . import process, refusals
 from .cancelling import not_cancelled, scancel_words
@@ -209,10 +218,10 @@ class CommandLink:
         wanted = _numbers(job_ids)
         return _by_array(self._queued("arrays", wanted), wanted)
 
-    def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+    def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller which of this user's jobs now have some numbers; missing ones are others', or none."""
         wanted = _numbers(job_ids)
-        return [one for one in self._queued("owners", wanted) if one.job_id in wanted or one.array_id in wanted]
+        return [one for one in self._queued("holders", wanted) if one.job_id in wanted or one.array_id in wanted]
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one of this user's jobs; whether it says that it does not know it."""
@@ -281,7 +290,7 @@ class CommandLink:
             raise refusals.reading_failed(program, done)
         return done.stdout[start:]
 
-    def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
+    def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
         """Cancel some jobs, a thousand by one command."""
         left: dict[str, BackendError] = {}
         for some in (jobs[at : at + _MAX_IDS] for at in range(0, len(jobs), _MAX_IDS)):
@@ -292,7 +301,7 @@ class CommandLink:
         return left
 
     def update(
-        self, job: OwnedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job: its time limit and nodes by one command, holding or releasing it by another."""
         number = job.job_id

@@ -21,7 +21,16 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..link import OwnedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import (
+    IdentifiedJob,
+    SlurmAbout,
+    SlurmCluster,
+    SlurmJob,
+    SlurmLimits,
+    SlurmNode,
+    SlurmPartition,
+    SlurmRecord,
+)
 from . import limits, reading
 from .exchange import Exchange, LostAnswerError, RestAnswer
 from .history import sacct_line, sacct_text
@@ -78,7 +87,7 @@ class RestLink:
       `memory`): one by one if they are few, or if the full listing would be a greater load. If many were read long ago
       it reads only the full listing, and decodes only the wanted jobs. It also does so if there is no listing of states
       (v0.0.38), unless the full one is too large;
-    - `owners` asks for few numbers one by one, for many by the full listing; `cancel` sends one request for each job
+    - `holders` asks for few numbers one by one, for many by the full listing; `cancel` sends one request for each job
       with v0.0.38, and one for a thousand jobs later;
     - `named` asks the controller, and the database for 50 names at a time, submitted in the last 14 days (less if the
       site allows less);
@@ -244,12 +253,12 @@ class RestLink:
         found = {job_id: self._elements(job_id) for job_id in dict.fromkeys(job_ids)}
         return {job_id: records for job_id, records in found.items() if records}
 
-    def owners(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+    def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller what some numbers are now, whosever they are."""
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
         if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
-            return [record for job_id in wanted for record in self._answered("owners", job_id)]
-        return self._listing("owners", lambda one: one.job_id in wanted or one.array_id in wanted)
+            return [record for job_id in wanted for record in self._answered("holders", job_id)]
+        return self._listing("holders", lambda one: one.job_id in wanted or one.array_id in wanted)
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one job; whether it says that it does not know it."""
@@ -322,7 +331,7 @@ class RestLink:
             begin_s = end_s
         return sacct_text(lines)
 
-    def cancel(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
+    def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
         """Cancel some jobs: a thousand by a request, or each by its own where the version has no such request."""
         left: dict[str, BackendError] = {}
         for some in _pieces(jobs, _MAX_IDS):
@@ -335,7 +344,7 @@ class RestLink:
                 left |= {job.job_id: error for job in some}
         return left
 
-    def _cancel_many(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
+    def _cancel_many(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
         """Cancel jobs by one request; Slurm compares the name itself where there is one job."""
         body: dict[str, Any] = {"jobs": [job.job_id for job in jobs]}
         if len(jobs) == 1 and jobs[0].name:
@@ -344,7 +353,7 @@ class RestLink:
         document = self._checked_change(self._ask("cancel", "DELETE", "/slurm", "/jobs/", body=body), what)
         return {job_id: refusal(200, [why], what) for job_id, why in _deletions(document) if _is_failure(why)}
 
-    def _cancel_each(self, jobs: Sequence[OwnedJob]) -> dict[str, BackendError]:
+    def _cancel_each(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
         left: dict[str, BackendError] = {}
         for job in jobs:
             what = f"job {job.job_id} cannot be cancelled"
@@ -369,7 +378,7 @@ class RestLink:
         return document
 
     def update(
-        self, job: OwnedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
         """Change a job. An answer that names an error, or a field that was ignored, is no success."""
         self._memory.forget(job.job_id)

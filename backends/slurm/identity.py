@@ -13,7 +13,7 @@ from asa.backends.shell.marks import KeptSubmission
 
 from asa.errors import BackendError, JobNotFoundError, UnavailableError
 
-from .link import OwnedJob, SlurmLink, SlurmRecord
+from .link import IdentifiedJob, SlurmLink, SlurmRecord
 
 COMMENT = "asa:"
 """Begins the comment of a job that has a token, which follows."""
@@ -33,7 +33,7 @@ def is_same(record: SlurmRecord, kept: KeptSubmission) -> bool:
     return record.name == kept.name or (bool(kept.token) and record.comment == f"{COMMENT}{kept.token}")
 
 
-class Ownership:
+class OwnJobs:
     """Changes one client's jobs, and no others.
 
     `expected`: returns what the job with a number is, if it is this client's; else None.
@@ -77,29 +77,29 @@ class Ownership:
 
     def _told_apart(
         self, job_ids: Collection[str], elements_of: Mapping[str, KeptSubmission], *, by_name: bool
-    ) -> tuple[list[OwnedJob], dict[str, BackendError]]:
+    ) -> tuple[list[IdentifiedJob], dict[str, BackendError]]:
         """Separate numbers of this client's jobs from others, each with the reason.
 
         `by_name`: a job accepted a moment ago counts as ours before it is shown, as the link also gives the name.
         """
         wanted = list(dict.fromkeys(job_ids))
         now: dict[str, list[SlurmRecord]] = {}
-        for record in self._link.owners(wanted):
+        for record in self._link.holders(wanted):
             for number in {record.job_id, record.array_id} - {""}:
                 now.setdefault(number, []).append(record)
-        own, failed = list[OwnedJob](), dict[str, BackendError]()
+        own, failed = list[IdentifiedJob](), dict[str, BackendError]()
         for job_id in wanted:
             records = now.get(job_id, [])
             # of an array one element has the array's number: all that has this number is looked at
             if not records and self._is_settling(job_id) and (kept := self._expected(job_id)) is not None:
                 if by_name:
-                    own.append(OwnedJob(job_id, kept.name))
+                    own.append(IdentifiedJob(job_id, kept.name))
                 else:
                     failed[job_id] = UnavailableError("Slurm does not show the job yet", where=f"job {job_id}")
             elif not records:
                 failed[job_id] = JobNotFoundError("Slurm does not know the job", where=f"job {job_id!r}")
             elif all(self._is_own(job_id, record, elements_of) for record in records):
-                own.append(OwnedJob(job_id, records[0].name))
+                own.append(IdentifiedJob(job_id, records[0].name))
             else:
                 failed[job_id] = AnothersJobError(
                     f"is not changed: the number is that of another job now, {records[0].name!r}",

@@ -7,7 +7,7 @@ import pytest
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.commands import CommandLink, Done
 from asa.backends.slurm.commands.cancelling import not_cancelled
-from asa.backends.slurm.link import OwnedJob
+from asa.backends.slurm.link import IdentifiedJob
 from slurm_fake_link import FakeLink, VirtualClock
 
 from asa.backend import CLUSTER_FILE, Capabilities, JobSpec
@@ -113,7 +113,7 @@ def test_a_number_that_is_another_users_by_now_is_cancelled_no_more(place, is_sh
     client.status([job_id])
     theirs = replace(place.link.record(place.link.all.pop(job_id)), name="strangers", comment="", user="them")
     place.link.foreign = [theirs]
-    place.link.owners = lambda job_ids: [theirs] if is_shown else []
+    place.link.holders = lambda job_ids: [theirs] if is_shown else []
     assert client.cancel_all([job_id]) == {}
     assert place.changes() == [0, 0]
 
@@ -169,7 +169,7 @@ def test_many_are_cancelled_by_two_calls(place):
     place.link.forget(job_ids[7])
     before = place.link.calls.total()
     assert client.cancel_all(job_ids) == {}
-    assert place.link.calls["owners"] == place.link.calls["cancel"] == 1
+    assert place.link.calls["holders"] == place.link.calls["cancel"] == 1
     assert place.link.calls.total() <= before + 4  # whose cluster this is, and of the one that it does not show
     assert {job.state for job in place.link.all.values()} == {"CANCELLED"}
 
@@ -187,9 +187,9 @@ def test_as_many_numbers_as_there_are_go_into_command_lines():
 
     link = CommandLink(run=run)
     numbers = [str(number) for number in range(100_000, 116_000)]
-    assert link.cancel([OwnedJob(number, f"x.{number}") for number in numbers]) == {}
+    assert link.cancel([IdentifiedJob(number, f"x.{number}") for number in numbers]) == {}
     assert link.jobs(numbers) == link.past(numbers) == {}
-    assert link.owners(numbers) == []
+    assert link.holders(numbers) == []
     link.named([f"a_long_name_of_a_stage.{number}" for number in numbers])
     assert max(len(word) for command in asked for word in command) < 100_000
     assert max(sum(len(word) + 9 for word in command) for command in asked) < 1_000_000
@@ -200,7 +200,7 @@ def test_as_many_numbers_as_there_are_go_into_command_lines():
 def test_one_job_is_cancelled_under_its_name():
     asked = []
     link = CommandLink(run=lambda command, *_: asked.append(list(command)) or Done(0))
-    link.cancel([OwnedJob("7", "fit.0123")])
+    link.cancel([IdentifiedJob("7", "fit.0123")])
     assert asked[0][-3:] == ["-v", "--name=fit.0123", "7"]
 
 
@@ -212,7 +212,7 @@ def test_what_scancel_says_of_each_job():
         "scancel: error: Kill job error on job id 4_[1-3]: Access/permission denied\n"
         "scancel: error: Kill job error on job id 5: Socket timed out on send/recv operation\n"
     )
-    left = not_cancelled([OwnedJob(number, "x") for number in "12345"], Done(0, stderr=said))
+    left = not_cancelled([IdentifiedJob(number, "x") for number in "12345"], Done(0, stderr=said))
     assert {number: type(error) for number, error in left.items()} == {
         "3": JobNotFoundError,
         "4": BackendError,
@@ -227,12 +227,12 @@ def test_a_job_that_has_another_name_by_now_is_left_alone_by_scancel_itself(retu
         "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
         "scancel: error: No active jobs match ALL job filters, including: job_name=fit.0123 \n"
     )
-    assert not_cancelled([OwnedJob("7", "fit.0123")], Done(returncode, stderr=said)) == {}
+    assert not_cancelled([IdentifiedJob("7", "fit.0123")], Done(returncode, stderr=said)) == {}
 
 
 def test_where_scancel_could_not_ask_no_job_was_cancelled():
     said = "scancel: error: slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
-    left = not_cancelled([OwnedJob("7", "x"), OwnedJob("8", "x")], Done(1, stderr=said))
+    left = not_cancelled([IdentifiedJob("7", "x"), IdentifiedJob("8", "x")], Done(1, stderr=said))
     assert {number: type(error) for number, error in left.items()} == dict.fromkeys("78", UnavailableError)
 
 
