@@ -186,6 +186,13 @@ class JobKeys:
 class StageKeys(JobKeys):
     """What else a plain value says of a stage; see `asa.Stage`."""
 
+    after_any: tuple[str, ...] = described(
+        "names",
+        "Those of the stages in `after` that only have to have ended, in whatever way: their failure does not keep it "
+        "from running.",
+        ["probe", ["probe", "tidy"]],
+        default=(),
+    )
     options: tuple[str, ...] = described(
         "options",
         "Further options of sbatch, each beginning with two dashes.",
@@ -265,6 +272,7 @@ class GivenKeys(TypedDict, total=False):
     account: str
     reservation: str
     nice: int
+    after_any: str | Iterable[str]
     options: str | Iterable[str]
     environment: Mapping[str, str]
     secrets: str | Iterable[str]

@@ -20,8 +20,8 @@ Waves = tuple[tuple[Stage, ...], ...]
 # options for what two stages at a time cannot share
 _COUNTED = re.compile(r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)")
 _OF_EACH = (
-    "name after when command script tasks tasks_file cores nodes walltime_s expected_run_s run_spread learns_run "
-    "retries retry_walltime_factor retry_memory_factor retry_max_memory_bytes environment secrets preparation inputs "
+    "name after after_any when command script tasks tasks_file cores nodes walltime_s expected_run_s run_spread "
+    "learns_run retries retry_walltime_factor retry_memory_factor retry_max_memory_bytes environment secrets preparation inputs "
     "outputs input_patience_s input_size out_of_memory local partition moldable jobs continues array request"
 )
 OF_EACH = frozenset(_OF_EACH.split())

@@ -104,6 +104,8 @@ class Stage(StageKeys):
         ``success``: it runs once all stages that it follows have completed. ``failed``: it runs once they have all
         ended, if one of them failed or could not run because another failed. ``always``: it runs once they have all
         ended.
+    after_any
+        Those of `after` that only have to have ended, in whatever way; `when` is about the others.
     command
         What to run: text for `sh`.
     memory_bytes, gpus, burst_buffer_bytes
@@ -308,6 +310,8 @@ class Stage(StageKeys):
             raise self._error(f"is to run when {self.when!r}", f"Give one of {', '.join(WHENS)}.")
         if self.when != "success" and not self.after:
             raise self._error(f"is to run when {self.when!r}, but depends on no stage", "Name stages with `after`.")
+        if others := [name for name in self.after_any if name not in self.after]:
+            raise self._error(f"after_any: {others[0]!r} is not in its `after`", "Name it in `after`, too.")
 
     def _check_payload(self) -> None:
         ways = [
@@ -449,6 +453,16 @@ class Stage(StageKeys):
             )
         if self.local and preparation.launcher.startswith("srun"):
             raise self._error("runs on the client's computer, but by srun", "Leave one of them out.")
+
+    @property
+    def strictly_after(self) -> tuple[str, ...]:
+        """The stages that it follows and that `when` is about: all but those that only have to have ended."""
+        return tuple(name for name in self.after if name not in self.after_any)
+
+    def following(self, befores: Iterable[str]) -> Stage:
+        """Make the same stage follow only some of the stages that it follows."""
+        after = tuple(befores)
+        return replace(self, after=after, after_any=tuple(name for name in self.after_any if name in after))
 
     @property
     def is_one_job(self) -> bool:

@@ -53,8 +53,8 @@ GIVEN = {  # by kind: as a file has it, as Python has it, and the field that fol
     "array": ('"1-5:2%2"', "1-5:2%2", parse_array("1-5:2%2")),
     "warning": ('"USR1@10min"', "USR1@10min", "USR1"),
 }
-OF_ITS_OWN = {"launcher": ('"srun"', "srun", "srun"), "request": ('["--mem=1G"]', "--mem=1G", ("--mem=1G",))}
-ALONG = {"binds": {"container": "x.sif"}, "jobs": {"tasks": ["x", "y"]}}
+OF_ITS_OWN = {"after_any": ('"z"', ["z"], ("z",)), "launcher": ('"srun"', "srun", "srun"), "request": ('["--mem=1G"]', "--mem=1G", ("--mem=1G",))}
+ALONG = {"after_any": {"after": ["z"]}, "binds": {"container": "x.sif"}, "jobs": {"tasks": ["x", "y"]}}
 HOLDERS = {Stage: "", Continuation: "continues", Preparation: "preparation"}
 
 
@@ -71,8 +71,11 @@ def test_each_is_read_from_a_file_and_from_python_and_written_back(tmp_path, kin
     along = size | ({} if "tasks" in along else {"command": "x"}) | along
     path = tmp_path / "flow.toml"
     lines = [f"{name} = {json.dumps(said)}" for name, said in along.items()]
-    path.write_text("\n".join(['name = "f"\n[[stage]]\nname = "a"\nwalltime = "1h"', *lines, f"{key.name} = {text}\n"]))
+    first = '[[stage]]\nname = "z"\ncores = 1\nwalltime = "1h"\ncommand = "x"'
+    head = ['name = "f"', first, '[[stage]]\nname = "a"\nwalltime = "1h"']
+    path.write_text("\n".join([*head, *lines, f"{key.name} = {text}\n"]))
     flow = Flow("f")
+    flow.stage("z", cores=1, command="x")
     flow.stage("a", **along, **{key.name: value})
     for made in (load_workflow(path), flow.workflow):
         stage = made.stages["a"]
@@ -116,13 +119,13 @@ OTHER = {
     "request": ("--ntasks=4",), "cpus_per_task": 2,
 }  # fmt: skip
 ALONE = {"tasks", "tasks_file", "script"}  # in place of a command
-AFTER = {"when": ("z",)}
+AFTER = {"when": ("z",), "after_any": ("z",)}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Stage)])
 def test_what_differs_keeps_stages_apart_unless_it_is_each_ones_own(name):
     """A new field is one or the other: it is named among those of each stage, or compared."""
-    others = OTHER | {key.field: GIVEN[key.kind][2] for key in keys_of(StageKeys)}
+    others = OTHER | {key.field: GIVEN[key.kind][2] for key in keys_of(StageKeys)} | {"after_any": ("z",)}
     stage = Stage("a", cores=4, command="" if name in ALONE else "x", after=AFTER.get(name, ()))
     if name == "request":
         other = Stage("a", command="x", request=others[name])

@@ -121,6 +121,7 @@ def stages(draw, name, before, *, several=False):
         expected_run_s=draw(st.sampled_from([None, walltime_s])),
         after=after,
         when=draw(st.sampled_from(["success", "failed", "always"])) if after else "success",
+        after_any=tuple(name for name in after if draw(st.booleans())),
         memory_bytes=draw(st.integers(0, 1 << 40)),
         burst_buffer_bytes=draw(st.sampled_from([0, 1, 1 << 30, 20 << 40])),
         gpus=draw(st.integers(0, 4)),

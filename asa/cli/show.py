@@ -139,7 +139,10 @@ def _table(flow: Workflow, *, with_edges: bool) -> Table:
         columns["When"] = ["" if stage.when == "success" else stage.when for stage in stages]
         table.add_column("When", no_wrap=True)
     if with_edges:
-        columns["After"] = [", ".join(stage.after) for stage in stages]
+        columns["After"] = [
+            ", ".join(f"{name} (however it ended)" if name in stage.after_any else name for name in stage.after)
+            for stage in stages
+        ]
         table.add_column("After", overflow="fold")
     table.add_column("Runs", no_wrap=True, overflow="ellipsis")
     for stage, *cells in zip(stages, *columns.values(), strict=True):
@@ -199,6 +202,7 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
             "name": stage.name,
             "after": list(stage.after),
             "when": stage.when,
+            **({"after_any": list(stage.after_any)} if stage.after_any else {}),
             "cores": stage.cores,
             "nodes": stage.nodes,
             "jobs": stage.job_count,

@@ -41,6 +41,7 @@ _DOES_NOT_RUN = {Phase.BLOCKED: "blocked", Phase.SKIPPED: "skipped", Phase.NOT_W
 _CONDITIONS = {
     "failed": "runs if a stage that it depends on fails",
     "always": "runs once the stages that it depends on have ended, also if they fail",
+    "ends": "runs once some stages that it depends on have ended, also if they fail",
     "success": "runs if all stages that it depends on run, which is not known yet",
 }
 
@@ -480,7 +481,7 @@ def _reason_without_job(state: RunState, name: str, words: str) -> str:
     if name in state.ending.refused:
         return state.ending.refused[name].removeprefix(f"stage {name!r} was refused: ")
     if words == "conditional":
-        return _CONDITIONS[view.stage.when]
+        return _CONDITIONS["ends" if view.stage.after_any and view.stage.when == "success" else view.stage.when]
     if words not in {"waiting", "not run"}:
         return view.reason
     job = latest_job(state, name)

@@ -299,7 +299,8 @@ def _condition(state: RunState, name: str) -> str:
     stage = state.stages[name].stage
     if stage.when == "failed":
         return f"only if {' or '.join(stage.after)} fails"
-    return f"only if {' and '.join(one for one in stage.after if state.stages[one].phase is not Phase.DONE)} did run"
+    waits_for = [one for one in stage.strictly_after if state.stages[one].phase is not Phase.DONE]
+    return f"only if {' and '.join(waits_for)} did run" if waits_for else f"once {', '.join(stage.after_any)} ended"
 
 
 def _growths(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]:

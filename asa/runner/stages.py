@@ -105,7 +105,7 @@ class Stages(Mapping[str, StageView]):
             for one in before:
                 self._after[one].append(name)
                 counted = _counted(self._views[one].phase)
-                for kind in range(len(_KINDS)):
+                for kind in self._kinds_of(name, one):
                     self._counts[name][kind] += counted[kind]
             if not self._counts[name][0]:
                 self._ready.add(name)
@@ -154,7 +154,7 @@ class Stages(Mapping[str, StageView]):
         for name in self._order:
             view = self._views[name]
             if view.phase in _ASKABLE or view.phase in _LEFT_OUT:
-                depends = bool(view.stage.when != "success" and self._before[name])
+                depends = bool(view.stage.when != "success" and self._before[name]) or self._waits_for_ends(name)
                 depends |= any(self._views[one].phase is Phase.CONDITIONAL for one in self._before[name])
                 phase = Phase.CONDITIONAL if depends else Phase.WAITING
                 self._put(name, replace(view, phase=phase, reason=""))
@@ -179,7 +179,7 @@ class Stages(Mapping[str, StageView]):
             self._left += after[0] - before[0]
             for one in self._after[name]:
                 counts = self._counts[one]
-                for kind in range(len(_KINDS)):
+                for kind in self._kinds_of(one, name):
                     counts[kind] += after[kind] - before[kind]
                 if after[0] != before[0]:
                     (self._ready.discard if counts[0] or one in self._gated else self._ready.add)(one)
@@ -200,7 +200,7 @@ class Stages(Mapping[str, StageView]):
             if n_out and (n_bad or not n_open):  # what is left open may yet fail, which counts for those that clean up
                 phase = Phase.BLOCKED if n_bad else Phase.SKIPPED
                 return self._put(name, replace(view, phase=phase, reason=self._why(name)))
-            takes_turn = not n_conditional and not n_out
+            takes_turn = not n_conditional and not n_out and not self._waits_for_ends(name)
         elif n_open:
             return False
         elif view.stage.when == "failed" and not n_bad:
@@ -211,9 +211,18 @@ class Stages(Mapping[str, StageView]):
             return self._put(name, replace(view, phase=Phase.WAITING, reason=""))
         return False
 
+    def _kinds_of(self, name: str, before: str) -> range:
+        """Say what is counted for a stage of one before it: only that it is open, if it only has to end."""
+        return range(1 if before in self._views[name].stage.after_any else len(_KINDS))
+
+    def _waits_for_ends(self, name: str) -> bool:
+        """Whether it waits for stages that only have to end."""
+        return any(not self._views[one].phase.is_settled for one in self._views[name].stage.after_any)
+
     def _why(self, name: str) -> str:
         """Say what keeps a stage from running: the first failure on the way."""
-        out = [one for one in self._before[name] if self._views[one].phase in _OUT]
+        however = self._views[name].stage.after_any
+        out = [one for one in self._before[name] if self._views[one].phase in _OUT and one not in however]
         cause = next((one for one in out if self._views[one].phase in _BAD), out[0])
         view = self._views[cause]
         return view.reason if view.phase is Phase.BLOCKED else f"stage {cause!r} {_ENDED[view.phase]}"

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asa.errors import WorkflowError
 from asa.runner.stages import Stages
 from asa.strategies.base import Phase
 from asa.workflow import Stage, Workflow
 
 
-def stage(name, after="", when="success"):
-    return Stage(name, cores=1, walltime_s=60, command="x", after=tuple(after.split()), when=when)
+def stage(name, after="", when="success", after_any=()):
+    after = tuple(after.split())
+    return Stage(name, cores=1, walltime_s=60, command="x", after=after, when=when, after_any=after_any)
 
 
 ENDS = [
@@ -48,7 +50,11 @@ def test_a_failure_counts_whether_it_is_known_first_or_last(order):
 
 @given(
     st.lists(
-        st.tuples(st.sets(st.integers(0, 8)), st.sampled_from(["success", "success", "failed", "always"])),
+        st.tuples(
+            st.sets(st.integers(0, 8)),
+            st.sampled_from(["success", "success", "failed", "always"]),
+            st.sets(st.integers(0, 8)),
+        ),
         min_size=2,
         max_size=9,
     ),
@@ -56,11 +62,16 @@ def test_a_failure_counts_whether_it_is_known_first_or_last(order):
     st.randoms(use_true_random=False),
 )
 def test_what_becomes_of_stages_does_not_hang_on_the_order_of_news(drawn, bad, chance):
-    """Of any graph: each ends as its turn comes, whichever comes first."""
-    befores = [tuple(f"s{p}" for p in sorted(before) if p < i) for i, (before, _) in enumerate(drawn)]
+    """Of any graph: each ends as its turn comes, whichever comes first, and as its conditions say."""
+    befores = [tuple(f"s{p}" for p in sorted(before) if p < i) for i, (before, *_) in enumerate(drawn)]
     stages = [
-        stage(f"s{i}", " ".join(before), when if before else "success")
-        for i, (before, (_, when)) in enumerate(zip(befores, drawn, strict=True))
+        stage(
+            f"s{i}",
+            " ".join(before),
+            when if before else "success",
+            tuple(name for name in before if int(name[1:]) in however),
+        )
+        for i, (before, (_, when, however)) in enumerate(zip(befores, drawn, strict=True))
     ]
     flow = Workflow("w", stages)
     found = set()
@@ -72,7 +83,32 @@ def test_what_becomes_of_stages_does_not_hang_on_the_order_of_news(drawn, bad, c
             stages.put(name, replace(stages[name], phase=phase))
         assert stages.are_settled
         found.add(tuple((name, view.phase) for name, view in stages.items()))
-    assert len(found) == 1
+    assert found == {tuple(as_conditions_say(flow, bad).items())}
+
+
+def as_conditions_say(flow, bad):
+    """Say how each stage ends, one after the other, by the sentences of `Stage.when` and `Stage.after_any` alone."""
+    phases = {}
+    for name in flow.order:
+        one = flow.stages[name]
+        others = [phases[before] for before in one.after if before not in one.after_any]
+        has_failure = any(phase in {Phase.FAILED, Phase.BLOCKED} for phase in others)
+        if one.when == "success" and any(phase is not Phase.DONE for phase in others):
+            phases[name] = Phase.BLOCKED if has_failure else Phase.SKIPPED
+        elif one.when == "failed" and one.after and not has_failure:
+            phases[name] = Phase.SKIPPED
+        else:
+            phases[name] = Phase.FAILED if int(name[1:]) in bad else Phase.DONE
+    return phases
+
+
+def test_a_stage_that_only_has_to_end_may_fail():
+    """What depends on its success as well is told from what only waits for it."""
+    flow = [stage("a"), stage("b"), stage("both", "a b", after_any=("b",)), stage("strict", "a b", after_any=("a",))]
+    told = ended(Workflow("w", flow), [("a", Phase.DONE), ("b", Phase.FAILED)])
+    assert told == {"a": "done", "b": "failed", "both": "done", "strict": "blocked"}
+    with pytest.raises(WorkflowError, match="after_any: 'b' is not in its `after`"):
+        stage("c", "a", after_any=("b",))
 
 
 def test_a_stage_that_is_tried_again_is_not_put_before_what_ran_meanwhile():

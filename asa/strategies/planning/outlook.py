@@ -286,7 +286,7 @@ def _part_of(view: RunView) -> RunView:
     in_turn = list(dict.fromkeys([*ready, *waiting]))[:NEXT_STAGES]
     chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(in_turn)
     stages = {name: view.stages[name] for name in names if name in chosen}
-    made = [replace(one.stage, after=tuple(p for p in one.stage.after if p in chosen)) for one in stages.values()]
+    made = [one.stage.following(p for p in one.stage.after if p in chosen) for one in stages.values()]
     views = {name: replace(one, stage=stage) for (name, one), stage in zip(stages.items(), made, strict=True)}
     return replace(view, workflow=Workflow(view.workflow.name, made), stages=views, turn=None, first=0)
 
