@@ -197,6 +197,15 @@ def nextflow(
         Path | None,
         typer.Option(help="File of `-with-dag`: .dot, .mmd or .html.", metavar="FILE", show_default=False),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="The nextflow.config of the run: CPUs of processes, where the trace has no column `cpus`. [default: "
+            "nextflow.config beside the trace]",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     cores: Annotated[
         int | None, typer.Option(help="The most cores of a stage.", min=1, max=MAX_CORES, show_default=False)
     ] = None,
@@ -206,7 +215,7 @@ def nextflow(
     """Make a model of a Nextflow workflow from its trace, for `asa compare`; the model has no commands."""
     from asa.importers import import_nextflow
 
-    write_out(import_nextflow(file, dag=dag, cores=cores, name=name), out, force=force)
+    write_out(import_nextflow(file, dag=dag, config=config, cores=cores, name=name), out, force=force)
 
 
 def write_out(made: Imported, out: Path | None, *, force: bool) -> None:

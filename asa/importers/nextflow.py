@@ -24,6 +24,7 @@ from asa.workflow import Stage, Workflow
 
 from .base import Imported, ImportNotes, Names, direct, generous_walltime_s, lpt_makespan_s, quantile, read_text
 from .graphs import Drawing, read_dot, read_mermaid
+from .nextflow_config import CONFIG, ProcessCpus, read_cpus
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)\s*+(ms|[smhd])")
@@ -53,19 +54,25 @@ class _Process:
     tasks: list[_TracedTask] = field(default_factory=list)
 
 
-def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = None, name: str = "") -> Imported:
+def import_nextflow(
+    path: Path, *, dag: Path | None = None, config: Path | None = None, cores: int | None = None, name: str = ""
+) -> Imported:
     """Make a model of a workflow from a Nextflow trace.
 
     `dag`: the output of ``-with-dag``, as ``.dot``, ``.mmd`` or ``.html``. Without it the order follows from the times:
     a process comes after all processes of which a task had ended when its own first task was submitted. That includes
     all real dependencies, and some that only look like one.
+    `config`: the ``nextflow.config`` of the run, by default the one beside the trace. Where the trace has no CPUs, they
+    are what it says, or what tasks used, rounded, where that is more. A ``.nextflow.log`` beside it tells the labels of
+    processes.
     `cores`: upper bound of a stage's cores, but at least what one task needs; tasks that do not fit at the same time
     run in turn.
     Returns the workflow, and notes about the translation.
     Raises `InputError`, with file and line: it is no trace, or lacks a column.
     """
     notes = ImportNotes()
-    processes = _processes(path, notes)
+    config = config or next((file for file in [path.parent / CONFIG] if file.is_file()), None)
+    processes = _processes(path, notes, _Cpus(config, read_cpus(config) if config else ProcessCpus(), notes))
     if len(processes) > _MAX_PROCESSES:
         hint = "Each of them would be a stage. Is `name` in trace.fields what Nextflow writes?"
         message = f"has {len(processes)} processes, more than the {_MAX_PROCESSES} that are read"
@@ -94,7 +101,27 @@ def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = 
     )
 
 
-def _processes(path: Path, notes: ImportNotes) -> dict[str, _Process]:
+@dataclass(frozen=True, slots=True)
+class _Cpus:
+    """Counts the CPUs of tasks of which the trace does not say how many they asked for."""
+
+    config: Path | None
+    asked: ProcessCpus
+    notes: ImportNotes
+
+    def of(self, process: str, share: float) -> int:
+        """Give what the process asks for or, if that is more, what its task used, in percent of a CPU, rounded."""
+        used, asked = math.floor(share / 100 + 0.5), self.asked.of(process)
+        if asked and asked >= used:
+            self.notes.add(f"no CPUs in the trace: they are what {self.config} says", process)
+        elif used:
+            self.notes.add("no CPUs in the trace: they are what tasks used (%cpu), rounded; check them", process)
+        else:
+            self.notes.add("no CPUs in the trace: tasks are taken to have one; add `cpus` to trace.fields", process)
+        return max(asked, used, 1)
+
+
+def _processes(path: Path, notes: ImportNotes, cpus: _Cpus) -> dict[str, _Process]:
     lines = read_text(path).splitlines()
     columns = lines[0].split("\t") if lines else []
     if not {"name", "process"} & set(columns):
@@ -102,12 +129,8 @@ def _processes(path: Path, notes: ImportNotes) -> dict[str, _Process]:
         raise InputError("is no trace of Nextflow", where=f"{path}:1", hint=hint)
     if not {"realtime", "duration"} & set(columns):
         raise InputError("has no run times", where=f"{path}:1", hint="Add `realtime` to trace.fields.")
-    for column, sentence in (
-        ("realtime", "no column `realtime`: the durations count, with the time in the queue"),
-        ("cpus", "no column `cpus`: tasks are taken to have one; add it to trace.fields"),
-    ):
-        if column not in columns:
-            notes.add(sentence)
+    if "realtime" not in columns:
+        notes.add("no column `realtime`: the durations count, with the time in the queue")
     found: dict[str, _Process] = {}
     for where, row in _rows(path, lines):
         if row.get("status", "") not in _COMPLETED:
@@ -116,7 +139,7 @@ def _processes(path: Path, notes: ImportNotes) -> dict[str, _Process]:
         if row.get("status") == "CACHED":
             notes.add("some tasks are from an earlier run, with its times")
         process = row.get("process") or _without_tag(row.get("name", ""))
-        found.setdefault(process, _Process(process)).tasks.append(_task(row, where))
+        found.setdefault(process, _Process(process)).tasks.append(_task(row, where, process, cpus))
     if not found:
         raise InputError("has no task that completed", where=str(path), hint="Give the trace of a run with some.")
     return found
@@ -138,12 +161,13 @@ def _rows(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, dict[str, str
             yield where, {column: "" if cell == "-" else cell for column, cell in zip(columns, cells, strict=True)}
 
 
-def _task(row: Mapping[str, str], where: str) -> _TracedTask:
+def _task(row: Mapping[str, str], where: str, process: str, cpus: _Cpus) -> _TracedTask:
+    share = _share(row.get("%cpu") or "0", where)
     return _TracedTask(
         run_s=_span_s(row.get("realtime") or row.get("duration") or "0", where),
-        cpus=_whole(row.get("cpus") or "1", where),
+        cpus=_whole(row["cpus"], where) if row.get("cpus") else cpus.of(process, share),
         memory_bytes=_bytes(row.get("memory") or row.get("peak_rss") or row.get("rss") or "0", where),
-        cpu_share=_share(row.get("%cpu") or "0", where),
+        cpu_share=share,
         submit_s=_moment_s(row.get("submit") or row.get("start") or "", where),
         complete_s=_moment_s(row.get("complete", ""), where) or _end_s(row, where),
         container=row.get("container", ""),

@@ -16,7 +16,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,8 @@ _RULE = re.compile(r"(local)?(?:rule|checkpoint) (\w+):")
 _STATISTIC = re.compile(r"(\w+)\s+(\d+)(?:\s+\d+\s+\d+)?\s*")
 _THREADS = re.compile(r"\s+threads: (\d+)")
 _RESOURCES = re.compile(r"\s+resources: (.*)")
+_JOINING = re.compile(r"(.*) \((?:pipe|service)\)")
+_FILES = re.compile(r"\s+(input|output): (.*)")
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class _Rule:
     gpus: int = 0
     minutes: float = 0.0
     is_local: bool = False
+    mates: set[str] = field(default_factory=set)  # rules that run while it does, since a pipe joins them
 
 
 def import_snakemake(
@@ -78,6 +81,8 @@ def import_snakemake(
     rules, edges = _graph(path)
     if jobs is not None:
         _take_in(jobs, rules, notes)
+    for rule, known_rule in rules.items():
+        edges[rule] |= known_rule.mates  # both ways
     rules, edges = _without_target(rules, edges, notes)
     names = Names()
     parts = _in_order(rules, edges, notes)
@@ -91,12 +96,20 @@ def import_snakemake(
     for part, stage_name in called.items():
         known = [rules[rule] for rule in part]
         stage = _stage(
-            stage_name, part, known, befores[stage_name], is_counted=jobs is not None, max_cores=cores, command=command
+            stage_name,
+            part,
+            known,
+            befores[stage_name],
+            is_counted=jobs is not None,
+            are_joined=_are_joined(part, rules),
+            max_cores=cores,
+            command=command,
         )
         stages.append(stage)
         comments[stage_name] = _comments(known, stage, is_counted=jobs is not None)
     if jobs is None:
         notes.add("cores and walltimes are placeholders: correct them, or give the output of the dry run with --jobs")
+        notes.add("rules that pipe() or service() joins run only together: --jobs tells them")
     elif any(not rule.minutes for rule in rules.values()):
         notes.add("some rules have no resource `runtime`: their walltime of an hour is a placeholder")
     notes.add("rules behind a checkpoint are in no graph before it ran: add stages for them")
@@ -150,6 +163,28 @@ def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
     if not found:
         hint = "Make it with: snakemake --dry-run --forceall --cores 1000 >jobs.txt"
         raise InputError("tells of no job of these rules", where=str(path), hint=hint)
+    _join(text, rules)
+
+
+def _join(text: str, rules: Mapping[str, _Rule]) -> None:
+    """Find the rules that write to a pipe, or offer a service, and those that use it."""
+    makers: dict[str, str] = {}
+    readers: dict[str, set[str]] = {}
+    current = ""
+    for line in text.splitlines():
+        if rule := _RULE.fullmatch(line.strip()):
+            current = rule[2]
+        elif (files := _FILES.fullmatch(line)) and current in rules:
+            for file in files[2].split(", "):
+                joining = _JOINING.fullmatch(file)
+                if files[1] == "input":
+                    readers.setdefault(joining[1] if joining else file, set()).add(current)
+                elif joining:
+                    makers[joining[1]] = current
+    for file, maker in makers.items():
+        for reader in readers.get(file, ()):
+            rules[maker].mates.add(reader)
+            rules[reader].mates.add(maker)
 
 
 def _take_in_line(line: str, rule: _Rule, notes: ImportNotes) -> None:
@@ -160,6 +195,8 @@ def _take_in_line(line: str, rule: _Rule, notes: ImportNotes) -> None:
         rule.memory_mib = max(rule.memory_mib, _mib(amounts.get("mem_mb", 0)))
         rule.memory_mib_per_thread = max(rule.memory_mib_per_thread, _mib(amounts.get("mem_mb_per_cpu", 0)))
         rule.gpus = max(rule.gpus, *(math.ceil(float(amounts.get(name, 0))) for name in _GPUS))
+        for name in re.findall(r"(?<!\w)(\w++)=<TBD>", resources[1]):
+            notes.add(f"the resource `{name}` is known only when a job begins: say it in the stage")
         for name in re.findall(r"(?<!\w)(\w++)=", resources[1]):
             if name not in _READ:
                 notes.add(f"the resource `{name}` is left out: say it in the stage's `options`, if the site needs it")
@@ -194,8 +231,19 @@ def _in_order(rules: Mapping[str, _Rule], edges: Mapping[str, set[str]], notes: 
     ]
     for part in parts:
         if len(part) > 1:
-            notes.add(f"the rules {', '.join(part)} take turns, and are one stage")
+            how = "run at the same time, joined by pipes" if _are_joined(part, rules) else "take turns"
+            notes.add(f"the rules {', '.join(part)} {how}, and are one stage")
     return parts
+
+
+def _are_joined(part: Sequence[str], rules: Mapping[str, _Rule]) -> bool:
+    """Whether pipes join all of these rules."""
+    reached, ahead = {part[0]}, [part[0]]
+    while ahead:
+        new = rules[ahead.pop()].mates - reached
+        reached |= new
+        ahead += new
+    return len(part) > 1 and reached >= set(part)
 
 
 def _stage(
@@ -205,23 +253,25 @@ def _stage(
     after: tuple[str, ...],
     *,
     is_counted: bool,
+    are_joined: bool,
     max_cores: int | None,
     command: str,
 ) -> Stage:
     is_local = all(rule.is_local for rule in known)
+    total = sum if are_joined else max
     width, waves, memory_mib, gpus = 1, 1, 0, 0
     if not is_local and (is_counted or any(rule.jobs > 1 for rule in known)):
-        per_job = max(max(1, rule.threads) for rule in known)
+        per_job = total(max(1, rule.threads) for rule in known)
         jobs = max(rule.jobs for rule in known)
         at_once = jobs if max_cores is None else max(1, min(jobs, max_cores // per_job))
         width, waves = at_once * per_job, math.ceil(jobs / at_once)
-        memory_mib = at_once * max(
+        memory_mib = at_once * total(
             rule.memory_mib or rule.memory_mib_per_thread * max(1, rule.threads) for rule in known
         )
-        gpus = at_once * max(rule.gpus for rule in known)
+        gpus = at_once * total(rule.gpus for rule in known)
     elif not is_local:
         width = max_cores or _PLACEHOLDER_CORES
-    minutes = sum(rule.minutes for rule in known) * waves
+    minutes = (max if are_joined else sum)(rule.minutes for rule in known) * waves
     call = [f'--cores "${{ASA_CORES:-{width}}}"', "--nolock --rerun-incomplete --rerun-triggers mtime"]
     return Stage(
         name=name,

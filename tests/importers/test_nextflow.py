@@ -192,3 +192,87 @@ def test_containers_and_modules_are_those_of_the_tasks(tmp_path):
     assert a.preparation == Preparation(container="quay.io/trim:1")
     assert b.preparation == Preparation(modules=("bwa/0.7", "samtools/1.9"))
     assert c.preparation is None
+
+
+# ---------------------------------------------------------------------- CPUs that the trace does not have
+
+PLAIN = "task_id\tname\tstatus\tsubmit\tduration\trealtime\t%cpu\tpeak_rss"  # what Nextflow traces by default
+CONFIG = """
+includeConfig 'conf/base.config'   // once more
+params { threads = 5 }
+process {
+    executor = 'slurm'
+    cpus = { check_max( 2 * task.attempt, 'cpus' ) }
+    /* withName: 'ALIGN' { cpus = 99 } */
+    withName: 'ALIGN|SORT' {
+        ext.args = { "a } ' brace" }
+        cpus   = { 4 * task.attempt }
+    }
+    withName:'RNA:TRIM' { cpus = params.threads }
+    withLabel: process_high { cpus = 12 }
+}
+profiles { test { process { cpus = 77 } } }
+"""
+LOG = """[main] DEBUG - Config settings `withLabel:process_high` matches labels `x,y` for process with name RNA:CALL
+[main] DEBUG - Config settings `withName:ALIGN|SORT` matches process RNA:ALIGN
+"""
+
+
+def plain(*tasks):
+    """Write a trace as Nextflow does unless it is told otherwise."""
+    cells = "{0}\t{1} (x)\tCOMPLETED\t2026-01-01 1{0}:00:00.000\t9m\t5m\t{2}\t1 GB"
+    return "\n".join([PLAIN, *(cells.format(i, name, cpu) for i, (name, cpu) in enumerate(tasks)), ""])
+
+
+def cores(made):
+    return {name: stage.cores for name, stage in made.workflow.stages.items()}
+
+
+def test_cpus_that_the_trace_lacks_are_what_tasks_used(tmp_path):
+    file = tmp_path / "trace.txt"
+    file.write_text(plain(("A", "380.4%"), ("B", "104.0%"), ("C", "150%"), ("D", "0.0%"), ("E", "-")))
+    made = import_nextflow(file)
+    assert cores(made) == {"A": 4, "B": 1, "C": 2, "D": 1, "E": 1}
+    assert any(note.startswith("A, B, C: no CPUs in the trace") and "%cpu" in note for note in made.notes)
+    assert any(note.startswith("D, E: no CPUs in the trace") and "have one" in note for note in made.notes)
+
+
+def test_cpus_that_the_trace_lacks_are_what_the_configuration_beside_it_says(tmp_path):
+    file = tmp_path / "trace.txt"
+    tasks = {"RNA:TRIM": "90%", "RNA:ALIGN": "20%", "RNA:CALL": "700%", "QC": "50%", "BIG": "790%"}
+    file.write_text(plain(*tasks.items()))
+    (tmp_path / "nextflow.config").write_text(CONFIG)
+    without_labels = {"TRIM": 5, "ALIGN": 4, "CALL": 7, "QC": 1, "BIG": 8}
+    assert cores(import_nextflow(file)) == without_labels
+    (tmp_path / ".nextflow.log").write_text(LOG)
+    made = import_nextflow(file)
+    assert cores(made) == without_labels | {"CALL": 12, "QC": 2}
+    assert any("nextflow.config says" in note and "RNA:CALL" in note for note in made.notes)
+
+
+def test_a_configuration_elsewhere_and_what_it_includes_are_read(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "base.config").write_text("process.cpus = 3\nprocess { $OLD { cpus = 6 } }\n")
+    (tmp_path / "run.config").write_text("includeConfig 'conf/base.config'\nincludeConfig \"${params.x}/y\"\n")
+    file = tmp_path / "trace.txt"
+    file.write_text(plain(("NEW", "10%"), ("OLD", "10%")))
+    assert cores(import_nextflow(file)) == {"NEW": 1, "OLD": 1}
+    assert cores(import_nextflow(file, config=tmp_path / "run.config")) == {"NEW": 3, "OLD": 6}
+
+
+def test_cpus_of_the_trace_count_more_than_any_configuration(tmp_path):
+    (tmp_path / "nextflow.config").write_text("process { cpus = 64 }")
+    file = tmp_path / "trace.txt"
+    file.write_text("\n".join([COLUMNS, row("A", 0, 5, cpus="2", cpu="640%"), ""]))
+    assert cores(import_nextflow(file)) == {"A": 2}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["process { cpus = {", "}}}}", "process { withName: '[' { cpus = 2 } }", "'''", "/*", '"a', "process.cpus=x"],
+)
+def test_a_configuration_that_is_not_whole_is_no_fault(tmp_path, text):
+    (tmp_path / "nextflow.config").write_text(text)
+    file = tmp_path / "trace.txt"
+    file.write_text(plain(("A", "100%")))
+    assert cores(import_nextflow(file)) == {"A": 1}

@@ -144,3 +144,71 @@ def test_a_dry_run_of_nothing_is_refused(made):
     with pytest.raises(InputError) as caught:
         made(RULES, "Nothing to be done.\n")
     assert "--forceall" in caught.value.hint
+
+
+PIPED = r"""digraph snakemake_dag {
+	0[label = "all", color = "0.0 0.6 0.85", style="rounded"];
+	1[label = "sort", color = "0.1 0.6 0.85", style="rounded"];
+	2[label = "filter", color = "0.2 0.6 0.85", style="rounded"];
+	3[label = "read", color = "0.3 0.6 0.85", style="rounded"];
+	4[label = "prepare", color = "0.4 0.6 0.85", style="rounded"];
+	1 -> 0
+	2 -> 1
+	3 -> 2
+	4 -> 3
+}
+"""
+PIPED_JOBS = """Job stats:
+job        count
+-------  -------
+prepare        2
+read           2
+filter         2
+sort           2
+all            1
+total          9
+
+[Sat Nov 28 20:21:04 2026]
+rule prepare:
+    output: in/a.txt
+    resources: tmpdir=/tmp
+[Sat Nov 28 20:21:04 2026] Group job bfed3d41-a321-432c-8251-eb3a1543c4db (jobs in lexicogr. order):
+
+    [Sat Nov 28 20:21:04 2026]
+    rule filter:
+        input: work/a.pipe, in/list.txt
+        output: work/a.pipe2 (pipe), log/a.txt
+        resources: tmpdir=/tmp, mem_mib=100, mem_mb=105, runtime=20
+    [Sat Nov 28 20:21:04 2026]
+    rule read:
+        input: in/a.txt
+        output: work/a.pipe (pipe)
+        threads: 2
+        resources: tmpdir=/tmp, mem_mb=105, runtime=<TBD>
+    [Sat Nov 28 20:21:04 2026]
+    rule sort:
+        input: work/a.pipe2
+        output: out/a.txt
+        threads: 4
+        resources: tmpdir=/tmp, mem_mb=1049, runtime=30
+"""
+
+
+def test_rules_that_pipes_join_are_one_stage_in_which_they_run_at_the_same_time(made):
+    """As Snakemake 9.27 writes them; apart, each would wait for another that never begins."""
+    read = made(PIPED, PIPED_JOBS)
+    assert edges(read) == {"prepare": set(), "sort-filter-read": {"prepare"}}
+    stage = read.workflow.stages["sort-filter-read"]
+    assert stage.cores == 2 * (1 + 2 + 4)
+    assert (stage.walltime_s, stage.memory_bytes >> 20) == (1800, 2 * (101 + 101 + 1001))
+    assert stage.command.endswith("--until sort filter read")
+    assert any("joined by pipes" in note for note in read.notes)
+    assert any("`runtime` is known only when a job begins" in note for note in read.notes)
+    assert any("pipe()" in note for note in made(PIPED).notes)  # a graph alone does not tell
+
+
+def test_what_serves_others_is_one_stage_with_them(made):
+    assert (
+        "filter-read"
+        in made(PIPED, PIPED_JOBS.replace("a.pipe (pipe)", "a.pipe (service)").replace("(pipe)", "")).workflow.stages
+    )
