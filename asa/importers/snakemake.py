@@ -53,7 +53,7 @@ class _Rule:
     gpus: int = 0
     minutes: float = 0.0
     is_local: bool = False
-    mates: set[str] = field(default_factory=set)  # rules that run while it does, since a pipe joins them
+    joined: set[str] = field(default_factory=set)  # rules that run while it does, since a pipe joins them
 
 
 def import_snakemake(
@@ -82,7 +82,7 @@ def import_snakemake(
     if jobs is not None:
         _take_in(jobs, rules, notes)
     for rule, known_rule in rules.items():
-        edges[rule] |= known_rule.mates  # both ways
+        edges[rule] |= known_rule.joined  # both ways
     rules, edges = _without_target(rules, edges, notes)
     names = Names()
     parts = _in_order(rules, edges, notes)
@@ -183,8 +183,8 @@ def _join(text: str, rules: Mapping[str, _Rule]) -> None:
                     makers[joining[1]] = current
     for file, maker in makers.items():
         for reader in readers.get(file, ()):
-            rules[maker].mates.add(reader)
-            rules[reader].mates.add(maker)
+            rules[maker].joined.add(reader)
+            rules[reader].joined.add(maker)
 
 
 def _take_in_line(line: str, rule: _Rule, notes: ImportNotes) -> None:
@@ -240,7 +240,7 @@ def _are_joined(part: Sequence[str], rules: Mapping[str, _Rule]) -> bool:
     """Whether pipes join all of these rules."""
     reached, ahead = {part[0]}, [part[0]]
     while ahead:
-        new = rules[ahead.pop()].mates - reached
+        new = rules[ahead.pop()].joined - reached
         reached |= new
         ahead += new
     return len(part) > 1 and reached >= set(part)
