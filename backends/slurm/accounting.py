@@ -10,6 +10,7 @@ import re
 from array import array
 from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,18 @@ _KINDS = {
     **dict.fromkeys(("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), _PENDING),
     "REVOKED": _REVOKED,
 }
+_FREE = frozenset(  # columns that may have a | in them
+    {
+        "admincomment", "comment", "constraints", "container", "extra", "jobname", "licenses", "stderr", "stdin",
+        "stdout", "submitline", "systemcomment", "wckey", "workdir",
+    }
+)  # fmt: skip
+_OF_SACCT = frozenset((*_JOB, *_USER, *_LIMIT, *_WIDTHS, *_NODES, "submit", "eligible", "start", "end", "state"))
+_SURELY = 5  # columns by whose names a table is one of sacct
+_MAX_GREETING = 50
+_CUT_OFF = "is sacct's default output, whose columns are cut off"
+_RECORD = re.compile(r"(?:[^|]*\|){4}")
+_LIKE_TIME = re.compile(r"(?<![^|])(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|1\d{9}|Unknown)(?![^|])")
 _HELD = frozenset({"JobArrayTaskLimit", "JobHeldUser", "JobHeldAdmin"})
 _KEPT_BACK = frozenset({"Dependency", "BeginTime"})  # shown by Eligible, too
 _CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)")
@@ -79,8 +92,10 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     Rules, each counted in `JobHistory.oddities`:
 
     - job steps: left out;
-    - more or fewer fields than the first line, as after a name with a ``|`` or a line end, or an id that does not begin
-      with a number: left out;
+    - more fields than the first line, as after a name with a ``|``: read, where the first line has one column of free
+      text, as JobName, or none that is used here between the first and the last of these; else left out;
+    - fewer fields, as after a name with a line end, or an id that does not begin with a number: left out;
+    - lines before that with the names of the columns, as a greeting: left out;
     - parts of heterogeneous jobs, which wait for each other: left out;
     - listed more than once, as requeued jobs by ``sacct -D``: the first record by submission is kept;
     - still pending: left out, its wait is not known;
@@ -133,15 +148,20 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     """
     file = Path(path)
     with opened(file, "Check the path; it must be the output of sacct -P.") as stream:
-        lines = read_lines(stream, file)
-        header = next(lines, b"").removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
-        names = [name.strip().lower() for name in header.split("|")]
-        if len(names) < 2 or len(_TELLING.intersection(names)) < 2:
-            _refuse_a_table_for_people(file, header)
+        lines = (line.decode(errors="replace") for line in read_lines(stream, file))
+        greeting: list[str] = []
+        for header in islice(lines, _MAX_GREETING):
+            names = [name.strip().lower() for name in header.removeprefix("\ufeff").split("|")]
+            if len(names) > 1 and len(_TELLING.intersection(names)) > 1:
+                break
+            greeting.append(header)
+        else:
+            _refuse_what_sacct_wrote_otherwise(file, greeting)
             return None
-        records = _Records(file, header, _places(file, names), zone)
-        for number, line in enumerate(lines, start=2):
-            records.add(line.decode(errors="replace"), number)
+        records = _Records(file, header.removeprefix("\ufeff"), _places(file, names, len(greeting) + 1), zone)
+        records.oddities["left out: before the names of the columns"] = sum(map(bool, map(str.strip, greeting)))
+        for number, line in enumerate(lines, start=len(greeting) + 2):
+            records.add(line, number)
     return _history(file, records)
 
 
@@ -150,16 +170,32 @@ read_history.how_to_make = (  # type: ignore[attr-defined]  # what `asa.history`
 )
 
 
-def _refuse_a_table_for_people(file: Path, header: str) -> None:
-    if len(_TELLING.intersection(header.lower().split())) > 1:
-        raise TraceError(
-            "is sacct's default output, whose columns are cut off",
-            where=str(file),
-            hint=f"Make it with: {SACCT_COMMAND}",
+def _refuse_what_sacct_wrote_otherwise(file: Path, lines: list[str]) -> None:
+    """Refuse output of sacct by what is wrong with how it was asked, where that can be seen."""
+    first = next((line for line in lines if line.strip()), "")
+    words = set(re.findall(r"\w+", first.lower()))
+    why = ""
+    if first.lstrip().startswith("{"):
+        text = "".join(lines).lower()
+        is_of_slurm = '"jobs"' in text and any(
+            word in text for word in ('"slurm"', '"association"', '"allocation_nodes"')
         )
+        why = "is JSON, as of sacct --json" if is_of_slurm else ""
+    elif len(_TELLING & words) > 1:
+        parted = next((mark for mark in ("\t", ",", ";", ":", "^", "~") if first.count(mark) > 1), "")
+        if parted and len(words & _OF_SACCT) < _SURELY:
+            return
+        what = "tabs" if parted == "\t" else repr(parted)
+        why = f"has columns that are parted by {what}, not by '|'" if parted else _CUT_OFF
+    elif _RECORD.match(first) and len(_LIKE_TIME.findall(first)) > 1:
+        why = "does not begin with the names of its columns, as of sacct -n"
+    elif len(words & {state.lower() for state in _KINDS}) == 1 and re.match(r"\d+\S*\s", first):
+        why = f"{_CUT_OFF}, and does not have their names, as of sacct -n"
+    if why:
+        raise TraceError(why, where=str(file), hint=f"Make it with: {SACCT_COMMAND}")
 
 
-def _places(file: Path, names: list[str]) -> dict[str, int]:
+def _places(file: Path, names: list[str], number: int) -> dict[str, int]:
     """Find columns by name; the first of two that are called the same."""
     places = {name: names.index(name) for name in names}
     needed = {
@@ -174,7 +210,7 @@ def _places(file: Path, names: list[str]) -> dict[str, int]:
     if missing:
         raise TraceError(
             f"has no column {' and no column '.join(missing)}",
-            where=f"{file}:1",
+            where=f"{file}:{number}",
             hint=f"Make it with: {SACCT_COMMAND}",
         )
     return places
@@ -239,6 +275,7 @@ class _Records:
         self.oddities = {
             "left out: step of a job": 0,
             "left out: not the fields of the first line": 0,
+            "read: has a | in its text": 0,
             "left out: part of a heterogeneous job": 0,
         }
         self.has_eligible_column = "eligible" in places
@@ -256,6 +293,12 @@ class _Records:
         widths = [places[name] for name in _WIDTHS if name in places]
         self._nodes = not widths
         self._widths = widths or [places[name] for name in _NODES if name in places]
+        texts = [place for name, place in places.items() if name in _FREE]
+        self._texts = (min(texts), max(texts) + 1) if texts else (0, 0)
+        used = {self._job, self._user, self._limit, self._submit, *self._other_times, self._state, self._partition}
+        used |= {self._cluster, self._elapsed, self._reservation, self._restarts, self._reason, self._allocated}
+        if not (used | {*self._widths}).isdisjoint(range(*self._texts)):
+            self._texts = (0, 0)
         self._reasons = _HELD if self.has_eligible_column else _HELD | _KEPT_BACK
 
     def add(self, line: str, number: int) -> None:
@@ -263,6 +306,8 @@ class _Records:
         if line == self._header:  # of files of several months, one after the other
             return
         fields = line.split("|")
+        if len(fields) > self._fields and self._texts[1]:
+            fields = self._without_texts(fields)
         if len(fields) != self._fields or not fields[self._job][:1].isdecimal():
             self.oddities["left out: not the fields of the first line"] += bool(line.strip())
             return
@@ -295,6 +340,20 @@ class _Records:
         self.keys.append(hash((cluster, job, user)))
         if len(self.keys) > self._max_jobs:
             raise TooManyError("jobs", self._max_jobs, self._file, instead="ask sacct for a shorter time (-S, -E)")
+
+    def _without_texts(self, fields: list[str]) -> list[str]:
+        """Leave out the columns of text, of which one has a | in it; if that does not fit, give all fields."""
+        first, end = self._texts
+        left = fields[:first] + [""] * (end - first) + fields[len(fields) - self._fields + end :]
+        try:
+            for place in (self._submit, *self._other_times):
+                self._clock(left[place] if place >= 0 else "")
+        except ValueError:
+            return fields
+        if not left[self._job][:1].isdecimal():
+            return fields
+        self.oddities["read: has a | in its text"] += 1
+        return left
 
     def _add_times(self, fields: list[str], number: int) -> None:
         places = (self._submit, *self._other_times)

@@ -559,3 +559,59 @@ def test_what_a_real_sacct_prints_is_read(tmp_path):
     assert (history.cores[cancelled], history.wait_s[cancelled]) == (112, 0), "cancelled before it started"
     assert sorted(history.wait_s[history.cores == 2].tolist()) == [1, 4], "after a dependency it waited a second"
     assert len(history) == 15
+
+
+# ---------------------------------------------------------------------- texts with a |, and other ways to ask sacct
+
+TEXTS = ("JobID", "JobName", *NAMES[1:], "Comment")
+
+
+def test_a_name_with_the_mark_between_columns_is_read(read):
+    history = read(
+        job(1, JobName="a"),
+        job(2, 600, JobName="grep x|sort"),
+        job(3, 900, JobName="a|b|c|"),
+        names=("JobName", *NAMES),
+    )
+    assert history.wait_s.tolist() == [300, 600, 900]
+    assert history.oddities == {"read: has a | in its text": 2}
+
+
+def test_of_several_texts_with_columns_between_them_nothing_is_guessed(read):
+    """It is not known in which of them the mark is."""
+    history = read(job(1, JobName="a"), job(2, JobName="x|y"), job(3, Comment="x|y"), names=TEXTS)
+    assert history.oddities == {"left out: not the fields of the first line": 2}
+    names = (*NAMES, "JobName", "Account", "Comment")
+    history = read(job(1, JobName="x|y"), job(2, Comment="x|y"), names=names)
+    assert history.oddities == {"read: has a | in its text": 2}
+
+
+def test_a_mark_elsewhere_than_in_a_text_is_no_reason_for_times_of_other_columns(read):
+    history = read(job(1, JobName="a"), job(2, Partition="x|y", JobName="a"), names=("JobName", *NAMES))
+    assert history.oddities == {"left out: not the fields of the first line": 1}
+
+
+def test_what_a_shell_prints_before_is_left_out(read):
+    history = read(raw="Welcome to the cluster\n\n" + text(job(1), job(2)))
+    assert len(history) == 2
+    assert history.oddities == {"left out: before the names of the columns": 1}
+    with pytest.raises(TraceError) as caught:
+        read(raw="Welcome\n" + text(job(1), names=["JobID", "Submit", "Start", "State"]))
+    assert caught.value.where.endswith(":2")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda told: told.split("\n", 1)[1], "does not begin with the names of its columns"),
+        (lambda told: told.replace("|", ","), "parted by ','"),
+        (lambda told: told.replace("|", "\t"), "parted by tabs"),
+        (lambda told: told.replace("|", ";"), "parted by ';'"),
+        (lambda told: '{\n "meta": {"Slurm": {"release": "24.05"}},\n "jobs": []}', "is JSON"),
+        (lambda told: "7    align  batch  proj  4  COMPLETED  0:0\n", "does not have their names"),
+    ],
+)
+def test_what_sacct_printed_otherwise_is_refused_by_its_cause(read, spoil, why):
+    with pytest.raises(TraceError, match=why) as caught:
+        read(raw=spoil(text(job(1), job(2))))
+    assert "sacct -a -D -X -P" in caught.value.hint
