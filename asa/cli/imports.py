@@ -6,7 +6,7 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,8 @@ class By(StrEnum):
     CHAINS = "chains"
 
 
+_RECORDING = "Recording"
+
 OutOption = Annotated[
     Path | None,
     typer.Option(
@@ -56,10 +58,43 @@ NameOption = Annotated[
 @app.command("scripts")
 def scripts(
     files: Annotated[
-        list[Path],
-        typer.Argument(help="Batch scripts, or one shell script that submits batch scripts.", metavar="FILE..."),
+        list[str],
+        typer.Argument(
+            help="Batch scripts, or one shell script that submits batch scripts; with --record: the command to run.",
+            metavar="FILE...",
+        ),
     ],
     out: OutOption = None,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--record",
+            help="Run the command that follows `--` once, with stand-ins for sbatch and the like, and record what it "
+            "submits. Nothing is submitted, and what it writes is thrown away.",
+            rich_help_panel=_RECORDING,
+        ),
+    ] = False,
+    limit: Annotated[
+        str,
+        typer.Option(
+            help="With --record: for how long the command may run.", metavar="DURATION", rich_help_panel=_RECORDING
+        ),
+    ] = "2min",
+    has_network: Annotated[
+        bool,
+        typer.Option(
+            "--network", help="With --record: let the command reach other machines.", rich_help_panel=_RECORDING
+        ),
+    ] = False,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place",
+            help="With --record: run the command without a private view of the files. What it does besides submitting "
+            "is really done.",
+            rich_help_panel=_RECORDING,
+        ),
+    ] = False,
     parallel: Annotated[bool, typer.Option("--parallel", help="Make no stage depend on another.")] = False,
     array_cores: Annotated[
         int | None,
@@ -99,13 +134,22 @@ def scripts(
     --dependency=afterok:$j1 b.sh`, the scripts, their options and their dependencies are taken. Give such a script
     alone. A script that runs another of the given scripts is refused, since that one would run twice.
 
+    With `--record -- COMMAND` a driver in any language is run once, and what it submits becomes the workflow: loops,
+    arguments and variables are what they were. It sees the files as they are; what it writes is kept beside the
+    workflow file if jobs may need it, and else thrown away.
+
     Options of sbatch for which there is no key are passed on to Slurm. A job array becomes a stage that is one; with
     --pack-arrays its elements become tasks of one or several stages, or one stage each. Each keeps its walltime.
     """
     from asa.importers import import_scripts
 
+    if records:
+        choices = {"cores": array_cores, "is_shared": share_arrays, "is_packed": pack_arrays}
+        private = {"limit": limit, "is_private": not in_place, "has_network": has_network}
+        _record(files, out, name, choices, private, force=force)
+        return
     made = import_scripts(
-        files,
+        [Path(file) for file in files],
         parallel=parallel,
         array_cores=array_cores,
         share_arrays=share_arrays,
@@ -113,6 +157,35 @@ def scripts(
         name=name,
     )
     write_out(made, out, force=force)
+
+
+def _record(
+    command: list[str],
+    out: Path | None,
+    name: str,
+    choices: dict[str, Any],
+    how: dict[str, Any],
+    *,
+    force: bool,
+) -> None:
+    """Record what a command submits, and write the workflow file and what belongs beside it."""
+    from asa.importers.recording import folder_beside, keep, record, translate
+    from asa.importers.scripts import ImportChoices
+    from asa.units import parse_duration
+
+    out = out or Path("flow.toml")
+    if out == Path("-"):
+        hint = "Name one with --out: what the command made is kept in a folder beside it."
+        raise InputError("a recording needs a file", where="--out", hint=hint)
+    if out.exists() and not force:
+        raise InputError("exists already", where=str(out), hint="Give another name with --out, or --force.")
+    recording = record(command, limit_s=parse_duration(how.pop("limit")), **how)
+    kept = folder_beside(out)
+    made = translate(recording, kept, ImportChoices(**choices), name=name)
+    keep(recording, made, kept)
+    count = len(recording.jobs)
+    sys.stderr.write(f"Recorded {count} job{'s' if count != 1 else ''} in {kept}; nothing was submitted.\n")
+    write_out(made.imported, out, force=force)
 
 
 @app.command("wfformat")

@@ -57,6 +57,7 @@ class Script:
     submitted_after: tuple[int, ...] | None = None  # of a driver: the indices of those that it waits for
     when: When = "success"  # how those must have ended, as `asa.workflow.Stage.when` has it
     environment: tuple[tuple[str, str], ...] = ()  # variables that the driver sets for it
+    after_any: tuple[int, ...] = ()  # those of `submitted_after` that only have to have ended
 
 
 def read_script(path: Path) -> Script:
@@ -85,10 +86,11 @@ def _predecessors(text: str, file: str) -> tuple[tuple[str, str], ...] | None:
 def is_driver(path: Path) -> bool:
     """Whether a shell script submits others with sbatch."""
     text = read_text(path)
-    return not read_directives(text, str(path)) and _submits(text)
+    return not read_directives(text, str(path)) and calls_sbatch(text)
 
 
-def _submits(text: str) -> bool:
+def calls_sbatch(text: str) -> bool:
+    """Whether a script submits others."""
     calls = count_calls if interpreter_of(text) in SHELLS else SBATCH.search
     return any(calls(statement) for _, line in lines(text) for statement in statements(line))
 
@@ -100,7 +102,7 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
         if script.path is None or script.after is not None:
             continue
         is_shell = interpreter_of(script.text) in SHELLS
-        if is_shell and len(scripts) > 1 and not script.directives and _submits(script.text):
+        if is_shell and len(scripts) > 1 and not script.directives and calls_sbatch(script.text):
             hint = f"Import it alone: asa import scripts {shlex.quote(str(script.path))}; or leave it out."
             raise InputError("submits jobs itself, and is no stage beside others", where=script.where, hint=hint)
         if names := run_by(script.text, [script.path.parent, Path()], given, script.path):
@@ -110,7 +112,7 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
                 where=script.where,
                 hint=f"Leave {script.path.name} out; or if it is a stage as well, say so in its head, as in {after}",
             )
-        if is_shell and script.directives and _submits(script.text):
+        if is_shell and script.directives and calls_sbatch(script.text):
             hint = "If it submits itself again, make it a stage that continues; else leave its sbatch out, or import a "
             hint += "script that submits both. If that is meant, say in its head what it follows: # asa: after="
             raise InputError("submits jobs itself, of which the workflow would not know", where=script.where, hint=hint)

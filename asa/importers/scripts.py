@@ -6,11 +6,12 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from asa.core.variables import is_secret
 from asa.elements import Array, parse_array
 from asa.errors import InputError
 from asa.keys import TERMS
@@ -26,7 +27,7 @@ from asa.workflow import Stage, Workflow
 
 from .arrays import ArrayOption, ElementsOfJob, apart_because, for_elements, parts_of, read_array, shared, together
 from .base import Imported, ImportNotes, Names, near_or_all
-from .driver import Script, When, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
+from .driver import Script, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
 
 _DEFAULT_WALLTIME_S: Final = 3600.0
 
@@ -99,21 +100,40 @@ def import_scripts(
         header = [
             "From batch scripts by `asa import scripts`. Their #SBATCH lines are not read again: this file counts."
         ]
-    packs = pack_arrays or share_arrays or array_cores is not None
-    translator = _Translator(notes, array_cores, share_arrays=share_arrays, packs=packs)
+    choices = ImportChoices(array_cores, is_shared=share_arrays, is_packed=pack_arrays)
+    return workflow_of(scripts, notes, choices, name=name or _called(paths), parallel=parallel, header=header)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportChoices:
+    """What becomes of job arrays; see `import_scripts`."""
+
+    cores: int | None = None
+    is_shared: bool = False
+    is_packed: bool = False
+
+
+def workflow_of(
+    scripts: Sequence[Script],
+    notes: ImportNotes,
+    choices: ImportChoices,
+    *,
+    name: str,
+    parallel: bool = False,
+    header: Sequence[str] = (),
+) -> Imported:
+    """Make a workflow of scripts, and of how each is submitted."""
+    packs = choices.is_packed or choices.is_shared or choices.cores is not None
+    translator = _Translator(notes, choices.cores, share_arrays=choices.is_shared, packs=packs)
     made = [translator.stages_of(script) for script in scripts]
     befores = _befores(scripts, made, notes, parallel=parallel)
-    stages = [
-        _placed(stage, [end.name for before in befores[i] for end in made[before]], scripts[i].when)
-        for i, group in enumerate(made)
-        for stage in group
-    ]
+    stages = [_placed(stage, befores[i], made, scripts[i]) for i, group in enumerate(made) for stage in group]
     for script, before, group in zip(scripts, befores, made, strict=True):
         if before and script.when != "always" and any(stage.after for stage in group):
             note = "an element that fails keeps those behind it in its row from beginning until `asa resume --retry`"
             notes.add(f"--array: {note}", script.directives["array"].where)
     return Imported(
-        Workflow(name or _called(paths), stages),
+        Workflow(name, stages),
         scripts=translator.paths,
         notes=notes.sentences(),
         header=header,
@@ -126,15 +146,17 @@ def _called(paths: Sequence[Path]) -> str:
     return paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name or "workflow"
 
 
-def _placed(stage: Stage, befores: Sequence[str], when: When) -> Stage:
+def _placed(stage: Stage, befores: Sequence[int], made: Sequence[Sequence[Stage]], script: Script) -> Stage:
     """Make a stage follow others, unless it follows another part of its array.
 
     A part follows another however that ended, as elements do in Slurm. But if the array itself follows a stage, its
     parts do not run after a failure: else they would also run if that stage failed; unless they run in any case.
     """
     if not stage.after:
-        return replace(stage, after=tuple(befores), when=when if befores else "success")
-    return stage if befores and when != "always" else replace(stage, when="always")
+        after = tuple(end.name for before in befores for end in made[before])
+        after_any = tuple(end.name for before in befores if before in script.after_any for end in made[before])
+        return replace(stage, after=after, after_any=after_any, when=script.when if after else "success")
+    return stage if befores and script.when != "always" else replace(stage, when="always")
 
 
 def _befores(
@@ -198,7 +220,7 @@ class _Translator:
             **{key.field: parsed(key.of_option, given[key.option]) for key in TERMS if key.option in given},
             options=_options(given, needs),
             request=request,
-            environment=(*script.environment, *self._environment(given)),
+            environment=(*self._given_by_the_driver(script), *self._environment(given)),
             secrets=self._secrets(given, name),
             moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
             array=self._native(given["array"]) if is_native else None,
@@ -218,6 +240,17 @@ class _Translator:
         if names:
             self.comments.setdefault(name, []).append("secrets: as --export names them; set them where you start asa")
         return names
+
+    def _given_by_the_driver(self, script: Script) -> Iterator[tuple[str, str]]:
+        """Give the variables that the driver sets, but no secrets: these are not written down."""
+        for name, value in script.environment:
+            if is_secret(name, value):
+                note = (
+                    f"the driver sets ${name}, which holds a secret and is not written down: set it where you start asa"
+                )
+                self._notes.add(note, script.where)
+            else:
+                yield name, value
 
     def _tell_of_withheld(self, stage: Stage, script: Script) -> None:
         """Say which variables the script uses that the stage will not have."""

@@ -102,9 +102,9 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
 
 _FIRST = (
     "name", "after", "after_any", "when", "command", "script", "tasks", "tasks_file", "array", "jobs", "request",
-    "cores", "nodes", "cpus_per_task", *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS), "options",
-    "walltime", "expected", "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling", "inputs",
-    "outputs", "input_patience", "retries", "out_of_memory", "local", "input_size",
+    "cores", "nodes", "cpus_per_task", *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS),
+    "options", "walltime", "expected", "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling",
+    "inputs", "outputs", "input_patience", "retries", "out_of_memory", "local", "input_size",
 )  # fmt: skip
 """The keys with which a stage begins, in this order."""
 _LAST = ("environment", "secrets", "modules", "conda", "container", "binds", "setup", "launcher")

@@ -1,0 +1,487 @@
+"""Runs a driver where it cannot change anything: a program of its own, with the standard library alone.
+
+    python -I -S inside.py SETTINGS.json
+
+The driver sees the file system as it is, at the same paths; what it writes goes to layers above it (overlayfs), which
+are thrown away after what it made was copied out. It has no network, unless it is to have one. All that needs no
+administrator: a user namespace. It leaves ``ended.json`` beside its settings: how the driver ended, and what it made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+
+_NEW_MOUNTS, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x10000000, 0x40000000
+_READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE, _NO_DEVICES, _NO_SETUID = 1, 32, 4096, 16384, 1 << 18, 4, 2
+_SUBREAPER = 36
+_SYSTEM = ("/proc", "/sys", "/dev")
+_EXITED_AT_LIMIT = 124
+_MOST_ENTRIES = 2000  # of a folder that is made anew
+_MOST_COPIED_BYTES = 1 << 20
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: object, about: str = "") -> None:
+    if getattr(_libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), f"{name} {about}".rstrip())
+
+
+def _mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    words = [word.encode() if word else None for word in (source, target, kind)]
+    _call("mount", *words, ctypes.c_ulong(flags), options.encode() if options else None, about=target)
+
+
+# ---------------------------------------------------------------------- the private view
+
+
+class PrivateView:
+    """The file system as it is, with layers above it that take what is written.
+
+    One layer is above all of a file system where the system allows that. It does not, in a namespace of users, for a
+    folder below which others are mounted: such a folder is made anew, and what is in it gets layers of its own.
+    """
+
+    def __init__(self, keep: str, programs: str) -> None:
+        self.layers: list[tuple[str, str, int]] = []  # of each: where, its upper folder, the folder below
+        self.anew: list[tuple[str, set[str]]] = []  # folders that were made anew, and what was in them
+        self.closed: list[str] = []  # where nothing can be written
+        self._keep = keep
+        self._programs = programs
+        self._root = os.path.join(keep, "root")
+        self._scratch = os.path.join(keep, "layers")
+        self._mounts: list[str] = []
+
+    def enter(self, *, has_network: bool) -> None:
+        """Go there with this process; `OSError` where the system forbids it."""
+        self._leave_namespaces(has_network=has_network)
+        _mount("none", "/", flags=_RECURSIVE | _PRIVATE)
+        keep = os.open(self._keep, os.O_PATH | os.O_DIRECTORY)
+        programs = os.open(self._programs, os.O_PATH | os.O_DIRECTORY)
+        self._mounts = _mounts()
+        os.mkdir(self._root)
+        os.mkdir(self._scratch)
+        _mount("none", self._root, "tmpfs", _NO_DEVICES | _NO_SETUID)
+        if not _takes_notes(self._scratch):
+            _mount("none", self._scratch, "tmpfs", _NO_DEVICES | _NO_SETUID, "size=25%")
+        self._put("/")
+        if os.path.isdir(self._root + "/dev/shm"):
+            _mount("none", self._root + "/dev/shm", "tmpfs", _NO_DEVICES | _NO_SETUID)
+        _mount(f"/proc/self/fd/{keep}", self._root + self._keep, flags=_BIND)
+        self._stand_in(f"/proc/self/fd/{programs}")
+        os.close(keep)
+        os.close(programs)
+        os.chroot(self._root)
+
+    def _leave_namespaces(self, *, has_network: bool) -> None:
+        """Have mounts, and perhaps a network, of its own; as root without a namespace of users, if that is allowed."""
+        flags = _NEW_MOUNTS | (0 if has_network else _NEW_NETWORK)
+        user, group = os.getuid(), os.getgid()
+        if user or not _is_allowed(flags):
+            _call("unshare", flags | _NEW_USER)
+            for name, text in (
+                ("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1"),
+            ):  # fmt: skip
+                with open(f"/proc/self/{name}", "w") as file:
+                    file.write(text)
+        if not has_network:
+            _open_loopback()
+
+    def _put(self, where: str) -> None:
+        """Put a folder, or what is mounted there, in its place."""
+        target = self._root + where.rstrip("/")
+        below = [one for one in self._mounts if one.startswith(f"{where.rstrip('/')}/") and one != where]
+        if where in _SYSTEM:
+            return _mount(where, target, flags=_BIND | _RECURSIVE)
+        if os.path.isdir(where):
+            try:
+                self._layer(where, target)
+            except OSError:
+                if below and len(os.listdir(where)) <= _MOST_ENTRIES:
+                    return self._make_anew(where, target, below)
+            else:
+                for one in _tops(below):
+                    if os.path.lexists(self._root + one):
+                        self._put(one)
+                return None
+        return self._close(where, target)
+
+    def _layer(self, where: str, target: str) -> None:
+        """Put a folder below a layer that takes what is written."""
+        number = len(self.layers)
+        upper, work = (os.path.join(self._scratch, f"{kind}{number}") for kind in ("upper", "work"))
+        for one in (upper, work):
+            os.makedirs(one, exist_ok=True)
+        below = os.open(where, os.O_PATH | os.O_DIRECTORY)
+        shutil.copymode(where, upper)
+        options = f"lowerdir={_escaped(where)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+        try:
+            _mount("overlay", target, "overlay", options=f"{options},userxattr")
+        except OSError:
+            os.close(below)
+            raise
+        self.layers.append((where, upper, below))
+
+    def _make_anew(self, where: str, target: str, mounts: list[str]) -> None:
+        """Make a folder with what is in it, each in its place."""
+        names = os.listdir(where)
+        self.anew.append((where, set(names)))
+        shutil.copymode(where, target)
+        tops = _tops(mounts)
+        for name in names:
+            one = os.path.join(where, name)
+            try:
+                seen = os.lstat(one)
+                if stat.S_ISLNK(seen.st_mode):
+                    os.symlink(os.readlink(one), self._root + one)
+                    continue
+                if stat.S_ISDIR(seen.st_mode):
+                    os.mkdir(self._root + one)
+                elif stat.S_ISREG(seen.st_mode) and seen.st_size <= _MOST_COPIED_BYTES and one not in tops:
+                    shutil.copy2(one, self._root + one)
+                    continue
+                else:
+                    with open(self._root + one, "wb"):
+                        pass
+                self._put(one)
+            except OSError:
+                continue
+
+    def _close(self, where: str, target: str) -> None:
+        """Show it as it is, but closed for writing."""
+        _mount(where, target, flags=_BIND | _RECURSIVE)
+        self.closed.append(where)
+        try:
+            _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY)
+        except OSError:
+            # flags that it has are kept, where the system asks for that
+            _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY | _kept_flags(where))
+
+    def _stand_in(self, programs: str) -> None:
+        """Put the stand-ins in place of the programs, also where a driver calls those by their full paths."""
+        names = os.listdir(programs)
+        folders = dict.fromkeys(["/usr/local/bin", "/usr/bin", "/bin", *os.environ.get("PATH", "").split(":")])
+        known: dict[str, None] = {}
+        for folder in folders:
+            if os.path.isabs(folder) and os.path.isdir(self._root + folder) and folder != self._programs:
+                known.setdefault(os.path.realpath(folder), None)
+        for folder in known:
+            target = self._root + folder
+            if not os.path.isdir(target):
+                continue
+            if folder in {"/usr/local/bin", "/usr/bin"} or any(os.path.exists(f"{target}/{name}") for name in names):
+                try:
+                    _mount("overlay", target, "overlay", _READ_ONLY, f"lowerdir={programs}:{_escaped(target)}")
+                except OSError:
+                    for name in names:
+                        if os.path.exists(f"{target}/{name}"):
+                            _mount(f"{programs}/{name}", f"{target}/{name}", flags=_BIND)
+
+
+def _is_allowed(flags: int) -> bool:
+    """Leave namespaces, where this process may."""
+    try:
+        _call("unshare", flags)
+    except OSError:
+        return False
+    return True
+
+
+def _open_loopback() -> None:
+    """Let programs on this machine talk to each other, where there is no other network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, contextlib.suppress(OSError):
+        fcntl.ioctl(one, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+
+
+def _kept_flags(where: str) -> int:
+    """Give the flags of what is mounted somewhere that may not be taken off it."""
+    seen = os.statvfs(where).f_flag
+    return seen & (_NO_SETUID | _NO_DEVICES | 8 | 1024 | 2048) | (1 << 21 if seen & 4096 else 0)
+
+
+def _tops(paths: list[str]) -> list[str]:
+    """Give those that are below no other."""
+    found: list[str] = []
+    for path in sorted(paths):
+        if not found or not path.startswith(f"{found[-1]}/"):
+            found.append(path)
+    return found
+
+
+def _escaped(path: str) -> str:
+    for letter in "\\,:":
+        path = path.replace(letter, f"\\{letter}")
+    return path
+
+
+def _takes_notes(folder: str) -> bool:
+    """Whether a file system can say of a folder that what is below it was removed."""
+    try:
+        os.setxattr(folder, "user.overlay.asa", b"y")
+    except OSError:
+        return False
+    return True
+
+
+def _mounts() -> list[str]:
+    """List where something is mounted."""
+    found: dict[str, None] = {}
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            where = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), line.split()[4])
+            found.setdefault(where)
+    return list(found)
+
+
+# ---------------------------------------------------------------------- what was made
+
+
+class Leftovers:
+    """What a driver made, changed and removed, as the layers have it."""
+
+    def __init__(self, keep: str, most_bytes: int, passed_over: list[str]) -> None:
+        self.new: list[str] = []
+        self.folders: list[str] = []
+        self.changed: list[str] = []
+        self.removed: list[str] = []
+        self.left: list[tuple[str, int]] = []  # too large to be kept
+        self._keep = keep
+        self._into = os.path.join(keep, "made")
+        self._bytes = most_bytes
+        self._passed_over = passed_over
+
+    def look(self, where: str, upper: str, below: int) -> None:
+        """Go through a layer."""
+        for folder, names, files in os.walk(upper):
+            inside = os.path.relpath(folder, upper)
+            names[:] = [name for name in names if not self._is_passed_over(where, os.path.join(inside, name))]
+            for name in names:
+                path = os.path.normpath(os.path.join(inside, name))
+                if not os.path.islink(os.path.join(folder, name)) and not _is_there(path, below):
+                    self.folders.append(os.path.join(where, path))
+            for name in [*files, *(name for name in names if os.path.islink(os.path.join(folder, name)))]:
+                path = os.path.normpath(os.path.join(inside, name))
+                if not self._is_passed_over(where, path):
+                    self._file(os.path.join(folder, name), os.path.join(where, path), was=_is_there(path, below))
+
+    def look_anew(self, where: str, names: set[str]) -> None:
+        """Go through a folder that was made anew, for what was not in it before."""
+        nothing = os.path.join(self._keep, "nothing")
+        os.makedirs(nothing, exist_ok=True)
+        nowhere = os.open(nothing, os.O_PATH | os.O_DIRECTORY)
+        for name in sorted(set(os.listdir(where)) - names):
+            path = os.path.join(where, name)
+            if self._is_passed_over(where, name):
+                continue
+            if os.path.isdir(path) and not os.path.islink(path):
+                self.folders.append(path)
+                self.look(path, path, nowhere)
+            else:
+                self._file(path, path, was=False)
+        os.close(nowhere)
+
+    def _is_passed_over(self, where: str, path: str) -> bool:
+        return os.path.normpath(os.path.join(where, path)) in self._passed_over
+
+    def _file(self, source: str, path: str, *, was: bool) -> None:
+        seen = os.lstat(source)
+        if stat.S_ISCHR(seen.st_mode) and seen.st_rdev == 0:
+            self.removed.append(path)
+            return
+        if not (stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode)):
+            return
+        if seen.st_size > self._bytes:
+            self.left.append((path, seen.st_size))
+            return
+        (self.changed if was else self.new).append(path)
+        self._bytes -= seen.st_size
+        kept = self._into + path
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        shutil.copy2(source, kept, follow_symlinks=False)
+
+
+def _is_there(path: str, below: int) -> bool:
+    try:
+        os.lstat(f"/proc/self/fd/{below}/{path}")
+    except OSError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------- what was read
+
+
+class Readings:
+    """Which files below a folder are opened, by anybody, as the system tells (inotify)."""
+
+    _OPENED, _ONLY_FOLDERS = 0x00000020, 0x01000000
+    _MOST_FOLDERS = 2000
+
+    def __init__(self, folder: str) -> None:
+        self.seen: dict[str, None] = {}
+        self._folders: dict[int, str] = {}
+        self._file = _libc.inotify_init1(os.O_CLOEXEC)
+        if self._file >= 0:
+            self._watch(folder)
+            threading.Thread(target=self._listen, daemon=True).start()
+
+    def _watch(self, top: str) -> None:
+        for folder, names, _ in os.walk(top):
+            names[:] = [name for name in names if name != ".git"]
+            number = _libc.inotify_add_watch(self._file, os.fsencode(folder), self._OPENED | self._ONLY_FOLDERS)
+            if number < 0 or len(self._folders) >= self._MOST_FOLDERS:
+                return
+            self._folders[number] = folder
+
+    def _listen(self) -> None:
+        while data := os.read(self._file, 1 << 16):
+            while data:
+                number, _, _, length = struct.unpack_from("iIII", data)
+                name = os.fsdecode(data[16 : 16 + length].rstrip(b"\0"))
+                data = data[16 + length :]
+                if number in self._folders:
+                    self.seen[os.path.join(self._folders[number], name) if name else self._folders[number]] = None
+
+
+# ---------------------------------------------------------------------- the run
+
+
+def _begin(command: list[str]) -> tuple[int, str]:
+    """Start the driver; give its number, and why it could not begin."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.set_inheritable(writing, False)  # noqa: FBT003 - as it is called
+        try:
+            if not os.isatty(0):
+                os.setpgid(0, 0)
+            for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_DFL)
+            os.execvp(command[0], command)
+        except OSError as error:
+            os.write(writing, (error.strerror or "").encode())
+        os._exit(127)
+    os.close(writing)
+    why_not = os.read(reading, 1000).decode()
+    os.close(reading)
+    return child, why_not
+
+
+def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]:
+    """Run the driver to its end, and what it left behind: exit code, whether the limit came, why it did not begin."""
+    _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+    child, why_not = _begin(command)
+    until = time.monotonic() + limit_s
+    code: int | None = None
+    behind: list[str] = []
+    while True:
+        try:
+            one, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break
+        if one == child:
+            code = os.waitstatus_to_exitcode(status)
+            until = min(until, time.monotonic() + max(5.0, 0.1 * limit_s))  # for what it left in the background
+        elif one == 0:
+            if time.monotonic() > until:
+                behind = _end_all()
+                break
+            time.sleep(0.005)
+    if code is None:
+        return _EXITED_AT_LIMIT, True, why_not, behind
+    return (code if code >= 0 else 128 - code), False, why_not, behind
+
+
+def _end_all() -> list[str]:
+    """End all that still runs, and say what it was."""
+    names: list[str] = []
+    for _ in range(100):
+        ours = _below(os.getpid())
+        if not ours:
+            return list(dict.fromkeys(names))
+        for number in ours:
+            try:
+                with open(f"/proc/{number}/cmdline", "rb") as file:
+                    names.append(file.read().replace(b"\0", b" ").decode(errors="replace").strip())
+                os.kill(number, signal.SIGKILL)
+            except OSError:
+                continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return list(dict.fromkeys(filter(None, names)))
+        time.sleep(0.01)
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def _below(top: int) -> list[int]:
+    """Name the processes that a process started, and those that these did."""
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] != "Z":
+                parents.setdefault(int(fields[1]), []).append(int(name))
+    found: list[int] = []
+    left = [top]
+    while left:
+        children = parents.get(left.pop(), [])
+        found += children
+        left += children
+    return found
+
+
+def main(path: str) -> None:
+    """Do what the settings say."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # they are the driver's
+    with open(path) as file:
+        settings = json.load(file)
+    keep = os.path.dirname(path)
+    ended: dict[str, object] = {}
+    view = PrivateView(keep, settings["programs"])
+    if settings["is_private"]:
+        try:
+            view.enter(has_network=settings["has_network"])
+        except OSError as error:
+            ended["no_view"] = f"{error.filename}: {error.strerror}"
+    if "no_view" not in ended:
+        os.chdir(settings["folder"])
+        readings = Readings(settings["folder"])
+        code, was_ended, why_not, behind = _run(settings["command"], settings["limit_s"])
+        made = Leftovers(keep, settings["most_bytes"], settings["passed_over"])
+        for layer in view.layers:
+            made.look(*layer)
+        for one in view.anew:
+            made.look_anew(*one)
+        ended |= {
+            "code": code, "was_ended": was_ended, "why_not": why_not, "behind": behind, "closed": view.closed,
+            "new": made.new, "folders": made.folders, "changed": made.changed, "removed": made.removed,
+            "left": made.left, "read": list(readings.seen),
+        }  # fmt: skip
+    with open(os.path.join(keep, "ended.json"), "w") as file:
+        json.dump(ended, file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

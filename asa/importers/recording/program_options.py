@@ -1,0 +1,76 @@
+"""Options of squeue, sacct and scancel, as far as they choose jobs and say how to print them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """A program's options: what its letters are short for, and the names of those that have a value."""
+
+    letters: Mapping[str, str]
+    valued: str
+
+    def has_value(self, name: str) -> bool:
+        """Whether a value follows."""
+        return name in self.valued.split()
+
+
+SQUEUE = ProgramOptions(
+    {
+        "j": "jobs", "u": "user", "n": "name", "t": "states", "h": "noheader", "o": "format", "O": "Format",
+        "p": "partition", "A": "account", "a": "all", "r": "array", "l": "long", "s": "steps", "w": "nodelist",
+        "S": "sort", "i": "iterate", "M": "clusters", "q": "qos", "v": "verbose", "R": "reservation", "L": "licenses",
+    },
+    "jobs user name states format Format partition account nodelist sort iterate clusters qos reservation licenses",
+)  # fmt: skip
+SACCT = ProgramOptions(
+    {
+        "j": "jobs", "n": "noheader", "X": "allocations", "P": "parsable2", "p": "parsable", "o": "format",
+        "b": "brief", "s": "states", "u": "user", "S": "starttime", "E": "endtime", "a": "allusers", "A": "account",
+        "r": "partition", "l": "long", "D": "duplicates", "M": "clusters", "N": "nodelist", "q": "qos", "T": "truncate",
+        "v": "verbose",
+    },
+    "jobs format states user uid starttime endtime account accounts partition clusters nodelist qos name delimiter "
+    "units",
+)  # fmt: skip
+SCANCEL = ProgramOptions(
+    {"u": "user", "n": "name", "p": "partition", "t": "states", "s": "signal", "A": "account", "M": "clusters"},
+    "user name partition states signal account clusters qos reservation wckey",
+)
+_ALIKE = {"job": "jobs", "users": "user", "jobname": "name", "state": "states"}
+
+
+def options_given(arguments: Sequence[str], program: ProgramOptions) -> dict[str, str | None]:
+    """Read a program's options; what it does not know is passed over.
+
+    Examples
+    --------
+    >>> options_given(["-hj", "7,8", "--state=PD"], SQUEUE)
+    {'noheader': None, 'jobs': '7,8', 'states': 'PD'}
+    """
+    found: dict[str, str | None] = {}
+    left = list(arguments)
+    while left:
+        word = left.pop(0)
+        if word.startswith("--"):
+            given, equals, value = word[2:].partition("=")
+            name = _ALIKE.get(given, given)
+            needs_next = not equals and program.has_value(name) and bool(left)
+            found[name] = left.pop(0) if needs_next else value if equals else None
+        elif word.startswith("-"):
+            found |= _of_letters(word[1:], left, program)
+    return found
+
+
+def _of_letters(letters: str, left: list[str], program: ProgramOptions) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        name = program.letters.get(letter, letter)
+        if program.has_value(name):
+            return found | {name: letters or (left.pop(0) if left else "")}
+        found[name] = None
+    return found

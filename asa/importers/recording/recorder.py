@@ -1,0 +1,306 @@
+"""Runs a driver once, with stand-ins for Slurm's programs, and keeps what it submitted; nothing is submitted.
+
+The driver sees the file system as it is, and what it writes is thrown away (`inside`). The stand-ins ask a
+`RecordedQueue` in this process, over a socket, what to answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import shlex
+import shutil
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from asa.core import python, temporary
+from asa.core.documents import read_json
+from asa.errors import InputError
+from asa.requests.directives import Directive, read_directives
+
+from .queue import OWN_PROGRAMS, REAL_PROGRAMS, Asked, RecordedQueue
+from .submissions import FIRST_NUMBER, Submission
+
+_MOST_BYTES: Final = 256 << 20
+_MOST_BYTES_OF_A_SCRIPT: Final = 4 << 20
+_HERE = Path(__file__).parent
+_SITE_CUSTOMIZE = """\
+import os, sys, time
+time.sleep = lambda seconds: None
+folder = os.path.dirname(__file__)
+sys.path[:] = [place for place in sys.path if place != folder]
+os.environ.pop("PYTHONPATH", None)
+if {before!r} is not None:
+    os.environ["PYTHONPATH"] = {before!r}
+sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError:
+    pass
+"""
+"""In a Python that the driver starts: no waiting; then what the site has for each Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftByDriver:
+    """What the driver made beside jobs; paths as it knows them."""
+
+    new: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
+    changed: tuple[Path, ...] = ()
+    removed: tuple[Path, ...] = ()
+    too_large: tuple[tuple[Path, int], ...] = ()
+    contents: Mapping[Path, bytes] = field(default_factory=dict)  # of what is new or changed, unless it is a link
+    links: Mapping[Path, str] = field(default_factory=dict)
+    modes: Mapping[Path, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a driver did."""
+
+    command: tuple[str, ...]
+    folder: Path  # in which it was started
+    environment: Mapping[str, str]  # that it was started with
+    jobs: tuple[Submission, ...]
+    refused: tuple[tuple[str, str], ...]
+    remarks: tuple[str, ...]
+    code: int  # its exit code
+    was_ended: bool  # by the limit
+    behind: tuple[str, ...]  # what it had left running, and was ended
+    closed: tuple[str, ...]  # folders where it could not write
+    made: LeftByDriver
+    read: tuple[Path, ...]
+    limit_s: float
+    is_private: bool
+    script: Path | None  # its file, if that is known
+    script_word: str  # by which the command names it
+    own_number: int = 0  # of its own job, if it is a batch script
+    own_options: tuple[Directive, ...] = ()  # which that asks for
+    stand_ins: tuple[str, ...] = ()  # folders of the stand-ins, as PATH and PYTHONPATH had them
+
+    @property
+    def script_name(self) -> str:
+        """Name it by its script."""
+        return self.script.stem if self.script is not None else ""
+
+    def without_stand_ins(self, path: str) -> str:
+        """Leave the stand-ins out of a list of folders."""
+        return ":".join(folder for folder in path.split(":") if folder not in self.stand_ins)
+
+
+def record(
+    command: Sequence[str],
+    *,
+    limit_s: float = 120.0,
+    is_private: bool = True,
+    has_network: bool = False,
+    folder: Path | None = None,
+) -> Recording:
+    """Run a driver, and record what it submits.
+
+    Parameters
+    ----------
+    command
+        The program and its arguments.
+    limit_s
+        Seconds after which it is ended; what was recorded until then is kept.
+    is_private
+        Whether what it writes is thrown away; else it really does what it does beside submitting.
+    has_network
+        Whether it may reach other machines.
+    folder
+        Where it is started; the current one if not given.
+
+    Raises
+    ------
+    InputError
+        It cannot be started, or the system allows no private view.
+    """
+    folder = (folder or Path.cwd()).absolute()
+    script, word = _script_of(command, folder)
+    own_options = _own_options(script) if script is not None else ()
+    own_number = FIRST_NUMBER if own_options else 0
+    first = FIRST_NUMBER + 1 if own_number else FIRST_NUMBER
+    queue = RecordedQueue(getpass.getuser(), os.environ.get("PATH", os.defpath), own_number=own_number, first=first)
+    with temporary.folder("asa-record-") as place, _desk(queue, Path(place, "desk")) as desk:
+        keep = Path(place)
+        programs = keep / "programs"
+        _make_programs(programs, desk)
+        environment = _environment(programs, keep, own_number, folder, script)
+        passed_over = [str(keep), "/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp"]  # noqa: S108
+        passed_over = [one for one in passed_over if not folder.is_relative_to(one) or one == str(keep)]
+        settings = {
+            "command": list(command), "folder": str(folder), "programs": str(programs), "limit_s": limit_s,
+            "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
+            "passed_over": passed_over,
+        }  # fmt: skip
+        (keep / "settings.json").write_text(json.dumps(settings))
+        inside = python.bare_command(str(_HERE / "inside.py"), str(keep / "settings.json"))
+        with _ignoring_interrupts():
+            subprocess.run(  # noqa: S603 - the user's own command
+                inside, env=environment, stdout=sys.stderr, check=False
+            )
+        ended = _ended(keep, command)
+        made = _made(keep, ended)
+    return Recording(
+        tuple(command), folder, environment, tuple(queue.jobs), tuple(queue.refused), tuple(queue.remarks),
+        ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), made,
+        tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own_options,
+        (str(programs), str(keep / "python")),
+    )  # fmt: skip
+
+
+def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
+    """Find the file of a driver, the command itself or what it gives to an interpreter; and the word that names it."""
+    if command[0].rpartition("/")[2] in OWN_PROGRAMS:
+        return None, ""
+    for word in command[:3]:
+        path = folder / word
+        if path.is_file() and (path.stat().st_size < _MOST_BYTES_OF_A_SCRIPT):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                path.read_text()
+                return path, word
+    return None, ""
+
+
+def _own_options(path: Path) -> tuple[Directive, ...]:
+    """Read what a driver asks for that is a batch script itself."""
+    try:
+        text = path.read_text()
+        return tuple(read_directives(text, str(path))) if text.startswith("#!") else ()
+    except (OSError, InputError):
+        return ()
+
+
+def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
+    """Read how it ended."""
+    try:
+        ended: dict[str, Any] = read_json((keep / "ended.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError("the recording was ended", where=shlex.join(command), hint="Try again.") from error
+    if "no_view" in ended:
+        raise InputError(
+            f"this system does not let a program have its own view of the files ({ended['no_view']})",
+            where="--record",
+            hint="With --in-place the script runs as it is: nothing is submitted, but what it does besides is really "
+            "done. Or record where namespaces of users are allowed, such as on another login node.",
+        )
+    if ended["why_not"]:
+        hint = "Give the command as a shell would run it, such as ./submit.sh or python3 submit.py."
+        raise InputError(f"cannot be started: {ended['why_not']}", where=command[0], hint=hint)
+    return ended
+
+
+def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
+    """Read what the driver made, before it is thrown away."""
+    contents, links, modes = {}, {}, {}
+    for path in map(Path, [*ended["new"], *ended["changed"]]):
+        kept = Path(f"{keep}/made{path}")
+        if kept.is_symlink():
+            links[path] = str(kept.readlink())
+        else:
+            contents[path] = kept.read_bytes()
+            modes[path] = kept.stat().st_mode & 0o777
+    new, folders, changed, removed = (
+        tuple(map(Path, ended[name])) for name in ("new", "folders", "changed", "removed")
+    )
+    too_large = tuple((Path(path), size) for path, size in ended["left"])
+    return LeftByDriver(new, folders, changed, removed, too_large, contents, links, modes)
+
+
+# ---------------------------------------------------------------------- what the driver finds
+
+
+def _make_programs(folder: Path, desk: Path) -> None:
+    """Write the stand-ins."""
+    folder.mkdir()
+    stand_in = folder.parent / "stand_in.py"
+    shutil.copyfile(_HERE / "stand_in.py", stand_in)
+    for name in (*OWN_PROGRAMS, *REAL_PROGRAMS):
+        command = shlex.join(python.bare_command(str(stand_in), str(desk), name))
+        _write_program(folder / name, f'exec {command} "$@"\n')
+    _write_program(folder / "sleep", ":\n")
+    _write_program(folder / "usleep", ":\n")
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+
+
+def _environment(programs: Path, keep: Path, own_number: int, folder: Path, script: Path | None) -> dict[str, str]:
+    environment = dict(os.environ)
+    environment["PATH"] = f"{programs}:{environment.get('PATH', os.defpath)}"
+    modules = keep / "python"
+    modules.mkdir()
+    before = environment.get("PYTHONPATH")
+    (modules / "sitecustomize.py").write_text(_SITE_CUSTOMIZE.format(before=before))
+    environment["PYTHONPATH"] = f"{modules}:{before}" if before else str(modules)
+    if own_number and script is not None:
+        environment |= {
+            "SLURM_JOB_ID": str(own_number), "SLURM_JOBID": str(own_number), "SLURM_SUBMIT_DIR": str(folder),
+            "SLURM_JOB_NAME": script.name, "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "localhost",
+            "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_ON_NODE": "1",
+        }  # fmt: skip
+    return environment
+
+
+class _DeskServer(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+
+@contextlib.contextmanager
+def _desk(queue: RecordedQueue, place: Path) -> Iterator[Path]:
+    """Serve the stand-ins, one call after the other."""
+    one_at_a_time = threading.Lock()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            def receive() -> dict[str, Any]:
+                found: dict[str, Any] = read_json(self.rfile.readline() or b"{}")
+                return found
+
+            def send(answer: Mapping[str, Any]) -> None:
+                self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+            def talk(question: Mapping[str, Any]) -> dict[str, Any]:
+                send(question)
+                return receive()
+
+            with contextlib.suppress(ConnectionError, ValueError, KeyError):
+                asked = Asked(**receive())
+                with one_at_a_time:
+                    send(queue.answer(asked, talk))
+
+    with _DeskServer(str(place), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield place
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C to the driver; what was recorded until then is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

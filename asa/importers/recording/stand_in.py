@@ -1,0 +1,59 @@
+"""Stands in for a program of Slurm: asks the recorder, over a socket, what to answer.
+
+    python -I -S stand_in.py SOCKET PROGRAM ARGUMENTS...
+
+It has the standard library alone, and starts quickly: drivers call it in loops. What it reads for the recorder it reads
+here, where the driver's own files are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+
+
+def _script(name: str, search: str) -> dict[str, object]:
+    """Read a batch script, where sbatch looks for it."""
+    places = [name] if "/" in name else [name, *(os.path.join(folder, name) for folder in search.split(":") if folder)]
+    path = next((place for place in places if os.path.isfile(place)), name)
+    try:
+        with open(path, "rb") as file:
+            text = file.read(16 << 20)
+    except OSError as error:
+        return {"path": os.path.abspath(path), "trouble": error.strerror}
+    return {"path": os.path.abspath(path), "text": text.decode(errors="surrogateescape")}
+
+
+def main(place: str, program: str, arguments: list[str]) -> int:
+    """Ask, answer what is asked back, and do as it says."""
+    with socket.socket(socket.AF_UNIX) as desk:
+        try:
+            desk.connect(place)
+        except OSError:
+            sys.stderr.write(f"{program}: the recording has ended\n")
+            return 1
+        with desk.makefile("rw") as talk:
+            said: dict[str, object] = {
+                "program": program, "arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ),
+            }  # fmt: skip
+            while True:
+                talk.write(json.dumps(said) + "\n")
+                talk.flush()
+                answer = json.loads(talk.readline() or '{"code": 1}')
+                if "script" in answer:
+                    said = _script(answer["script"], os.environ.get("PATH", ""))
+                elif "input" in answer:
+                    text = "" if os.isatty(0) else sys.stdin.buffer.read(16 << 20).decode(errors="surrogateescape")
+                    said = {"text": text}
+                else:
+                    break
+    sys.stdout.buffer.write(answer.get("output", "").encode(errors="surrogateescape"))
+    sys.stdout.flush()
+    sys.stderr.buffer.write(answer.get("error", "").encode(errors="surrogateescape"))
+    return int(answer["code"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

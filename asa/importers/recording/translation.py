@@ -1,0 +1,393 @@
+"""What a driver submitted, as a workflow: a stage for each call of sbatch."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from asa.errors import InputError
+from asa.importers.base import Imported, ImportNotes, direct
+from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
+from asa.importers.scripts import ImportChoices, workflow_of
+from asa.requests.directives import KNOWN, Directive
+from asa.units import format_duration
+from asa.workflow import Stage, Workflow
+
+from .recorder import Recording
+from .submissions import Submission, WaitsFor, waits_for
+
+FILES: Final = "driver-files"
+"""The stage that puts in place what the driver made."""
+_OWN: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV"})
+_NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
+_NOT_RUN = """\
+#!/bin/sh
+# In place of Slurm's programs for the script that submitted the others: what it submits are stages already.
+case $(basename "$0") in sbatch)
+    case " $* " in *" --parsable "*) echo 1 ;; *) echo "Submitted batch job 1" ;; esac
+esac
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A workflow, and the files that belong beside it."""
+
+    imported: Imported
+    files: Mapping[Path, bytes]  # to be written, by their paths below the folder of what was recorded
+    programs: frozenset[Path]  # those of them that are programs
+    links: Mapping[Path, str]
+
+
+def translate(recording: Recording, kept: Path, choices: ImportChoices, *, name: str = "") -> Translated:
+    """Make a workflow of what was recorded.
+
+    `kept`: the folder beside the workflow file in which scripts and files are kept, as a run finds it.
+    Raises `InputError`: nothing was submitted, or what no workflow can say.
+    """
+    return _Translation(recording, kept).made(choices, name)
+
+
+class _Translation:
+    def __init__(self, recording: Recording, kept: Path) -> None:
+        self._recording = recording
+        self._kept = kept
+        self._notes = ImportNotes()
+        self._files: dict[Path, bytes] = {}
+        self._programs: set[Path] = set()
+        self._links: dict[Path, str] = {}
+        self._jobs = [job for job in recording.jobs if not job.is_cancelled]
+        self._first = 1 if recording.own_number else 0  # the driver itself, where that is a batch job
+        self._index = {job.number: place for place, job in enumerate(self._jobs, start=self._first)}
+        if recording.own_number:
+            self._index[recording.own_number] = 0
+        self._numbers = {str(job.number): job for job in recording.jobs}
+
+    def made(self, choices: ImportChoices, name: str) -> Translated:
+        """Make it."""
+        self._tell_of_the_driver()
+        if not self._jobs:
+            raise InputError(self._why_nothing(), where=shlex.join(self._recording.command), hint=self._hint())
+        for job in self._jobs:
+            self._tell_of(job)
+        befores, scripts = {}, []
+        for place, job in enumerate(self._jobs, start=self._first):
+            befores[place] = self._befores(place, job)
+            scripts.append(self._script(job))
+        if self._first:
+            scripts.insert(0, self._driver_itself())
+        chosen = self._reduced(befores)
+        scripts = [_following(script, chosen.get(place, {})) for place, script in enumerate(scripts)]
+        command = shlex.join(self._recording.command)
+        called = name or self._recording.script_name or self._recording.folder.name or "workflow"
+        header = [f"Recorded from {command} by `asa import scripts --record`: that is not run any more."]
+        imported = workflow_of(scripts, self._notes, choices, name=called, header=header)
+        if not self._first:
+            imported = self._with_files(imported)
+        return Translated(
+            replace(imported, notes=self._notes.sentences()), self._files, frozenset(self._programs), self._links
+        )
+
+    # ------------------------------------------------------------------ what is said
+
+    def _tell_of_the_driver(self) -> None:
+        done, notes = self._recording, self._notes
+        for call, why in done.refused:
+            notes.add(f"sbatch refused it, as Slurm would: {why}", call[:100])
+        for remark in done.remarks:
+            notes.add(remark)
+        if done.was_ended:
+            notes.add(f"the driver was ended after {format_duration(done.limit_s)}: what it submitted later is missing")
+        elif done.code:
+            notes.add(f"the driver ended with exit code {done.code}: what it submitted until then is here")
+        for one in done.behind:
+            notes.add(f"it left something running in the background, which was ended: {one[:100]}")
+        for job in done.jobs:
+            if job.is_cancelled:
+                notes.add("is left out: the driver cancelled it", job.where)
+        self._tell_of_files()
+
+    def _tell_of_files(self) -> None:
+        made = self._recording.made
+        for what, paths in (("changed", made.changed), ("removed", made.removed)):
+            for path in paths:
+                self._notes.add(f"the driver {what} it, and no run will: {path}")
+        for path, size in made.too_large:
+            self._notes.add(f"the driver made it, too large to be kept ({size >> 20} MiB): {path}")
+        if closed := self._recording.closed:
+            self._notes.add("nothing could be written here while recording", ", ".join(closed[:4]))
+
+    def _why_nothing(self) -> str:
+        done = self._recording
+        if done.refused:
+            return f"submitted nothing: sbatch refused {done.refused[0][0][:100]}: {done.refused[0][1]}"
+        if done.was_ended:
+            return f"submitted nothing within {format_duration(done.limit_s)}, and was ended"
+        if done.code:
+            return f"submitted nothing, and ended with exit code {done.code}"
+        return "submitted nothing"
+
+    def _hint(self) -> str:
+        done = self._recording
+        if done.remarks:
+            return f"Perhaps since {done.remarks[0]}."
+        if done.was_ended:
+            return (
+                "If it only takes long, give it more with --limit. It waits if it asks questions or for files of jobs."
+            )
+        return "What it printed may say why: it may need arguments, files, or answers to questions."
+
+    def _tell_of(self, job: Submission) -> None:
+        """Say what a stage will not have as the job would."""
+        places = {
+            "its arguments": " ".join(job.rest),
+            "its script": job.text,
+            "its command": job.value("wrap"),
+            **{f"${key}": value for key, value in self._environment(job)},
+        }
+        for place, text in places.items():
+            for number in self._numbers_in(text):
+                self._notes.add(f"{place} has the number of {number.name}, which no run's job will have", job.where)
+        for change in job.changed:
+            self._notes.add(f"scontrol update {change} is left out", job.where)
+        if job.is_held:
+            self._notes.add("it was left held: its stage begins in its turn", job.where)
+        if job.text and calls_sbatch(job.text):
+            self._notes.add("this job itself submits others, which are missing here", job.where)
+        for word in job.rest:
+            option = word.partition("=")[0].removeprefix("--")
+            if word.startswith("--") and option in KNOWN:
+                self._notes.add(f"{word} stands behind the script: it is an argument, no option of sbatch", job.where)
+
+    def _numbers_in(self, text: str) -> list[Submission]:
+        found = dict.fromkeys(_NUMBER.findall(text))
+        return [self._numbers[number] for number in found if number in self._numbers]
+
+    # ------------------------------------------------------------------ what waits for what
+
+    def _befores(self, place: int, job: Submission) -> dict[int, When]:
+        """Say for which others a job waits, and how each must have ended."""
+        found: dict[int, When] = {}
+        parts, any_will_do = waits_for(job.value("dependency"))
+        bad = [part for part in parts if part.kind == "afternotok"]
+        if bad and (len(bad) < len(parts) or (len(bad) > 1 and not any_will_do)):
+            refuse_rescue("afternotok", job.where)
+        for part in parts:
+            if part.kind == "singleton":
+                same = [at for at, one in enumerate(self._jobs[: place - self._first]) if one.name == job.name]
+                found |= {at + self._first: found.get(at + self._first, "always") for at in same}
+            elif (before := self._before(part, job)) is not None:
+                found[before] = _stricter(found.get(before), self._kind(part.kind, job))
+        if any_will_do and len(found) > 1 and not bad:
+            self._notes.add("`?` becomes: after all of them, not after any", job.where)
+        for number in job.ended:
+            if (before := self._index.get(number)) is not None and before not in found:
+                self._notes.add("it was submitted once the driver had seen others end: it follows these", job.where)
+                found[before] = "success"
+        if self._first and not found:
+            found[0] = "success"
+        return found
+
+    def _before(self, part: WaitsFor, job: Submission) -> int | None:
+        """Find the stage of a job that another waits for; None if it is none of these."""
+        if part.kind in {"expand", "afterburstbuffer"}:
+            raise InputError(f"waits by `{part.kind}`", where=job.where, hint="A stage cannot: leave it out.")
+        before = self._index.get(part.number)
+        if before is None:
+            gone = "that the driver cancelled" if str(part.number) in self._numbers else "from elsewhere"
+            self._notes.add(f"a dependency on a job {gone} is left out", job.where)
+        elif part.index:
+            self._notes.add("a dependency on an element becomes one on the whole array", job.where)
+        return before
+
+    def _kind(self, kind: str, job: Submission) -> When:
+        if kind == "afterany":
+            return "always"
+        if kind == "afternotok":
+            return "failed"
+        if kind == "aftercorr":
+            self._notes.add("`aftercorr` becomes: after the whole of the other array has completed", job.where)
+        if kind == "after":
+            self._notes.add("`after` becomes: after the other has completed, not once it has begun", job.where)
+        return "success"
+
+    def _reduced(self, befores: Mapping[int, Mapping[int, When]]) -> dict[int, dict[int, When]]:
+        """Leave out those that others imply, where the driver only saw them end."""
+        if not any(job.ended for job in self._jobs):
+            return {place: dict(some) for place, some in befores.items()}
+        names = {str(place): tuple(map(str, some)) for place, some in befores.items()}
+        if self._first:
+            names = {"0": ()} | names
+        left = direct(names)
+        asked = {
+            place: {self._index.get(part.number) for part in waits_for(job.value("dependency"))[0]}
+            for place, job in enumerate(self._jobs, start=self._first)
+        }
+        return {
+            place: {one: when for one, when in some.items() if str(one) in left[str(place)] or one in asked[place]}
+            for place, some in befores.items()
+        }
+
+    # ------------------------------------------------------------------ what a job is
+
+    def _script(self, job: Submission) -> Script:
+        options = {name: replace(option, where=job.where) for name, option in job.directives.items()}
+        options.pop("dependency", None)
+        options.pop("hold", None)
+        folder = Path(job.folder, job.value("chdir")) if "chdir" in options else Path(job.folder)
+        if folder.resolve() == self._recording.folder.resolve():
+            options.pop("chdir", None)
+        else:
+            options["chdir"] = Directive("chdir", str(folder), job.where)
+        exported = job.value("export", "ALL").split(",")
+        environment = self._environment(job)
+        if "ALL" not in exported:
+            environment = [(key, value) for key, value in environment if key in exported]
+        path = None if "wrap" in options else self._path(job)
+        return Script(path, job.text, options, job.where, None, job.rest, (), environment=tuple(environment))
+
+    def _environment(self, job: Submission) -> list[tuple[str, str]]:
+        """Give the variables that the driver had set when it submitted a job."""
+        found = []
+        before = self._recording.environment
+        for key, value in job.environment.items():
+            if key in _OWN or value == before.get(key) or not key.isidentifier() or key.startswith("SBATCH_"):
+                continue
+            if key.startswith("SLURM_") and self._first:
+                continue
+            found.append((key, value))
+        path = self._recording.without_stand_ins(job.environment.get("PATH", ""))
+        if path != self._recording.without_stand_ins(before.get("PATH", "")):
+            found.append(("PATH", path))
+        modules = self._recording.without_stand_ins(job.environment.get("PYTHONPATH", ""))
+        if modules and modules != self._recording.without_stand_ins(before.get("PYTHONPATH", "")):
+            found.append(("PYTHONPATH", modules))
+        return found
+
+    def _path(self, job: Submission) -> Path:
+        """Say where a stage finds a script: where it was, or if the driver made it, in the folder of what is kept."""
+        path = Path(job.path) if job.path else None
+        recording = self._recording
+        text = job.text.encode(errors="surrogateescape")
+        if path is not None and path not in recording.made.contents and _reads(path) == text:
+            return path.relative_to(recording.folder) if path.is_relative_to(recording.folder) else path
+        if path is not None and recording.made.contents.get(path) == text and path in recording.made.new:
+            return self._kept / self._keep(path)
+        return self._kept / self._keep_script(job, text)
+
+    def _keep(self, path: Path) -> Path:
+        """Keep a file that the driver made; say where, below the folder of what is kept."""
+        folder = self._recording.folder
+        at = Path("files", path.relative_to(folder)) if path.is_relative_to(folder) else Path(f"elsewhere{path}")
+        if path in self._recording.made.links:
+            self._links[at] = self._recording.made.links[path]
+        else:
+            self._files[at] = self._recording.made.contents[path]
+            if self._recording.made.modes[path] & 0o100:
+                self._programs.add(at)
+        return at
+
+    def _keep_script(self, job: Submission, text: bytes) -> Path:
+        stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(job.path).name or f"{job.name}.sh").strip("-.") or "script"
+        at, number = Path("scripts", stem), 1
+        while self._files.get(at, text) != text:
+            number += 1
+            at = Path("scripts", f"{Path(stem).stem}-{number}{Path(stem).suffix}")
+        self._files[at] = text
+        self._programs.add(at)
+        return at
+
+    def _driver_itself(self) -> Script:
+        """Make the driver, a batch job, the first stage: what it submits are stages already."""
+        recording = self._recording
+        script = recording.script
+        assert script is not None
+        text = script.read_text(errors="surrogateescape")
+        options = {option.name: option for option in recording.own_options}
+        for program in ("sbatch", "squeue", "sacct", "scancel", "scontrol"):
+            self._files[Path("instead", program)] = _NOT_RUN.encode()
+            self._programs.add(Path("instead", program))
+        self._notes.add(
+            "is a batch job, and the first stage: in that it submits nothing, since that is stages", str(script)
+        )
+        at = script.relative_to(recording.folder) if script.is_relative_to(recording.folder) else script
+        place = shlex.quote(str(recording.folder / self._kept / "instead"))
+        interpreter = text.partition("\n")[0].removeprefix("#!").split()
+        words = recording.command[recording.command.index(recording.script_word) + 1 :]
+        command = f"PATH={place}:$PATH exec {shlex.join([*interpreter, str(at), *words])}"
+        options["wrap"] = Directive("wrap", command, str(script))
+        options.setdefault("job-name", Directive("job-name", script.name, str(script)))
+        return Script(None, "", options, str(script), None, (), ())
+
+    # ------------------------------------------------------------------ what the driver made
+
+    def _with_files(self, imported: Imported) -> Imported:
+        """Add a stage that puts what the driver made in its place, unless it is there already."""
+        recording = self._recording
+        if not recording.is_private:
+            return imported
+        for path in (*recording.made.new,):
+            text = recording.made.contents.get(path, b"").decode(errors="replace")
+            if numbers := self._numbers_in(text):
+                self._notes.add(
+                    f"the driver wrote the number of {numbers[0].name} into it, and no run's job will have that: it is "
+                    f"left out: {path}"
+                )
+            else:
+                self._keep(path)
+        folder = recording.folder
+        commands = []
+        folders = [_shown(path, folder) for path in _deepest(recording.made.folders)]
+        if folders:
+            commands.append(f"mkdir -p {shlex.join(folders)}")
+        kept = shlex.quote(str(self._kept))
+        names = {at.parts[0] for at in (*self._files, *self._links)}
+        commands += [f"cp -R {kept}/files/. ."] if "files" in names else []
+        commands += [f"cp -R {kept}/elsewhere/. /"] if "elsewhere" in names else []
+        if not commands:
+            return imported
+        name, number = FILES, 1
+        while name in imported.workflow.stages:
+            name, number = f"{FILES}-{number + 1}", number + 1
+        first = Stage(name, cores=1, walltime_s=600.0, local=True, command=" && ".join(commands))
+        stages = [
+            stage if stage.after else replace(stage, after=(name,)) for stage in imported.workflow.stages.values()
+        ]
+        comments = {**imported.comments, name: ["Puts in place what the driver made before it submitted."]}
+        workflow = Workflow(imported.workflow.name, [first, *stages])
+        return replace(imported, workflow=workflow, comments=comments)
+
+
+def _following(script: Script, befores: Mapping[int, When]) -> Script:
+    """Have a script follow others, and say how each of them must have ended."""
+    whens = set(befores.values())
+    if {"success", "failed"} <= whens:
+        refuse_rescue("afternotok", script.where)
+    when: When = "always" if whens == {"always"} else "failed" if "failed" in whens else "success"
+    however = tuple(place for place, one in befores.items() if one == "always" and when != "always")
+    return replace(script, submitted_after=tuple(befores), when=when, after_any=however)
+
+
+def _stricter(one: When | None, other: When) -> When:
+    return other if one is None or one == "always" else one
+
+
+def _reads(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _deepest(paths: tuple[Path, ...]) -> Iterator[Path]:
+    """Give the folders that have none of the others in them."""
+    above = {parent for path in paths for parent in path.parents}
+    return (path for path in paths if path not in above)
+
+
+def _shown(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -1,0 +1,357 @@
+"""Drivers that are run once while what they submit is recorded."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asa.errors import InputError
+from asa.importers.recording import changed_since, folder_beside, keep, record, translate
+from asa.importers.recording.recorder import Recording
+from asa.importers.scripts import ImportChoices
+from asa.spec import load_workflow, write_workflow
+
+JOB = "#!/bin/sh\n#SBATCH -n 2 -t 10\necho $1\n"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.delenv("SBATCH_PARTITION", raising=False)
+    return tmp_path / "work"
+
+
+def recorded(text, *arguments, name="submit.sh", files=("a.sh", "b.sh", "c.sh"), **how) -> Recording:
+    """Record a driver of that text beside some batch scripts."""
+    Path(name).write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}")
+    Path(name).chmod(0o755)
+    for file in files:
+        if not Path(file).exists():
+            Path(file).write_text(JOB)
+    try:
+        return record([f"./{name}", *arguments], **how)
+    except InputError as error:
+        if "view of the files" in error.message:
+            pytest.skip(f"no namespaces here: {error.message}")
+        raise
+
+
+def flow_of(recording):
+    made = translate(recording, Path("flow.recorded"), ImportChoices())
+    return made.imported.workflow.stages, made.imported.notes, made
+
+
+def edges(stages):
+    return {name: stage.after for name, stage in stages.items()}
+
+
+BASH = """#!/bin/bash
+ids=
+for s in "$@"; do
+  j=$(sbatch --parsable -J a_$s a.sh $s)
+  ids=$ids:$j
+done
+sbatch -J sum -d afterok$ids b.sh
+"""
+SH = """#!/bin/sh
+for s; do set -- $(sbatch -J a_$s a.sh $s); ids=$ids:$4; done
+sbatch -J sum --dependency=afterok$ids b.sh
+"""
+PYTHON = f"""#!{sys.executable}
+import re, subprocess, sys, time
+ids = []
+for s in sys.argv[1:]:
+    said = subprocess.run(["sbatch", "-J", f"a_{{s}}", "a.sh", s], capture_output=True, text=True).stdout
+    ids.append(re.search(r"[0-9]+", said)[0])
+    time.sleep(3600)
+subprocess.run(["sbatch", "-J", "sum", "-d", "afterok:" + ":".join(ids), "b.sh"])
+"""
+PERL = """#!/usr/bin/perl
+my @ids;
+for my $s (@ARGV) { my $said = `sbatch --parsable -J a_$s a.sh $s`; chomp $said; push @ids, $said }
+system('sbatch', '-J', 'sum', '-d', 'afterok:' . join(':', @ids), 'b.sh');
+"""
+DRIVERS = {"submit.sh": BASH, "submit.dash": SH, "submit.py": PYTHON, "submit.pl": PERL}
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_drivers_of_any_language_become_the_same_workflow(place, name):
+    """With loops, arguments, and numbers that are read from what sbatch says."""
+    stages, _, _ = flow_of(recorded(DRIVERS[name], "s1", "s2", name=name))
+    assert edges(stages) == {"a_s1": (), "a_s2": (), "sum": ("a_s1", "a_s2")}
+    assert stages["a_s2"].command == "exec /bin/sh a.sh s2"
+    assert stages["sum"].script == JOB
+    assert (stages["a_s1"].cores, stages["a_s1"].walltime_s) == (2, 600.0)
+
+
+def test_a_makefile_is_a_driver_too(place):
+    """Any command is: nothing is known of it but what it calls."""
+    Path("Makefile").write_text("all:\n\tsbatch -J a a.sh\n\tsbatch -J b -d singleton b.sh\n")
+    Path("a.sh").write_text(JOB)
+    Path("b.sh").write_text(JOB)
+    assert edges(flow_of(record(["make", "-s"]))[0]) == {"a": (), "b": ()}
+
+
+def test_nothing_that_it_does_remains(place, tmp_path):
+    """It sees its own files as it changes them; afterwards they are as before."""
+    Path("old.txt").write_text("old\n")
+    Path("dir").mkdir()
+    Path("dir/in.txt").write_text("in\n")
+    before = sorted(str(one) for one in tmp_path.rglob("*"))
+    done = recorded(
+        "rm -r dir && mkdir dir && test ! -e dir/in.txt && echo new > old.txt && echo x > ../up.txt && "
+        "echo y > made.txt && ln -s made.txt link && sbatch a.sh && grep -q new old.txt",
+        files=("a.sh",),
+    )
+    assert done.code == 0
+    after = sorted(str(one) for one in tmp_path.rglob("*") if one.name not in {"submit.sh", "a.sh"})
+    assert after == before
+    assert Path("old.txt").read_text() == "old\n"
+    made = done.made
+    assert {path.name for path in made.new} == {"up.txt", "made.txt", "link"}
+    assert [path.name for path in made.changed] == ["old.txt"]
+    assert [path.name for path in made.removed] == ["in.txt"] or not made.removed  # where a folder hides what was there
+
+
+def test_it_has_no_network(place):
+    """Unless it is given one; programs on the machine reach each other."""
+    done = recorded(
+        f"{sys.executable} -c 'import socket; print([name for _, name in socket.if_nameindex()])' > seen\nsbatch a.sh"
+    )
+    assert done.made.contents[place / "seen"] == b"['lo']\n"
+
+
+def test_what_it_made_is_put_in_place_before_the_others_run(place):
+    """Lists, scripts and folders, also of jobs that come on standard input or are deleted at once."""
+    done = recorded(
+        "mkdir -p logs lists\necho s1 > lists/one.txt\nprintf '#!/bin/sh\\ncat lists/one.txt > out.txt\\n' > made.sh\n"
+        "chmod +x made.sh\nsbatch -t 1 made.sh x\nsbatch -t 1 -J piped <<'END'\n#!/bin/sh\necho piped\nEND\n"
+        "cp made.sh gone.sh; sbatch -t 1 gone.sh; rm gone.sh"
+    )
+    stages, _, made = flow_of(done)
+    assert edges(stages) == {
+        "driver-files": (),
+        "made": ("driver-files",),
+        "piped": ("driver-files",),
+        "gone": ("driver-files",),
+    }
+    assert stages["driver-files"].local
+    assert stages["made"].command == "exec /bin/sh flow.recorded/files/made.sh x"
+    assert stages["piped"].script == "#!/bin/sh\necho piped\n"
+    keep(done, made, Path("flow.recorded"))
+    assert os.access("flow.recorded/files/made.sh", os.X_OK)
+    subprocess.run(["/bin/sh", "-c", stages["driver-files"].command], check=True)
+    subprocess.run(["/bin/sh", "-c", stages["made"].command], check=True)
+    assert Path("out.txt").read_text() == "s1\n"
+    assert Path("logs").is_dir()
+
+
+KINDS = {
+    "afterok:$a:$b": ({"a", "b"}, "success", ()),
+    "afterany:$a:$b": ({"a", "b"}, "always", ()),
+    "afternotok:$a": ({"a"}, "failed", ()),
+    "afterok:$a,afterany:$b": ({"a", "b"}, "success", ("b",)),
+    "afterok:$a,$b": ({"a", "b"}, "success", ("b",)),  # as Slurm reads it
+    "afternotok:$a?afternotok:$b": ({"a", "b"}, "failed", ()),
+    "aftercorr:$a": ({"a"}, "success", ()),
+    "after:$a+5": ({"a"}, "success", ()),
+    "afterok:${a}_3": ({"a"}, "success", ()),
+    "afterok:7:$b": ({"b"}, "success", ()),
+}
+
+
+@pytest.mark.parametrize("value", KINDS)
+def test_what_a_job_waits_for_is_what_its_stage_waits_for(place, value):
+    """All kinds, as Slurm reads them; what a workflow cannot say is said."""
+    done = recorded(f'a=$(sbatch --parsable a.sh)\nb=$(sbatch --parsable b.sh)\nsbatch -d "{value}" c.sh\n')
+    stages, notes, _ = flow_of(done)
+    after, when, after_any = KINDS[value]
+    stage = stages["c"]
+    assert (set(stage.after), stage.when, stage.after_any) == (after, when, after_any)
+    for word, said in (
+        ("aftercorr", "whole of the other"),
+        ("+5", "not once it has begun"),
+        (":7:", "from elsewhere"),
+        ("_3", "whole array"),
+    ):
+        assert any(said in note for note in notes) == (word in value)
+
+
+def test_singletons_follow_those_of_their_name(place):
+    """In the order of submission, however these end."""
+    text = "for i in 1 2 3; do sbatch -J one -d singleton a.sh; done; sbatch -J two -d singleton a.sh"
+    stages, _, _ = flow_of(recorded(text))
+    assert edges(stages) == {"one": (), "one-2": ("one",), "one-3": ("one", "one-2"), "two": ()}
+    assert stages["one-3"].when == "always"
+
+
+def test_what_a_driver_saw_end_comes_before_what_it_submits_then(place):
+    """It sees pending, running and completed at its next looks; --wait counts as well."""
+    text = (
+        "j=$(sbatch --parsable a.sh)\nfor i in 1 2 3; do squeue -h -j $j -o %T >> states; sleep 600; done\n"
+        "while squeue -h -j $j | grep -q .; do sleep 600; done\nsacct -nXP -j $j -o State >> states\n"
+        "scontrol show job $j | grep -o JobState=.* >> states\nsbatch b.sh\nsbatch --wait c.sh && sbatch -J d c.sh\n"
+    )
+    done = recorded(text)
+    assert done.made.contents[place / "states"] == b"PENDING\nRUNNING\nCOMPLETED\nJobState=COMPLETED\n"
+    stages, notes, _ = flow_of(done)
+    stages.pop("driver-files")
+    assert edges(stages) == {"a": ("driver-files",), "b": ("a",), "c": ("a",), "d": ("c",)}
+    assert any("seen others end" in note for note in notes)
+
+
+def test_a_job_gets_what_the_driver_had_set(place, monkeypatch):
+    """What differs from the start, with --export as it says, and the folder; no secret is written down."""
+    monkeypatch.setenv("KEPT", "1")
+    text = (
+        "export S=s1 API_TOKEN=abcdef1234567890abcdef\nsbatch a.sh\nS=s2 sbatch b.sh\n"
+        "sbatch --export=NONE -J none a.sh\nsbatch --export=ALL,X=1 -J x a.sh\nmkdir sub; cd sub; sbatch -J there ../a.sh\ncd ..; sbatch -J here -D . a.sh"
+    )
+    stages, notes, _ = flow_of(recorded(text))
+    assert dict(stages["a"].environment) == {"S": "s1"}
+    assert dict(stages["b"].environment) == {"S": "s2"}
+    assert dict(stages["none"].environment) == {}
+    assert dict(stages["x"].environment) == {"S": "s1", "X": "1"}
+    assert stages["there"].command.startswith(f"cd {place}/sub && exec /bin/sh {place}/a.sh")
+    assert stages["here"].script == JOB
+    assert "abcdef1234" not in str(stages)
+    assert any("$API_TOKEN, which holds a secret" in note for note in notes)
+
+
+def test_variables_of_sbatch_stand_between_script_and_command_line(place):
+    Path("p.sh").write_text("#!/bin/sh\n#SBATCH -p script -A script -t 5\n")
+    stages, _, _ = flow_of(recorded("export SBATCH_PARTITION=var SBATCH_ACCOUNT=var\nsbatch -A given p.sh\n"))
+    assert (stages["p"].partition, stages["p"].account) == ("var", "given")
+
+
+REFUSED = {
+    "sbatch missing.sh": "Unable to open file missing.sh",
+    "echo x > no.sh; sbatch no.sh": "does not look like a batch script",
+    "printf '#!/bin/sh\\r\\n' > dos.sh; sbatch dos.sh": "DOS line breaks",
+    ": > empty.sh; sbatch empty.sh": "Batch script is empty",
+    "sbatch --mam=4G a.sh x y": None,
+    "sbatch -d afterwards:1 a.sh": "dependency problem",
+    "sbatch --wrap true a.sh": "--wrap",
+}
+
+
+@pytest.mark.parametrize("text", [text for text, why in REFUSED.items() if why])
+def test_what_sbatch_refuses_is_refused_and_said(place, text):
+    """The driver sees that; where it submits nothing else, so does the user."""
+    done = recorded(f"{text} || echo failed > seen")
+    assert done.made.contents[place / "seen"] == b"failed\n"
+    with pytest.raises(InputError, match="submitted nothing: sbatch refused"):
+        flow_of(done)
+    assert REFUSED[text] in done.refused[0][1]
+    _, notes, _ = flow_of(recorded(f"{text}; sbatch a.sh"))
+    assert any("sbatch refused it" in note for note in notes)
+
+
+def test_a_driver_that_is_a_batch_job_is_the_first_stage(place):
+    """In its stage what it submits is not submitted again; what waits for it, or for nothing, follows it."""
+    text = "#!/bin/sh\n#SBATCH -n 4 -t 20 -J first\necho work > work.txt\n"
+    text += "sbatch -d afterok:$SLURM_JOB_ID a.sh\nsbatch b.sh\n"
+    done = recorded(text)
+    stages, _, made = flow_of(done)
+    assert edges(stages) == {"first": (), "a": ("first",), "b": ("first",)}
+    assert stages["first"].cores == 4
+    keep(done, made, Path("flow.recorded"))
+    ran = subprocess.run(["/bin/sh", "-c", stages["first"].command], check=True, capture_output=True, text=True)
+    assert Path("work.txt").read_text() == "work\n"
+    assert ran.stdout.count("Submitted batch job") == 2
+
+
+def test_numbers_that_leak_are_named(place):
+    """In arguments, in scripts and in files, which are left out."""
+    text = "j=$(sbatch --parsable a.sh)\nsbatch b.sh $j\necho $j > number.txt\nexport LAST=$j\nsbatch c.sh\n"
+    stages, notes, made = flow_of(recorded(text))
+    assert "driver-files" not in stages
+    assert not made.files
+    for said in ("its arguments has the number of a.sh", "$LAST has the number of a.sh", "number.txt"):
+        assert any(said in note for note in notes), said
+
+
+def test_what_was_cancelled_is_left_out(place):
+    stages, notes, _ = flow_of(
+        recorded("j=$(sbatch --parsable a.sh); sbatch b.sh; scancel $j; sbatch -d afterany:$j c.sh")
+    )
+    assert edges(stages) == {"b": (), "c": ()}
+    assert any("the driver cancelled" in note for note in notes)
+
+
+def test_what_is_changed_by_scontrol_counts(place):
+    text = "j=$(sbatch --parsable a.sh); k=$(sbatch --parsable -H b.sh)\n"
+    text += "scontrol update jobid=$k dependency=afterok:$j TimeLimit=30\nscontrol release $k"
+    stages, notes, _ = flow_of(recorded(text))
+    assert edges(stages) == {"a": (), "b": ("a",)}
+    assert stages["b"].walltime_s == 1800
+    assert not any("held" in note for note in notes)
+
+
+ENDS = {
+    "exit 3": "submitted nothing, and ended with exit code 3",
+    "sleep 1; while :; do :; done": "submitted nothing within 1s, and was ended",
+    "srun hostname": "submitted nothing",
+    "echo hello": "submitted nothing",
+    "read answer; sbatch $answer": "sbatch refused",
+}
+
+
+@pytest.mark.parametrize("text", ENDS)
+def test_a_driver_that_submits_nothing_is_refused_with_the_reason(place, text):
+    limit_s = 1.0 if "while" in text else 60.0
+    with pytest.raises(InputError, match=ENDS[text]) as error:
+        flow_of(recorded(f"exec < /dev/null\n{text}", limit_s=limit_s))
+    assert error.value.hint
+
+
+def test_what_was_submitted_until_the_limit_is_kept(place):
+    stages, notes, _ = flow_of(recorded("sbatch a.sh\nwhile :; do :; done", limit_s=1.0))
+    assert list(stages) == ["a"]
+    assert any("was ended after" in note for note in notes)
+
+
+def test_what_it_leaves_in_the_background_is_waited_for(place):
+    stages, _, _ = flow_of(
+        recorded("( for i in 1 2 3; do sleep 9; done; sbatch b.sh ) > /dev/null 2>&1 &\nsbatch a.sh\n")
+    )
+    assert set(stages) == {"a", "b"}
+
+
+def test_sbatch_by_its_full_path_is_recorded_where_it_would_be(place):
+    stages, _, _ = flow_of(recorded("PATH=/usr/bin:/bin\n/usr/bin/sbatch a.sh\nsbatch b.sh"))
+    assert set(stages) == {"a", "b"}
+
+
+def test_a_file_says_when_to_record_again(place):
+    """By what the driver read: itself, scripts, lists in the folder where it began."""
+    Path("samples.txt").write_text("s1\n")
+    Path("other.txt").write_text("x\n")
+    done = recorded("for s in $(cat samples.txt); do sbatch -J a_$s a.sh $s; done")
+    stages, _, made = flow_of(done)
+    file = Path("flow.toml")
+    file.write_text(write_workflow(made.imported.workflow, made.imported.scripts))
+    assert load_workflow(file).stages.keys() == stages.keys()
+    keep(done, made, folder_beside(file))
+    assert changed_since(file)[0] == []
+    Path("other.txt").write_text("y\n")
+    assert changed_since(file)[0] == []
+    Path("samples.txt").write_text("s1\ns2\n")
+    assert changed_since(file) == (
+        [str(place / "samples.txt")],
+        "asa import scripts --record --force --out flow.toml -- ./submit.sh",
+    )
+
+
+def test_in_place_it_really_does_what_it_does(place):
+    done = recorded("echo x > made.txt; sbatch a.sh", is_private=False)
+    assert Path("made.txt").exists()
+    assert list(flow_of(done)[0]) == ["a"]
+
+
+def test_what_cannot_be_started_is_said(place):
+    with pytest.raises(InputError, match="cannot be started"):
+        record(["./none.sh"])
