@@ -555,6 +555,10 @@ class Capabilities:
         """Whether no two jobs share a node of a partition."""
         return self.whole_nodes or limits.whole_nodes
 
+    def resizes_within(self, cores: int) -> bool:
+        """Whether a running job can give back, or get, fewer cores than so many."""
+        return any(0 < by < cores for by in (self.shrink_by, self.grow_by))
+
     def paid_cores(self, cores: int, partition: str = "") -> int:
         """Count the cores that a job of so many cores holds: all of its nodes', where these are given whole.
 

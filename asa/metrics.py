@@ -342,13 +342,13 @@ def _overhead(jobs: Sequence[Ended], records: Sequence[Record], of_job: Mapping[
 
     Includes those of a job that was idle between two of its stages.
     """
-    joins = {r.job_id: (r.joins, r.stages) for r in records if isinstance(r, Submitted) and r.joins}
+    others = {r.job_id: (r.runs_in, r.stages) for r in records if isinstance(r, Submitted) and r.runs_in != r.job_id}
     began = {(r.job_id, r.stages): r.time_s for r in records if isinstance(r, StageStarted)}
     total = 0.0
     for job in jobs:
         if job.start_s is None:
             continue
-        used_from = began.get(joins[job.job_id]) if job.job_id in joins else job.payload_start_s
+        used_from = began.get(others[job.job_id]) if job.job_id in others else job.payload_start_s
         until = job.time_s if used_from is None else min(max(used_from, job.start_s), job.time_s)
         total += core_hours(job.cores, until - job.start_s) + _stood_still(job, of_job[job.job_id])
     return total

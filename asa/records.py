@@ -180,6 +180,11 @@ class Submitted(_OfJob):
     shares: bool = False
     array: str = ""
 
+    @property
+    def runs_in(self) -> str:
+        """The job in which its stages run: itself, or the one that its cores join."""
+        return self.joins or self.job_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(_OfJob):

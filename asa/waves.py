@@ -114,7 +114,7 @@ def _width(stages: Iterable[Stage], site: Capabilities, limits: PartitionLimits)
     if most > node:
         return 0
     width = node if site.gives_whole_nodes(limits) else most
-    return 0 if any(0 < by < width for by in (site.shrink_by, site.grow_by)) else width
+    return 0 if site.resizes_within(width) else width
 
 
 def _has_room(wave: Sequence[Stage], stage: Stage, width: int, memory_bytes: int) -> bool:

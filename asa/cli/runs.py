@@ -106,7 +106,7 @@ def latest_job(state: RunState, stage: str) -> Job | None:
     job_id = state.stages[stage].job_id
     if job_id is not None:
         return state.jobs[job_id]
-    former = [job for job in state.jobs.values() if stage in job.planned.stages and not job.planned.joins]
+    former = [job for job in state.jobs.values() if stage in job.planned.stages and job.planned.has_payload]
     return former[-1] if former else None
 
 

@@ -422,7 +422,7 @@ def _stage(
     run_s = max((until_s if until_s is not None else now_s) - began_s, 0.0) if began_s is not None else None
     announced_s = status.expected_start_s if status.expected_start_s is not None else expected.get(status.job_id)
     more = _more_cores(state, job, name) if words == _IN_ITS_TURN else ""
-    lacks = plan if plan is not None and plan.joins and words == _IN_ITS_TURN else None
+    lacks = plan if plan is not None and not plan.has_payload and words == _IN_ITS_TURN else None
     return StageStanding(
         name,
         words,
@@ -493,8 +493,8 @@ def _reason_without_job(state: RunState, name: str, words: str) -> str:
 
 def _more_cores(state: RunState, job: Job, name: str) -> str:
     """Say what becomes of the cores that a job is to get for one of its stages; empty if none were asked for."""
-    for one in reversed(list(state.jobs.values())):
-        if one.planned.joins == job.status.job_id and name in one.planned.stages and not one.giving_up:
+    for one in reversed(state.line_of(job)[1:]):
+        if name in one.planned.stages and not one.giving_up:
             more = f"{one.spec.cores} more {'core' if one.spec.cores == 1 else 'cores'}"
             if one.status.state is JobState.PENDING:
                 return f"{more} queued, as job {one.status.job_id}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from asa.backend import JobState, JobStatus
+from asa.backend import JobStatus
 from asa.runner.jobs import Job
-from asa.strategies.base import GrowthView, Keep, Phase, PlannedJob
+from asa.strategies.base import Keep
 from asa.units import core_hours
 
 NOTICE_S = 120.0
@@ -20,33 +20,26 @@ NOTICE_S = 120.0
 class Accounts:
     """What the jobs of one run held and idled."""
 
-    jobs: Mapping[str, Job]  # every job that was accepted, by its id
-    growing: list[Job] = field(default_factory=list)  # that join others
-    _growths: dict[str, list[Job]] = field(default_factory=dict)  # by what they join
+    line_of: Callable[[Job], list[Job]]  # gives a job, or the one that it joins, and all that join that one
     _elastic: list[Job] = field(default_factory=list)
     _early: list[Job] = field(default_factory=list)  # that may begin before their payloads
     _behind_local: list[Job] = field(default_factory=list)  # others that may, for what the client runs
     _spent_core_hours: float = 0.0
     _requeued_core_hours: float = 0.0  # by jobs before they were put back into the queue
 
-    def accepted(self, job: Job, *, is_first: bool) -> None:
-        """Note a job, which may be the first of its token."""
+    def accepted(self, job: Job) -> None:
+        """Note a job."""
         planned = job.planned
-        if is_first:
-            self._growths.pop(job.status.job_id, None)  # of one that had the number before
         if planned.keep is Keep.AWAIT:
             self._early.append(job)
-        elif job.spec.max_await_s is not None and not planned.joins:
+        elif job.spec.max_await_s is not None and planned.has_payload:
             self._behind_local.append(job)
-        if planned.joins:
-            self.growing.append(job)
-            self._growths.setdefault(planned.joins, []).append(job)
-        if _is_elastic(planned):
+        if planned.is_elastic:
             self._elastic.append(job)
 
     def ended(self, job: Job) -> None:
         """Note that a job has ended."""
-        if not _is_elastic(job.planned):
+        if not job.planned.is_elastic:
             self._spent_core_hours += self._core_hours(job)
 
     def requeued(self, job: Job, was: JobStatus) -> None:
@@ -77,33 +70,19 @@ class Accounts:
         """Count the core-hours that jobs idled, or may yet at most, while the client runs what is local."""
         return sum(map(_idled_behind_local, self._behind_local))
 
-    def former_growths(self, planned: PlannedJob) -> list[Job]:
-        """Give the jobs that were to join the same one for the same stage, and have ended, or are about to."""
-        return [
-            job
-            for job in self.growths_of(planned.joins)
-            if job.planned.stages == planned.stages and (job.status.state.is_final or job.giving_up)
-        ]
-
-    def growths_of(self, job_id: str) -> list[Job]:
-        """Give the jobs that joined one."""
-        return self._growths.get(job_id, [])
-
     def _widths_of(self, job: Job) -> list[tuple[float, int]]:
         """Return since when a job had how many cores of its own."""
-        first = self.jobs[job.planned.joins] if job.planned.joins else job
-        return self.widths_with(first).get(job.status.job_id, [])
+        return self.widths_in(self.line_of(job)).get(job.status.job_id, [])
 
-    def widths_with(self, first: Job) -> dict[str, list[tuple[float, int]]]:
+    def widths_in(self, line: Sequence[Job]) -> dict[str, list[tuple[float, int]]]:
         """Return, for a job and each that joined it, since when it had how many cores of its own.
 
-        The cores requested last are given back first. O(steps + growths) if few are there at a time.
+        The cores requested last are given back first. O(steps + jobs) if few are there at a time.
         """
-        line = [first, *self.growths_of(first.status.job_id)]
         widths = [[] if (at_s := one.status.start_s) is None else [(at_s, one.spec.cores)] for one in line]
         coming = sorted((began[0][0], at) for at, began in enumerate(widths) if at and began)
-        there, come, telling = list[int](), 0, _gives_back_at(first)
-        for step in first.status.steps if widths[0] else ():
+        there, come, telling = list[int](), 0, _gives_back_at(line[0])
+        for step in line[0].status.steps if widths[0] else ():
             if not step.cores or step.name not in telling or step.start_s < widths[0][0][0]:
                 continue  # the last: it ended before the job was put back into the queue
             while come < len(coming) and coming[come][0] < step.start_s:
@@ -128,26 +107,6 @@ class Accounts:
             return 0.0
         ends = [*(at_s for at_s, _ in widths[1:]), end_s]
         return sum(core_hours(cores, to_s - at_s) for (at_s, cores), to_s in zip(widths, ends, strict=False))
-
-
-def _is_elastic(planned: PlannedJob) -> bool:
-    """Whether a job's cores may change while it runs."""
-    return bool(planned.joins or planned.widths or planned.shrinks)
-
-
-def growth_view(job: Job) -> GrowthView:
-    """Show a job that joins another to a strategy."""
-    status, [stage] = job.status, job.planned.stages
-    phase = Phase.QUEUED if status.state is JobState.PENDING else Phase.ALLOCATED
-    return GrowthView(
-        status.job_id,
-        job.planned.joins,
-        stage,
-        job.spec.cores,
-        Phase.DONE if status.state.is_final or job.giving_up else phase,
-        status.submit_s,
-        job.planned.prediction.wait_s if job.planned.prediction else None,
-    )
 
 
 def _gives_back_at(job: Job) -> set[str]:

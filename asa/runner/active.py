@@ -213,7 +213,7 @@ class Active(Submitter):
         if is_new and isinstance(self.forecast, LearnedForecast):
             job = self.state.jobs[status.job_id]
             self.forecast.used(job.planned.stages)
-            if not job.spec.dependencies or (job.planned.joins and status.eligible_s is not None):
+            if not job.spec.dependencies or (not job.planned.has_payload and status.eligible_s is not None):
                 _queues(self, job, status.submit_s)
 
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:

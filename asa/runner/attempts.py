@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from asa.exactly_once import Attempt, Cause
-from asa.runner.put_off import Target, keys_of, target_of
+from asa.runner.put_off import Target, target_of
 from asa.runner.state import RunState
 from asa.runner.timing import before
 from asa.strategies.base import Choice, PlannedJob
@@ -27,12 +27,12 @@ class Attempts:
 
     state: RunState
     away: Attempt = field(default_factory=Attempt)  # at reaching the batch system at all
-    _jobs: dict[str, Attempt] = field(default_factory=dict)  # by `keys_of`
+    _jobs: dict[str, Attempt] = field(default_factory=dict)  # by `PlannedJob.targets`
     _targets: dict[Target, Attempt] = field(default_factory=dict)  # those that are closed
 
     def at(self, planned: PlannedJob) -> Attempt:
         """Give how far one has come with a job; together with other stages it is no nearer."""
-        keys = keys_of(planned)
+        keys = planned.targets
         known = {id(one): one for key in keys if (one := self._jobs.get(key)) is not None}
         attempt = next(iter(known.values()), None)
         if attempt is None or len(known) > 1 or attempt is not self._jobs.get(keys[-1]):
@@ -54,7 +54,7 @@ class Attempts:
         """Note that a job was accepted."""
         self.away.succeeded()
         self._targets.pop(target_of(self.state, planned), None)
-        for key in keys_of(planned):
+        for key in planned.targets:
             self._jobs.pop(key, None)
 
     # ------------------------------------------------------------------ what may be sent
@@ -63,7 +63,7 @@ class Attempts:
         """Say before when a job is not to be sent."""
         waits_s = [self.away.due_s(now_s)]
         if self._jobs:
-            waits_s += [self._jobs[key].due_s(now_s) for key in keys_of(planned) if key in self._jobs]
+            waits_s += [self._jobs[key].due_s(now_s) for key in planned.targets if key in self._jobs]
         if self._targets:
             target = target_of(self.state, planned, choices)
             if target in self._targets and self.state.put_off.is_closed(target):
@@ -79,7 +79,7 @@ class Attempts:
             again_s = self.again_s(job, now_s, choices)
             if self._is_behind(job, held):
                 again_s = math.inf
-            if again_s > now_s and not job.joins:
+            if again_s > now_s and job.has_payload:
                 held.update(job.stages)
             found.append(max(time_s, again_s))
         return found
@@ -92,7 +92,7 @@ class Attempts:
                 yield job
                 if self.again_s(job, now_s) <= now_s:
                     continue
-            if not job.joins:
+            if job.has_payload:
                 held.update(job.stages)
 
     def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
@@ -102,14 +102,14 @@ class Attempts:
 
     def _is_behind(self, job: PlannedJob, held: set[str]) -> bool:
         """Whether a job is to be sent only after a deferred one."""
-        return bool(held) and not job.joins and not held.isdisjoint(before(self.state, job.stages))
+        return bool(held) and job.has_payload and not held.isdisjoint(before(self.state, job.stages))
 
     def _untried_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
         """Put jobs in the order in which they were tried last, but none before one that it follows."""
         tried_s, by_stage = list[float](), dict[str, float]()
         for job in jobs:
             at_s = self.state.put_off.tried_s(job)
-            if not job.joins:
+            if job.has_payload:
                 at_s = max([at_s, *(by_stage.get(name, -math.inf) for name in before(self.state, job.stages))])
                 by_stage |= dict.fromkeys(job.stages, at_s)
             tried_s.append(at_s)

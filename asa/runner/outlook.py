@@ -254,9 +254,9 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
             if is_first:
                 yield _submitted(state, job, now_s)
             else:
-                yield _later(state, job.stages, now_s, shrinks=job.shrinks, widths=job.widths)
+                yield _later(state, job, now_s)
         if is_first:
-            yield from _growths(state, strategy.plan(state.view(now_s), forecast), now_s)
+            yield from _more_cores(state, strategy.plan(state.view(now_s), forecast), now_s)
         for name in (name for job in planned for name in job.stages):
             view = state.stages[name]
             ended_s = now_s + view.stage.expected_s
@@ -264,7 +264,7 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
         is_first = False
     for name in state.workflow.order:
         if state.stages[name].phase is Phase.WAITING:
-            yield _later(state, (name,), now_s)
+            yield _later(state, PlannedJob((name,), now_s, Keep.NOTHING, ""), now_s)
     yield from _after_failures(state, conditional, now_s)
 
 
@@ -303,10 +303,10 @@ def _condition(state: RunState, name: str) -> str:
     return f"only if {' and '.join(waits_for)} did run" if waits_for else f"once {', '.join(stage.after_any)} ended"
 
 
-def _growths(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]:
+def _more_cores(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]:
     """Give what would be asked for of cores for jobs that have been submitted."""
     for job in plan.submissions:
-        if job.joins:
+        if not job.has_payload:
             yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
 
 
@@ -314,11 +314,17 @@ def _is_news(state: RunState, job: PlannedJob) -> bool:
     return all(state.stages[name].phase is Phase.WAITING for name in job.stages)
 
 
-def _later(
-    state: RunState, stages: tuple[str, ...], now_s: float, *, shrinks: bool = False, widths: tuple[int, ...] = ()
-) -> PlannedSpec:
+def _later(state: RunState, planned: PlannedJob, now_s: float) -> PlannedSpec:
     """Plan a job whose turn comes when stages before it have ended."""
+    stages = planned.stages
     after = dict.fromkeys(p for name in stages for p in state.stages[name].stage.after if p not in stages)
-    reason = f"when it is due: after {', '.join(after)}"
-    job = PlannedJob(stages, now_s, Keep.NOTHING, reason, shrinks=shrinks, widths=widths)
+    job = replace(
+        planned,
+        submit_s=now_s,
+        keep=Keep.NOTHING,
+        reason=f"when it is due: after {', '.join(after)}",
+        prediction=None,
+        needed_s=None,
+        spare_walltime_s=0.0,
+    )
     return PlannedSpec(job, spec_of(state, job), None)

@@ -66,7 +66,7 @@ def check_accepted(
 
 def _findings(jobs: Iterator[PlannedSpec], questions: _Questions) -> Iterator[tuple[str, str]]:
     for job in jobs:
-        if job.spec.local or job.planned.joins:
+        if job.spec.local or not job.planned.has_payload:
             continue
         if (why := questions.ask(job.spec)) is not None:
             yield "+".join(job.planned.stages), why

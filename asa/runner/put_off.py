@@ -52,11 +52,6 @@ def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice
     )
 
 
-def keys_of(planned: PlannedJob) -> tuple[str, ...]:
-    """Name what is deferred with a job: its stages, in any combination; or a request for more cores."""
-    return (f"{planned.joins}+{planned.stages[0]}",) if planned.joins else planned.stages
-
-
 @dataclass(frozen=True, slots=True)
 class Deferral:
     """A deferred submission."""
@@ -71,7 +66,7 @@ class PutOff:
     """The deferred submissions of a run."""
 
     _answers: UnknownAnswers = field(default_factory=UnknownAnswers)
-    _deferrals: dict[str, Deferral] = field(default_factory=dict)  # by `keys_of`
+    _deferrals: dict[str, Deferral] = field(default_factory=dict)  # by `PlannedJob.targets`
     # by target, the tokens of jobs deferred since it last accepted one, and their stages
     _refused_in_row: dict[Target, dict[str, str]] = field(default_factory=dict)
 
@@ -96,15 +91,15 @@ class PutOff:
 
     def _settled(self, intent: Intended) -> None:
         self._answers.forget(intent.token)
-        for key in keys_of(intent.planned):
+        for key in intent.planned.targets:
             self._deferrals.pop(key, None)
 
     def _unsent(self, entry: Unsent, planned: PlannedJob, state: RunState) -> None:
         if entry.cause is Cause.ANSWER or self._answers.is_new(entry.token):
             tokens = self._refused_in_row.setdefault(target_of(state, planned), {})
-            tokens[entry.token] = keys_of(planned)[0]
+            tokens[entry.token] = planned.targets[0]
         self._answers.unsent(entry)
-        for key in keys_of(planned):
+        for key in planned.targets:
             was = self._deferrals.get(key, Deferral(entry.at_s, "", -math.inf))
             tried_s = was.tried_s if entry.cause is Cause.AWAY else entry.at_s
             self._deferrals[key] = Deferral(was.since_s, " ".join(entry.reason.split()), tried_s)
@@ -117,7 +112,7 @@ class PutOff:
 
     def tried_s(self, planned: PlannedJob) -> float:
         """Return when a deferred job, or a stage of it, was last tried; minus infinity if never."""
-        found = (self._deferrals.get(key) for key in keys_of(planned)) if self._deferrals else ()
+        found = (self._deferrals.get(key) for key in planned.targets) if self._deferrals else ()
         return max((one.tried_s for one in found if one is not None), default=-math.inf)
 
     def is_closed(self, target: Target) -> bool:

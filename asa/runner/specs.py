@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.errors import InputError
-from asa.keys import JobKeys, shared_by, terms_of
+from asa.keys import JobKeys, shared_by
 from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import gate_of
@@ -38,8 +38,8 @@ class Demand:
 
 def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
-    if planned.joins:
-        return _growth_spec(state, planned)
+    if not planned.has_payload:
+        return state.units.growth.spec(state, planned)
     stages = _asked(state, planned.stages)
     demand = demand_of(state, planned.stages, planned.widths)
     units = state.units.planned(planned, state.stages)
@@ -133,40 +133,12 @@ def _request(state: RunState, planned: PlannedJob, stages: Sequence[Stage]) -> t
 
 def token_of(state: RunState, planned: PlannedJob) -> str:
     """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
-    first = planned.stages[0]
-    if planned.joins:
-        place, count = state.stages.place(first), len(state.accounts.former_growths(planned))
-        return f"{state.jobs[planned.joins].spec.token}-g{place}-{count}"
     return state.units.planned(planned, state.stages).token(state, planned)
 
 
 def _called(state: RunState, planned: PlannedJob, own: Mapping[str, Any]) -> str:
     stages = "+".join(planned.stages) if len(planned.stages) < 4 else state.workflow.name
     return f"{stages}.{own['leg']}" if "leg" in own else stages
-
-
-def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
-    """Write the job whose cores are to join another's: what that one's stage has more than the one before it."""
-    job, [stage] = state.jobs[planned.joins], planned.stages
-    cores = next((b.cores - a.cores for a, b in pairwise(job.spec.steps) if b.name == stage), 0)
-    if cores < 1:
-        raise InputError(
-            f"needs no more cores than job {planned.joins} has before it",
-            where=f"stage {stage!r}",
-            hint="A plan must ask for more cores only where a job's `widths` rise.",
-        )
-    began_s, walltime_s = job.status.start_s, job.spec.walltime_s
-    left_s = walltime_s if began_s is None else max(began_s + walltime_s - planned.submit_s, 1.0)
-    return JobSpec(
-        name=f"{state.name}/{stage}+{cores}",
-        token=token_of(state, planned),
-        cores=cores,
-        walltime_s=left_s,
-        partition=job.spec.partition,
-        options=job.spec.options,
-        **terms_of(job.spec),
-        dependencies=(Dependency(planned.joins, DependencyType.AFTER),),
-    )
 
 
 def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
@@ -212,7 +184,7 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
     return tuple(
         t
         for t, (one, spec) in former.items()
-        if t != token and not one.joins and round_of(one, spec) != own and stages.intersection(one.stages)
+        if t != token and one.has_payload and round_of(one, spec) != own and stages.intersection(one.stages)
     )
 
 

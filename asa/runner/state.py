@@ -21,7 +21,7 @@ from asa.records import (
     Started,
     Submitted,
 )
-from asa.runner.accounts import Accounts, growth_view
+from asa.runner.accounts import Accounts
 from asa.runner.arrays import as_run
 from asa.runner.course import RunCourse, with_past
 from asa.runner.entries import (
@@ -96,7 +96,11 @@ class RunState(RunCourse):
     def __post_init__(self) -> None:
         self.workflow = as_run(self.workflow, self.capabilities)
         RunCourse.__post_init__(self)
-        self.accounts = Accounts(self.jobs)
+        self.accounts = Accounts(self.line_of)
+
+    def line_of(self, job: Job) -> list[Job]:
+        """Give a job, or the one whose cores it joins, and behind it all that join that one."""
+        return self.units.growth.line(self, job)
 
     def view(self, now_s: float) -> RunView:
         """Show what is true now to a strategy."""
@@ -106,7 +110,7 @@ class RunState(RunCourse):
             now_s,
             self.capabilities,
             spent=self.accounts.spent,
-            growths=tuple(map(growth_view, self.accounts.growing)),
+            growths=tuple(self.units.growth.views()),
             ready=self.stages.ready,
             turn=self.stages.turn,
             first=self.stages.first,
@@ -226,7 +230,7 @@ class RunState(RunCourse):
         job, former = self.jobs.accepted(token, status)
         planned, spec = job.planned, job.spec
         self.may_have_lost |= former is not None or any(self.stages[name].phase.is_settled for name in planned.stages)
-        self.accounts.accepted(job, is_first=former is None)
+        self.accounts.accepted(job)
         units = self.units.of(job)
         units.accepted(self, job)
         is_to_lead = units.is_to_lead(self, job, former)
@@ -245,8 +249,6 @@ class RunState(RunCourse):
                 cores=widths.get(name, 0),
             )
             self.stages.put(name, queued)
-        first = self.stages[planned.stages[0]]
-        again = len(self.accounts.former_growths(planned)) if planned.joins else first.resubmissions
         return Submitted(
             time_s=status.submit_s,
             run=self.name,
@@ -256,7 +258,7 @@ class RunState(RunCourse):
             walltime_s=spec.walltime_s,
             keep=planned.keep,
             predicted_wait_s=predicted,
-            resubmission=again,
+            resubmission=units.resubmissions(self, planned),
             reason=units.reason(self, job),
             joins=planned.joins,
             shares=spec.shares,
@@ -338,7 +340,7 @@ class RunState(RunCourse):
                 state=status.state,
                 cores=job.spec.cores,
                 start_s=status.start_s,
-                payload_start_s=status.payload_start_s if not job.planned.joins else None,
+                payload_start_s=status.payload_start_s if job.planned.has_payload else None,
                 reason=status.reason,
                 ran_s=status.elements.ran_s if status.elements and job.spec.array else None,
             )
@@ -354,7 +356,7 @@ class RunState(RunCourse):
 
     def _revive(self, job: Job, status: JobStatus) -> None:
         """Note that a job that had ended was requeued by hand: it no longer belongs to the run."""
-        if not status.state.is_final and not job.planned.joins:
+        if not status.state.is_final and job.planned.has_payload:
             self.jobs.revived(job, status)
             self.nodes.follow(job)
             self.may_have_lost = True
@@ -384,7 +386,7 @@ class RunState(RunCourse):
         )
         job.observed = True  # its first wait was reported, or is not known; what it waits now began in the middle
         job.resized = 0
-        if not job.given_up and not job.planned.joins:
+        if not job.given_up and job.planned.has_payload:
             self.accounts.requeued(job, was)
             for name in self.left_of(job):
                 view = self.stages[name]
@@ -414,9 +416,9 @@ class RunState(RunCourse):
 
     def _resized(self, job: Job) -> Iterator[Record]:
         """Tell of the cores that were given back since the last report: a job's own, and those that joined it."""
-        widths_by_job = self.accounts.widths_with(self.jobs[job.planned.joins] if job.planned.joins else job)
-        others = self.accounts.growths_of(job.status.job_id) if job.planned.widths else []
-        for one in (job, *others):
+        line = self.line_of(job)
+        widths_by_job = self.accounts.widths_in(line)
+        for one in line if line[0] is job else [job]:
             changes = widths_by_job.get(one.status.job_id, [])[1:]
             for at_s, cores in changes[one.resized :]:
                 if cores:  # else it has ended

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from asa.backend import REFUSAL, Growing, JobSpec, JobState, site_word_s
+from asa.backend import REFUSAL, JobSpec, JobState, site_word_s
 from asa.core import safe
 from asa.elements import Array
 from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -104,7 +104,7 @@ def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> No
 def submit(one: Active, planned: PlannedJob) -> None:
     """Submit a job: what is intended is written down before, what became of it after."""
     # nodes that were bad when it was due may be tried again by now
-    late = planned if planned.joins else replace(planned, submit_s=max(planned.submit_s, one.backend.now()))
+    late = replace(planned, submit_s=max(planned.submit_s, one.backend.now())) if planned.has_payload else planned
     spec, attempt = spec_of(one.state, late), one.attempts.at(planned)
     # earlier jobs of what is to be submitted must not run, as one does that was requeued by hand
     if not (are_over := one.end_all(spec.supersedes)):
@@ -117,7 +117,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
     if is_again:
         one.commit(Again(spec.token, now))
     else:
-        word_s = None if planned.joins else _word_s(one, spec)
+        word_s = _word_s(one, spec) if planned.has_payload else None
         one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
     refusal = one.send(spec.token, attempt, partial(_send, one, planned, spec))
     if refusal is None:
@@ -235,16 +235,14 @@ def _word_s(one: Active, spec: JobSpec) -> float | None:
 def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
     if spec.array is not None:
         return _send_array(one, planned.stages[0], spec, spec.array)
-    if not planned.joins:
+    if planned.has_payload:
         return _submitted(one, spec)
-    if not isinstance(one.backend, Growing):
-        raise SubmitRejectedError("no job gets more cores here", where=f"job {spec.name!r}", hint="Take `asa-plan`.")
     try:
-        return one.backend.grow(planned.joins, spec.cores, token=spec.token)
+        return one.state.units.asked(planned, spec).send(one.backend, planned, spec)
     except (SubmitRejectedError, SubmitInDoubtError, SubmitDeferredError, UnavailableError):
         raise
     except BackendError as error:
-        one.ask([planned.joins])  # it has ended, perhaps
+        one.ask([d.job_id for d in spec.dependencies])  # what its cores were to join has ended, perhaps
         raise SubmitDeferredError(str(error)) from error
 
 
@@ -282,7 +280,7 @@ def _came_to_nothing(one: Active, spec: JobSpec) -> bool:
 
 def _stages(planned: PlannedJob) -> str:
     stages = planned.stages
-    if planned.joins:
+    if not planned.has_payload:
         return f"more cores for stage {stages[0]!r} were"
     return f"stage {stages[0]!r} was" if len(stages) == 1 else f"the job of {len(stages)} stages was"
 

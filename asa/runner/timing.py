@@ -55,7 +55,11 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
     sent = {job.spec.token for job in state.jobs.values()}
     for token in state.jobs.doubtful.keys() - sent:
         planned = state.jobs.intents[token].planned
-        if planned.joins or not state.stages.keys() >= set(planned.stages) or token_of(state, planned) != token:
+        if (
+            not planned.has_payload
+            or not state.stages.keys() >= set(planned.stages)
+            or token_of(state, planned) != token
+        ):
             continue
         if not any(state.stages[name].phase.is_settled for name in planned.stages):
             yield planned
@@ -69,14 +73,14 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     undecided = _undecided(state, free)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
-        if state.host.may_add and not job.joins and not state.host.unclaimed.keys().isdisjoint(job.stages):
+        if state.host.may_add and job.has_payload and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
             if free <= 0 or any(later):
                 put_off.update(job.stages)
                 time_s = math.inf
             else:
                 free -= 1
-        if not job.joins:
+        if job.has_payload:
             idle = _idle_behind_local(state, job) if job.keep is not Keep.NOTHING else 0.0
             fits = True
             if idle:
@@ -97,7 +101,7 @@ def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
         return 0
     if state.host.max_jobs is None:
         return math.inf
-    handed_over = sum(not job.joins and state.host.unclaimed.keys().isdisjoint(job.stages) for job in plan)
+    handed_over = sum(job.has_payload and state.host.unclaimed.keys().isdisjoint(job.stages) for job in plan)
     return state.host.max_jobs - len(state.jobs.live()) - handed_over
 
 

@@ -453,6 +453,21 @@ class PlannedJob:
     delay_s: float = 0.0
 
     @property
+    def has_payload(self) -> bool:
+        """Whether it runs something: else its cores only join another job's."""
+        return not self.joins
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether its cores may change while it runs."""
+        return bool(self.joins or self.widths or self.shrinks)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Name what it is for: its stages, in any combination; or more cores of a job."""
+        return (f"{self.joins}+{self.stages[0]}",) if self.joins else self.stages
+
+    @property
     def is_addition(self) -> bool:
         """Whether its stages have a job already: it is one more of these, the next leg, or only cores for that job."""
         return bool(self.joins or self.mate or self.leg)

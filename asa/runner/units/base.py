@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from asa.backend import DependencyType, JobSpec, JobState, JobStatus, StepTimes
+from asa.backend import Backend, DependencyType, JobSpec, JobState, JobStatus, StepTimes
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.legs import Turn
 from asa.records import Record, StageStarted
@@ -37,6 +37,14 @@ class Units:
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
         """Name the job that a plan asks for. Asked for again after a doubt, it is the same."""
         return run.token_of(planned.stages)
+
+    def send(self, backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
+        """Submit a job; return its number."""
+        return backend.submit(spec)
+
+    def resubmissions(self, run: RunCourse, planned: PlannedJob) -> int:
+        """Count how often a job's first stage was asked for before."""
+        return run.stages[planned.stages[0]].resubmissions
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
         """Return what a job asks for in addition to its stages: fields of `JobSpec`."""

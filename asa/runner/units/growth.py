@@ -4,17 +4,93 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 
+from asa.backend import Backend, Dependency, DependencyType, Growing, JobSpec, JobState
+from asa.errors import InputError, SubmitRejectedError
+from asa.keys import terms_of
 from asa.records import Record
 from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
 from asa.runner.units.base import Units
+from asa.strategies.base import GrowthView, Phase, PlannedJob
 
 
 @dataclass(slots=True)
 class GrowthUnits(Units):
     """Jobs without a unit of their own."""
+
+    _all: list[Job] = field(default_factory=list)
+    _joining: dict[tuple[str, str], list[Job]] = field(default_factory=dict)  # by number and token of what they join
+
+    def token(self, run: RunCourse, planned: PlannedJob) -> str:
+        """Name them by the job that they join, the place of their stage, and how often they were asked for."""
+        place, count = run.stages.place(planned.stages[0]), self.resubmissions(run, planned)
+        return f"{run.jobs[planned.joins].spec.token}-g{place}-{count}"
+
+    def spec(self, run: RunCourse, planned: PlannedJob) -> JobSpec:
+        """Write their job: what the other job's stage has more than the one before it."""
+        job, [stage] = run.jobs[planned.joins], planned.stages
+        cores = next((b.cores - a.cores for a, b in pairwise(job.spec.steps) if b.name == stage), 0)
+        if cores < 1:
+            raise InputError(
+                f"needs no more cores than job {planned.joins} has before it",
+                where=f"stage {stage!r}",
+                hint="A plan must ask for more cores only where a job's `widths` rise.",
+            )
+        began_s, walltime_s = job.status.start_s, job.spec.walltime_s
+        left_s = walltime_s if began_s is None else max(began_s + walltime_s - planned.submit_s, 1.0)
+        return JobSpec(
+            name=f"{run.name}/{stage}+{cores}",
+            token=self.token(run, planned),
+            cores=cores,
+            walltime_s=left_s,
+            partition=job.spec.partition,
+            options=job.spec.options,
+            **terms_of(job.spec),
+            dependencies=(Dependency(planned.joins, DependencyType.AFTER),),
+        )
+
+    def send(self, backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
+        """Ask for them; return their job's number."""
+        if not isinstance(backend, Growing):
+            raise SubmitRejectedError(
+                "no job gets more cores here", where=f"job {spec.name!r}", hint="Take `asa-plan`."
+            )
+        return backend.grow(planned.joins, spec.cores, token=spec.token)
+
+    def accepted(self, run: RunCourse, job: Job) -> None:
+        """Note what they join."""
+        self._all.append(job)
+        self._joining.setdefault(_key(run.jobs[job.planned.joins]), []).append(job)
+
+    def resubmissions(self, run: RunCourse, planned: PlannedJob) -> int:
+        """Count the jobs that were to join the same one for the same stage, and have ended, or are about to."""
+        former = self._joining.get(_key(run.jobs[planned.joins]), [])
+        return sum(
+            one.planned.stages == planned.stages and bool(one.status.state.is_final or one.giving_up) for one in former
+        )
+
+    def line(self, run: RunCourse, job: Job) -> list[Job]:
+        """Give a job, or the one that it joins, and behind it all that join that one."""
+        first = run.jobs[job.planned.joins] if job.planned.joins else job
+        return [first, *self._joining.get(_key(first), ())]
+
+    def views(self) -> Iterator[GrowthView]:
+        """Show all to a strategy."""
+        for job in self._all:
+            status, [stage] = job.status, job.planned.stages
+            phase = Phase.QUEUED if status.state is JobState.PENDING else Phase.ALLOCATED
+            yield GrowthView(
+                status.job_id,
+                job.planned.joins,
+                stage,
+                job.spec.cores,
+                Phase.DONE if status.state.is_final or job.giving_up else phase,
+                status.submit_s,
+                job.planned.prediction.wait_s if job.planned.prediction else None,
+            )
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
         """Whether such a job represents the stage that it is for: never."""
@@ -38,3 +114,7 @@ class GrowthUnits(Units):
         return ""
 
     why_useless = why_lost
+
+
+def _key(job: Job) -> tuple[str, str]:
+    return job.status.job_id, job.spec.token  # another job may have the number later
