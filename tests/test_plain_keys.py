@@ -53,7 +53,11 @@ GIVEN = {  # by kind: as a file has it, as Python has it, and the field that fol
     "array": ('"1-5:2%2"', "1-5:2%2", parse_array("1-5:2%2")),
     "warning": ('"USR1@10min"', "USR1@10min", "USR1"),
 }
-OF_ITS_OWN = {"after_any": ('"z"', ["z"], ("z",)), "launcher": ('"srun"', "srun", "srun"), "request": ('["--mem=1G"]', "--mem=1G", ("--mem=1G",))}
+OF_ITS_OWN = {
+    "after_any": ('"z"', ["z"], ("z",)),
+    "launcher": ('"srun"', "srun", "srun"),
+    "request": ('["--mem=1G"]', "--mem=1G", ("--mem=1G",)),
+}
 ALONG = {"after_any": {"after": ["z"]}, "binds": {"container": "x.sif"}, "jobs": {"tasks": ["x", "y"]}}
 HOLDERS = {Stage: "", Continuation: "continues", Preparation: "preparation"}
 

@@ -208,7 +208,8 @@ def test_a_job_gets_what_the_driver_had_set(place, monkeypatch):
     monkeypatch.setenv("KEPT", "1")
     text = (
         "export S=s1 API_TOKEN=abcdef1234567890abcdef\nsbatch a.sh\nS=s2 sbatch b.sh\n"
-        "sbatch --export=NONE -J none a.sh\nsbatch --export=ALL,X=1 -J x a.sh\nmkdir sub; cd sub; sbatch -J there ../a.sh\ncd ..; sbatch -J here -D . a.sh"
+        "sbatch --export=NONE -J none a.sh\nsbatch --export=ALL,X=1 -J x a.sh\n"
+        "mkdir sub; cd sub; sbatch -J there ../a.sh\ncd ..; sbatch -J here -D . a.sh"
     )
     stages, notes, _ = flow_of(recorded(text))
     assert dict(stages["a"].environment) == {"S": "s1"}
