@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from asa.cli.check import check
+from asa.cli.given import unknown_workflow
 from asa.cli.schema import schema
 from asa.cli.show import show
 from asa.errors import InputError
@@ -515,3 +516,21 @@ def test_a_graph_too_wide_is_a_table(place):
     assert "too large to be drawn" in shown
     assert "After" in shown
     assert any(line.split()[0] == "then7" and "first7" in line.split() for line in shown.splitlines() if line.strip())
+
+
+def test_commands_that_take_a_workflow_say_which_takes_another_tools_file(tmp_path, monkeypatch):
+    """Also where it lies in another folder; a file with the name of an installed workflow is none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    Path("sub/job.sh").write_text("#!/bin/bash\n#SBATCH -n 2\n")
+    Path("my.flow").write_text('name = "x"\n')
+    for given in ("sub/job.sh", "./sub/job.sh"):
+        error = unknown_workflow(given)
+        assert error.message == "is a batch script, not a workflow file"
+        assert error.hint == f"Make a workflow file of it: asa import scripts {Path(given)} --out flow.toml"
+    assert "end in .toml" in unknown_workflow("my.flow").hint
+    assert "Or give a .toml file" in unknown_workflow("absent.sh").hint
+    done = CliRunner().invoke(APP, ["show", "my.flow"])
+    assert "end in .toml" in str(done.exception.hint)
+    done = CliRunner().invoke(APP, ["show", "./sub/job.sh"])
+    assert "not a workflow file" in str(done.exception)

@@ -135,6 +135,59 @@ def test_a_script_is_no_workflow_file(tmp_path, name, text, hint):
     assert hint in problem.hint
 
 
+FOREIGN = [
+    ("job.slurm", "#!/bin/bash\n#SBATCH -n 4\nrule x:\necho\n", "a batch script", "asa import scripts job.slurm"),
+    ("head.sbatch", "#SBATCH -n 4\nsrun a\n", "a batch script", "asa import scripts head.sbatch"),
+    ("Snakefile", "rule all:\n    input: 'a'\n", "a Snakefile", "snakemake --rulegraph"),
+    ("more.smk", "x = 1\n", "a Snakefile", "snakemake -s more.smk --rulegraph"),
+    ("main.nf", "process A {\n  cpus 4\n}\n", "a pipeline of Nextflow", "nextflow run main.nf -with-trace"),
+    ("run", "#!/usr/bin/env nextflow\nprocess A {\n}\n", "a pipeline of Nextflow", "asa import nextflow"),
+    ("nextflow.config", "process.cpus = 4\n", "a configuration of Nextflow", "--config nextflow.config"),
+    (
+        "trace.txt",
+        "task_id\tname\tstatus\trealtime\n1\tA\tCOMPLETED\t5m\n",
+        "a trace of Nextflow",
+        "asa import nextflow",
+    ),
+    ("a.cwl", "cwlVersion: v1.2\nclass: Workflow\n", "a workflow in CWL", "cwltool --parallel a.cwl"),
+    ("a.wdl", "version 1.0\nworkflow x { call y }\n", "a workflow in WDL", "miniwdl run a.wdl"),
+    ("a b.json", '{"name": "x", "schemaVersion": "1.4"}', "an instance in WfFormat", "asa import wfformat 'a b.json'"),
+    (
+        "rules.dot",
+        "digraph snakemake_dag {\n 1 -> 0\n}\n",
+        "Snakemake's graph of rules",
+        "asa import snakemake rules.dot",
+    ),
+    ("jobs.txt", "Building DAG of jobs...\nrule a:\n    jobid: 1\n", "a dry run of Snakemake", "--jobs jobs.txt"),
+    ("old.txt", "JobID|User|Submit|Start\n1|a|2|3\n", "output of sacct", "asa learn --from old.txt"),
+    (
+        "log.swf",
+        "; MaxProcs: 4\n" + "1 0 30 60 4 -1 -1 4 600 -1 1 1 1 -1 1 1 -1 -1\n",
+        "a log in the Standard",
+        "--history",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "what", "hint"), FOREIGN)
+def test_of_a_file_of_another_tool_it_is_said_what_takes_it(tmp_path, monkeypatch, name, text, what, hint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    [problem] = check_file(name)
+    assert problem.message.startswith(f"is {what}")
+    assert hint in problem.hint
+
+
+def test_a_workflow_file_with_a_text_of_another_tool_in_it_is_one(tmp_path):
+    file = tmp_path / "flow.toml"
+    file.write_text(
+        'name = "x"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1m"\ncommand = """\ncat >x <<E\n#SBATCH -n 1\nE\n"""\n'
+    )
+    assert [problem for problem in check_file(file) if problem.severity == "error"] == []
+    file.write_text(file.read_text().replace("[[stage]]", "[[stage]"))
+    assert "not valid TOML" in check_file(file)[0].message
+
+
 def test_a_byte_order_mark_is_no_offence(tmp_path):
     """Some editors write one."""
     path = tmp_path / "flow.toml"

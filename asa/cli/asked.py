@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.completing import complete_estimators
-from asa.cli.given import Given, is_file, parameters_meant
+from asa.cli.given import Given, is_file, parameters_meant, unknown_workflow
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 
@@ -29,15 +29,6 @@ _SAID = "Nothing was submitted"
 _HERE = "local"
 _ANY_CORES = 64
 _OR_HERE = f", or run it on this computer: --backend {_HERE}"
-_FROM_SCRIPTS = "Convert batch scripts to a workflow file: asa import scripts {}"
-_INSTEAD = {
-    ".py": "Run a workflow in Python directly: python {}",
-    ".json": "Convert a WfFormat instance to a workflow file: asa import wfformat {}",
-    ".smk": "Convert Snakemake rules to a workflow file: asa import snakemake",
-    **dict.fromkeys((".sh", ".sbatch", ".slurm", ".job"), _FROM_SCRIPTS),
-}
-"""What to do with a file that is no workflow file, by its suffix."""
-
 EstimatorOption = Annotated[
     str, typer.Option(help="What predicts waits; `asa list` shows all.", autocompletion=complete_estimators)
 ]
@@ -292,9 +283,7 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
             )
         flow = make(cores)
     else:
-        error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        instead = _INSTEAD.get(Path(given).suffix, "Or give a .toml file.")
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} {instead.format(given)}")
+        raise unknown_workflow(given)
     if not only_look:
         check_commands(given, flow.stages.values(), is_model=not is_file(given))
     checked: Workflow = flow

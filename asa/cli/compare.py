@@ -22,7 +22,7 @@ from asa.cli.completing import (
     complete_systems,
     complete_workflows,
 )
-from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, parameters_meant
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, parameters_meant, unknown_workflow
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.core.documents import print_json
 from asa.errors import InputError, RunError
@@ -333,8 +333,7 @@ def workflow_of(
         fixed = load_workflow(given, parameters)
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
-        error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or give a .toml file.")
+        raise unknown_workflow(given)
     make = workflow_maker(given)
     if widths is not None:
         if "widths" not in inspect.signature(make).parameters:

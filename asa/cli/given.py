@@ -45,6 +45,18 @@ def is_file(given: str) -> bool:
     return given.endswith(".toml") or ("/" in given and Path(given).suffix not in _NO_FILE)
 
 
+def unknown_workflow(given: str) -> InputError:
+    """Say what is given where a workflow's file, or the name of an installed one, is wanted."""
+    from asa.core import plugins
+    from asa.spec.foreign import foreign_of
+
+    if foreign := foreign_of(Path(given)):
+        return InputError(f"is {foreign.what}, not a workflow file", where=given, hint=foreign.hint)
+    error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
+    hint = "The names of workflow files end in .toml." if Path(given).is_file() else "Or give a .toml file."
+    return InputError(error.message, where=error.where, hint=f"{error.hint} {hint}")
+
+
 def given_settings(settings: Sequence[str] | None, option: str = "--option") -> dict[str, str]:
     """Read settings from a command line.
 

@@ -8,7 +8,7 @@ import typer
 
 from asa.cli.asked import CoresOption
 from asa.cli.completing import complete_workflows
-from asa.cli.given import ParamsOption, given_parameters
+from asa.cli.given import ParamsOption, given_parameters, unknown_workflow
 from asa.cli.runs import print_document
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
@@ -67,8 +67,7 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Work
             raise InputError("the cores of each stage are in the workflow file", where="--cores", hint=hint)
         return load_workflow(given, parameters)
     if given not in plugins.names("asa.workflows"):
-        error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or give a .toml file.")
+        raise unknown_workflow(given)
     if parameters:
         raise InputError("only a workflow file has parameters", where="--param", hint="Leave --param out.")
     if cores is None:

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from asa.continuation import KEYS as LEG_KEYS
 from asa.core.documents import TooDeepError, read_text, read_toml
 from asa.errors import InputError, WorkflowError, near, nearest
+from asa.spec.foreign import recognize
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, read_as
 from asa.spec.places import Location, Places
@@ -26,7 +27,6 @@ from asa.workflow import Stage, Workflow
 _MAX_BITS = 63  # as TOML has it
 _PAIR = re.compile(r"(\s*+[\w.-]++\s*+=\s*+)(.*)")
 _LIST = re.compile(r"\[(.*)\]")
-_IMPORTS_ASA = re.compile(r"^(?:from|import) asa\b", re.MULTILINE)
 _ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes", "request"))
 
 
@@ -199,23 +199,24 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"line (\d+)", str(error))
         line = int(match[1]) if match else max(len(text.splitlines()), 1)
-        if text.startswith("#!") or file.suffix == ".py":
-            reading.add_at(None, "is a script, not a workflow file", _hint_at_script(file, text))
-        else:
+        if not _is_foreign(reading, text):
             reading.add_at(line, f"is not valid TOML: {error}", _hint_at_quotes(reading.places.lines_of_text[line - 1]))
         return reading, None
     except ValueError as error:  # Python's own limits
         what = "brackets are too deep" if isinstance(error, TooDeepError) else "a number has too many digits"
         reading.add_at(_longest_line(text), f"cannot be understood: {what}", "Write it shorter.")
         return reading, None
+    if "stage" not in document and _is_foreign(reading, text):
+        return reading, None
     _check_values(reading, document, ())
     return reading, document if _has_tables(reading, document) else None
 
 
-def _hint_at_script(file: Path, text: str) -> str:
-    if file.suffix == ".py" and _IMPORTS_ASA.search(text):
-        return f"It makes a workflow itself: python {file}"
-    return f"Make a workflow file of it: asa import scripts {file} --out flow.toml"
+def _is_foreign(reading: Reading, text: str) -> bool:
+    """Say what a file of another tool is, and what takes it."""
+    if foreign := recognize(reading.file, text):
+        reading.add_at(None, f"is {foreign.what}, not a workflow file", foreign.hint)
+    return foreign is not None
 
 
 def _hint_at_quotes(row: str) -> str:
