@@ -181,7 +181,8 @@ def test_of_a_file_of_another_tool_it_is_said_what_takes_it(tmp_path, monkeypatc
 def test_a_workflow_file_with_a_text_of_another_tool_in_it_is_one(tmp_path):
     file = tmp_path / "flow.toml"
     file.write_text(
-        'name = "x"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1m"\ncommand = """\ncat >x <<E\n#SBATCH -n 1\nE\n"""\n'
+        'name = "x"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1m"\n'
+        'command = """\ncat >x <<E\n#SBATCH -n 1\nE\n"""\n'
     )
     assert [problem for problem in check_file(file) if problem.severity == "error"] == []
     file.write_text(file.read_text().replace("[[stage]]", "[[stage]"))
