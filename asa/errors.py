@@ -158,6 +158,10 @@ class UnavailableError(BackendError):
     """The batch system cannot be asked now. Nothing was changed, nothing is known to have failed: ask again later."""
 
 
+NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
+"""After which a job is certainly not there."""
+
+
 class AccessError(UnavailableError):
     """The batch system does not let us in, as with a token that expired. Somebody may mend that while we wait."""
 

@@ -203,7 +203,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 def _beside(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     """Say what became of its other jobs: of one that it lacks, and of its last attempt."""
     if stage.job_id is not None:
-        yield from _put_off(folder, run, stage)
+        yield from _not_accepted(folder, run, stage)
     if stage.retried:
         verb = "was" if stage.has_failed else "is"
         yield f"It {verb} tried again; last attempt: {stage.retried}."
@@ -305,14 +305,15 @@ def _reason(folder: RunFolder, stage: StageStanding, *, stale: str = "") -> Iter
         yield f"What to do: {remedy_of(advice, stage.job_id)}"
 
 
-def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+def _not_accepted(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     """Say why a submitted job is not accepted, as by a limit on the user's jobs."""
-    if stage.put_off_s is None:
+    if stage.not_accepted is None:
         return
-    since, lasts = clock(stage.put_off_s, run.now_s), duration(max(run.now_s - stage.put_off_s, 0.0))
+    since_s, reason = stage.not_accepted
+    since, lasts = clock(since_s, run.now_s), duration(max(run.now_s - since_s, 0.0))
     what = "one more job for it" if stage.job_id is not None else "it"
-    yield f"The batch system has not accepted {what} since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
-    advice = advice_on(facility_of(folder), stage.put_off)
+    yield f"The batch system has not accepted {what} since {since}, for {lasts}: {reason.rstrip('.')}."
+    advice = advice_on(facility_of(folder), reason)
     if advice is not None and advice.remedy:
         yield f"{advice.meaning} {advice.remedy}"
     yield (
@@ -331,7 +332,7 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
         yield f"Its last {stage.reason}, and what is left is submitted again."
     elif stage.resubmissions:
         yield f"Submitted {stage.resubmissions} times so far; each job was given back before the stage began."
-    yield from _put_off(folder, run, stage)
+    yield from _not_accepted(folder, run, stage)
     yield from _before(state, run, stage.stage)
     if run.state == "detached":
         yield (
@@ -341,7 +342,7 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
         )
     elif stage.planned_s is None and stage.plan:
         yield f"It is {stage.plan}."
-    elif stage.planned_s is not None and stage.put_off_s is None:
+    elif stage.planned_s is not None and stage.not_accepted is None:
         left_s = stage.planned_s - run.now_s
         moment = f"in {duration(left_s)}" if left_s >= 1 else "now"
         yield f"Strategy {run.plan.strategy} plans to submit it {moment}: {stage.plan}."

@@ -114,7 +114,7 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
             if (s.reason and s.state not in _SELF_EXPLAINING)
             or s.expected_start_s is not None
             or s.planned_s is not None
-            or s.put_off
+            or s.not_accepted
             or s.retried
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
@@ -265,9 +265,9 @@ def _about(time_s: float | None, now_s: float) -> str:
 
 def _why(stage: StageStanding, now_s: float) -> str:
     """Say why a stage's job is pending or not accepted, or when it is to be asked for."""
-    if stage.put_off_s is not None:
-        more = "one more job is " if stage.job_id is not None else ""
-        return f"{more}not accepted since {clock(stage.put_off_s, now_s)}: {stage.put_off}"
+    if stage.not_accepted is not None:
+        more, (since_s, reason) = "one more job is " if stage.job_id is not None else "", stage.not_accepted
+        return f"{more}not accepted since {clock(since_s, now_s)}: {reason}"
     if stage.planned_s is None:
         by_asa = stage.given_up and stage.state in {"cancelled", "being cancelled"}
         return f"by asa: {stage.given_up}" if by_asa else stage.reason

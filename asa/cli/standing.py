@@ -95,6 +95,11 @@ class StageStanding:
         """It ended, and not well."""
         return self.state in _FAILED and not self.given_up
 
+    @property
+    def not_accepted(self) -> tuple[float, str] | None:
+        """Since when the batch system has not accepted its job, or one more of its jobs, and why; None if it has."""
+        return None if self.put_off_s is None else (self.put_off_s, self.put_off)
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
         fields = asdict(self)

@@ -11,7 +11,13 @@ from urllib.parse import quote
 from asa.backend import REFUSAL, JobSpec, JobState, site_word_s
 from asa.core import safe
 from asa.elements import Array
-from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
+from asa.errors import (
+    NOT_ACCEPTED,
+    BackendError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+)
 from asa.exactly_once import AGAIN_S
 from asa.keys import RESOURCES, terms_of
 from asa.runner.active import Active
@@ -239,7 +245,7 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
         return _submitted(one, spec)
     try:
         return one.state.units.asked(planned, spec).send(one.backend, planned, spec)
-    except (SubmitRejectedError, SubmitInDoubtError, SubmitDeferredError, UnavailableError):
+    except (*NOT_ACCEPTED, SubmitInDoubtError):
         raise
     except BackendError as error:
         one.ask([d.job_id for d in spec.dependencies])  # what its cores were to join has ended, perhaps

@@ -68,7 +68,7 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
 def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     """Return when to submit each job of a plan; infinity also for those that depend on a deferred one."""
     plan = list(plan)
-    times, put_off, left = list[float](), set[str](), None
+    times, not_yet, left = list[float](), set[str](), None
     free = _free_for_host(state, plan)
     undecided = _undecided(state, free)
     for job in plan:
@@ -76,7 +76,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
         if state.host.may_add and job.has_payload and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
             if free <= 0 or any(later):
-                put_off.update(job.stages)
+                not_yet.update(job.stages)
                 time_s = math.inf
             else:
                 free -= 1
@@ -86,8 +86,8 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
             if idle:
                 left = _idle_left_behind_local(state) if left is None else left
                 fits = idle <= left
-            if not fits or _follows_unknown_end(state, job.stages) or not put_off.isdisjoint(before(state, job.stages)):
-                put_off.update(job.stages)
+            if not fits or _follows_unknown_end(state, job.stages) or not not_yet.isdisjoint(before(state, job.stages)):
+                not_yet.update(job.stages)
                 time_s = math.inf
             elif left is not None:
                 left -= idle

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from asa.backends.shell.marks import KeptSubmission
 
-from asa.errors import BackendError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
+from asa.errors import NOT_ACCEPTED, BackendError, JobNotFoundError
 
 from .identity import OwnJobs
 from .link import SlurmJob, SlurmLink, SlurmRecord
@@ -20,7 +20,6 @@ from .settings import SlurmSettings
 _BEGINS_S = 3600
 _WAIT_S = 75.0  # the scheduler's pass in which an age is set comes once a minute at least
 _LOOK_S = 1.0
-_NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
 
 
 def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
@@ -91,7 +90,7 @@ class Prober:
         except BaseException as error:
             if job_id:
                 self._cancel([job_id])
-            elif not isinstance(error, _NOT_ACCEPTED):
+            elif not isinstance(error, NOT_ACCEPTED):
                 self._cancel(self._named(job.name))
             raise
         self._cancel([job_id])

@@ -7,10 +7,13 @@ known answers is in `answers`. An answer without a row is unknown, and the job m
 from __future__ import annotations
 
 import re
+from collections.abc import Container
+
+from asa.errors import BackendError, SubmitDeferredError, SubmitRejectedError
 
 from .answers import Meaning, row_of
 
-__all__ = ["LIMIT_NAME", "Meaning", "meaning_of"]
+__all__ = ["LIMIT_NAME", "Meaning", "meaning_of", "refusal_of"]
 
 LIMIT_NAME = re.compile(r"\b(?:Assoc|QOS|Max)[A-Za-z]+")
 
@@ -35,6 +38,19 @@ def meaning_of(number: int | None, words: str) -> Meaning:
     if row.meaning is Meaning.LIMIT:
         return Meaning.LATER if _is_limit_of_submissions(words) else Meaning.NEVER
     return row.meaning
+
+
+def refusal_of(
+    meanings: Container[Meaning], words: tuple[str, str], *, where: str | None = None, is_final: bool = False
+) -> BackendError | None:
+    """Make the error for a job that Slurm does not take; None if it may have, or could not say.
+
+    `words`: what is said of one that it takes later, and of one that it never takes. `is_final`: the site refuses it.
+    """
+    later, never = words
+    if Meaning.LATER in meanings:
+        return SubmitDeferredError(later, where=where)
+    return SubmitRejectedError(never, where=where) if is_final or Meaning.NEVER in meanings else None
 
 
 def _is_limit_of_submissions(said: str) -> bool:

@@ -14,14 +14,12 @@ from asa.errors import (
     AccessError,
     BackendError,
     JobNotFoundError,
-    SubmitDeferredError,
     SubmitInDoubtError,
-    SubmitRejectedError,
     UnavailableError,
 )
 
 from ..answers import Meaning, rows_in
-from ..refusals import meaning_of
+from ..refusals import meaning_of, refusal_of
 from .process import Done
 
 _NOT_THERE = (
@@ -124,12 +122,9 @@ def _answered(name: str, done: Done, said: str) -> BackendError:
     meaning = meaning_of(None, done.stderr)
     if meaning is Meaning.AWAY:
         return _away(done)
-    if meaning is Meaning.LATER:
-        return SubmitDeferredError(f"is not accepted now: {said}", where=name)
-    is_refused_here = _NO_REASON in done.stderr and _SITE_SAYS.search(done.stderr)
-    if meaning is Meaning.NEVER or is_refused_here:
-        return SubmitRejectedError(f"Slurm refuses it: {said}", where=name)
-    return in_doubt(name, said, is_unexplained=meaning is Meaning.UNKNOWN)
+    is_final = _NO_REASON in done.stderr and bool(_SITE_SAYS.search(done.stderr))
+    refusal = refusal_of({meaning}, _words_of_refusal(said), where=name, is_final=is_final)
+    return refusal or in_doubt(name, said, is_unexplained=meaning is Meaning.UNKNOWN)
 
 
 def _stopped(name: str, done: Done, said: str) -> BackendError:
@@ -137,13 +132,13 @@ def _stopped(name: str, done: Done, said: str) -> BackendError:
     meanings = _meanings(done)
     if Meaning.AWAY in meanings:
         return _away(done)
-    if Meaning.LATER in meanings:
-        return SubmitDeferredError(f"is not accepted now: {said}", where=name)
-    if Meaning.NEVER in meanings:
-        return SubmitRejectedError(f"Slurm refuses it: {said}", where=name)
-    return UnavailableError(
+    return refusal_of(meanings, _words_of_refusal(said), where=name) or UnavailableError(
         f"sent nothing, and says why in words that are not known here: {said}", where="sbatch", is_unexplained=True
     )
+
+
+def _words_of_refusal(said: str) -> tuple[str, str]:
+    return f"is not accepted now: {said}", f"Slurm refuses it: {said}"
 
 
 def _away(done: Done) -> UnavailableError:

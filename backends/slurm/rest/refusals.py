@@ -10,14 +10,12 @@ from asa.errors import (
     AccessError,
     BackendError,
     JobNotFoundError,
-    SubmitDeferredError,
     SubmitInDoubtError,
-    SubmitRejectedError,
     UnavailableError,
 )
 
 from ..answers import Meaning
-from ..refusals import meaning_of
+from ..refusals import meaning_of, refusal_of
 from .reading import listed, text, whole
 
 if TYPE_CHECKING:
@@ -110,11 +108,10 @@ def submit_refusal(status: int, found: list[Complaint], user_message: str = "") 
     what = summary(found) if found else f"HTTP status {status}"
     words = "; ".join(dict.fromkeys(word for word in (what, user_message) if word))
     meanings = {meaning_of(complaint.number, f"{complaint.words} {user_message}") for complaint in found}
-    if status == 429 or Meaning.LATER in meanings:
-        return SubmitDeferredError(f"Slurm does not accept the job now: {words}")
-    is_refused_here = bool(user_message) and any(complaint.number == _NO_REASON for complaint in found)
-    if Meaning.NEVER in meanings or is_refused_here:
-        return SubmitRejectedError(f"Slurm refuses the job: {words}")
+    said = (f"Slurm does not accept the job now: {words}", f"Slurm refuses the job: {words}")
+    is_final = bool(user_message) and any(complaint.number == _NO_REASON for complaint in found)
+    if refusal := refusal_of(meanings | ({Meaning.LATER} if status == 429 else set()), said, is_final=is_final):
+        return refusal
     if Meaning.AWAY in meanings:
         return UnavailableError(f"the job was not submitted: {words}")
     if status in _NOT_CARRIED_OUT:  # by slurmrestd, in words not known here, or by a proxy before it
