@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .backend import LocalBackend
 
 _NOTES = ("jobs are processes of this machine, and nothing keeps them from using more than they asked for",)
-_SECRETS = frozenset({"SLURM_JWT"})
+_NO_JOBS = frozenset({"SLURM_JWT"})  # but ours
 _OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")  # in which the client may itself run
 _OF_THE_SITE = frozenset({"SLURM_CONF"})
 _LONGEST_VARIABLE_BYTES = 120_000  # Linux takes no longer than 128 KiB
@@ -200,7 +200,7 @@ def _inherited() -> dict[str, str]:
 
 
 def _is_inherited(name: str, value: str) -> bool:
-    if name in _SECRETS or (name.startswith(_OF_A_JOB) and name not in _OF_THE_SITE):
+    if name in _NO_JOBS or (name.startswith(_OF_A_JOB) and name not in _OF_THE_SITE):
         return False
     try:
         return len(name.encode()) + len(value.encode()) < _LONGEST_VARIABLE_BYTES
