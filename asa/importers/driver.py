@@ -16,7 +16,7 @@ from typing import Literal
 
 from asa.core.words import split
 from asa.errors import InputError
-from asa.requests.directives import Directive, head, read_directives, take_options
+from asa.requests.directives import Directive, head, read_directives, refuse_components, take_options
 from asa.requests.variables import of_variables
 from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
@@ -246,6 +246,8 @@ class _Driver:
         except ValueError as error:
             raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
         given, rest = take_options(list(self._parted(words, command, where)), where)
+        if rest[:1] == [":"]:
+            refuse_components(where)
         waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _WaitsFor())
         plain = [self._known(option) for option in given if option.name != "dependency"]
         if any(option.name == "wrap" for option in plain):

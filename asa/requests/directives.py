@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from asa.errors import InputError
 
@@ -76,11 +76,7 @@ def read_directives(text: str, file: str) -> list[Directive]:
             where = f"{file}:{number}"
             options, rest = take_options(_words(line.removeprefix("#SBATCH"), where), where)
             if rest and rest[0] in {"hetjob", "packjob"}:
-                raise InputError(
-                    "is a heterogeneous job",
-                    where=where,
-                    hint="Put each part into a script of its own, or run it outside the workflow.",
-                )
+                refuse_components(where)
             if rest:
                 raise InputError(f"{rest[0]!r} is no option", where=where, hint="sbatch would refuse this line, too.")
             for option in options:
@@ -97,6 +93,18 @@ def refuse_value(option: Directive) -> None:
     if option.value is not None and not takes(option.name, option.value):
         message = f"{option} has no value that sbatch takes"
         raise InputError(message, where=option.where, hint=hint_of(option.name))
+
+
+def refuse_components(where: str) -> NoReturn:
+    """Refuse a heterogeneous job.
+
+    Slurm gives each component a number, a record, and limits of its own, begins all at once, and cancels none alone.
+    """
+    raise InputError(
+        "is a heterogeneous job, of whose components Slurm makes a job each, and a stage is one job",
+        where=where,
+        hint="Ask for one size that all of it fits into, or run it outside the workflow.",
+    )
 
 
 def head(text: str) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from asa.errors import InputError
-from asa.requests.directives import Directive, read_directives, take_options
+from asa.requests.directives import Directive, read_directives, refuse_components, take_options
 
 FIRST_NUMBER = 59_371_801
 """The number of the first job: high enough that one found in a text is hardly anything else."""
@@ -69,6 +69,8 @@ def options_of(arguments: list[str]) -> tuple[dict[str, Directive], list[str]]:
     where = "sbatch"
     try:
         given, rest = take_options(arguments, where)
+        if rest[:1] == [":"]:
+            refuse_components(where)
     except InputError as error:
         raise RefusedBySbatchError(error.message) from error
     return {option.name: option for option in given}, rest
