@@ -73,7 +73,7 @@ _BY_KIND: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("count", "number"), _COUNT),
     **dict.fromkeys(("memory", "storage"), _BYTES),
     "flag": _FLAG,
-    "text": (str, "text"),
+    **dict.fromkeys(("text", "output"), (str, "text")),
     **dict.fromkeys(("names", "paths", "files", "options"), _TEXTS),
     "pairs": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     "patience": ((Real, str, timedelta), 'seconds, or text such as "1min"'),
@@ -135,6 +135,8 @@ class Resources(GivenKeys, total=False):
         The environment that it runs in; see `asa.Preparation`.
     inputs, outputs
         Paths, one or several.
+    stdout, stderr
+        Files in which what it prints, and its errors, are found.
     input_patience
         How long to look for inputs, and for outputs.
     retries, retry_walltime_factor, retry_memory_factor, retry_max_memory

@@ -31,6 +31,7 @@ Kind = Literal[
     "storage",
     "flag",
     "text",
+    "output",
     "choice",
     "names",
     "paths",
@@ -44,7 +45,7 @@ Kind = Literal[
     "warning",
 ]
 """How a value is written: `memory` is MiB without a unit, `storage` has one; `names` are one text or several; `paths`
-are a list, `files` one or several, but not none."""
+are a list, `files` one or several, but not none; an `output` is a path with patterns of Slurm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +226,22 @@ class StageKeys(JobKeys):
         [["mosaic.fits"]],
         default=(),
     )
+    stdout: str = described(
+        "output",
+        "File in which what it prints is found, too: a path relative to where commands run, with Slurm's patterns: %j "
+        "the job, %A and %a the array and the element, %x the stage, %N the node, %u the user. Its errors are in the "
+        "same file unless `stderr` has one.",
+        ["logs/%x-%j.out"],
+        option="output",
+        default="",
+    )
+    stderr: str = described(
+        "output",
+        "File in which its errors are found, too, likewise.",
+        ["logs/%x-%j.err"],
+        option="error",
+        default="",
+    )
     input_patience_s: float | None = described(
         "patience",
         "For how long inputs that are missing or empty are looked for before it fails, and outputs "
@@ -278,6 +295,8 @@ class GivenKeys(TypedDict, total=False):
     secrets: str | Iterable[str]
     inputs: str | Iterable[str]
     outputs: str | Iterable[str]
+    stdout: str
+    stderr: str
     input_patience: Duration
     out_of_memory: Literal["fail", "ignore"]
     local: bool

@@ -23,6 +23,8 @@ from asa.workflow import BETWEEN_TURNS_S, INPUT_PATIENCE_S, Stage
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
 
+_IN_ARRAY = "SLURM_ARRAY_TASK_ID"
+
 PRIVATE = "# Not for the list of processes: it has values of variables.\n"
 """First line of a payload that others must not read, as they could in a command line."""
 
@@ -118,19 +120,28 @@ def _beginning(stage: Stage) -> str:
     return PRIVATE * bool(stage.environment) + "".join(f"{line}\n" for line in shown(lines))
 
 
-def _of_stage(stage: Stage, cores: int, *, place: str, share: Share, turn: Turn | None) -> str:
-    """Write what a job runs of a stage that is no array whose elements take turns."""
+def _of_stage(
+    stage: Stage, cores: int, *, place: str, share: Share, turn: Turn | None = None, is_alone: bool = True
+) -> str:
+    """Write what a job runs of a stage that is no array whose elements take turns.
+
+    `is_alone`: nothing else prints into the same files.
+    """
     made = _ShellText({"ASA_STAGE": stage.name, "ASA_CORES": cores})
     if stage.array is not None:
         made.exported |= dict(stage.array.variables)
         made.files.append("numbers")
     legs = stage.continues if turn is not None else None
-    if stage.command and not (stage.environment or stage.inputs or stage.outputs or legs or stage.preparation):
+    if stage.command and not (
+        stage.environment or stage.inputs or stage.outputs or stage.stdout or stage.stderr or legs or stage.preparation
+    ):
         return f"{exported(made.exported)}{text(*made.files)}{stage.command}"
     made.exported |= dict(stage.environment)
     made.files.insert(0, "ending")
     if array := dict(stage.environment).get(ARRAY):
         made.add("here", "array", asa_array=_number_of_array(array, place))
+    if stage.stdout or stage.stderr:
+        _add_where_it_prints(made, stage, is_alone=is_alone)
     if legs is not None and turn is not None:
         made.add("here", "leg-turn", "leg-progress", **turn_values(legs, turn, " ".join(map(_pattern, legs.progress))))
     _add_what_it_needs(made, stage, place, share)
@@ -175,6 +186,22 @@ def _add_what_it_needs(made: _ShellText, stage: Stage, place: str, share: Share)
         values, files = preparing(stage.preparation)
         has_threads = stage.preparation.launcher and stage.cpus_per_task > 1
         made.add(*files, **values, asa_threads=stage.cpus_per_task if has_threads else "")
+
+
+def _add_where_it_prints(made: _ShellText, stage: Stage, *, is_alone: bool) -> None:
+    """Add that what it prints is found where its user wants it."""
+    made.add(
+        "printed",
+        asa_is_alone=is_alone,
+        asa_is_element=stage.array is not None or not is_alone or _IN_ARRAY in dict(stage.environment),
+        asa_stdout=_for_slurm(stage.stdout),
+        asa_stderr=_for_slurm(stage.stderr),
+    )
+
+
+def _for_slurm(pattern: str) -> str:
+    """Take out backslashes, with which Slurm replaces nothing in a name."""
+    return pattern.replace("\\", "").replace("%", "%%") if "\\" in pattern else pattern
 
 
 def _patience_s(stage: Stage) -> float:
@@ -223,7 +250,8 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share) -> str:
     jobs = at_once * max(share.jobs, 1)
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     patience_s = min(_patience_s(stage), limit_s / 2)
-    element = payload_text(replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s), of_one, place=place)
+    alone = replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s)
+    element = _of_stage(alone, of_one, place=place, share=Share(), is_alone=False)
     made = _ShellText({"ASA_STAGE": stage.name})
     made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, place))
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)

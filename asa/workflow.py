@@ -139,6 +139,10 @@ class Stage(StageKeys):
     inputs, outputs
         Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: files that must exist and not be empty
         before it begins, and after it ended.
+    stdout, stderr
+        Paths, relative to where commands run, with patterns as for sbatch (``%j``, ``%x``, ...): files in which what it
+        prints, and its errors, are found, beside those of the run. With `stdout` alone the errors are in the same file.
+        Empty for none.
     input_patience_s
         How many seconds to wait for inputs that are missing or empty, and for outputs; at most half of its walltime.
         None for the site's setting, else a minute.
@@ -262,6 +266,7 @@ class Stage(StageKeys):
             raise self._error(f"has run times with a spread of {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
         self._check_keys()
         self._check_payload()
+        self._check_printed()
         self._check_patience()
         self._check_several()
 
@@ -348,6 +353,11 @@ class Stage(StageKeys):
             raise self._error(f"is to be retried with at most {self.retry_max_memory_bytes} bytes", "Give 0 or more.")
         if self.input_size is not None and not 0 < self.input_size < math.inf:
             raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")
+
+    def _check_printed(self) -> None:
+        for key, path in (("stdout", self.stdout), ("stderr", self.stderr)):
+            if path.endswith("/") or "\n" in path or "\0" in path:
+                raise self._error(f"has {key} = {path!r}, which names no file", "Give a path, such as logs/%x-%j.out.")
 
     def _check_patience(self) -> None:
         if self.input_patience_s is not None and not 0 <= self.input_patience_s <= MAX_INPUT_PATIENCE_S:
@@ -557,6 +567,15 @@ class Stage(StageKeys):
             moldable=None,
             jobs=(1, 1),
         )
+
+    @property
+    def prints_apart(self) -> tuple[str, str]:
+        """What of it prints into a file each, and the patterns that tell these apart; empty if it is one job."""
+        if self.array is not None:
+            return "elements", "ajJ"
+        if self.continues is not None:
+            return "legs", "jJA"
+        return ("jobs", "jJA") if self.job_count > 1 else ("", "")
 
     @property
     def width(self) -> int:

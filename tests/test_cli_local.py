@@ -65,7 +65,7 @@ def test_a_directory_of_scripts_from_import_to_result(home):
     (home.root / "project.sbatch").write_text(PROJECT)
     (home.root / "add.sbatch").write_text(ADD.format(program="sedd"))
     done = home.asa("import", "scripts", "project.sbatch", "add.sbatch", "--out", "flow.toml")
-    assert "--output is left out" in done.stderr
+    assert "output" not in done.stderr
     checked = home.asa("check", "flow.toml").stdout
     assert "add.sbatch:4: warning: stage 'add': sedd: not found in PATH here" in checked
     assert "Did you mean 'sed'?" in checked
@@ -78,6 +78,8 @@ def test_a_directory_of_scripts_from_import_to_result(home):
     (home.root / "add.sbatch").write_text(ADD.format(program="sed"))
     home.asa("resume", "--retry", "--workflow", "flow.toml")
     assert (home.root / "view.txt").read_text() == "TILE 1\nTILE 2\nTILE 3\n"
+    (printed,) = home.root.glob("project-*.out")
+    assert printed.read_text() == home.asa("logs", "project").stdout
     assert "1@" in home.asa("status").stdout, "the first stage was not run again"
     (home.root / "tiles" / "3.txt").unlink()
     home.asa("resume", "--from", "project")

@@ -469,6 +469,20 @@ def test_logs_show_what_a_stage_wrote(place):
     assert "there is no stage 'x'" in place.asa("logs", "x", code=2).stderr
 
 
+@pytest.mark.parametrize("keys", ["", 'stdout = "o"'])
+def test_after_a_failure_logs_show_what_was_written(place, keys):
+    """The errors, where there is nothing else; and the last lines of both kinds, wherever the errors are."""
+    flow = place.flow(("a", "", "echo wrong >&2; exit 3"))
+    (place.root / flow).write_text((place.root / flow).read_text() + f"\n{keys}\n")
+    assert "  wrong\n" in place.asa("run", flow, *place.on, code=1).stderr
+    shown = place.asa("logs", "a")
+    assert shown.stdout == "wrong\n"
+    assert ("this is its standard error" in shown.stderr) == (not keys)
+    answer = json.loads(place.asa("logs", "a", "--output", "json").stdout)
+    assert (answer["stream"], answer["text"]) == ("out" if keys else "err", "wrong\n")
+    assert " wrong" in place.asa("explain", "a").stdout
+
+
 def test_on_a_terminal_the_table_renews_itself_and_ctrl_c_leaves(place):
     """What is pending is never shown as running."""
     terminal = Terminal(place, "run", place.flow(*LONG), *place.on, "--strategy", "chained")

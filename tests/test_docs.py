@@ -38,7 +38,8 @@ PAGE_LINES = 70
 OF_OTHERS = {
     *("--asa-option", "--asa-walltime", "--keep-going", "--retries", "--sdm"),  # Snakemake's, with our plug-in
     *(f"--{key.option}" for key in TERMS),
-    *("--begin", "--chdir", "--dependency", "--mail-type", "--output", "--partition", "--time", "--time-min"),
+    *("--begin", "--chdir", "--dependency", "--error", "--mail-type", "--open-mode", "--output", "--partition"),
+    *("--time", "--time-min"),
     *("--extra-node-info", "--gpus-per-node", "--mem-per-gpu", "--ntasks-per-gpu", "--ntasks-per-node", "--overcommit"),
     "--array",
     "--bb",

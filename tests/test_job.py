@@ -44,6 +44,7 @@ ELEMENTS = Stage("s", cores=1, command="true", array=parse_array_of("1-2"), task
 PAYLOADS = {
     "command": payload_text(Stage("s", cores=1, command="true", inputs=("a",), outputs=("b",)), 1),
     "script": payload_text(Stage("s", cores=1, script="true\n", preparation=PREPARED, environment=(("A", "b"),)), 1),
+    "printed": payload_text(Stage("s", cores=1, script="true\n", stdout="o/%j", stderr="e"), 1),
     "element": payload_text(Stage("s", cores=1, command="true", array=parse_array_of("1-2"), outputs=("b%a",)), 1),
     "container": payload_text(Stage("s", cores=1, command="true", preparation=Preparation(container="a.sif")), 1),
     "leg": payload_text(

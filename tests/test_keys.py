@@ -26,10 +26,10 @@ WHOLE = Stage(
     options=("--tmp=1G",), reservation="course", nice=10,
     environment=(("A", "1"),), inputs=("in",), outputs=("out%a",), retries=1, input_size=3.0,
     array=parse_array("1-5:2%2"), out_of_memory="ignore",
-    secrets=("HF_TOKEN",),
+    secrets=("HF_TOKEN",), stdout="out-%j", stderr="err-%j",
 )  # fmt: skip
 """One that asks for everything that a job can be told."""
-PAYLOAD = {"name", "script", "tasks", "environment"}  # of other names and kinds in a job
+PAYLOAD = {"name", "script", "tasks", "environment", "stdout", "stderr"}  # of other names and kinds in a job
 
 
 def common(one, other):

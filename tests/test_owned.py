@@ -985,6 +985,26 @@ def test_what_another_user_has_laid_in_a_scripts_way_is_not_written_through(acco
     assert all(path.stat().st_uid == accounts.victim.uid and not path.stat().st_mode & 0o022 for path in left)
 
 
+@pytest.mark.parametrize("has_own", [True, False])
+def test_what_is_printed_goes_through_no_link_and_stays_the_users_own(accounts, project, has_own):
+    """Under the name that its user gives, in a folder of the group; also where it has no file of the run's."""
+    file = accounts.victim.write(accounts.victim.home / "mine", MINE)
+    accounts.victim.sh(f"umask 002; mkdir -p {project}/logs; mkdir -m 700 {project}/run; chmod 2775 {project}/logs")
+    accounts.stranger.call((project / "logs" / "7").symlink_to, file)
+    text = payload_text(Stage("fit", cores=1, command="echo out; echo err >&2", stdout="logs/%j"), 1)
+    kept = f">{project}/run/o 2>{project}/run/e" if has_own else "2>&1 | cat"
+    done = accounts.victim.run(
+        "sh", "-c", f'sh -c -- "$1" {kept}', "sh", text, cwd=project, env={"SLURM_JOB_ID": "7"}, umask=0o002
+    )
+    assert done.stdout == ("" if has_own else "out\nerr\n")
+    assert file.read_text() == MINE
+    made = project / "logs" / "7"
+    assert (made.read_text(), made.is_symlink()) == ("out\nerr\n", False)
+    assert made.stat().st_uid == accounts.victim.uid
+    assert not made.stat().st_mode & 0o022
+    assert [path.name for path in made.parent.iterdir()] == ["7"]
+
+
 def test_a_file_of_another_user_gets_no_secret_and_is_not_run(accounts, project, marks):
     accounts.stranger.write(marks / ".payload.7", f"id -u >{project}/acted\n", mode=0o666)
     holder = accounts.stranger.start("tail", "-f", marks / ".payload.7", stdout=subprocess.PIPE)

@@ -41,6 +41,7 @@ GIVEN = {  # by kind: as a file has it, as Python has it, and the field that fol
     "number": ("-3", -3, -3),
     "flag": ("true", True, True),
     "text": ('"one"', "one", "one"),
+    "output": ('"logs/%x-%4j.out"', "logs/%x-%4j.out", "logs/%x-%4j.out"),
     "choice": ('"ignore"', "ignore", "ignore"),
     "names": ('["A", "B"]', ["A", "B"], ("A", "B")),
     "paths": ('["a/*", "b"]', ["a/*", "b"], ("a/*", "b")),

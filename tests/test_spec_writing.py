@@ -136,6 +136,8 @@ def stages(draw, name, before, *, several=False):
         secrets=tuple(draw(st.lists(st.sampled_from(["HF_TOKEN", "a_key"]), max_size=2))),
         inputs=tuple(draw(st.lists(SOME, max_size=3))),
         outputs=tuple(draw(st.lists(SOME, max_size=3))),
+        stdout=draw(st.sampled_from(["", "logs/%x-%4j.out"])),
+        stderr=draw(st.sampled_from(["", "logs/%x.err", 'a"b'])),
         retries=draw(st.integers(0, 100)),
         retry_walltime_factor=draw(st.one_of(st.just(2.0), st.floats(1, 10))),
         retry_memory_factor=draw(st.one_of(st.just(2.0), st.floats(1, 10))),

@@ -458,10 +458,9 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
 
 
 def _last_words(folder: RunFolder, state: RunState, stage: str) -> list[str]:
-    from asa.cli.logs import last_lines, log_file
+    from asa.cli.logs import last_words
 
-    file = log_file(folder, state, stage, "err")
-    last = last_lines(file, _LAST_LINES) if file is not None else ""
-    if file is None or not last.strip():
+    file, last = last_words(folder, state, stage, _LAST_LINES)
+    if file is None:
         return []
     return [f"Last lines of {file}:", *(f"  {line}" for line in last.splitlines())]

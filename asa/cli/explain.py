@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.completing import complete_stages
-from asa.cli.logs import RunOption, last_lines, log_file, log_files
+from asa.cli.logs import RunOption, last_words
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
     RunsOption,
@@ -366,9 +366,8 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
     is_news = not (means or failures) or stage.reason not in {"", "None", "NonZeroExitCode"}
     if is_news and (stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}):
         yield from _reason(folder, stage)
-    files = [file for _, file in log_files(folder, state, stage.stage, "err")] if failures else []
-    file = files[0] if files else log_file(folder, state, stage.stage, "err")
-    if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):
+    file, last = last_words(folder, state, stage.stage, _LAST_LINES, of_units=bool(failures))
+    if file is not None:
         yield f"Last lines of {file}:"
         yield from map(_Verbatim, last.splitlines())
     yield from _withheld(folder, state.workflow.stages[stage.stage])

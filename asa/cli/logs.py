@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,6 +69,8 @@ def logs(
 ) -> None:
     """Show the output of a stage in its latest job, or in every job that shares the stage's tasks.
 
+    If nothing was written to its standard output: its standard error.
+
     Of a job array: what its elements wrote that failed, if some did, else what all wrote.
 
     On a terminal control characters are shown escaped; `asa logs STAGE | less -R` shows colours.
@@ -88,6 +90,10 @@ def logs(
         check_unit(state, stage, unit)
     kind = "err" if errors else "out"
     files = log_files(folder, state, stage, kind, unit)
+    if not (errors or follow) and (others := _instead(folder, state, stage, files, unit)):
+        files, kind = others, "err"
+        if output is Output.TABLE:
+            sys.stderr.write(f"Stage {stage!r} wrote nothing to its standard output; this is its standard error.\n")
     if not files and not follow:
         _check_folder(folder)
         raise RunError(_nothing(state, stage), where=f"stage {stage!r}", hint=f"See: {command('status', folder)}")
@@ -153,6 +159,39 @@ def log_files(
         return []
     file_of = partial(_file_of, folder, kind=kind, stage=stage)
     return shown_by(state, job).outputs(folder, state, job, kind, file_of, unit)
+
+
+def _instead(
+    folder: RunFolder, state: RunState, stage: str, files: Sequence[tuple[str, Path]], unit: int | None
+) -> list[tuple[str, Path]]:
+    """Find files with errors to show where no file with output has anything."""
+    if any(map(_has_text, files)):
+        return []
+    return list(filter(_has_text, log_files(folder, state, stage, "err", unit)))
+
+
+def _has_text(file: tuple[str, Path]) -> bool:
+    try:
+        return file[1].stat().st_size > 0
+    except OSError:
+        return False
+
+
+def last_words(
+    folder: RunFolder, state: RunState, stage: str, lines: int, *, of_units: bool = False
+) -> tuple[Path | None, str]:
+    """Give the last lines of what a stage wrote, and their file: its errors; of one that wrote none, its output.
+
+    A stage whose errors are to be in the same file as its output has written them there. `of_units`: of the first of
+    its units that has failed.
+    """
+    is_together = bool(state.workflow.stages[stage].stdout) and not state.workflow.stages[stage].stderr
+    for kind in ("out", "err") if is_together else ("err", "out"):
+        failed = log_files(folder, state, stage, kind) if of_units else []
+        file = failed[0][1] if failed else log_file(folder, state, stage, kind)
+        if file is not None and (last := last_lines(file, lines).strip("\n")).strip():
+            return file, last
+    return None, ""
 
 
 def _file_of(folder: RunFolder, job: Job, kind: str, stage: str) -> Path | None:

@@ -31,10 +31,7 @@ from .driver import Script, is_driver, read_driver, read_script, refuse_drivers,
 
 _DEFAULT_WALLTIME_S: Final = 3600.0
 
-_LOGS = "is left out: asa keeps what jobs print in the run's folder, and `asa logs STAGE` shows it"
 _LEFT_OUT: Final[Mapping[str, str]] = {
-    "output": _LOGS,
-    "error": _LOGS,
     "open-mode": "is left out: each job's output is a file of its own",
     "begin": "is left out: asa decides when a job may begin",
     "hold": "is left out: asa decides when a job may begin",
@@ -55,7 +52,7 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
     "time-min": "is left out: asa must know how long a job may run",
     "wait": "is left out: asa waits itself",
 }
-_STAGE_NAMES: Final = "array chdir export job-name partition time wrap"
+_STAGE_NAMES: Final = "array chdir error export job-name output partition time wrap"
 _OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split()) | {key.option for key in TERMS}
 """Options that a stage has keys for, or that are its request."""
 
@@ -224,6 +221,7 @@ class _Translator:
             secrets=self._secrets(given, name),
             moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
             array=self._native(given["array"]) if is_native else None,
+            **self._printed(script, name),
         )
         self._tell_of_withheld(stage, script)
         if is_array and not is_native:
@@ -232,6 +230,22 @@ class _Translator:
             return [self._with_command(script, stage)]
         self.paths[name] = script.path
         return [replace(stage, script=script.text)]
+
+    def _printed(self, script: Script, name: str) -> dict[str, Any]:
+        """Give the files in which what it prints is found, by key."""
+        given = script.directives
+        is_added = text_of(given, "open-mode").startswith("a")
+        made: dict[str, Any] = {}
+        for option, key in (("output", "stdout"), ("error", "stderr")):
+            pattern, directive = text_of(given, option), given.get(option)
+            if directive is None:
+                continue
+            if is_added or not pattern or pattern.endswith("/"):
+                why = "asa adds nothing to a file that is there" if is_added else "it names no file"
+                self._notes.add(f"--{option} is left out, for {why}: `asa logs` shows what jobs print", directive.where)
+                continue
+            made[key] = _pattern(pattern, script, name)
+        return made
 
     def _secrets(self, given: Mapping[str, Directive], name: str) -> tuple[str, ...]:
         """Give the variables that --export names, which otherwise would not go on."""
@@ -340,6 +354,10 @@ class _Translator:
         if not why and script.path is None and "\n" in _command(script):
             why = "the command has several lines"
         most = 1 if why else together(array, needs.cores, self._array_cores)
+        if not why and (stage.stdout or stage.stderr):
+            note = "--output: elements share jobs, and so what these print: it is left out, and `asa logs` shows it"
+            self._notes.add(note, directive.where)
+            stage = replace(stage, stdout="", stderr="")
         stage = replace(stage, environment=(*stage.environment, ("ASA_ARRAY", stage.name), *array.variables))
         if self._share_arrays and not why and array.at_once > 1:
             self._tell_of_path(script)
@@ -412,6 +430,39 @@ class _Translator:
                 f"--array: %{array.at_once} is kept: no more elements run at once, for stages follow each other in rows"
             )
             self._notes.add(note, directive.where)
+
+
+def _pattern(pattern: str, script: Script, name: str) -> str:
+    r"""Write the pattern of an output for a stage: from the job's folder, and with the job's name, if that is another.
+
+    Examples
+    --------
+    >>> given = {"job-name": Directive("job-name", "fit model", "a.sh:2")}
+    >>> _pattern(r"logs/%x-%%x-%j", Script(None, "", given, "a.sh"), "fit_model")
+    'logs/fit model-%%x-%j'
+    """
+    given = script.directives
+    job = text_of(given, "job-name") or (script.path.name if script.path else "wrap")
+    if job != name:
+        pattern = with_name(pattern, job)
+    folder = text_of(given, "chdir")
+    return str(Path(folder.replace("%", "%%")) / pattern) if folder and not pattern.startswith("/") else pattern
+
+
+def with_name(pattern: str, job: str) -> str:
+    r"""Put a job's name into the pattern of its output.
+
+    Examples
+    --------
+    >>> with_name("%x-%%x-%j", "50%"), with_name(r"a\%x", "fit")
+    ('50%%-%%x-%j', 'a\\%x')
+    """
+    if "\\" in pattern:  # with which Slurm replaces nothing
+        return pattern
+    return _OF_NAME.sub(lambda match: match[0] if match[1] == "%" else job.replace("%", "%%"), pattern)
+
+
+_OF_NAME = re.compile(r"%(%|\d*x)")
 
 
 def _request(given: Mapping[str, Directive]) -> tuple[str, ...]:

@@ -5,6 +5,6 @@ if [ -n "$asa_beside" ]; then # the folder for it, if all nodes of the job are t
   (umask go-w; mkdir -p "$asa_beside") || asa_end unable 87
 fi
 asa_script=`mktemp "${asa_beside:-$asa_temporary}/${asa_beside:+.}asa-XXXXXXXX"` || asa_end unable 87
-trap 'rm -f "$asa_script"' EXIT
+trap 'rm -f "$asa_script"; ${asa_at_end:-:}' EXIT
 printf '%s\n' "$asa_command" | cat >"$asa_script" || asa_end unable 87
 eval "asa_run $asa_inside $asa_interpreter \"\$asa_script\""

@@ -26,6 +26,7 @@ from asa.spec.environments import lacking
 from asa.spec.made import MadeFiles
 from asa.spec.parameters import Parameter
 from asa.spec.places import Location
+from asa.spec.printed import PRINTED, Prints
 from asa.spec.problems import Problem, Severity
 from asa.spec.reading import Reading, names_in, read
 from asa.spec.schema import SCHEMA_LINE
@@ -118,6 +119,7 @@ class _Checks:
         self._folder = folder
         self._reported: set[Location] = set()
         self._made = MadeFiles(workflow, any_of)
+        self._prints = Prints(folder)
 
     def run(self) -> None:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]
@@ -139,6 +141,7 @@ class _Checks:
         for stage in self._flow.stages.values():
             self._check_inputs(stage)
             self._check_tasks_file(stage)
+            self._check_printed(stage)
             self._check_literal(stage)
             self._check_for_slurm(stage, of_stage.get(stage.name, []))
         self._check_outputs()
@@ -414,6 +417,14 @@ class _Checks:
         hint = self._beside(path) or "List it in `outputs` of the stage that makes it, or create it before the run."
         self._add(stage, "tasks_file", f"{path} does not exist, and no earlier stage lists it in `outputs`", hint)
 
+    def _check_printed(self, stage: Stage) -> None:
+        """Warn where what it prints cannot be found where its user wants it, or replaces what others print."""
+        for key in PRINTED:
+            pattern = getattr(stage, key)
+            if pattern and not _EXPANDED_IN_PATHS.search(pattern):
+                for message, hint in self._prints.troubles(stage, pattern):
+                    self._add(stage, key, f"{key}: {message}", hint)
+
     def _check_outputs(self) -> None:
         for stage in self._flow.stages.values():
             for number, path in enumerate(stage.outputs):
@@ -435,7 +446,8 @@ class _Checks:
 
     def _check_literal(self, stage: Stage) -> None:
         """Warn of what a shell would put something in place of, where no shell reads."""
-        for key, paths in (("inputs", stage.inputs), ("outputs", stage.outputs), ("tasks_file", (stage.tasks_file,))):
+        texts = {key: (getattr(stage, key),) for key in ("tasks_file", *PRINTED)}
+        for key, paths in ({"inputs": stage.inputs, "outputs": stage.outputs} | texts).items():
             for number, path in enumerate(paths):
                 match = _EXPANDED_IN_PATHS.search(path)
                 if match and not self._is_there(path):

@@ -370,6 +370,7 @@ _TYPES: Mapping[str, Any] = {
     ],
     "flag": Flag,
     "text": str,
+    "output": PathText,
     "names": Annotated[list[str], BeforeValidator(_listed), _any_of(_TEXT, {"type": "array", "items": _TEXT})],
     "paths": list[PathText],
     "files": Annotated[

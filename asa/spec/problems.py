@@ -20,6 +20,7 @@ _MEANT = {
     "mpi": "launcher", "module_load": "modules", "singularity": "container", "conda_env": "conda",
     "args": "command", "cmd": "command", "cpu": "cores", "cpus": "cores", "cpus-per-task": "cpus_per_task",
     "cwd": "command", "depends": "after", "depends_on": "after", "dependencies": "after", "duration": "expected",
+    "err": "stderr", "error": "stderr", "log": "stdout", "out": "stdout",
     "env": "environment", "gpu": "gpus", "gres": "gpus", "input": "inputs", "job-name": "name", "mem": "memory",
     "needs": "after", "ntasks-per-node": "ntasks", "ntasks_per_node": "ntasks", "output": "outputs", "qos": "options",
     "queue": "partition", "ram": "memory", "requires": "after", "retry": "retries", "run": "command",

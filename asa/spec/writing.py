@@ -104,7 +104,7 @@ _FIRST = (
     "name", "after", "after_any", "when", "command", "script", "tasks", "tasks_file", "array", "jobs", "request",
     "cores", "nodes", "cpus_per_task", *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS),
     "options", "walltime", "expected", "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling",
-    "inputs", "outputs", "input_patience", "retries", "out_of_memory", "local", "input_size",
+    "inputs", "outputs", "stdout", "stderr", "input_patience", "retries", "out_of_memory", "local", "input_size",
 )  # fmt: skip
 """The keys with which a stage begins, in this order."""
 _LAST = ("environment", "secrets", "modules", "conda", "container", "binds", "setup", "launcher")
@@ -296,7 +296,7 @@ _WRITTEN: Mapping[str, Callable[[Any], str]] = {
     **dict.fromkeys(("count", "number", "amount"), _number),
     **dict.fromkeys(("memory", "storage"), lambda count: _text(_memory(count))),
     "flag": lambda is_so: "true" if is_so else "",
-    **dict.fromkeys(("text", "choice"), _text),
+    **dict.fromkeys(("text", "output", "choice"), _text),
     **dict.fromkeys(("names", "paths", "files"), _list),
     "options": lambda options: _list(options) or "[]",
     "jobs": _jobs,

@@ -222,6 +222,14 @@ def test_a_job_gets_what_the_driver_had_set(place, monkeypatch):
     assert any("$API_TOKEN, which holds a secret" in note for note in notes)
 
 
+def test_what_jobs_print_is_where_sbatch_puts_it(place):
+    """In the folder of the call; and by the job's name, of which a stage's may differ."""
+    text = "sbatch -o o.%j a.sh; mkdir sub; cd sub; echo '#!/bin/sh' | sbatch -e %x.e\nsbatch -o /x/%x -J 'a b' ../a.sh"
+    stages, _, _ = flow_of(recorded(text))
+    printed = {(stage.stdout, stage.stderr) for stage in stages.values()}
+    assert printed == {("", ""), ("o.%j", ""), ("", f"{place}/sub/sbatch.e"), ("/x/a b", "")}
+
+
 def test_variables_of_sbatch_stand_between_script_and_command_line(place):
     Path("p.sh").write_text("#!/bin/sh\n#SBATCH -p script -A script -t 5\n")
     stages, _, _ = flow_of(recorded("export SBATCH_PARTITION=var SBATCH_ACCOUNT=var\nsbatch -A given p.sh\n"))
@@ -236,6 +244,8 @@ REFUSED = {
     "sbatch --mam=4G a.sh x y": None,
     "sbatch -d afterwards:1 a.sh": "dependency problem",
     "sbatch --wrap true a.sh": "--wrap",
+    "sbatch -n1 : -n2 a.sh": "heterogeneous job",
+    "printf '#!/bin/sh\\n#SBATCH hetjob\\n' > het.sh; sbatch het.sh": "heterogeneous job",
 }
 
 

@@ -46,6 +46,42 @@ def told(made):
     return "\n".join(made.notes)
 
 
+PRINTS = {  # options of a script `a.sbatch`: where its stage's output and its errors are found
+    "-o logs/%x-%j.out": ("logs/a.sbatch-%j.out", ""),
+    "-J fit -o %x-%%x-%4j -e %x.err": ("%x-%%x-%4j", "%x.err"),  # which is the stage's name
+    "-J 'fit 50%' -o %x": ("fit 50%%", ""),
+    "-J 'fit 50%' -o a\\\\%x": ("a\\%x", ""),
+    "-e /data/e.%A_%a": ("", "/data/e.%A_%a"),
+    "-D sub/x%1 -o o.%j -e /dev/null": ("sub/x%%1/o.%j", "/dev/null"),
+    "-o o --open-mode=truncate": ("o", ""),
+    "": ("", ""),
+}
+
+
+@pytest.mark.parametrize("options", PRINTS)
+def test_what_a_script_prints_is_found_where_it_says(here, options):
+    stage = stage_of(here, options)
+    assert (stage.stdout, stage.stderr) == PRINTS[options]
+    of_array = stage_of(here, f"-a 1-3 {options}")
+    assert (of_array.stdout, of_array.stderr) == PRINTS[options]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("-o o --open-mode=append", "adds nothing to a file that is there"),
+        ("-o logs/", "names no file"),
+        ("-a 1-3 -o o-%a", "elements share jobs"),
+    ],
+)
+def test_an_output_that_is_not_kept_is_named(here, options, why):
+    file = here("a.sbatch", f"#SBATCH -t 5 {options}", "echo hi")
+    made = import_scripts([file], pack_arrays=True)
+    assert not any(stage.stdout for stage in made.workflow.stages.values())
+    assert f"{file}:2: --output" in told(made)
+    assert why in told(made)
+
+
 def test_a_script_stays_as_it_is_and_becomes_a_stage(here):
     file = here("a.sbatch", "#SBATCH -J prep -n 4 -c 2 --mem-per-cpu=1G -t 1:30:00 -p debug -A x", "echo hi")
     before = file.read_text()
@@ -214,9 +250,10 @@ def test_what_has_no_key_is_passed_on_and_what_cannot_be_is_told(here):
         "--new=y",
     )  # fmt: skip
     assert stage.environment == (("X", "1"),)
-    for words in ("--output is left out", "asa logs", "--wait is left out", "--comment", "# asa: after", "--new=y"):
+    assert stage.stdout == "out.%j"
+    for words in ("--wait is left out", "--comment", "# asa: after", "--new=y"):
         assert words in told(made)
-    assert f"{file}:3: --output" in told(made)
+    assert f"{file}:3: --wait" in told(made)
 
 
 def test_a_missing_walltime_is_a_guess_that_can_be_seen(here):
@@ -762,6 +799,12 @@ def test_a_script_that_runs_the_others_is_no_stage_beside_them(here, first, line
 def test_a_script_that_only_speaks_of_another_is_a_stage(here, first, lines):
     files = [here("a.py", "print()", first=PYTHON), here("b", *lines, first=first)]
     assert edges(import_scripts(files)) == {"a": set(), "b": {"a"}}
+
+
+def test_a_heterogeneous_job_is_refused_on_a_command_line_too(scripts):
+    driver = scripts("run.sh", "sbatch -n1 : -n2 a.sbatch")
+    with pytest.raises(InputError, match=r"run\.sh:2: is a heterogeneous job, of whose components"):
+        import_scripts([driver])
 
 
 def test_a_script_that_submits_others_is_no_stage(scripts):

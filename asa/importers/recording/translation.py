@@ -12,7 +12,7 @@ from typing import Final
 from asa.errors import InputError
 from asa.importers.base import Imported, ImportNotes, direct
 from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
-from asa.importers.scripts import ImportChoices, workflow_of
+from asa.importers.scripts import ImportChoices, with_name, workflow_of
 from asa.requests.directives import KNOWN, Directive
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
@@ -238,6 +238,8 @@ class _Translation:
         options = {name: replace(option, where=job.where) for name, option in job.directives.items()}
         options.pop("dependency", None)
         options.pop("hold", None)
+        for name in {"output", "error"} & options.keys():
+            options[name] = replace(options[name], value=with_name(job.value(name), job.name))
         folder = Path(job.folder, job.value("chdir")) if "chdir" in options else Path(job.folder)
         if folder.resolve() == self._recording.folder.resolve():
             options.pop("chdir", None)

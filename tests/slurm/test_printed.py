@@ -1,0 +1,67 @@
+"""Where a stage's output is found, on real daemons: under the names that Slurm itself would give it."""
+
+import time
+
+import pytest
+from slurm_runs import LINKS, SlurmRun, stage
+from slurm_testbed import OLDEST, until
+
+from asa.elements import parse_array
+from asa.payload import payload_text
+from asa.workflow import Stage
+
+PATTERNS = (
+    "a-%j-%A-%a-%x-%J-%u", "b-%4j-%08j-%3t-%2n", "c-%12j-%010j-%0j-%40a", "d-%6A-%2a-%9x-%9u-%4s", "e-%%j-%q-%z-%H",
+    "f-lit\\%j", "%j", "g-%c-%i-%p-%o-%v", "h-%s-%t-%n",
+)  # fmt: skip
+
+
+def test_names_are_those_that_slurm_makes(slurm):
+    """Each job has its output where sbatch puts it, and where asa does, in another folder."""
+    slurm.empty()
+    folder = slurm.folder(f"names-{time.time_ns()}")
+    places = {who: folder / who for who in ("slurm", "asa")}
+    for place in places.values():
+        place.mkdir(mode=0o777)
+        place.chmod(0o777)
+    # of what only newer ones know, and of nodes, which here are all one computer
+    patterns = PATTERNS if slurm.release == OLDEST else (*PATTERNS, "i-%b-%3b", "k-%N-%9N")
+    for number, pattern in enumerate(patterns):
+        made = Stage("fit", cores=1, command="true", stdout=f"{places['asa']}/{pattern}")
+        script = folder / f"{number}.sh"
+        script.write_text(f"#!/bin/sh\n{payload_text(made, 1)}\n")
+        slurm.run("sbatch", "-J", "fit", "-D", str(folder), "-o", f"{places['slurm']}/{pattern}", str(script))
+    of_array = Stage("fit", cores=1, command="true", array=parse_array("3,17"), stdout=f"{places['asa']}/z-%j-%A-%4a")
+    (folder / "array.sh").write_text(f"#!/bin/sh\n{payload_text(of_array, 1)}\n")
+    output = f"{places['slurm']}/z-%j-%A-%4a"
+    slurm.run("sbatch", "-J", "fit", "-a", "3,17", "-D", str(folder), "-o", output, str(folder / "array.sh"))
+    until(lambda: not slurm.run_as_root("squeue", "-h", "-a").strip(), what="an empty queue")
+    names = {who: sorted(path.name for path in place.iterdir()) for who, place in places.items()}
+    assert names["asa"] == names["slurm"]
+    assert len(names["slurm"]) == len(patterns) + 2
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_what_stages_print_is_where_they_say(slurm, link):
+    """Alone, of elements, and after a failure; in a folder that is not there, for which older ones fail a job."""
+    twice = "echo err $SLURM_JOB_ID >&2; [ -e again ] || { touch again; exit 3; }"
+    stages = [
+        stage("a", then="echo out; echo err >&2", stdout="new/%x-%j.out"),
+        stage("b", "a", then="echo $SLURM_ARRAY_TASK_ID", array=parse_array("1-2"), stdout="new/%x-%A_%3a"),
+        stage("c", "b", then=twice, stderr="new/last", retries=1),
+    ]
+    run = SlurmRun(slurm, stages, link=link, strategy="per-stage")
+    result = run.result()
+    assert result.outcome == "completed", result.reason
+    found = {path.name: path for path in (run.place / "new").iterdir()}
+    jobs = run.jobs()
+    (job,) = jobs["a"]
+    assert found.pop(f"a-{job['JobId']}.out").read_text() == "out\nerr\n"
+    elements = {job["ArrayTaskId"]: job["ArrayJobId"] for job in jobs["b"]}
+    for element, array in elements.items():
+        assert found.pop(f"b-{array}_{int(element):03}").read_text() == f"{element}\n"
+    last = max(int(job["JobId"]) for job in jobs["c"])
+    assert found.pop("last").read_text() == f"err {last}\n"
+    assert not found
+    kept = [path.read_text() for path in (run.folder.path / "logs").glob("*_c.*.err")]
+    assert len(kept) == 2, "what the first try printed is kept"
