@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from asa.cli.recorded import as_workflow, is_driver
 from asa.cli.terminal import make_usable, silence_output
 from asa.core import owned, plugins
 from asa.errors import AsaError, InputError
@@ -40,6 +41,7 @@ _HEADINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "check": "asa.cli.check:check",
         "show": "asa.cli.show:show",
         "import": "asa.cli.imports:app",
+        "record": "asa.cli.recorded:session",
         "export": "asa.cli.exports:app",
         "list": "asa.cli.lists:lists",
         "schema": "asa.cli.schema:schema",
@@ -128,7 +130,12 @@ class _Command(TyperCommand):
         for word in args[:own]:
             name, sign, value = word.partition("=")
             words += [*former[name], *([value] if sign else [])] if name in former else [word]
-        return super().parse_args(ctx, [*words, *args[own:]])
+        driver = args[own + 1 :]
+        if not any(one.name == "workflow" for one in self.params) or not is_driver(driver):
+            return super().parse_args(ctx, [*words, *args[own:]])
+        left = super().parse_args(ctx, [*words, "--", driver[0]])  # what is wrong with the options comes first
+        ctx.params["workflow"] = as_workflow(self.name or "", driver)
+        return left
 
 
 class _Commands(UserDict[str, Any]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,13 +45,26 @@ def check(
     """
     from asa.spec.checks import check_here
 
-    problems = check_here(workflow, dict(given_parameters(parameters)), tries_environments=site)
+    problems = [*check_here(workflow, dict(given_parameters(parameters)), tries_environments=site), *_changed(workflow)]
     if output is Output.JSON:
         _print_json(workflow, problems)
     else:
         _print_lines(workflow, problems)
     if any(problem.severity == "error" for problem in problems):
         raise typer.Exit(2)
+
+
+def _changed(workflow: str) -> list[Problem]:
+    """Say what the driver had read, of which the file was recorded, and what is another by now."""
+    from asa.importers.recording import changed_since
+    from asa.spec import Problem
+
+    changed, command = changed_since(Path(workflow))
+    if not changed:
+        return []
+    several = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+    message = f"since it was recorded, this has changed: {', '.join(changed[:3])}{several}"
+    return [Problem(workflow, None, "note", message, f"To record it again: {command}")]
 
 
 def _print_lines(workflow: str, problems: Sequence[Problem]) -> None:

@@ -6,10 +6,11 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.cli.recorded import How, record_into
 from asa.cli.terminal import write_document
 from asa.core.safe import writing_text
 from asa.errors import InputError
@@ -95,6 +96,26 @@ def scripts(
             rich_help_panel=_RECORDING,
         ),
     ] = False,
+    adds: Annotated[
+        bool,
+        typer.Option(
+            "--add",
+            help="With --record: run the commands again that the file was recorded from, and then this one, which may "
+            "name the numbers that they got.",
+            rich_help_panel=_RECORDING,
+        ),
+    ] = False,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as-parameter",
+            help="With --record: what was an argument becomes a parameter of the workflow file, as in sample=s1; may "
+            "be repeated.",
+            metavar="NAME=VALUE",
+            show_default=False,
+            rich_help_panel=_RECORDING,
+        ),
+    ] = None,
     parallel: Annotated[bool, typer.Option("--parallel", help="Make no stage depend on another.")] = False,
     array_cores: Annotated[
         int | None,
@@ -145,8 +166,8 @@ def scripts(
 
     if records:
         choices = {"cores": array_cores, "is_shared": share_arrays, "is_packed": pack_arrays}
-        private = {"limit": limit, "is_private": not in_place, "has_network": has_network}
-        _record(files, out, name, choices, private, force=force)
+        how = How(limit, not in_place, has_network, adds, parameters or (), choices, name)
+        record_into(out or Path("flow.toml"), files, how, force=force)
         return
     made = import_scripts(
         [Path(file) for file in files],
@@ -157,35 +178,6 @@ def scripts(
         name=name,
     )
     write_out(made, out, force=force)
-
-
-def _record(
-    command: list[str],
-    out: Path | None,
-    name: str,
-    choices: dict[str, Any],
-    how: dict[str, Any],
-    *,
-    force: bool,
-) -> None:
-    """Record what a command submits, and write the workflow file and what belongs beside it."""
-    from asa.importers.recording import folder_beside, keep, record, translate
-    from asa.importers.scripts import ImportChoices
-    from asa.units import parse_duration
-
-    out = out or Path("flow.toml")
-    if out == Path("-"):
-        hint = "Name one with --out: what the command made is kept in a folder beside it."
-        raise InputError("a recording needs a file", where="--out", hint=hint)
-    if out.exists() and not force:
-        raise InputError("exists already", where=str(out), hint="Give another name with --out, or --force.")
-    recording = record(command, limit_s=parse_duration(how.pop("limit")), **how)
-    kept = folder_beside(out)
-    made = translate(recording, kept, ImportChoices(**choices), name=name)
-    keep(recording, made, kept)
-    count = len(recording.jobs)
-    sys.stderr.write(f"Recorded {count} job{'s' if count != 1 else ''} in {kept}; nothing was submitted.\n")
-    write_out(made.imported, out, force=force)
 
 
 @app.command("wfformat")
@@ -302,6 +294,11 @@ def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
         write_document(text)
     else:
         write_text(out, text, force=force)
+    tell(made, out)
+
+
+def tell(made: Imported, out: Path | None) -> None:
+    """Say what to know of a workflow that was made, and what to do next."""
     for note in made.notes:
         sys.stderr.write(f"note: {note}\n")
     file = shlex.quote(str(out or "flow.toml"))

@@ -115,11 +115,12 @@ def _print(flow: Workflow, facts: dict[str, Any]) -> None:
         if nx.transitive_reduction(flow.graph).number_of_edges() < flow.graph.number_of_edges():
             console.print(Text("Lines that a longer way makes needless are not drawn.", style="dim"))
         console.print()
-    console.print(_table(flow, with_edges=drawing is None))
+    console.print(stages_table(flow, with_edges=drawing is None))
     console.print(Text("\n" + "\n".join(_summary_lines(facts))))
 
 
-def _table(flow: Workflow, *, with_edges: bool) -> Table:
+def stages_table(flow: Workflow, *, with_edges: bool = True) -> Table:
+    """Make the table of stages."""
     from rich.table import Table
     from rich.text import Text
 

@@ -37,7 +37,6 @@ _EXPORTED = re.compile(r"\s*export\s+(\w+)\s*")
 _BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=([^\s(`]*)(?=\s)")  # of a variable that a job alone gets
 _UNKNOWN = re.compile(r"\$[\w@*#?!{(-]|`")
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
-_PLAIN_HINT = "Scripts are not run to find out: write it without variables, or import the batch scripts themselves."
 
 
 When = Literal["success", "failed", "always"]
@@ -113,12 +112,21 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
                 hint=f"Leave {script.path.name} out; or if it is a stage as well, say so in its head, as in {after}",
             )
         if is_shell and script.directives and calls_sbatch(script.text):
-            hint = "If it submits itself again, make it a stage that continues; else leave its sbatch out, or import a "
-            hint += "script that submits both. If that is meant, say in its head what it follows: # asa: after="
+            hint = "If it submits itself again, make it a stage that continues. "
+            hint += to_record(script.path, "; or if it is meant so, say in its head what it follows: # asa: after=")
             raise InputError("submits jobs itself, of which the workflow would not know", where=script.where, hint=hint)
         if not script.directives and submits_from_python(script.text):
-            hint = "Import the scripts that it submits in its place: only of a shell script it can be read which."
+            hint = to_record(script.path, "; or import the scripts that it submits.")
             raise InputError("submits jobs itself, and is no stage", where=script.where, hint=hint)
+
+
+def to_record(path: Path, otherwise: str = "") -> str:
+    """Say how to have a driver run once, to record what it submits."""
+    text = read_text(path)
+    program = "" if os.access(path, os.X_OK) and text.startswith("#!") else f"{interpreter_of(text) or 'bash'} "
+    name = str(path) if program or path.is_absolute() or "/" in str(path) else f"./{path}"
+    command = f"asa import scripts --record -- {program}{shlex.quote(name)} ARGUMENTS"
+    return f"Record what it submits when it runs, which submits nothing: {command}{otherwise}"
 
 
 def refuse_rescue(kind: str, where: str) -> None:
@@ -161,6 +169,10 @@ class _Driver:
         self._exported: dict[str, str] = {}
         self._around = ScriptContext()
 
+    @property
+    def _hint(self) -> str:
+        return to_record(self._path, "; or write it without what is known only then.")
+
     def statement(self, line: str, where: str) -> None:
         """Take in a command."""
         match = SBATCH.search(line)
@@ -190,9 +202,9 @@ class _Driver:
     def _refuse_uncertain(self, line: str, match: re.Match[str] | None, where: str) -> None:
         """Refuse a submission of which it is not certain that it happens once, as it is written, in this folder."""
         if count_calls(line) > (match is not None):
-            raise InputError("calls sbatch in a way that is not understood", where=where, hint=_PLAIN_HINT)
+            raise InputError("calls sbatch in a way that is not understood", where=where, hint=self._hint)
         if match is not None and (doubt := self._around.doubt(line, match.start(1))):
-            hint = "Write the path of the script, and --chdir, in place of cd." if "folder" in doubt else _PLAIN_HINT
+            hint = "Write the path of the script, and --chdir, in place of cd." if "folder" in doubt else self._hint
             raise InputError(f"sbatch {doubt}", where=where, hint=hint)
 
     def _forget(self, line: str, assigned: str, where: str) -> None:
@@ -230,7 +242,7 @@ class _Driver:
             try:
                 words = split(value, comments=True)
             except ValueError as error:
-                raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
+                raise InputError(f"cannot be read: {error}", where=where, hint=self._hint) from error
             text = self._filled(words[0], "") if len(words) == 1 else ""
             is_known = len(words) <= 1 and not _UNKNOWN.search(text) and self._around.is_certain
             if is_known and not (adds and before is None):
@@ -240,11 +252,11 @@ class _Driver:
 
     def _submission(self, command: str, where: str, before: str) -> int:
         if "<" in command:
-            raise InputError("sbatch reads the script from its input", where=where, hint=_PLAIN_HINT)
+            raise InputError("sbatch reads the script from its input", where=where, hint=self._hint)
         try:
             words = list(takewhile(lambda word: not _REDIRECTED.match(word), split(command, comments=True)[1:]))
         except ValueError as error:
-            raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
+            raise InputError(f"cannot be read: {error}", where=where, hint=self._hint) from error
         given, rest = take_options(list(self._parted(words, command, where)), where)
         if rest[:1] == [":"]:
             refuse_components(where)
@@ -253,7 +265,7 @@ class _Driver:
         if any(option.name == "wrap" for option in plain):
             script = Script(None, "", {}, where)
         elif not rest:
-            raise InputError("sbatch is given no script", where=where, hint=_PLAIN_HINT)
+            raise InputError("sbatch is given no script", where=where, hint=self._hint)
         else:
             script = read_script(self._found(self._filled(rest[0], where), where))
         directives = dict(script.directives)
@@ -261,7 +273,7 @@ class _Driver:
             directives.pop("dependency", None)
         arguments = tuple(self._filled(word, where) for word in rest[1:])
         if bad := next((word for word in arguments if _EXPANDED.search(word)), ""):
-            raise InputError(f"{bad} is expanded only when the script runs", where=where, hint=_PLAIN_HINT)
+            raise InputError(f"{bad} is expanded only when the script runs", where=where, hint=self._hint)
         own = {name: self._filled(value.strip("'\""), where) for name, value in _BEFORE.findall(before)}
         environment = tuple((self._exported | own).items())
         directives |= of_variables(dict(environment), where) | {option.name: option for option in plain}
@@ -296,11 +308,11 @@ class _Driver:
             if name.startswith("SLURM_"):  # of the job: what is quoted in --wrap
                 return reference[0]
             if name not in self._texts and where:
-                raise InputError(f"${name} is known only when the script runs", where=where, hint=_PLAIN_HINT)
+                raise InputError(f"${name} is known only when the script runs", where=where, hint=self._hint)
             return self._texts.get(name, reference[0])
 
         if where and re.search(r"\$[@*#?!(-]|`", text):
-            raise InputError(f"{text} is known only when the script runs", where=where, hint=_PLAIN_HINT)
+            raise InputError(f"{text} is known only when the script runs", where=where, hint=self._hint)
         return _VARIABLE.sub(value, text)
 
     def _parted(self, words: Sequence[str], command: str, where: str) -> Iterator[str]:
@@ -311,7 +323,7 @@ class _Driver:
             if variable is None or name in self._jobs or f'"{word}"' in command:
                 yield word
             elif name not in self._texts:
-                raise InputError(f"{word} is known only when the script runs", where=where, hint=_PLAIN_HINT)
+                raise InputError(f"{word} is known only when the script runs", where=where, hint=self._hint)
             else:
                 yield from self._texts[name].split()
 
@@ -369,7 +381,7 @@ class _Driver:
         for reference in _VARIABLE.finditer(ids):
             name = reference[1] or reference[2]
             if name not in self._jobs:
-                hint = near_or_all(name, self._jobs) if self._jobs else _PLAIN_HINT
+                hint = near_or_all(name, self._jobs) if self._jobs else self._hint
                 raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)
             found += self._jobs[name]
         return found

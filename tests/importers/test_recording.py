@@ -111,7 +111,7 @@ def test_nothing_that_it_does_remains(place, tmp_path):
     assert after == before
     assert Path("old.txt").read_text() == "old\n"
     made = done.made
-    assert {path.name for path in made.new} == {"up.txt", "made.txt", "link"}
+    assert {path.name for path in (*made.new, *made.temporary)} == {"up.txt", "made.txt", "link"}
     assert [path.name for path in made.changed] == ["old.txt"]
     assert [path.name for path in made.removed] == ["in.txt"] or not made.removed  # where a folder hides what was there
 

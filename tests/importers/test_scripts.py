@@ -818,7 +818,7 @@ def test_a_script_that_submits_others_is_no_stage(scripts):
     python = scripts("run.py", *lines, first=PYTHON)
     with pytest.raises(InputError, match="submits jobs itself, and is no stage") as caught:
         import_scripts([python])
-    assert "Import the scripts that it submits" in caught.value.hint
+    assert f"asa import scripts --record -- python3 {python}" in caught.value.hint
     job = scripts("job.py", "#SBATCH -t 5", *lines, first=PYTHON)  # a job that submits more, of nobody knows what
     assert list(import_scripts([job]).workflow.stages) == ["job"]
 

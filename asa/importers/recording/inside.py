@@ -253,30 +253,36 @@ def _mounts() -> list[str]:
 class Leftovers:
     """What a driver made, changed and removed, as the layers have it."""
 
-    def __init__(self, keep: str, most_bytes: int, passed_over: list[str]) -> None:
+    def __init__(self, keep: str, most_bytes: int, folder: str, passed_over: list[str]) -> None:
         self.new: list[str] = []
         self.folders: list[str] = []
         self.changed: list[str] = []
         self.removed: list[str] = []
         self.left: list[tuple[str, int]] = []  # too large to be kept
+        self.temporary: list[str] = []  # in folders for such files
         self._keep = keep
         self._into = os.path.join(keep, "made")
         self._bytes = most_bytes
-        self._passed_over = passed_over
+        self._folder = folder
+        self._passed_over = tuple(f"{os.path.normpath(one)}/" for one in passed_over)
 
     def look(self, where: str, upper: str, below: int) -> None:
         """Go through a layer."""
         for folder, names, files in os.walk(upper):
             inside = os.path.relpath(folder, upper)
-            names[:] = [name for name in names if not self._is_passed_over(where, os.path.join(inside, name))]
+            links = [name for name in names if os.path.islink(os.path.join(folder, name))]
+            if os.path.normpath(os.path.join(where, inside)) == self._keep:
+                names[:] = []
+                continue
+            names[:] = [name for name in names if name not in links]
             for name in names:
                 path = os.path.normpath(os.path.join(inside, name))
-                if not os.path.islink(os.path.join(folder, name)) and not _is_there(path, below):
-                    self.folders.append(os.path.join(where, path))
-            for name in [*files, *(name for name in names if os.path.islink(os.path.join(folder, name)))]:
+                there = os.path.join(where, path)
+                if not _is_there(path, below) and not self._is_passed_over(there) and there != self._keep:
+                    self.folders.append(there)
+            for name in [*files, *links]:
                 path = os.path.normpath(os.path.join(inside, name))
-                if not self._is_passed_over(where, path):
-                    self._file(os.path.join(folder, name), os.path.join(where, path), was=_is_there(path, below))
+                self._file(os.path.join(folder, name), os.path.join(where, path), was=_is_there(path, below))
 
     def look_anew(self, where: str, names: set[str]) -> None:
         """Go through a folder that was made anew, for what was not in it before."""
@@ -285,19 +291,23 @@ class Leftovers:
         nowhere = os.open(nothing, os.O_PATH | os.O_DIRECTORY)
         for name in sorted(set(os.listdir(where)) - names):
             path = os.path.join(where, name)
-            if self._is_passed_over(where, name):
-                continue
             if os.path.isdir(path) and not os.path.islink(path):
-                self.folders.append(path)
+                if not self._is_passed_over(path):
+                    self.folders.append(path)
                 self.look(path, path, nowhere)
             else:
                 self._file(path, path, was=False)
         os.close(nowhere)
 
-    def _is_passed_over(self, where: str, path: str) -> bool:
-        return os.path.normpath(os.path.join(where, path)) in self._passed_over
+    def _is_passed_over(self, path: str) -> bool:
+        if path == self._folder or path.startswith(f"{self._folder}/"):
+            return False
+        return path.startswith((*self._passed_over, f"{self._keep}/"))
 
     def _file(self, source: str, path: str, *, was: bool) -> None:
+        if self._is_passed_over(path):
+            self.temporary.append(path)
+            return
         seen = os.lstat(source)
         if stat.S_ISCHR(seen.st_mode) and seen.st_rdev == 0:
             self.removed.append(path)
@@ -468,16 +478,22 @@ def main(path: str) -> None:
     if "no_view" not in ended:
         os.chdir(settings["folder"])
         readings = Readings(settings["folder"])
-        code, was_ended, why_not, behind = _run(settings["command"], settings["limit_s"])
-        made = Leftovers(keep, settings["most_bytes"], settings["passed_over"])
+        code, was_ended, why_not = 0, False, ""
+        behind: list[str] = []
+        for command in settings["commands"]:
+            one, is_late, why_not, left = _run(command, settings["limit_s"])
+            code, was_ended, behind = code or one, was_ended or is_late, behind + left
+            if why_not:
+                break
+        made = Leftovers(keep, settings["most_bytes"], settings["folder"], settings["passed_over"])
         for layer in view.layers:
             made.look(*layer)
-        for one in view.anew:
-            made.look_anew(*one)
+        for folder in view.anew:
+            made.look_anew(*folder)
         ended |= {
             "code": code, "was_ended": was_ended, "why_not": why_not, "behind": behind, "closed": view.closed,
             "new": made.new, "folders": made.folders, "changed": made.changed, "removed": made.removed,
-            "left": made.left, "read": list(readings.seen),
+            "left": made.left, "temporary": made.temporary, "read": list(readings.seen),
         }  # fmt: skip
     with open(os.path.join(keep, "ended.json"), "w") as file:
         json.dump(ended, file)

@@ -51,7 +51,7 @@ def keep(recording: Recording, made: Translated, folder: Path) -> None:
     recorded = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     jobs = [{"number": job.number, "arguments": list(job.arguments), "folder": job.folder} for job in recording.jobs]
     document: dict[str, object] = {
-        "command": list(recording.command),
+        "commands": list(map(list, recording.commands)),
         "folder": str(recording.folder),
         "recorded": recorded,
         "jobs": jobs,
@@ -85,11 +85,32 @@ def changed_since(file: Path) -> tuple[list[str], str]:
     """
     record = _record(folder_beside(file))
     changed = [path for path, told in record.get("read", {}).items() if _told(Path(path)) != told]
-    command = shlex.join(map(str, record.get("command", ())))
-    return (
-        changed,
-        f"asa import scripts --record --force --out {shlex.quote(str(file))} -- {command}" if command else "",
-    )
+    to = f"--out {shlex.quote(str(file))}"
+    commands = [shlex.join(command) for command in commands_of(file)]
+    again = [
+        f"asa import scripts --record {'--add' if i else '--force'} {to} -- {one}" for i, one in enumerate(commands)
+    ]
+    return changed, " && ".join(again)
+
+
+def commands_of(file: Path) -> list[list[str]]:
+    """Give the commands that a workflow file was recorded from; none if it was not."""
+    found = _record(folder_beside(file)).get("commands", [])
+    return [[str(word) for word in command] for command in found if isinstance(command, list)]
+
+
+def is_as_recorded(file: Path) -> bool:
+    """Whether a workflow file is as it was written when it was recorded."""
+    return bool(told := _told(file)) and _record(folder_beside(file)).get("file") == told
+
+
+def note_file(file: Path) -> None:
+    """Note what a workflow file is like, once it is written."""
+    folder = folder_beside(file)
+    document = dict(_record(folder)) | {"file": _told(file)}
+    with writing_text(folder / _RECORD) as text:
+        json.dump(document, text, indent=1)
+        text.write("\n")
 
 
 def _record(folder: Path) -> Mapping[str, Any]:

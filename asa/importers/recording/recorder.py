@@ -15,7 +15,6 @@ import shutil
 import signal
 import socketserver
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +58,7 @@ class LeftByDriver:
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
     too_large: tuple[tuple[Path, int], ...] = ()
+    temporary: tuple[Path, ...] = ()  # in folders for such files
     contents: Mapping[Path, bytes] = field(default_factory=dict)  # of what is new or changed, unless it is a link
     links: Mapping[Path, str] = field(default_factory=dict)
     modes: Mapping[Path, int] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class LeftByDriver:
 class Recording:
     """What a driver did."""
 
-    command: tuple[str, ...]
-    folder: Path  # in which it was started
+    commands: tuple[tuple[str, ...], ...]  # one after the other
+    folder: Path  # in which they were started
     environment: Mapping[str, str]  # that it was started with
     jobs: tuple[Submission, ...]
     refused: tuple[tuple[str, str], ...]
@@ -89,6 +89,11 @@ class Recording:
     stand_ins: tuple[str, ...] = ()  # folders of the stand-ins, as PATH and PYTHONPATH had them
 
     @property
+    def words(self) -> str:
+        """Write what was run as in a shell."""
+        return "; ".join(map(shlex.join, self.commands))
+
+    @property
     def script_name(self) -> str:
         """Name it by its script."""
         return self.script.stem if self.script is not None else ""
@@ -99,8 +104,7 @@ class Recording:
 
 
 def record(
-    command: Sequence[str],
-    *,
+    *commands: Sequence[str],
     limit_s: float = 120.0,
     is_private: bool = True,
     has_network: bool = False,
@@ -110,8 +114,8 @@ def record(
 
     Parameters
     ----------
-    command
-        The program and its arguments.
+    commands
+        The program and its arguments; or several, which run one after the other.
     limit_s
         Seconds after which it is ended; what was recorded until then is kept.
     is_private
@@ -127,7 +131,8 @@ def record(
         It cannot be started, or the system allows no private view.
     """
     folder = (folder or Path.cwd()).absolute()
-    script, word = _script_of(command, folder)
+    command = commands[-1]
+    script, word = _script_of(command, folder) if len(commands) == 1 else (None, "")
     own_options = _own_options(script) if script is not None else ()
     own_number = FIRST_NUMBER if own_options else 0
     first = FIRST_NUMBER + 1 if own_number else FIRST_NUMBER
@@ -137,23 +142,23 @@ def record(
         programs = keep / "programs"
         _make_programs(programs, desk)
         environment = _environment(programs, keep, own_number, folder, script)
-        passed_over = [str(keep), "/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp"]  # noqa: S108
-        passed_over = [one for one in passed_over if not folder.is_relative_to(one) or one == str(keep)]
+        passed_over = ["/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp"]  # noqa: S108
         settings = {
-            "command": list(command), "folder": str(folder), "programs": str(programs), "limit_s": limit_s,
-            "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
+            "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
+            "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
             "passed_over": passed_over,
         }  # fmt: skip
         (keep / "settings.json").write_text(json.dumps(settings))
         inside = python.bare_command(str(_HERE / "inside.py"), str(keep / "settings.json"))
         with _ignoring_interrupts():
             subprocess.run(  # noqa: S603 - the user's own command
-                inside, env=environment, stdout=sys.stderr, check=False
+                inside, env=environment, stdout=2, check=False
             )
         ended = _ended(keep, command)
         made = _made(keep, ended)
     return Recording(
-        tuple(command), folder, environment, tuple(queue.jobs), tuple(queue.refused), tuple(queue.remarks),
+        tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(queue.refused),
+        tuple(queue.remarks),
         ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), made,
         tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own_options,
         (str(programs), str(keep / "python")),
@@ -215,7 +220,9 @@ def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
         tuple(map(Path, ended[name])) for name in ("new", "folders", "changed", "removed")
     )
     too_large = tuple((Path(path), size) for path, size in ended["left"])
-    return LeftByDriver(new, folders, changed, removed, too_large, contents, links, modes)
+    return LeftByDriver(
+        new, folders, changed, removed, too_large, tuple(map(Path, ended["temporary"])), contents, links, modes
+    )
 
 
 # ---------------------------------------------------------------------- what the driver finds

@@ -71,7 +71,7 @@ class _Translation:
         """Make it."""
         self._tell_of_the_driver()
         if not self._jobs:
-            raise InputError(self._why_nothing(), where=shlex.join(self._recording.command), hint=self._hint())
+            raise InputError(self._why_nothing(), where=self._recording.words, hint=self._hint())
         for job in self._jobs:
             self._tell_of(job)
         befores, scripts = {}, []
@@ -82,9 +82,8 @@ class _Translation:
             scripts.insert(0, self._driver_itself())
         chosen = self._reduced(befores)
         scripts = [_following(script, chosen.get(place, {})) for place, script in enumerate(scripts)]
-        command = shlex.join(self._recording.command)
         called = name or self._recording.script_name or self._recording.folder.name or "workflow"
-        header = [f"Recorded from {command} by `asa import scripts --record`: that is not run any more."]
+        header = [f"Recorded from {self._recording.words} by `asa import scripts --record`: that is not run any more."]
         imported = workflow_of(scripts, self._notes, choices, name=called, header=header)
         if not self._first:
             imported = self._with_files(imported)
@@ -152,6 +151,11 @@ class _Translation:
         for place, text in places.items():
             for number in self._numbers_in(text):
                 self._notes.add(f"{place} has the number of {number.name}, which no run's job will have", job.where)
+        for path in self._recording.made.temporary:
+            if any(str(path) in text for text in places.values()):
+                self._notes.add(
+                    f"the driver made it in a folder for temporary files, and no run will: {path}", job.where
+                )
         for change in job.changed:
             self._notes.add(f"scontrol update {change} is left out", job.where)
         if job.is_held:
@@ -319,7 +323,8 @@ class _Translation:
         at = script.relative_to(recording.folder) if script.is_relative_to(recording.folder) else script
         place = shlex.quote(str(recording.folder / self._kept / "instead"))
         interpreter = text.partition("\n")[0].removeprefix("#!").split()
-        words = recording.command[recording.command.index(recording.script_word) + 1 :]
+        given = recording.commands[0]
+        words = given[given.index(recording.script_word) + 1 :]
         command = f"PATH={place}:$PATH exec {shlex.join([*interpreter, str(at), *words])}"
         options["wrap"] = Directive("wrap", command, str(script))
         options.setdefault("job-name", Directive("job-name", script.name, str(script)))

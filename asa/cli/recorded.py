@@ -1,0 +1,140 @@
+"""Drivers that are recorded: ``asa import scripts --record``, ``asa record``, and ``asa run -- ./submit.sh``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.importers.recording import Recording
+
+_LIMIT = "2min"
+_LONGEST_S = 24 * 3600.0  # of a session
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a driver is run."""
+
+    limit: str = _LIMIT
+    is_private: bool = True
+    has_network: bool = False
+    adds: bool = False  # whether what was recorded before runs first
+    parameters: Sequence[str] = ()
+    choices: dict[str, Any] = field(default_factory=dict)  # what becomes of job arrays
+    name: str = ""
+
+
+def record_into(out: Path, command: Sequence[str], how: How, *, force: bool) -> None:
+    """Record what a command submits, and write the workflow file and what belongs beside it."""
+    from asa.importers.recording import commands_of
+    from asa.units import parse_duration
+
+    if out == Path("-"):
+        hint = "Name one with --out: what the command made is kept in a folder beside it."
+        raise InputError("a recording needs a file", where="--out", hint=hint)
+    before = commands_of(out) if how.adds else []
+    if how.adds and not before:
+        raise InputError("was not recorded", where=str(out), hint="Record the first command without --add.")
+    check_free(out, force=force or how.adds)
+    limit_s = _LONGEST_S if not how.limit else parse_duration(how.limit)
+    _write(out, [*before, list(command)], how, limit_s)
+
+
+def check_free(out: Path, *, force: bool) -> None:
+    """Refuse to write over a file that somebody has changed since it was recorded, or wrote."""
+    from asa.importers.recording import is_as_recorded
+
+    if out.exists() and not force and not is_as_recorded(out):
+        raise InputError("exists already", where=str(out), hint="Give another name with --out, or --force.")
+
+
+def _write(out: Path, commands: Sequence[Sequence[str]], how: How, limit_s: float) -> None:
+    from asa.cli.imports import tell, write_text
+    from asa.importers import as_toml
+    from asa.importers.recording import folder_beside, keep, note_file, record, translate, with_parameters
+    from asa.importers.recording.parameters import given
+    from asa.importers.scripts import ImportChoices
+    from asa.spec import write_workflow
+
+    recording = record(*commands, limit_s=limit_s, is_private=how.is_private, has_network=how.has_network)
+    kept = folder_beside(out)
+    made = translate(recording, kept, ImportChoices(**how.choices), name=how.name)
+    text = as_toml(made.imported, out.parent, write_workflow)
+    if how.parameters:
+        text = with_parameters(text, given(how.parameters), made.files)
+    keep(recording, made, kept)
+    _tell_of(recording, kept)
+    write_text(out, text, force=True)
+    note_file(out)
+    tell(made.imported, out)
+
+
+def _tell_of(recording: Recording, kept: Path) -> None:
+    count = len(recording.jobs)
+    jobs = f"{count} job{'s' if count != 1 else ''}"
+    sys.stderr.write(f"Recorded {jobs} of {recording.words}; nothing was submitted. Kept in {kept}.\n")
+
+
+def session(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="What to run. [default: your shell]", metavar="[COMMAND]...", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The workflow file to write.", metavar="FILE")] = Path(
+        "flow.toml"
+    ),
+    has_network: Annotated[bool, typer.Option("--network", help="Let what you run reach other machines.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Record what you submit in a session: in a shell in which sbatch submits nothing.
+
+    Leave the shell with `exit` or Ctrl-D: what was submitted in it becomes a workflow file. What was written in it is
+    kept beside that file if jobs may need it, and else thrown away.
+    """
+    words = command or [os.environ.get("SHELL", "/bin/sh")]
+    if command is None:
+        sys.stderr.write(
+            "Recording: sbatch submits nothing here, and files are as before afterwards. Leave with exit.\n"
+        )
+    record_into(out, words, How(limit="", has_network=has_network), force=force)
+
+
+def is_driver(words: Sequence[str]) -> bool:
+    """Whether what stands behind `--` is a command to record, not the name of a workflow."""
+    return bool(words) and not words[0].endswith(".toml") and (len(words) > 1 or "/" in words[0])
+
+
+def as_workflow(command: str, words: list[str]) -> str:
+    """Record a driver anew for a command that takes a workflow; give its file."""
+    script = next((Path(word) for word in words[:3] if Path(word).is_file()), None)
+    out = Path(f"{(script or Path(words[0])).stem or 'recorded'}.toml")
+    try:
+        check_free(out, force=False)
+    except InputError as error:
+        hint = (
+            f"To take it as it is: asa {command} {shlex.quote(str(out))}. To record anew: asa import scripts --record "
+        )
+        hint += f"--force --out {shlex.quote(str(out))} -- {shlex.join(words)}"
+        raise InputError("was changed since it was recorded, or written by hand", where=str(out), hint=hint) from error
+    record_into(out, words, How(), force=False)
+    _show(out)
+    return str(out)
+
+
+def _show(out: Path) -> None:
+    """Show what was recorded, where nobody reads what the command prints."""
+    from asa.cli.show import stages_table
+    from asa.core.console import Console
+    from asa.spec import load_workflow
+
+    Console(stderr=True, highlight=False).print(stages_table(load_workflow(out)))

@@ -1,0 +1,138 @@
+"""Drivers in place of workflow files, and ``asa record``, as a user types them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asa.spec import load_workflow
+
+pytestmark = pytest.mark.usefixtures("own_home")
+
+DRIVER = """#!/bin/bash
+mkdir -p lists
+for s in "$@"; do
+  echo $s > lists/all.txt
+  a=$(sbatch --parsable -n 1 -t 1 -J align_$s --wrap "echo align $s > $s.bam")
+  sbatch -n 1 -t 1 -J sort_$s -d afterok:$a --wrap "cat $s.bam lists/all.txt > $s.sorted"
+done
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    Path("submit.sh").write_text(DRIVER)
+    Path("submit.sh").chmod(0o755)
+    done = asa("import", "scripts", "--record", "-o", "try.toml", "--", "./submit.sh", "s", code=None)
+    if "view of the files" in done.stderr:
+        pytest.skip("no namespaces here")
+    Path("try.toml").unlink()
+    shutil.rmtree("try.recorded")
+    return Path.cwd()
+
+
+def asa(*words, code=0, **how):
+    command = [sys.executable, "-P", "-m", "asa", *words]
+    how = {"input": "", **how}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "120"}, **how
+    )
+    assert code is None or done.returncode == code, done.stderr
+    return done
+
+
+def test_a_driver_is_recorded_shown_and_run_by_one_command(place):
+    """The whole way, to the files that its jobs write."""
+    done = asa("run", "--backend", "local", "--", "./submit.sh", "s1", "s2")
+    assert "Recorded 4 jobs of ./submit.sh s1 s2; nothing was submitted." in done.stderr
+    assert "align_s1" in done.stderr
+    assert "sort_s2" in done.stderr
+    assert Path("s2.sorted").read_text() == "align s2\ns2\n"
+    again = asa("run", "--backend", "local", "--dry-run", "--", "./submit.sh", "s3")
+    assert "sort_s3" in again.stdout
+    Path("submit.toml").write_text(Path("submit.toml").read_text() + "# mine\n")
+    done = asa("run", "--", "./submit.sh", "s1", code=2)
+    assert "submit.toml: was changed since it was recorded" in done.stderr
+    assert "asa run submit.toml" in done.stderr
+
+
+def test_strategies_are_compared_for_a_driver(place):
+    done = asa("compare", "--nodes", "4", "--", "./submit.sh", "s1", code=2)
+    assert "No such option" in done.stderr
+    assert not Path("submit.toml").exists()
+    done = asa(
+        "compare", "--strategies", "per-stage,big-job", "--seeds", "1", "--history", "0", "--", "./submit.sh", "s1"
+    )
+    assert "Recorded 2 jobs" in done.stderr
+    assert "per-stage" in done.stdout
+
+
+def test_what_was_an_argument_becomes_a_parameter(place):
+    """So that the file serves others, unless the driver wrote it into a file."""
+    done = asa("import", "scripts", "--record", "--as-parameter", "sample=s1", "--", "./submit.sh", "s1", code=2)
+    assert "'s1' is also in what the driver made, files/lists/all.txt" in done.stderr
+    Path("submit.sh").write_text(DRIVER.replace("  echo $s > lists/all.txt\n", ""))
+    asa("import", "scripts", "--record", "--as-parameter", "sample=s1", "--", "./submit.sh", "s1")
+    flow = load_workflow("flow.toml", {"sample": "t7"})
+    assert flow.stages["sort_t7"].after == ("align_t7",)
+    assert flow.stages["sort_t7"].command == "cat t7.bam lists/all.txt > t7.sorted"
+    assert load_workflow("flow.toml").stages.keys() == {"driver-files", "align_s1", "sort_s1"}
+    done = asa("import", "scripts", "--record", "--force", "--as-parameter", "x=zz", "--", "./submit.sh", "s1", code=2)
+    assert "'zz' stands nowhere in the workflow" in done.stderr
+
+
+def test_what_is_recorded_later_follows_what_was_before(place):
+    """By the numbers that were given then."""
+    Path("second.sh").write_text("#!/bin/sh\nsbatch -t 1 -J end -d afterok:$1 --wrap true\n")
+    done = asa("import", "scripts", "--record", "--", "./submit.sh", "s1")
+    number = done.stderr.split("Submitted batch job ")[1].split()[0]
+    asa("import", "scripts", "--record", "--add", "--", "sh", "second.sh", number)
+    assert load_workflow("flow.toml").stages["end"].after == ("sort_s1",)
+    done = asa("import", "scripts", "--record", "--", "./submit.sh", "s1")  # since nobody changed it
+    assert list(load_workflow("flow.toml").stages) == ["driver-files", "align_s1", "sort_s1"]
+    done = asa("import", "scripts", "--record", "--add", "-o", "new.toml", "--", "sh", "second.sh", "7", code=2)
+    assert "new.toml: was not recorded" in done.stderr
+
+
+def test_a_session_is_recorded(place):
+    """What is typed in a shell, with the numbers that it shows."""
+    typed = "j=$(sbatch --parsable -t 1 --wrap true)\nsbatch -t 1 -J b -d afterany:$j --wrap true\nexit\n"
+    done = asa("record", "--", "/bin/sh", input=typed)
+    assert "Recorded 2 jobs" in done.stderr
+    flow = load_workflow("flow.toml")
+    assert (flow.stages["b"].after, flow.stages["b"].when) == (("wrap",), "always")
+    assert "exists already" not in asa("record", "--", "/bin/sh", input=typed).stderr
+    Path("flow.toml").write_text("mine")
+    assert "exists already" in asa("record", "--", "/bin/sh", input=typed, code=2).stderr
+
+
+def test_check_says_when_to_record_again(place):
+    asa("import", "scripts", "--record", "--", "./submit.sh", "s1")
+    assert "has changed" not in asa("check", "flow.toml").stdout
+    Path("submit.sh").write_text(DRIVER + "true\n")
+    done = asa("check", "flow.toml")
+    assert f"since it was recorded, this has changed: {place}/submit.sh" in done.stdout
+    assert "asa import scripts --record --force --out flow.toml -- ./submit.sh s1" in done.stdout
+    problems = json.loads(asa("check", "flow.toml", "--output", "json").stdout)["problems"]
+    assert any("has changed" in problem["message"] for problem in problems)
+
+
+def test_bad_input_is_refused(place):
+    for words, said in {
+        ("import", "scripts", "--record", "-o", "-", "--", "./submit.sh"): "a recording needs a file",
+        ("import", "scripts", "--record", "--", "./none.sh"): "cannot be started",
+        ("import", "scripts", "--record", "--limit", "soon", "--", "./submit.sh", "x"): "soon",
+        ("import", "scripts", "--record", "--as-parameter", "s1", "--", "./submit.sh", "s1"): "is no NAME=VALUE",
+        ("run", "--", "./submit.sh"): "submitted nothing",
+    }.items():
+        done = asa(*words, code=2)
+        assert said in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    assert not Path("flow.toml").exists()
+    assert not Path("submit.toml").exists()
