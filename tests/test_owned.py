@@ -820,7 +820,7 @@ def _write_page(out):
 
 
 def _write_workflow(out):
-    from asa.cli.imports import write_text
+    from asa.cli.imported import write_text
 
     write_text(out, "a workflow", force=True)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.given import ParamsOption, given_parameters
-from asa.cli.imports import ForceOption, OutOption, write_text
+from asa.cli.imported import write_text
+from asa.cli.imports import ForceOption, OutOption
 from asa.cli.runs import RunsOption, open_run, read_state
 from asa.cli.terminal import write_document
 from asa.errors import InputError

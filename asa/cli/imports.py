@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from asa.cli.recorded import How, record_into
-from asa.cli.terminal import write_document
-from asa.core.safe import writing_text
-from asa.errors import InputError
+from asa.cli.imported import write_out
+from asa.cli.recorded import RecordingWay, record_into
 from asa.units import MAX_CORES
-
-if TYPE_CHECKING:
-    from asa.importers import Imported
 
 app = typer.Typer(
     help="""Make a workflow file from batch scripts, from Snakemake or Nextflow, or from a WfFormat instance.
@@ -166,7 +159,7 @@ def scripts(
 
     if records:
         choices = {"cores": array_cores, "is_shared": share_arrays, "is_packed": pack_arrays}
-        how = How(limit, not in_place, has_network, adds, parameters or (), choices, name)
+        how = RecordingWay(limit, not in_place, has_network, adds, parameters or (), choices, name)
         record_into(out or Path("flow.toml"), files, how, force=force)
         return
     made = import_scripts(
@@ -281,40 +274,3 @@ def nextflow(
     from asa.importers import import_nextflow
 
     write_out(import_nextflow(file, dag=dag, config=config, cores=cores, name=name), out, force=force)
-
-
-def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
-    """Print a workflow file, or write it, and say what to know and what to do next."""
-    from asa.importers import as_toml
-    from asa.spec import write_workflow
-
-    out = None if out == Path("-") else out
-    text = as_toml(made, Path.cwd() if out is None else out.parent, write_workflow)
-    if out is None:
-        write_document(text)
-    else:
-        write_text(out, text, force=force)
-    tell(made, out)
-
-
-def tell(made: Imported, out: Path | None) -> None:
-    """Say what to know of a workflow that was made, and what to do next."""
-    for note in made.notes:
-        sys.stderr.write(f"note: {note}\n")
-    file = shlex.quote(str(out or "flow.toml"))
-    saved = "" if out is not None else " (saved as flow.toml, or with --out)"
-    runs = not any(stage.is_idle for stage in made.workflow.stages.values())
-    then = f"asa run {file}" if runs else f"asa compare {file}"
-    sys.stderr.write(f"Next{saved}:  asa check {file}  and then  {then}\n")
-
-
-def write_text(out: Path, text: str, *, force: bool) -> None:
-    """Write a file; not over another, unless that is wished."""
-    try:
-        with writing_text(out, is_new=not force) as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise InputError("exists already", where=str(out), hint="Give another name, or --force.") from error
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError("its folder does not exist", where=str(out), hint="Make it first.") from error
-    sys.stderr.write(f"Written to {out}.\n")

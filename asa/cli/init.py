@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from asa.cli.imports import ForceOption, write_text
+from asa.cli.imported import write_text
+from asa.cli.imports import ForceOption
 
 _TEXT = """\
 # A workflow of three stages. Change names, cores, times and commands to those of your own:

@@ -22,7 +22,7 @@ _LONGEST_S = 24 * 3600.0  # of a session
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RecordingWay:
     """How a driver is run."""
 
     limit: str = _LIMIT
@@ -34,7 +34,7 @@ class How:
     name: str = ""
 
 
-def record_into(out: Path, command: Sequence[str], how: How, *, force: bool) -> None:
+def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: bool) -> None:
     """Record what a command submits, and write the workflow file and what belongs beside it."""
     from asa.importers.recording import commands_of
     from asa.units import parse_duration
@@ -58,8 +58,8 @@ def check_free(out: Path, *, force: bool) -> None:
         raise InputError("exists already", where=str(out), hint="Give another name with --out, or --force.")
 
 
-def _write(out: Path, commands: Sequence[Sequence[str]], how: How, limit_s: float) -> None:
-    from asa.cli.imports import tell, write_text
+def _write(out: Path, commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: float) -> None:
+    from asa.cli.imported import tell, write_text
     from asa.importers import as_toml
     from asa.importers.recording import folder_beside, keep, note_file, record, translate, with_parameters
     from asa.importers.recording.parameters import given
@@ -106,7 +106,7 @@ def session(
         sys.stderr.write(
             "Recording: sbatch submits nothing here, and files are as before afterwards. Leave with exit.\n"
         )
-    record_into(out, words, How(limit="", has_network=has_network), force=force)
+    record_into(out, words, RecordingWay(limit="", has_network=has_network), force=force)
 
 
 def is_driver(words: Sequence[str]) -> bool:
@@ -126,7 +126,7 @@ def as_workflow(command: str, words: list[str]) -> str:
         )
         hint += f"--force --out {shlex.quote(str(out))} -- {shlex.join(words)}"
         raise InputError("was changed since it was recorded, or written by hand", where=str(out), hint=hint) from error
-    record_into(out, words, How(), force=False)
+    record_into(out, words, RecordingWay(), force=False)
     _show(out)
     return str(out)
 

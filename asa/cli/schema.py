@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from asa.cli.imports import ForceOption, OutOption, write_text
+from asa.cli.imported import write_text
+from asa.cli.imports import ForceOption, OutOption
 from asa.cli.terminal import write_document
 
 
