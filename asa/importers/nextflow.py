@@ -136,9 +136,11 @@ def _processes(path: Path, notes: ImportNotes, cpus: _Cpus) -> dict[str, _Proces
         if row.get("status", "") not in _COMPLETED:
             notes.add("tasks that did not complete are left out", where)
             continue
-        if row.get("status") == "CACHED":
+        if row.get("status") == "CACHED" and row.get("realtime"):
             notes.add("some tasks are from an earlier run, with its times")
         process = row.get("process") or _without_tag(row.get("name", ""))
+        if not (row.get("realtime") or row.get("duration")):
+            notes.add("some tasks have no run time, and count as 0 s", process)
         found.setdefault(process, _Process(process)).tasks.append(_task(row, where, process, cpus))
     if not found:
         raise InputError("has no task that completed", where=str(path), hint="Give the trace of a run with some.")

@@ -31,6 +31,7 @@ _NUMBER = re.compile(
     r"\{?\s*(?:check_max\s*\(|Math\.min\s*\()?\s*\(?\s*(?P<number>\d+|params\.[\w.]+)\s*(?:as\s+int\s*)?\)?\s*"
     r"(?:\*\s*task\.attempt\s*)?\)?\s*(?:,[^{}]*\))?\s*\}?"
 )
+_APPLIED = re.compile(r"Applying config profile: `([^`]*)`")
 _MATCHED = re.compile(r"Config settings `(withLabel:[^`]*)` matches labels? `[^`]*` for process with name (\S+)")
 
 
@@ -44,6 +45,7 @@ class ProcessCpus:
     labelled: dict[str, list[str]] = field(default_factory=dict)  # the labels that each process was matched by
     params: dict[str, str] = field(default_factory=dict)
     has_log: bool = False
+    profiles: frozenset[str] = frozenset({"standard"})  # those that were applied
 
     def of(self, process: str) -> int:
         """Give the CPUs of a task of a process; 0 where they are not known.
@@ -90,7 +92,6 @@ def read_cpus(config: Path) -> ProcessCpus:
     Raises `InputError`: it cannot be read.
     """
     found = ProcessCpus()
-    _take_in(config, found, [config])
     log = config.parent / LOG
     if log.is_file():
         found.has_log = True
@@ -98,11 +99,16 @@ def read_cpus(config: Path) -> ProcessCpus:
             if match := _MATCHED.search(line):
                 rule = _plain(match[1].removeprefix("withLabel:"))
                 found.labelled.setdefault(match[2], []).append(rule)
+            elif match := _APPLIED.search(line):
+                found.profiles = frozenset(match[1].split(","))
+    _take_in(config, found, [config])
     return found
 
 
 def _take_in(config: Path, found: ProcessCpus, read: list[Path]) -> None:
-    for path, key, value in _settings(read_text(config)):
+    for blocks, key, value in _settings(read_text(config)):
+        is_profile = blocks[:1] == ("profiles",) and blocks[1:2] and blocks[1] in found.profiles
+        path = blocks[2:] if is_profile else blocks
         whole = (*path, *key.split("."))
         if key == "includeConfig" and not path:
             included = config.parent / value

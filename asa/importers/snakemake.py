@@ -131,7 +131,7 @@ def _graph(path: Path) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
     label = {
         node: re.split(r"\\n|\n", attributes.get("label", ""))[0].strip() for node, attributes in drawing.nodes.items()
     }
-    if "digraph" not in text or not drawing.nodes or not all(label.values()):
+    if "digraph snakemake_dag" not in text or not drawing.nodes or not all(label.values()):
         hint = "Make it with: snakemake --rulegraph >rules.dot"
         raise InputError("is no graph of rules in the dot language", where=str(path), hint=hint)
     rules: dict[str, _Rule] = {}

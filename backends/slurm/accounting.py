@@ -92,8 +92,8 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     Rules, each counted in `JobHistory.oddities`:
 
     - job steps: left out;
-    - more fields than the first line, as after a name with a ``|``: read, where the first line has one column of free
-      text, as JobName, or none that is used here between the first and the last of these; else left out;
+    - more fields than the first line, as after a name with a ``|``: read, where only one way to divide them among
+      columns with free text, as JobName and Comment, gives times and states where they belong; else left out;
     - fewer fields, as after a name with a line end, or an id that does not begin with a number: left out;
     - lines before that with the names of the columns, as a greeting: left out;
     - parts of heterogeneous jobs, which wait for each other: left out;
@@ -293,12 +293,10 @@ class _Records:
         widths = [places[name] for name in _WIDTHS if name in places]
         self._nodes = not widths
         self._widths = widths or [places[name] for name in _NODES if name in places]
-        texts = [place for name, place in places.items() if name in _FREE]
-        self._texts = (min(texts), max(texts) + 1) if texts else (0, 0)
+        self._texts = [place for name, place in places.items() if name in _FREE]
         used = {self._job, self._user, self._limit, self._submit, *self._other_times, self._state, self._partition}
         used |= {self._cluster, self._elapsed, self._reservation, self._restarts, self._reason, self._allocated}
-        if not (used | {*self._widths}).isdisjoint(range(*self._texts)):
-            self._texts = (0, 0)
+        self._used = sorted((used | {*self._widths}) - {-1})
         self._reasons = _HELD if self.has_eligible_column else _HELD | _KEPT_BACK
 
     def add(self, line: str, number: int) -> None:
@@ -306,7 +304,7 @@ class _Records:
         if line == self._header:  # of files of several months, one after the other
             return
         fields = line.split("|")
-        if len(fields) > self._fields and self._texts[1]:
+        if len(fields) > self._fields and self._texts:
             fields = self._without_texts(fields)
         if len(fields) != self._fields or not fields[self._job][:1].isdecimal():
             self.oddities["left out: not the fields of the first line"] += bool(line.strip())
@@ -342,18 +340,26 @@ class _Records:
             raise TooManyError("jobs", self._max_jobs, self._file, instead="ask sacct for a shorter time (-S, -E)")
 
     def _without_texts(self, fields: list[str]) -> list[str]:
-        """Leave out the columns of text, of which one has a | in it; if that does not fit, give all fields."""
-        first, end = self._texts
-        left = fields[:first] + [""] * (end - first) + fields[len(fields) - self._fields + end :]
-        try:
-            for place in (self._submit, *self._other_times):
-                self._clock(left[place] if place >= 0 else "")
-        except ValueError:
-            return fields
-        if not left[self._job][:1].isdecimal():
+        """Put together the fields of a column of text that has a | in it, if that can be one way only."""
+        more = len(fields) - self._fields
+        found: dict[tuple[str, ...], list[str]] = {}
+        for place in self._texts:
+            whole = [*fields[:place], "|".join(fields[place : place + more + 1]), *fields[place + more + 1 :]]
+            if self._is_likely(whole):
+                found.setdefault(tuple(whole[used] for used in self._used), whole)
+        if len(found) != 1:
             return fields
         self.oddities["read: has a | in its text"] += 1
-        return left
+        return next(iter(found.values()))
+
+    def _is_likely(self, fields: list[str]) -> bool:
+        try:
+            for place in (self._submit, *self._other_times):
+                self._clock(fields[place] if place >= 0 else "")
+        except ValueError:
+            return False
+        state = fields[self._state].split(maxsplit=1)[:1] or [""]
+        return fields[self._job][:1].isdecimal() and state[0].rstrip("+").isupper()
 
     def _add_times(self, fields: list[str], number: int) -> None:
         places = (self._submit, *self._other_times)

@@ -577,12 +577,18 @@ def test_a_name_with_the_mark_between_columns_is_read(read):
     assert history.oddities == {"read: has a | in its text": 2}
 
 
-def test_of_several_texts_with_columns_between_them_nothing_is_guessed(read):
-    """It is not known in which of them the mark is."""
-    history = read(job(1, JobName="a"), job(2, JobName="x|y"), job(3, Comment="x|y"), names=TEXTS)
-    assert history.oddities == {"left out: not the fields of the first line": 2}
-    names = (*NAMES, "JobName", "Account", "Comment")
-    history = read(job(1, JobName="x|y"), job(2, Comment="x|y"), names=names)
+def test_of_several_texts_the_one_is_taken_with_which_times_are_where_they_belong(read):
+    history = read(job(1, JobName="a"), job(2, JobName="x|y"), job(3, Comment="x||y"), names=TEXTS)
+    assert history.wait_s.tolist() == [300, 300, 300]
+    assert history.oddities == {"read: has a | in its text": 2}
+
+
+def test_a_mark_that_may_be_in_one_text_or_another_is_no_reason_for_a_guess(read):
+    """Either is possible here: a job of ada, or of y."""
+    names = ("JobID", "JobName", "User", "Comment", *NAMES[2:])
+    history = read(job(1, JobName="a"), job(2, JobName="x|y"), names=names)
+    assert history.oddities == {"left out: not the fields of the first line": 1}
+    history = read(job(1, JobName="x|y"), job(2, Comment="x|y"), names=(*NAMES, "JobName", "Account", "Comment"))
     assert history.oddities == {"read: has a | in its text": 2}
 
 

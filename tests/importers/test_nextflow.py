@@ -276,3 +276,24 @@ def test_a_configuration_that_is_not_whole_is_no_fault(tmp_path, text):
     file = tmp_path / "trace.txt"
     file.write_text(plain(("A", "100%")))
     assert cores(import_nextflow(file)) == {"A": 1}
+
+
+def test_the_profiles_that_were_applied_count(tmp_path):
+    """Nextflow applies `standard` where none is named."""
+    profiles = "standard { process.cpus = 3 }\n hpc { process { cpus = 5 } }\n x { process { cpus = 9 } }"
+    config = f"process.cpus = 1\nprofiles {{ {profiles} }}"
+    (tmp_path / "nextflow.config").write_text(config)
+    file = tmp_path / "trace.txt"
+    file.write_text(plain(("A", "10%")))
+    assert cores(import_nextflow(file)) == {"A": 3}
+    (tmp_path / ".nextflow.log").write_text("[main] DEBUG n.ConfigBuilder - Applying config profile: `test,hpc`\n")
+    assert cores(import_nextflow(file)) == {"A": 5}
+
+
+def test_a_task_without_a_run_time_is_told(tmp_path):
+    """As one of an earlier run of which nothing was kept."""
+    file = tmp_path / "trace.txt"
+    file.write_text(plain(("A", "10%")) + "2\tB (x)\tCACHED\t2026-01-01 15:00:00.000\t-\t-\t-\t-\n")
+    made = import_nextflow(file)
+    assert any(note.startswith("B: some tasks have no run time") for note in made.notes)
+    assert not any("with its times" in note for note in made.notes)

@@ -212,3 +212,9 @@ def test_what_serves_others_is_one_stage_with_them(made):
         "filter-read"
         in made(PIPED, PIPED_JOBS.replace("a.pipe (pipe)", "a.pipe (service)").replace("(pipe)", "")).workflow.stages
     )
+
+
+def test_a_graph_of_another_tool_is_no_graph_of_rules(made):
+    """Each of its nodes became a rule that Snakemake does not know."""
+    with pytest.raises(InputError, match="no graph of rules"):
+        made(RULES.replace("snakemake_dag", '"my cluster"'))
