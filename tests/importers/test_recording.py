@@ -1,6 +1,7 @@
 """Drivers that are run once while what they submit is recorded."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asa.errors import InputError
-from asa.importers.recording import changed_since, folder_beside, keep, record, translate
+from asa.importers.recording import changed_since, folder_beside, keep, record, recorder, translate
 from asa.importers.recording.recorder import Recording
 from asa.importers.scripts import ImportChoices
 from asa.spec import load_workflow, write_workflow
@@ -361,6 +362,48 @@ def test_in_place_it_really_does_what_it_does(place):
     done = recorded("echo x > made.txt; sbatch a.sh", is_private=False)
     assert Path("made.txt").exists()
     assert list(flow_of(done)[0]) == ["a"]
+
+
+def test_in_place_nothing_is_really_submitted(place):
+    """Where no stand-in can be put in the place of a program."""
+    with pytest.raises(InputError, match="calls /opt/slurm/bin/sbatch by its full path"):
+        recorded("/opt/slurm/bin/sbatch a.sh", is_private=False)
+
+
+def test_where_namespaces_are_forbidden_nothing_runs(place, tmp_path, monkeypatch):
+    """And it is said what to do."""
+    (tmp_path / "inside.py").write_text(
+        "import json, os, sys\n"
+        "at = os.path.join(os.path.dirname(sys.argv[1]), 'ended.json')\n"
+        "json.dump({'no_view': 'unshare: Operation not permitted'}, open(at, 'w'))\n"
+    )
+    shutil.copy(recorder._HERE / "stand_in.py", tmp_path)
+    monkeypatch.setattr(recorder, "_HERE", tmp_path)
+    with pytest.raises(InputError, match=r"its own view of the files \(unshare: Operation not permitted\)") as error:
+        record(["./submit.sh"])
+    assert "--in-place" in error.value.hint
+
+
+def test_programs_that_tell_of_the_site_are_the_real_ones(place, tmp_path, monkeypatch):
+    """Asked outside of the view, where there is a network; so is sacct for jobs that were not recorded."""
+    (tmp_path / "bin").mkdir()
+    for name in ("sinfo", "sacct"):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\necho real {name} $*\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    done = recorded("sinfo -h > seen; sacct -j 12 >> seen; sprio 2>> seen; echo $? >> seen; sbatch a.sh")
+    lines = done.made.contents[place / "seen"].decode().splitlines()
+    assert lines[:2] == ["real sinfo -h", "real sacct -j 12"]
+    assert shutil.which("sprio") or lines[2:] == ["sprio: command not found", "127"]
+
+
+def test_what_a_shell_keeps_at_home_is_no_file_of_the_workflow(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = recorded("echo x > ~/.bash_history; PATH=$PATH:/usr/bin:$PATH sbatch a.sh")
+    assert [path.name for path in done.made.temporary] == [".bash_history"]
+    stages, _, made = flow_of(done)
+    assert not made.files
+    assert "PATH" not in dict(stages["a"].environment)
 
 
 def test_what_cannot_be_started_is_said(place):

@@ -264,7 +264,7 @@ class Leftovers:
         self._into = os.path.join(keep, "made")
         self._bytes = most_bytes
         self._folder = folder
-        self._passed_over = tuple(f"{os.path.normpath(one)}/" for one in passed_over)
+        self._passed_over = tuple(one if one.endswith("/.") else f"{os.path.normpath(one)}/" for one in passed_over)
 
     def look(self, where: str, upper: str, below: int) -> None:
         """Go through a layer."""

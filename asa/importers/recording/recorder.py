@@ -10,6 +10,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -29,9 +30,10 @@ from asa.requests.directives import Directive, read_directives
 from .queue import OWN_PROGRAMS, REAL_PROGRAMS, Asked, RecordedQueue
 from .submissions import FIRST_NUMBER, Submission
 
-_MOST_BYTES: Final = 256 << 20
+_MOST_BYTES: Final = 64 << 20
 _MOST_BYTES_OF_A_SCRIPT: Final = 4 << 20
 _HERE = Path(__file__).parent
+_FULL_PATH: Final = re.compile(r"/[\w./-]*/(?:sbatch|srun|salloc)\b")
 _SITE_CUSTOMIZE = """\
 import os, sys, time
 time.sleep = lambda seconds: None
@@ -133,6 +135,8 @@ def record(
     folder = (folder or Path.cwd()).absolute()
     command = commands[-1]
     script, word = _script_of(command, folder) if len(commands) == 1 else (None, "")
+    if not is_private and script is not None:
+        _refuse_real_calls(script)
     own_options = _own_options(script) if script is not None else ()
     own_number = FIRST_NUMBER if own_options else 0
     first = FIRST_NUMBER + 1 if own_number else FIRST_NUMBER
@@ -142,7 +146,7 @@ def record(
         programs = keep / "programs"
         _make_programs(programs, desk)
         environment = _environment(programs, keep, own_number, folder, script)
-        passed_over = ["/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp"]  # noqa: S108
+        passed_over = ["/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
         settings = {
             "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
             "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
@@ -176,6 +180,13 @@ def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
                 path.read_text()
                 return path, word
     return None, ""
+
+
+def _refuse_real_calls(script: Path) -> None:
+    """Refuse a driver that would really submit, where nothing can stand in for a program with its full path."""
+    if found := _FULL_PATH.search(script.read_text(errors="replace")):
+        hint = "Without --in-place the stand-in is there, too. Or write it without the folder."
+        raise InputError(f"calls {found[0]} by its full path: it would really submit", where=str(script), hint=hint)
 
 
 def _own_options(path: Path) -> tuple[Directive, ...]:

@@ -266,13 +266,15 @@ class _Translation:
             if key.startswith("SLURM_") and self._first:
                 continue
             found.append((key, value))
-        path = self._recording.without_stand_ins(job.environment.get("PATH", ""))
-        if path != self._recording.without_stand_ins(before.get("PATH", "")):
-            found.append(("PATH", path))
-        modules = self._recording.without_stand_ins(job.environment.get("PYTHONPATH", ""))
-        if modules and modules != self._recording.without_stand_ins(before.get("PYTHONPATH", "")):
-            found.append(("PYTHONPATH", modules))
+        for key in ("PATH", "PYTHONPATH"):
+            folders, at_first = (self._folders(one.get(key, "")) for one in (job.environment, before))
+            if folders and folders != at_first:
+                found.append((key, folders))
         return found
+
+    def _folders(self, path: str) -> str:
+        """Give a list of folders without the stand-ins, each once: a shell that begins often adds some again."""
+        return ":".join(dict.fromkeys(self._recording.without_stand_ins(path).split(":")))
 
     def _path(self, job: Submission) -> Path:
         """Say where a stage finds a script: where it was, or if the driver made it, in the folder of what is kept."""
