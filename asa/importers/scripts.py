@@ -59,6 +59,17 @@ _OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split()) | {key.option for ke
 _OF_ONE_JOB: Final = frozenset({"array", "export", "input", "job-name", "no-requeue", "time"})
 """Options whose variables a run does not read, since they are of one job."""
 
+_OTHERS: Final[Mapping[str, str]] = {
+    "#$": "Grid Engine",
+    "#COBALT": "Cobalt",
+    "#CCS": "OpenCCS",
+    "#MSUB": "Moab",
+    "#OAR": "OAR",
+    "#PJM": "Fujitsu's TCS",
+    "#FLUX:": "Flux",
+}
+_OF_OTHERS: Final = re.compile(r"(#\$|#COBALT|#CCS|#MSUB|#OAR|#PJM|#FLUX:)\s+-")
+
 _MOST_IN_TURN = 4  # elements for which a job that takes one after the other has time, each as long as it may last
 
 
@@ -286,6 +297,9 @@ class _Translator:
         for number, line in head(script.text):
             if line.startswith(("#PBS", "#BSUB")):
                 self._notes.add(f"{line.split()[0]} is not read here, though sbatch may", f"{script.path}:{number}")
+            elif match := _OF_OTHERS.match(line):
+                note = f"{match[1]} is an option of {_OTHERS[match[1]]}, which neither sbatch nor asa reads"
+                self._notes.add(note, f"{script.path}:{number}")
         self._tell_of_unseen(script)
 
     def _tell_of_unseen(self, script: Script) -> None:

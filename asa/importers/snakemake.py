@@ -38,6 +38,7 @@ _RULE = re.compile(r"(local)?(?:rule|checkpoint) (\w+):")
 _STATISTIC = re.compile(r"(\w+)\s+(\d+)(?:\s+\d+\s+\d+)?\s*")
 _THREADS = re.compile(r"\s+threads: (\d+)")
 _RESOURCES = re.compile(r"\s+resources: (.*)")
+_GIVEN = re.compile(r"^\s*Command: .*\s(?:--cores|-c|-j|--jobs)[ =]?(\d+)", re.MULTILINE)
 _JOINING = re.compile(r"(.*) \((?:pipe|service)\)")
 _FILES = re.compile(r"\s+(input|output): (.*)")
 
@@ -160,6 +161,10 @@ def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
                 current.is_local = bool(rule[1])
         elif current is not None:
             _take_in_line(line, current, notes)
+    given = _GIVEN.search(text)
+    for name, rule in rules.items():
+        if given and rule.threads >= int(given[1]) > 1:
+            notes.add(f"has as many threads as the dry run had cores, {given[1]}: say how many with --cores", name)
     if not found:
         hint = "Make it with: snakemake --dry-run --forceall --cores 1000 >jobs.txt"
         raise InputError("tells of no job of these rules", where=str(path), hint=hint)
@@ -262,6 +267,8 @@ def _stage(
     width, waves, memory_mib, gpus = 1, 1, 0, 0
     if not is_local and (is_counted or any(rule.jobs > 1 for rule in known)):
         per_job = total(max(1, rule.threads) for rule in known)
+        if max_cores is not None and not are_joined:
+            per_job = min(per_job, max_cores)  # as Snakemake lowers threads to the cores that it is given
         jobs = max(rule.jobs for rule in known)
         at_once = jobs if max_cores is None else max(1, min(jobs, max_cores // per_job))
         width, waves = at_once * per_job, math.ceil(jobs / at_once)

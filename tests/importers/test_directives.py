@@ -129,3 +129,11 @@ def test_variables_of_this_shell_that_sbatch_would_read_are_named(tmp_path, monk
     assert len(told) == 2  # an account that the script leaves open is the run's, too
     assert any("--partition=big in place of --partition=small" in note for note in told)
     assert any("SBATCH_TIMELIMIT" in note for note in told)
+
+
+@pytest.mark.parametrize(("line", "system"), [("#$ -pe smp 8", "Grid Engine"), ("#OAR -l nodes=2", "OAR")])
+def test_options_of_other_batch_systems_are_named(tmp_path, line, system):
+    script = tmp_path / "a.sh"
+    script.write_text(f"#!/bin/bash\n{line}\n#SBATCH -t 10\n#$ costs\necho hi\n")
+    [told] = [note for note in import_scripts([script]).notes if "neither" in note]
+    assert told.startswith(f"{script}:2: {line.split()[0]} is an option of {system}")

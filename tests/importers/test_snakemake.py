@@ -218,3 +218,13 @@ def test_a_graph_of_another_tool_is_no_graph_of_rules(made):
     """Each of its nodes became a rule that Snakemake does not know."""
     with pytest.raises(InputError, match="no graph of rules"):
         made(RULES.replace("snakemake_dag", '"my cluster"'))
+
+
+def test_threads_are_no_more_than_the_cores_of_a_stage_and_all_cores_are_told(made):
+    """As `threads: workflow.cores` has it; Snakemake lowers threads to the cores that it is given."""
+    head = "  Command: snakemake --dry-run --forceall --cores 1000\n"
+    jobs = head + JOBS.replace("threads: 8", "threads: 1000")
+    read = made(RULES, jobs, cores=16)
+    assert (read.workflow.stages["align"].cores, read.workflow.stages["align"].walltime_s) == (16, 3 * 1800)
+    assert any(note.startswith("align: has as many threads as the dry run had cores, 1000") for note in read.notes)
+    assert not any("as many threads" in note for note in made(RULES, head + JOBS).notes)
