@@ -201,7 +201,28 @@ def test_what_a_driver_saw_end_comes_before_what_it_submits_then(place):
     stages, notes, _ = flow_of(done)
     stages.pop("driver-files")
     assert edges(stages) == {"a": ("driver-files",), "b": ("a",), "c": ("a",), "d": ("c",)}
+    assert {stage.when for stage in stages.values()} == {"success"}
     assert any("seen others end" in note for note in notes)
+
+
+def test_what_it_saw_leave_the_queue_only_has_to_be_over(place):
+    """It went on without knowing how that ended; and with it what it asked for besides."""
+    text = "a=$(sbatch --parsable a.sh)\nb=$(sbatch --parsable b.sh)\n"
+    text += "while squeue -h -j $a | grep -q .; do sleep 60; done\n"
+    stages, _, _ = flow_of(recorded(f"{text}sbatch -d afterok:$b c.sh\nsbatch -J d c.sh"))
+    assert (stages["c"].after, stages["c"].after_any) == (("b", "a"), ("a",))
+    assert (stages["d"].after, stages["d"].when) == (("a",), "always")
+
+
+def test_a_driver_that_keeps_so_many_in_the_queue_has_each_follow_an_earlier_one(place):
+    """Those that had ended when there was a place, not all that were there."""
+    text = "for i in 1 2 3 4 5; do\n  while [ $(squeue -h -u $(id -un) | wc -l) -ge 2 ]; do sleep 60; done\n"
+    text += "  sbatch -J j$i a.sh\ndone\n"
+    text += "while squeue -h | grep -q .; do sleep 60; done; sbatch -J end a.sh"
+    stages, _, _ = flow_of(recorded(text))
+    assert edges(stages) == {
+        "j1": (), "j2": (), "j3": ("j1",), "j4": ("j1", "j2"), "j5": ("j2", "j3"), "end": ("j4", "j5"),
+    }  # fmt: skip
 
 
 def test_a_job_gets_what_the_driver_had_set(place, monkeypatch):

@@ -1,7 +1,7 @@
 """A queue that answers as Slurm's programs do, of jobs that nobody runs: sbatch, squeue, sacct, scontrol, scancel.
 
-A job is pending when the driver first asks about jobs, runs the second time, and has completed by the third; one that
-waits for others is pending until these have ended. So a driver that polls goes on, and it is known what it had seen.
+A job is pending when the driver first asks about it, runs the second time, and has completed the third; one that waits
+for others is pending until these have ended. So a driver that polls goes on, and it is known what it had seen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import Any, Literal
 
 from asa.requests.directives import Directive
 
@@ -42,6 +42,7 @@ OWN_PROGRAMS = (
 _SECONDS_OF_A_REAL_PROGRAM = 30.0
 _WHEN = "2026-01-01T00:00:00"
 _ENDED = "COMPLETED"
+_ENDED_AT = 3  # looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class RecordedQueue:
         self._search = search  # where the real programs are
         self._own_number = own_number
         self._next = first
-        self._seen_ended: dict[int, None] = {}
+        self._seen_ended: dict[int, Literal["success", "always"]] = {}
+        self._ends_at_once = 1  # of those that run, at the driver's next look at all jobs
         self._by_number: dict[int, Submission] = {}
         self._programs: dict[str, Callable[[Asked], Answer]] = {
             "squeue": self._squeue, "sacct": self._sacct, "scontrol": self._scontrol, "scancel": self._scancel,
@@ -114,25 +116,53 @@ class RecordedQueue:
         waits_for(options["dependency"].value or "" if "dependency" in options else "")
         job = Submission(
             self._next, tuple(asked.arguments), asked.folder, asked.environment, options, path, text, tuple(rest[1:]),
-            tuple(self._seen_ended), is_held="hold" in options,
+            tuple(self._seen_ended.items()), is_held="hold" in options,
         )  # fmt: skip
         self._next += 1
         self.jobs.append(job)
         self._by_number[job.number] = job
+        self._ends_at_once = 1
         if "wait" in options:
-            job.looks = 3
-            self._see_ended([job])
+            job.looks = _ENDED_AT
+            self._see_ended([job], "success")
         if "parsable" in options:
             return _said(f"{job.number}\n")
         return _said("" if "quiet" in options else f"Submitted batch job {job.number}\n")
 
     # ------------------------------------------------------------------ what the driver sees
 
-    def _look(self) -> None:
-        """Let time go on by a step, as the driver asks about jobs."""
-        for job in self.jobs:
-            if self._may_begin(job):
+    def _look(self, named: Sequence[Submission] = ()) -> None:
+        """Let time go on by a step, as the driver asks about jobs; of some that it names, for these.
+
+        If it asks about all, one that runs ends first, then two, then four: a driver that keeps no more than some in
+        the queue goes on when there is room, and one that waits for all of them soon sees them end.
+        """
+        if named:
+            for job in self._with_those_before(named):
+                job.looks += self._may_begin(job)
+            return
+        under_way = [job for job in self.jobs if job.looks < _ENDED_AT and self._may_begin(job)]
+        running = [job for job in under_way if job.looks == _ENDED_AT - 1]
+        for job in under_way:
+            if job.looks < _ENDED_AT - 1:
                 job.looks += 1
+        for job in running[: self._ends_at_once]:
+            job.looks = _ENDED_AT
+        self._ends_at_once *= 2 if running else 1
+
+    def _with_those_before(self, jobs: Sequence[Submission]) -> list[Submission]:
+        """Give jobs with those that they wait for, in order."""
+        found: dict[int, Submission] = {}
+        left = list(jobs)
+        while left:
+            job = left.pop()
+            if job.number not in found:
+                found[job.number] = job
+                parts, _ = waits_for(job.value("dependency"))
+                left += [one for part in parts if (one := self.job(part.number)) is not None]
+                if any(part.kind == "singleton" for part in parts):
+                    left += [one for one in self.jobs if one.name == job.name and one.number < job.number]
+        return [found[number] for number in sorted(found)]
 
     def _may_begin(self, job: Submission) -> bool:
         if job.is_cancelled or job.is_held:
@@ -147,21 +177,22 @@ class RecordedQueue:
             before = self.jobs[: self.jobs.index(job)]
             return all(self._has_ended(one) for one in before if one.name == job.name)
         other = self.job(part.number)
-        return other is None or self._has_ended(other) or (part.kind == "after" and other.looks >= 2)
+        return other is None or self._has_ended(other) or (part.kind == "after" and other.looks >= _ENDED_AT - 1)
 
     def _has_ended(self, job: Submission) -> bool:
-        return job.is_cancelled or job.looks >= 3
+        return job.is_cancelled or job.looks >= _ENDED_AT
 
     def _state(self, job: Submission) -> str:
         if job.is_cancelled:
             return "CANCELLED"
-        return _ENDED if job.looks >= 3 else "RUNNING" if job.looks == 2 else "PENDING"
+        return _ENDED if job.looks >= _ENDED_AT else "RUNNING" if job.looks == _ENDED_AT - 1 else "PENDING"
 
-    def _see_ended(self, calls: Iterable[Submission]) -> None:
-        """Note that the driver knows of the end of some."""
-        for job in calls:
-            if job.looks >= 3 and not job.is_cancelled:
-                self._seen_ended.setdefault(job.number)
+    def _see_ended(self, jobs: Iterable[Submission], how: Literal["success", "always"]) -> None:
+        """Note that the driver knows of the end of some: how they ended, or that they are over."""
+        for job in jobs:
+            if self._has_ended(job) and not job.is_cancelled:
+                before = self._seen_ended.get(job.number)
+                self._seen_ended[job.number] = how if before != "success" else "success"
 
     def _chosen(self, words: Mapping[str, str | None]) -> list[Submission]:
         """Give the jobs that options of squeue or sacct choose."""
@@ -180,9 +211,9 @@ class RecordedQueue:
 
     def _squeue(self, asked: Asked) -> Answer:
         words = options_given(asked.arguments, SQUEUE)
-        self._look()
         chosen = self._chosen(words)
-        self._see_ended(chosen)
+        self._look(chosen if words.get("jobs") else ())
+        self._see_ended(chosen, "always")
         states = {_LONG.get(word.upper(), word.upper()) for word in (words.get("states") or "").split(",") if word}
         shown = [
             job for job in chosen
@@ -242,9 +273,9 @@ class RecordedQueue:
         numbers = {int(number) for number in re.findall(r"\d+", words.get("jobs") or "")}
         if numbers and not any(self.job(number) for number in numbers):
             return self._really(asked)
-        self._look()
         chosen = self._chosen(words)
-        self._see_ended(chosen)
+        self._look(chosen if words.get("jobs") else ())
+        self._see_ended(chosen, "success")
         states = {_LONG.get(word.upper(), word.upper()) for word in (words.get("states") or "").split(",") if word}
         shown = [job for job in chosen if not states or self._state(job) in states]
         usual = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
@@ -255,7 +286,7 @@ class RecordedQueue:
             rows.append(["-" * abs(int(width or 10)) for _, _, width in fields])
         for job in shown:
             rows.append([self._field(job, name.lower()) for name, _, _ in fields])
-            if "allocations" not in words and job.looks >= 2:
+            if "allocations" not in words and job.looks >= _ENDED_AT - 1:
                 step = {"jobid": f"{job.number}.batch", "jobname": "batch", "partition": "", "user": ""}
                 rows.append([step.get(name.lower(), self._field(job, name.lower())) for name, _, _ in fields])
         between = words.get("delimiter") or "|"
@@ -298,9 +329,9 @@ class RecordedQueue:
         return found
 
     def _show(self, words: Sequence[str], flags: Sequence[str]) -> Answer:
-        self._look()
         calls = self._numbered(words) if words else self.jobs
-        self._see_ended(calls)
+        self._look(calls if words else ())
+        self._see_ended(calls, "success")
         is_one_line = bool({"-o", "--oneliner"} & set(flags))
         blocks = [self._block(job) for job in calls]
         return _said(

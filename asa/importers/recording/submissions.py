@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from asa.errors import InputError
 from asa.requests.directives import Directive, read_directives, refuse_components, take_options
@@ -25,7 +26,8 @@ class Submission:
     path: str = ""  # of its script; empty where that came on standard input, or as `--wrap`
     text: str = ""
     rest: tuple[str, ...] = ()  # what the script is called with
-    ended: tuple[int, ...] = ()  # jobs of which the driver saw the end before
+    ended: tuple[tuple[int, Literal["success", "always"]], ...] = ()
+    """Jobs of which the driver saw the end before: that they completed, or only that they are over."""
     looks: int = 0  # how often the driver asked about jobs since this one could begin
     changed: list[str] = field(default_factory=list)  # what the driver changed since, which the workflow does not have
     is_cancelled: bool = False

@@ -188,10 +188,10 @@ class _Translation:
                 found[before] = _stricter(found.get(before), self._kind(part.kind, job))
         if any_will_do and len(found) > 1 and not bad:
             self._notes.add("`?` becomes: after all of them, not after any", job.where)
-        for number in job.ended:
+        for number, how in job.ended:
             if (before := self._index.get(number)) is not None and before not in found:
                 self._notes.add("it was submitted once the driver had seen others end: it follows these", job.where)
-                found[before] = "success"
+                found[before] = how
         if self._first and not found:
             found[0] = "success"
         return found
