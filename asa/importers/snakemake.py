@@ -162,8 +162,8 @@ def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
         elif current is not None:
             _take_in_line(line, current, notes)
     given = _GIVEN.search(text)
-    for name, rule in rules.items():
-        if given and rule.threads >= int(given[1]) > 1:
+    for name, known in rules.items():
+        if given and known.threads >= int(given[1]) > 1:
             notes.add(f"has as many threads as the dry run had cores, {given[1]}: say how many with --cores", name)
     if not found:
         hint = "Make it with: snakemake --dry-run --forceall --cores 1000 >jobs.txt"
