@@ -107,6 +107,19 @@ def test_stages_that_share_a_job_print_into_a_file_each(tmp_path):
     assert set(Place(tmp_path).files()) == {"12-fit", "fit-12", "fit-0012"}
 
 
+def test_stages_of_a_pool_print_into_a_file_each(place):
+    assert place.run(stage(f'echo "${{ASA_IN_POOL-none}}"; {SAYS}', stdout="%j"), ASA_IN_POOL="1") == 3
+    assert place.files() == {"12-fit": "none\nout\nerr\n"}
+
+
+@pytest.mark.parametrize("name", ["~/logs/o", "$HOME/o", "~me/o"])
+def test_no_folder_is_made_whose_name_a_shell_would_take_for_another(place, name):
+    """Which would be dangerous to delete; `sbatch` of 24.11 and later makes it."""
+    assert place.run(stage(stdout=name)) == 3
+    assert not place.files()
+    assert "there is no such folder" in place.err.read_text()
+
+
 def test_elements_of_an_array_have_their_numbers(place):
     of_array = {"SLURM_ARRAY_JOB_ID": "10", "SLURM_ARRAY_TASK_ID": "17"}
     place.run(stage(stdout="%A_%a-%4a-%j-%b", environment=tuple(of_array.items())))

@@ -21,6 +21,7 @@ from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
 from asa.requests.values import array_text, walltime_s
 from asa.requests.variables import VARIABLES, of_variables
 from asa.shapes import Moldable
+from asa.spec.printed import OF_EACH_JOB, has_pattern
 from asa.spec.withheld import remedy, sounds_secret, uses_of
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
@@ -32,7 +33,6 @@ from .driver import Script, is_driver, read_driver, read_script, refuse_drivers,
 _DEFAULT_WALLTIME_S: Final = 3600.0
 
 _LEFT_OUT: Final[Mapping[str, str]] = {
-    "open-mode": "is left out: each job's output is a file of its own",
     "begin": "is left out: asa decides when a job may begin",
     "hold": "is left out: asa decides when a job may begin",
     "clusters": "is left out: name the cluster in a site file",
@@ -245,14 +245,15 @@ class _Translator:
     def _printed(self, script: Script, name: str) -> dict[str, Any]:
         """Give the files in which what it prints is found, by key."""
         given = script.directives
-        is_added = text_of(given, "open-mode").startswith("a")
+        may_add = text_of(given, "open-mode").startswith("a")
         made: dict[str, Any] = {}
         for option, key in (("output", "stdout"), ("error", "stderr")):
             pattern, directive = text_of(given, option), given.get(option)
             if directive is None:
                 continue
+            is_added = may_add and not has_pattern(pattern, OF_EACH_JOB)
             if is_added or not pattern or pattern.endswith("/"):
-                why = "asa adds nothing to a file that is there" if is_added else "it names no file"
+                why = "asa adds nothing to another job's file" if is_added else "it names no file"
                 self._notes.add(f"--{option} is left out, for {why}: `asa logs` shows what jobs print", directive.where)
                 continue
             made[key] = _pattern(pattern, script, name)

@@ -2,7 +2,8 @@
 # whoever can change the other folder cannot change it. Names are made as Slurm makes them.
 asa_number=${SLURM_JOB_ID:-${ASA_JOB_ID:-$$}}
 asa_number=${asa_number%%@*} asa_of_step=
-case `readlink "/proc/$$/fd/1"` in *.step-[0-9]*.out) asa_of_step=-$ASA_STAGE ;; esac
+case ${ASA_IN_POOL:+pool}`readlink "/proc/$$/fd/1"` in pool* | *.step-[0-9]*.out) asa_of_step=-$ASA_STAGE ;; esac
+unset ASA_IN_POOL
 asa_file_of() { # a pattern; sets `asa_file`
   asa_rest=$1 asa_file= asa_job=$asa_number
   # stages, or elements, that share a job print into a file each
@@ -49,7 +50,12 @@ asa_print_to() { # a file, and 1 or 2: which of the streams
   fi
   asa_into=${1%/*}/
   [ ! -d "$1" ] || { asa_lose "$1" 'that is a folder'; return; }
-  [ -d "$asa_into" ] || mkdir -p -- "$asa_into" 2>/dev/null || { asa_lose "$1" 'its folder cannot be made'; return; }
+  if [ ! -d "$asa_into" ]; then
+    case $asa_into in
+      *'$'* | */'~'*) asa_lose "$1" "it is meant as it is written, and there is no such folder"; return ;;
+    esac
+    mkdir -p -- "$asa_into" 2>/dev/null || { asa_lose "$1" 'its folder cannot be made'; return; }
+  fi
   # under a number that stays the same while errors of a command go elsewhere
   case $2 in 1) exec 6>&1 ;; 2) exec 7>&2 ;; esac
   asa_own=/proc/$$/fd/$(($2 + 5))

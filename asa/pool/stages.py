@@ -650,6 +650,7 @@ def _guarded(order: _Order, told: Path) -> Iterator[subprocess.Popen[bytes]]:
     """
     command = ["sh", "-c", text("pool-guarded"), "sh", text("pool-guard"), order.text]
     environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
+    environment["ASA_IN_POOL"] = "1"  # one job for all stages
     watched, held = os.pipe()
     try:
         with append_to(Path(f"{order.log}.out")) as out, append_to(Path(f"{order.log}.err")) as err:

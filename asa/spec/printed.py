@@ -13,7 +13,8 @@ from asa.workflow import Stage
 PRINTED: Final = ("stdout", "stderr")
 """The keys for it."""
 _PATTERN = re.compile(r"%\d*([A-Za-z%])")
-_OF_EACH_JOB = "jJA"
+OF_EACH_JOB: Final = "jJA"
+"""Patterns that each job has another value of."""
 
 
 class Prints:
@@ -31,7 +32,7 @@ class Prints:
         if each and not has_pattern(pattern, letters):
             message = f"its {each} replace each other's {pattern}; `asa logs` has what each printed"
             yield message, f"Write %{letters[0]} into the name."
-        if not has_pattern(pattern, f"{_OF_EACH_JOB}x"):
+        if not has_pattern(pattern, f"{OF_EACH_JOB}x"):
             other = self._same.setdefault(pattern, stage.name)
             if other != stage.name:
                 message = f"{pattern} is that of stage {other!r}, too: the later replaces the other"

@@ -69,7 +69,7 @@ def test_what_a_script_prints_is_found_where_it_says(here, options):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("-o o --open-mode=append", "adds nothing to a file that is there"),
+        ("-o o --open-mode=append", "adds nothing to another job's file"),
         ("-o logs/", "names no file"),
         ("-a 1-3 -o o-%a", "elements share jobs"),
     ],
@@ -80,6 +80,11 @@ def test_an_output_that_is_not_kept_is_named(here, options, why):
     assert not any(stage.stdout for stage in made.workflow.stages.values())
     assert f"{file}:2: --output" in told(made)
     assert why in told(made)
+
+
+def test_a_job_that_is_put_back_adds_to_its_own_output(here):
+    stage = stage_of(here, "-o o-%4j --open-mode=append")
+    assert (stage.stdout, stage.options) == ("o-%4j", ("--open-mode=append",))
 
 
 def test_a_script_stays_as_it_is_and_becomes_a_stage(here):

@@ -65,3 +65,30 @@ def test_what_stages_print_is_where_they_say(slurm, link):
     assert not found
     kept = [path.read_text() for path in (run.folder.path / "logs").glob("*_c.*.err")]
     assert len(kept) == 2, "what the first try printed is kept"
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_job_that_is_put_back_into_the_queue_prints_into_its_file_again(slurm, link):
+    """Anew, or with --open-mode=append behind what it had printed."""
+    modes = {"a": ("--open-mode=append",), "b": ()}
+    waits = "echo begun; [ -e again.{0} ] || {{ touch again.{0}; sleep 100; }}"
+    stages = [
+        stage(name, then=waits.format(name), stdout="o-%x-%j", options=mode, cores=1) for name, mode in modes.items()
+    ]
+    run = SlurmRun(slurm, stages, link=link, strategy="per-stage")
+    client = run.client()
+    jobs = {name: run.job(name, "RUNNING")["JobId"] for name in modes}
+    files = {name: run.place / f"o-{name}-{job}" for name, job in jobs.items()}
+    until(lambda: all((run.place / f"again.{name}").exists() for name in modes), what="both jobs")
+    for job in jobs.values():
+        slurm.run("scontrol", "requeue", job)
+
+    def has_begun_again():
+        for job in jobs.values():
+            slurm.hasten(job)
+        return all(file.read_text().endswith("begun\n") for file in files.values()) and not run.left()
+
+    until(has_begun_again, what="the end of both")
+    assert client.result().outcome == "completed"
+    assert files["b"].read_text() == "begun\n"
+    assert files["a"].read_text().count("begun\n") == 2
