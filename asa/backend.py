@@ -276,6 +276,11 @@ class JobSpec(JobKeys):
         return bool(self.bag)
 
     @property
+    def shares_tasks(self) -> bool:
+        """Whether it takes tasks, of which other jobs take some, too."""
+        return self.shares and self.array is None and not self.leg
+
+    @property
     def jobs_at_once(self) -> int:
         """How many jobs do its work at the same time."""
         return max(self.sharing, 1)
@@ -431,6 +436,16 @@ class JobStatus:
     outcome: JobOutcome | None = None
     nodes: tuple[str, ...] = ()
     in_doubt: bool = False
+
+    @property
+    def good_nodes(self) -> tuple[str, ...]:
+        """Names of nodes on which it, or elements of it, completed."""
+        own = self.nodes if self.state is JobState.COMPLETED else ()
+        return (*own, *(self.elements.nodes if self.elements is not None else ()))
+
+
+End = JobStatus | ElementEnd
+"""How a job ended, or elements of one did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,7 @@ _Ranges = Sequence[tuple[float, float]]  # of parameters
 def _fitted(points: tuple[RunAt, ...], scaling: Scaling) -> tuple[Speed, float]:
     """Give the speed at a width, in any unit, and how far the points are off it (standard deviation of logarithms)."""
     if scaling.law == "tasks":
-        return _speed_of_bag(scaling), 0.0
+        return _speed_of_tasks(scaling), 0.0
     if scaling.law == "amdahl" and scaling.parallel is not None:
         return _amdahl(1.0 - scaling.parallel), 0.0
     if scaling.law == "downey" and scaling.parallelism is not None and scaling.variance is not None:
@@ -339,7 +339,7 @@ _FITS: Mapping[str, Callable[[int], tuple[Callable[..., Speed], _Ranges]]] = {
 }
 
 
-def _speed_of_bag(scaling: Scaling) -> Speed:
+def _speed_of_tasks(scaling: Scaling) -> Speed:
     def speed(width: float) -> float:
         at_once = max(int(width) // scaling.per_task, 1)
         return 1.0 / math.ceil(scaling.tasks / at_once) if scaling.tasks else float(at_once)

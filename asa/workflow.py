@@ -290,7 +290,7 @@ class Stage(StageKeys):
         object.__setattr__(self, "options", (*needs.options, *beside(self.options)))
 
     def _needs(self, request: tuple[str, ...]) -> Needs:
-        return come_to(request, beside(self.options), of_array=self.array is not None)
+        return come_to(request, (*beside(self.options), *(["--array"] if self.array is not None else [])))
 
     def _request_on(self, width: int) -> tuple[str, ...] | None:
         return self.request if width == self.width else None  # which says its own width

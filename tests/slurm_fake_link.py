@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from asa.backends.shell.script import WITHDRAWN, array_of
+from asa.backends.shell.script import WITHDRAWN, facts_of
 from asa.backends.slurm.link import IdentifiedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
 
 from asa.elements import Elements, parse_array, parse_elements
@@ -238,8 +238,8 @@ class FakeLink:
         """Make the elements of an array; Slurm gives each a number of its own, the array's to one of them."""
         array = parse_array(fake.job.array)
         places = list(array.elements)
-        named, is_renumbered = array_of(fake.job.script)
-        numbers = list(parse_elements(named)) if is_renumbered else places
+        facts = facts_of(fake.job.script)
+        numbers = list(parse_elements(facts["array"])) if facts["is_renumbered"] else places
         if places[-1] >= self.max_array_size:
             raise SubmitRejectedError("Slurm refuses the job: Invalid job array specification")
         live = sum(job.state not in FINAL for job in self.all.values())

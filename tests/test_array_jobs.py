@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 from asa.backends.shell.marks import MarksFolder
-from asa.backends.shell.script import Payload, array_of, batch_script, file_name
+from asa.backends.shell.script import Payload, batch_script, facts_of, file_name
 from asa.backends.slurm.commands.reading import QueueFormat, RecordFormat
-from asa.backends.slurm.link import SlurmJob, elements_of
+from asa.backends.slurm.link import SlurmJob, read_number
 from asa.backends.slurm.rest import reading
 
 from asa.elements import Elements, parse_array
@@ -91,7 +91,8 @@ def test_elements_that_are_counted_from_0_on_find_their_numbers(tmp_path, text):
     assert array.ran == list(map(str, numbers))
     assert array.is_posted
     assert array.run(len(numbers)) == 87, "there is no such element"
-    assert array_of(array.script) == (str(parse_array(text).elements), True)
+    facts = facts_of(array.script)
+    assert (facts["array"], facts["is_renumbered"]) == (str(parse_array(text).elements), True)
 
 
 def test_an_element_without_a_number_fails(tmp_path):
@@ -141,7 +142,7 @@ def test_files_are_those_of_the_element(tmp_path, number, code):
     [("5-9%2", "5-9"), ("1,3,5", "1-5:2"), ("1,3,...", None), ("1-9,", None), ("", None), ("N/A", None)],
 )
 def test_numbers_that_slurm_has_cut_off_are_not_taken_for_all(text, elements):
-    found = elements_of(text)
+    found = read_number(f"12_[{text}]", waits=True)["elements"]
     assert (found and str(found)) == elements
 
 

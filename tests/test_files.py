@@ -117,7 +117,7 @@ def test_a_fifo_among_the_marks_blocks_nobody(tmp_path):
         with pytest.raises(UnavailableError, match="it is a FIFO"):
             ask("7", "t")
     assert marks.kept_job("7") is None
-    assert marks.traits("a") == (False, ())
+    assert marks.facts("a") == marks.facts("none")
 
 
 def test_a_file_is_read_and_a_folder_is_none(tmp_path):

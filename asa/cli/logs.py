@@ -152,13 +152,13 @@ def log_files(
 
     `unit`: of this one alone, where units of the stage have numbers.
     """
-    from asa.cli.units import shown_by
+    from asa.cli.units import output_files
 
     job = _job_that_ran(state, stage)
     if job is None:
         return []
     file_of = partial(_file_of, folder, kind=kind, stage=stage)
-    return shown_by(state, job).outputs(folder, state, job, kind, file_of, unit)
+    return output_files(folder, state, job, kind, file_of, unit)
 
 
 def _instead(

@@ -359,7 +359,7 @@ def _accept_for_host(folder: RunFolder) -> None:
 
 def _texts_of(stage: Stage) -> tuple[object, ...]:
     """Give what a stage runs as its file says it; elements that take turns have become tasks since."""
-    return stage.command, stage.script, () if stage.array is not None else stage.tasks
+    return stage.command, stage.script, () if stage.takes_turns else stage.tasks
 
 
 def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:

@@ -70,8 +70,8 @@ class WeighedStage:
     def sentences(self) -> Iterator[str]:
         """Say in sentences why the chosen one was taken."""
         chosen, block = self.chosen, self.chosen.job.block
-        mates = [name for name in block.stages if name != self.stage]
-        with_whom = f"shares a job with {', '.join(mates)}" if mates else "has a job of its own"
+        others = [name for name in block.stages if name != self.stage]
+        with_whom = f"shares a job with {', '.join(others)}" if others else "has a job of its own"
         shrinks = ", which gives cores back as stages end" if block.shrinks else ""
         gap = f"{format_duration(chosen.gap_s)} after" if chosen.gap_s >= 1 else "as soon as"
         yield (

@@ -16,11 +16,11 @@ from typing import Final
 from asa.errors import InputError
 from asa.requests.directives import KNOWN, Directive
 from asa.requests.sizes import Needs
-from asa.requests.values import array_text
 
 CORES_OF_A_JOB: Final = 32
 """Cores that elements share at most, by default: jobs of about a node, or less, fit where many would not."""
 
+_WRITTEN: Final = re.compile(r"\[?([^\[\]%]*)\]?(?:%(-?\d*)(?:%.*)?)?")
 _MAX_ELEMENTS: Final = 10_000
 _MAX_PARTS: Final = 1000
 _USUAL_PARTS: Final = 100
@@ -41,6 +41,21 @@ _OF_THE_JOB: Final = re.compile(
 _ONLY_SAID: Final = re.compile(r"\s*(?:#|(?:echo|printf)\b(?:(?!\$\()[^>|`;&])*$)")
 _CLEANS: Final = re.compile(r"\brm\b.*(?P<folder>\$\{?TMPDIR\}?)/?\*?(?:[\s\"']|$)")
 _LICENSE: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
+
+
+def array_text(text: str) -> str:
+    """Write the value of ``--array`` plainly: without brackets, and without a limit that is none.
+
+    Examples
+    --------
+    >>> [array_text(text) for text in ("[0-9]", "1-10%0", "[1,2]%3", "1-3%5%2", "0-9%-1")]
+    ['0-9', '1-10', '1,2%3', '1-3%5', '0-9']
+    """
+    match = _WRITTEN.fullmatch(text.replace(" ", ""))
+    if match is None:
+        return text
+    at_once = int(match[2]) if (match[2] or "").lstrip("-") else 0
+    return f"{match[1]}%{at_once}" if at_once > 0 else match[1]
 
 
 @dataclass(frozen=True, slots=True)

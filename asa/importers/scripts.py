@@ -18,7 +18,7 @@ from asa.keys import TERMS
 from asa.requests import beside
 from asa.requests.directives import KNOWN, Directive, head, refuse_value, unseen
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
-from asa.requests.values import array_text, walltime_s
+from asa.requests.values import walltime_s
 from asa.requests.variables import VARIABLES, of_variables
 from asa.shapes import Moldable
 from asa.spec.printed import OF_EACH_JOB, has_pattern
@@ -26,7 +26,17 @@ from asa.spec.withheld import remedy, sounds_secret, uses_of
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 
-from .arrays import ArrayOption, ElementsOfJob, apart_because, for_elements, parts_of, read_array, shared, together
+from .arrays import (
+    ArrayOption,
+    ElementsOfJob,
+    apart_because,
+    array_text,
+    for_elements,
+    parts_of,
+    read_array,
+    shared,
+    together,
+)
 from .base import Imported, ImportNotes, Names, near_or_all
 from .driver import Script, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
 

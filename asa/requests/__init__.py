@@ -47,11 +47,10 @@ def beside(options: Iterable[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def come_to(request: tuple[str, ...], options: tuple[str, ...] = (), *, of_array: bool = False) -> Needs:
+def come_to(request: tuple[str, ...], options: tuple[str, ...] = ()) -> Needs:
     """Compute what a request amounts to.
 
     `options`: further options for Slurm, some of which change what a request means.
-    `of_array`: whether it is for an element of an array.
     Raises `InputError`: one is no size option of sbatch, or has a value that sbatch refuses.
 
     Examples
@@ -63,7 +62,7 @@ def come_to(request: tuple[str, ...], options: tuple[str, ...] = (), *, of_array
     given = {directive.name: directive for directive in map(_read, (*request, *beside(options)))}
     if other := next((name for name in map(name_of, request) if name not in SIZES), ""):
         raise InputError(f"--{other} does not say how large a job is", hint=f"Write it into `options`. {_HINT}")
-    return read_needs(given | ({"array": Directive("array", None, "")} if of_array else {}), lambda *_: None)
+    return read_needs(given, lambda *_: None)
 
 
 def _read(option: str) -> Directive:

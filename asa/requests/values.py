@@ -13,7 +13,6 @@ from asa.units import parse_duration, parse_memory
 _MEMORY = re.compile(r"\d+(?:[kKmMgGtT][bB]?)?")
 _TIME = re.compile(r"\d+(?:-\d*)?(?::\d+){0,2}")
 _ENDLESS = frozenset({"-1", "infinite", "unlimited"})
-_ARRAY = re.compile(r"\[?([^\[\]%]*)\]?(?:%(-?\d*)(?:%.*)?)?")
 
 
 def memory_bytes(text: str) -> int:
@@ -49,21 +48,6 @@ def walltime_s(text: str) -> float:
     if not text.strip("0:-"):
         return 0.0
     return parse_duration(f"{text}0" if text.endswith("-") else text)
-
-
-def array_text(text: str) -> str:
-    """Write the value of ``--array`` plainly: without brackets, and without a limit that is none.
-
-    Examples
-    --------
-    >>> [array_text(text) for text in ("[0-9]", "1-10%0", "[1,2]%3", "1-3%5%2", "0-9%-1")]
-    ['0-9', '1-10', '1,2%3', '1-3%5', '0-9']
-    """
-    match = _ARRAY.fullmatch(text.replace(" ", ""))
-    if match is None:
-        return text
-    at_once = int(match[2]) if (match[2] or "").lstrip("-") else 0
-    return f"{match[1]}%{at_once}" if at_once > 0 else match[1]
 
 
 def node_count(text: str) -> int:

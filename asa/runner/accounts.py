@@ -6,11 +6,15 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from asa.backend import JobStatus
 from asa.runner.jobs import Job
 from asa.strategies.base import Keep
 from asa.units import core_hours
+
+if TYPE_CHECKING:
+    from asa.runner.units import UnitsOfRun
 
 NOTICE_S = 120.0
 """A client looks at least once a minute, and a local stage begins and ends."""
@@ -21,6 +25,7 @@ class Accounts:
     """What the jobs of one run held and idled."""
 
     line_of: Callable[[Job], list[Job]]  # gives a job, or the one that it joins, and all that join that one
+    units: UnitsOfRun  # what jobs run
     _elastic: list[Job] = field(default_factory=list)
     _early: list[Job] = field(default_factory=list)  # that may begin before their payloads
     _behind_local: list[Job] = field(default_factory=list)  # others that may, for what the client runs
@@ -99,10 +104,9 @@ class Accounts:
 
     def _core_hours(self, job: Job) -> float:
         """Count what a job held from its beginning to its end; nothing before that, and where the client is."""
+        if (ran_s := self.units.of(job).ran_s(job)) is not None:
+            return core_hours(job.spec.cores, ran_s)
         end_s, widths = job.status.end_s, self._widths_of(job)
-        if job.spec.array is not None:
-            told = job.status.elements
-            return core_hours(job.spec.cores, told.ran_s) if told is not None else 0.0
         if end_s is None or job.spec.local:
             return 0.0
         ends = [*(at_s for at_s, _ in widths[1:]), end_s]

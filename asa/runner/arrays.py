@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState
+from asa.backend import ElementEnd, ElementsStatus, JobState
 from asa.elements import NONE, Elements
 from asa.errors import BackendError, SubmitRejectedError
 from asa.outcome import JobOutcome, meaning, outcome_of
-from asa.workflow import Workflow
 
 _MAX_GROUPS = 3  # of elements that ended alike, in a sentence
 _LONGEST = 40  # letters of elements' numbers in a sentence
-
-
-def as_run(workflow: Workflow, site: Capabilities) -> Workflow:
-    """Have elements of arrays take turns where the batch system has no arrays."""
-    return workflow if site.arrays else workflow.in_turn(site.max_cores, site.cores_per_node)
 
 
 def in_turn(ends: Mapping[str, tuple[int, JobOutcome | None]]) -> ElementsStatus:

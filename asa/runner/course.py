@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from asa.backend import Capabilities, JobState
+from asa.backend import Capabilities, End, JobState
 from asa.records import Outcome, Record, Retrying, RunEnded, StageEnded, StageStarted
 from asa.runner.host import Host
 from asa.runner.jobs import Job, JobsOfRun
-from asa.runner.nodes import End, Nodes
+from asa.runner.nodes import Nodes
 from asa.runner.retries import has_run_out_of_memory, learned, tried_again, with_more_memory
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, StageView
@@ -196,7 +196,7 @@ class RunCourse:
         for name in [name for name in self.left_of(job) if name not in but]:
             view = self.stages[name]
             again = StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts)
-            self.stages.put(name, with_past(again, view))
+            self.stages.put(name, again.with_past(view))
 
     def retrying(self, names: Sequence[str], reason: str, at_s: float, job_id: str = "") -> Record:
         """Tell that stages are asked for again which did not complete, and why."""
@@ -247,11 +247,3 @@ class RunCourse:
             return
         first, *others = self.ending.failures
         yield self.end("failed", f"{first}; so did {len(others)} more" if others else first, at_s)
-
-
-def with_past(view: StageView, before: StageView) -> StageView:
-    """Let a stage that is asked for again know of the legs that it had."""
-    if view.stage.continues is None:
-        return view
-    earlier = before.earlier_legs + before.leg - 1
-    return replace(view, ran_s=before.ran_s, earlier_legs=earlier, is_unyielding=before.is_unyielding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,18 +16,22 @@ from asa.strategies.base import PlannedJob
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
 
+_ROUND = re.compile(r".*-\d+")  # then comes which of its jobs it is
+
 PAYLOAD_COMPLETED = "EndedWell"
 """Reason of a completed job whose payload completed, though the batch system has it down as ended otherwise."""
 
 
-def round_of(planned: PlannedJob, spec: JobSpec) -> str:
-    """Name the jobs that share a stage with one since it was asked for last: by the token of the first of them."""
-    if not spec.bag:
-        return ""
-    if spec.leg:  # whose number comes last, and how often that was asked for
-        head, _, tail = spec.token.rpartition("-")
-        return f"{head}-{tail.partition('l')[0]}"
-    return spec.token.removesuffix(f"m{planned.mate}")
+def round_of(spec: JobSpec) -> str:
+    """Name the jobs that share a stage with one since it was asked for last: by their tokens' common beginning.
+
+    Examples
+    --------
+    >>> round_of(JobSpec("sweep", 4, 60.0, token="8f3c-2-0m3", bag="sweep")), round_of(JobSpec("cut", 4, 60.0))
+    ('8f3c-2-0', '')
+    """
+    common = _ROUND.match(spec.token)
+    return common[0] if spec.shares and common is not None else ""
 
 
 @dataclass(slots=True)
@@ -47,7 +52,7 @@ class Job:
     @property
     def round(self) -> str:
         """Names the jobs that share a stage since it was asked for last; empty for a job by itself."""
-        return round_of(self.planned, self.spec)
+        return round_of(self.spec)
 
     def step_of(self, stage: str) -> int:
         """Give the number of a stage's step in a job that several stages share; 0 in a job of one stage."""

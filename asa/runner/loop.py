@@ -6,7 +6,6 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import cast
 
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
@@ -47,7 +46,6 @@ from asa.runner.submission import (
 )
 from asa.runner.timing import claimed_apart, settled, times_of
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
-from asa.strategies.legs import ahead, in_turn, successors
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
@@ -206,14 +204,14 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 def _may_plan(one: Active) -> bool:
     """Whether a run has stages to submit, or jobs that may be given back, replaced or get more cores.
 
-    A running leg counts, as another follows it.
+    What runs counts if another job is to follow it.
     """
     phases = {Phase.WAITING, Phase.ALLOCATED}
     if one.run.strategy.replaces:
         phases.add(Phase.QUEUED)
-    legs = (one.state.stages[name] for name in one.state.workflow.continuing)
-    is_followed = any(view.phase is Phase.RUNNING and view.next_job_id is None for view in legs)
-    return is_followed or any(view.phase in phases for view in one.state.stages.values())
+    if any(units.may_follow(one.state) for units in one.state.units.kinds):
+        return True
+    return any(view.phase in phases for view in one.state.stages.values())
 
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:
@@ -340,7 +338,7 @@ def _follow_plan(one: Active) -> float | None:
             submit(one, more)
             continue
         view = one.state.view(now)
-        plan = _with_next_legs(one, view, one.run.strategy.plan(view, one.forecast))
+        plan = _with_followers(one, view, one.run.strategy.plan(view, one.forecast))
         asked = packed(one.state, plan.submissions, now)
         submissions = [settled(one.state, job) for job in claimed_apart(one.state, asked)]
         one.state.planned = tuple(submissions)
@@ -379,15 +377,14 @@ def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: floa
     return has_sent
 
 
-def _with_next_legs(one: Active, view: RunView, plan: Plan) -> Plan:
-    """Add to a plan the next legs of stages with a running leg, unless it cancels jobs: these come first."""
-    if not view.workflow.continuing or plan.cancellations:
+def _with_followers(one: Active, view: RunView, plan: Plan) -> Plan:
+    """Add to a plan the jobs that are to go on where running ones stop, unless it cancels jobs: that comes first."""
+    if plan.cancellations:
         return plan
-    strategy = one.run.strategy
-    usual = in_turn if strategy.forecast is ForecastKind.NONE else ahead
-    next_leg = strategy.next_leg or usual
-    saves_s = partial(one.state.units.legs.saves_s, one.state)
-    found = list(successors(view, one.forecast, next_leg, saves_s, strategy.price_s))
+    kinds, strategy = one.state.units.kinds, one.run.strategy
+    found = [new for units in kinds for new in units.followers(one.state, view, one.forecast, strategy)]
+    if not found:
+        return plan
     wakes = [time for time in (plan.wake_s, *(look_s for _, look_s in found)) if time is not None]
     return replace(plan, submissions=(*plan.submissions, *(job for job, _ in found)), wake_s=min(wakes, default=None))
 

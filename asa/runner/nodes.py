@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
-from asa.backend import Capabilities, ElementEnd, JobState, JobStatus
+from asa.backend import Capabilities, End, JobState, JobStatus
 from asa.outcome import NOT_EXECUTABLE, NOT_FOUND, JobOutcome, outcome_of
 from asa.runner.jobs import Job
 from asa.runner.retries import avoidable, has_run_out_of_memory
@@ -50,8 +50,6 @@ _SUSPECT = "not found"  # the way of failing that one stage alone may be to blam
 _NODE_FAILED = "ran there when it failed"
 _MAX_NAMES = 3  # of stages, in a sentence
 _MAX_EARLY = 8  # stages that failed early; one is remembered for each node
-
-End = JobStatus | ElementEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +153,14 @@ class Nodes:
     def heard(self, job: Job) -> None:
         """Take in where a job did well, and which nodes the batch system says have failed."""
         status = job.status
-        done = status.nodes if status.state is JobState.COMPLETED else ()
-        for name in (*done, *(status.elements.nodes if status.elements is not None else ())):
+        for name in status.good_nodes:
             self._well[name] = max(self._well.get(name, 0.0), status.start_s or 0.0)
             self._early.pop(name, None)
             if (bad := self._bad.get(name)) is not None and len(bad.stages) == 1 and self._well[name] >= bad.since_s:
                 del self._bad[name]
                 self._proven.discard(name)
         for stage in job.planned.stages if status.state is JobState.COMPLETED else ():
-            self._proven |= self._moved.get(stage, {}).keys() - set(done)
+            self._proven |= self._moved.get(stage, {}).keys() - set(status.nodes)
         for name in status.bad_nodes:
             self._accuse(name, job.planned.stages[0], _NODE_FAILED, _end_s(status))
 
@@ -219,7 +216,7 @@ class Nodes:
     def _fails_early(self, stage: Stage, end: End, job: Job, node: str) -> bool:
         """Take in that a stage failed; say whether it did early, and another did on the same node lately."""
         began_s, ended_s = job.status.payload_start_s, _end_s(job.status)
-        if isinstance(end, ElementEnd) or outcome_of(end) not in _OWN or has_run_out_of_memory(end):
+        if not isinstance(end, JobStatus) or outcome_of(end) not in _OWN or has_run_out_of_memory(end):
             return False
         if began_s is None or ended_s - began_s > _SOON_S:
             return False

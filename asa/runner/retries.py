@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from asa.backend import Capabilities, ElementEnd, JobState, JobStatus
+from asa.backend import Capabilities, End, JobState, JobStatus
 from asa.outcome import JobOutcome, meaning, outcome_of, would_end_so_again
 from asa.requests import with_memory
 from asa.runner.jobs import Job
@@ -36,7 +36,7 @@ def may_retry(job: Job, view: StageView) -> bool:
     return view.attempts < view.stage.retries
 
 
-def has_run_out_of_memory(status: JobStatus | ElementEnd) -> bool:
+def has_run_out_of_memory(status: End) -> bool:
     """Whether a job or an element used more memory than it had, as far as the batch system or its end shows."""
     if status.state is not JobState.FAILED:
         return False

@@ -184,7 +184,7 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
     return tuple(
         t
         for t, (one, spec) in former.items()
-        if t != token and one.has_payload and round_of(one, spec) != own and stages.intersection(one.stages)
+        if t != token and one.has_payload and round_of(spec) != own and stages.intersection(one.stages)
     )
 
 
@@ -274,7 +274,7 @@ def _with_others(state: RunState, jobs: Iterable[str]) -> list[str]:
 
 def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:
     """Let a job wait for another's end; a leg that takes over, for a time after its start, if that comes first."""
-    if planned.leg and planned.delay_s:
+    if planned.delay_s:
         return Dependency(job_id, DependencyType.AFTER, planned.delay_s, or_end=True)
     return Dependency(job_id, state.units.of(state.jobs[job_id]).awaited_end(state.jobs[job_id]))
 

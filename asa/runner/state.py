@@ -22,8 +22,7 @@ from asa.records import (
     Submitted,
 )
 from asa.runner.accounts import Accounts
-from asa.runner.arrays import as_run
-from asa.runner.course import RunCourse, with_past
+from asa.runner.course import RunCourse
 from asa.runner.entries import (
     Accepted,
     Again,
@@ -94,9 +93,9 @@ class RunState(RunCourse):
     planned: tuple[PlannedJob, ...] = ()
 
     def __post_init__(self) -> None:
-        self.workflow = as_run(self.workflow, self.capabilities)
+        self.workflow = self.units.as_run(self.workflow, self.capabilities)
         RunCourse.__post_init__(self)
-        self.accounts = Accounts(self.line_of)
+        self.accounts = Accounts(self.line_of, self.units)
 
     def line_of(self, job: Job) -> list[Job]:
         """Give a job, or the one whose cores it joins, and behind it all that join that one."""
@@ -135,8 +134,8 @@ class RunState(RunCourse):
                 self.host.awaited(entry, self.stages)
             case Again(token=token):
                 self.jobs.intended(self.jobs.intents[token])
-            case Narrowed(stage=name, size=size, is_compact=is_compact):
-                self.units.elements.narrowed(name, size, is_compact=is_compact)
+            case Narrowed(stage=name):
+                self.units.of_stage(self.stages[name].stage).narrowed(entry)
                 self.asked_again += 1
             case Sought(at_s=at_s):
                 self.jobs.sought_s = at_s
@@ -173,7 +172,7 @@ class RunState(RunCourse):
             case Retried(at_s=at_s, stages=stages):
                 if entry.revised:
                     revised = Workflow(self.workflow.name, entry.revised, walltime_s=entry.walltime_s)
-                    self.workflow = as_run(revised, self.capabilities)
+                    self.workflow = self.units.as_run(revised, self.capabilities)
                 yield self._retry(at_s, stages)
                 yield from self.end_if_settled(at_s)
             case Extended() | Claimed() | Dropped() | Closed():
@@ -261,8 +260,7 @@ class RunState(RunCourse):
             resubmission=units.resubmissions(self, planned),
             reason=units.reason(self, job),
             joins=planned.joins,
-            shares=spec.shares,
-            array=str(spec.array) if spec.array is not None else "",
+            **units.recorded(job),
         )
 
     def _cancelled_record(self, planned: PlannedJob, job_id: str, reason: str, at_s: float) -> Record:
@@ -298,7 +296,8 @@ class RunState(RunCourse):
                 stage = self.workflow.stages[name]
                 fresh = StageView(stage, resubmissions=again)
                 if name not in once_more:
-                    fresh = with_past(replace(fresh, stage=self.units.of_stage(stage).left_to_run(self, stage)), view)
+                    left = self.units.of_stage(stage).left_to_run(self, stage)
+                    fresh = replace(fresh, stage=left).with_past(view)
                 view = fresh  # noqa: PLW2901
             taken_up.put(name, view)
         taken_up.settle_anew()
@@ -342,7 +341,7 @@ class RunState(RunCourse):
                 start_s=status.start_s,
                 payload_start_s=status.payload_start_s if job.planned.has_payload else None,
                 reason=status.reason,
-                ran_s=status.elements.ran_s if status.elements and job.spec.array else None,
+                ran_s=units.ran_s(job),
             )
             yield from self._ended(job)
 

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from asa.backend import REFUSAL, JobSpec, JobState, site_word_s
 from asa.core import safe
-from asa.elements import Array
 from asa.errors import (
     NOT_ACCEPTED,
     BackendError,
@@ -21,8 +20,7 @@ from asa.errors import (
 from asa.exactly_once import AGAIN_S
 from asa.keys import RESOURCES, terms_of
 from asa.runner.active import Active
-from asa.runner.arrays import is_no_array
-from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Narrowed, Refused, Shaped, Stopped
+from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.put_off import target_of
 from asa.runner.specs import demand_of, spec_of, token_of
@@ -239,10 +237,8 @@ def _word_s(one: Active, spec: JobSpec) -> float | None:
 
 
 def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
-    if spec.array is not None:
-        return _send_array(one, planned.stages[0], spec, spec.array)
     if planned.has_payload:
-        return _submitted(one, spec)
+        return _submitted(one, planned, spec)
     try:
         return one.state.units.asked(planned, spec).send(one.backend, planned, spec)
     except (*NOT_ACCEPTED, SubmitInDoubtError):
@@ -252,7 +248,19 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
         raise SubmitDeferredError(str(error)) from error
 
 
-def _submitted(one: Active, spec: JobSpec) -> str:
+def _submitted(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
+    """Submit a job; where it is too large for what it runs, note that, so that the next time less is asked for."""
+    try:
+        return _submitted_somewhere(one, spec)
+    except (SubmitRejectedError, SubmitDeferredError) as error:
+        fewer = one.state.units.asked(planned, spec).fewer(planned, spec, error, one.backend.now())
+        if fewer is None:
+            raise
+        one.commit(fewer[0])
+        raise SubmitDeferredError(f"{error.message}: {fewer[1]}") from error
+
+
+def _submitted_somewhere(one: Active, spec: JobSpec) -> str:
     """Submit a job; one that could not run without the nodes that it is to avoid is submitted for any node."""
     try:
         return one.backend.submit(spec)
@@ -260,20 +268,6 @@ def _submitted(one: Active, spec: JobSpec) -> str:
         if not spec.avoid:
             raise
         return one.backend.submit(replace(spec, avoid=()))
-
-
-def _send_array(one: Active, stage: str, spec: JobSpec, array: Array) -> str:
-    """Send a part of an array; where it is too large, note that, so that the next time fewer are asked for."""
-    try:
-        return _submitted(one, spec)
-    except (SubmitRejectedError, SubmitDeferredError) as error:
-        count, is_refused = len(array.elements), is_no_array(error)
-        if isinstance(error, SubmitRejectedError) and not is_refused:
-            raise
-        if count == 1 and (array.is_compact or not is_refused):
-            raise
-        one.commit(Narrowed(stage, max(count // 2, 1), error.message, one.backend.now(), is_compact=is_refused))
-        raise SubmitDeferredError(f"{error.message}: {count} elements are too many at a time") from error
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:

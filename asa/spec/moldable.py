@@ -269,8 +269,8 @@ class AskedShapes:
     def _law(self) -> Scaling:
         law = self.scaling
         if law is None:
-            is_bag = self.tasks is not None and len(self._sizes) > 1 and not isinstance(self.expected_s, Mapping)
-            law = Scaling("tasks" if is_bag else "measured")
+            is_list = self.tasks is not None and len(self._sizes) > 1 and not isinstance(self.expected_s, Mapping)
+            law = Scaling("tasks" if is_list else "measured")
         if law.law != "tasks":
             return law
         if self.cores is None:  # how many fit on a node is not known here

@@ -177,8 +177,8 @@ def _scaling(stage: Stage) -> str:
     if scaling.parallelism is not None:
         a, v = _number(scaling.parallelism), _number(scaling.variance)
         return f"{{ downey = {{ parallelism = {a}, variance = {v} }} }}"
-    is_bag = bool(stage.tasks or stage.tasks_file)  # which scales as such if nothing else is said
-    return _text(scaling.law) if scaling.law != "measured" or is_bag else ""
+    is_list = bool(stage.tasks or stage.tasks_file)  # which scales as such if nothing else is said
+    return _text(scaling.law) if scaling.law != "measured" or is_list else ""
 
 
 def _expected(stage: Stage) -> str:

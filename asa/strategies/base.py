@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -153,6 +153,19 @@ class StageView:
     ran_s: float = 0.0
     leg_start_s: float | None = None
     is_unyielding: bool = False
+
+    def with_past(self, before: StageView) -> StageView:
+        """Let a stage that is submitted again know of the legs that it had; others had none.
+
+        Parameters
+        ----------
+        before
+            Its state until now.
+        """
+        if self.stage.continues is None:
+            return self
+        earlier = before.earlier_legs + before.leg - 1
+        return replace(self, ran_s=before.ran_s, earlier_legs=earlier, is_unyielding=before.is_unyielding)
 
 
 @dataclass(frozen=True, slots=True)

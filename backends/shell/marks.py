@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from asa.core import safe
 from asa.core.documents import read_json
@@ -20,7 +20,7 @@ from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
 from asa.outcome import JobOutcome, by_exit_code, from_word
 
-from .script import WITHDRAWN, array_of, heeds_of, is_utf8, traits, walltime_of
+from .script import WITHDRAWN, facts_of, is_utf8
 
 _SCRIPT = ".sh"
 _Read = TypeVar("_Read")
@@ -117,33 +117,12 @@ class MarksFolder:
         known = {path.stem.rpartition(".")[2]: path.stem for path in self.scripts.glob(f"*.*{_SCRIPT}")}
         return {token: known[token] for token in tokens if token in known}
 
-    def traits(self, name: str) -> tuple[bool, tuple[str, ...]]:
-        """Say whether a job's payload waits for tokens, and the names of its steps, by its script."""
+    def facts(self, name: str) -> dict[str, Any]:
+        """Say what is known of a job by its script: fields of `KeptSubmission`."""
         try:
-            return traits(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
+            return facts_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):
-            return False, ()
-
-    def array(self, name: str) -> tuple[str, bool]:
-        """Say which elements a job has by its script, and whether they are renumbered; empty for one job."""
-        try:
-            return array_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
-        except (OSError, ValueError):
-            return "", False
-
-    def walltime_s(self, name: str) -> float:
-        """Say which walltime a job asked for by its script; infinite if that is not known."""
-        try:
-            return walltime_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
-        except (OSError, ValueError):
-            return math.inf
-
-    def heeds(self, name: str) -> tuple[tuple[str, ...], str]:
-        """Read from a job's script its completion markers, and what to do if memory runs out; see `KeptSubmission`."""
-        try:
-            return heeds_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
-        except (OSError, ValueError):
-            return (), "fail"
+            return {"awaits": False, "steps": (), "walltime_s": math.inf}
 
     def job_ids(self) -> set[str]:
         """Ids of the jobs that were submitted from here."""

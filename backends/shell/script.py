@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from asa.backend import JobSpec, Step
@@ -297,58 +298,38 @@ def _files(tokens: Sequence[str]) -> str:
     return shlex.quote(" ".join(file_name(token) for token in tokens))
 
 
-def traits(script: str) -> tuple[bool, tuple[str, ...]]:
-    """Read from a script of `batch_script` whether it waits for tokens, and the names of its steps.
+def facts_of(script: str) -> dict[str, Any]:
+    """Read from a script of `batch_script` what a later client is to know of its job: fields of `KeptSubmission`.
+
+    Raises `ValueError`: it is no such script.
 
     Examples
     --------
-    >>> payload = Payload("fit", "true", "/home/me", Path("/r/marks"), Path("/r/posts"), awaits=("a",))
-    >>> traits(batch_script(payload, "SLURM_JOB_ID"))
-    (True, ())
+    >>> payload = Payload("fit", "true", "/home/me", Path("/r/marks"), Path("/r/posts"), posted=("a",), walltime_s=90.0)
+    >>> facts_of(batch_script(payload, "SLURM_JOB_ID"))
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'awaits': False, 'steps': (), 'walltime_s': 90.0, 'array': '', 'is_renumbered': False, 'posts': ('a',),
+     'out_of_memory': 'fail'}
     """
-    facts = _read(script)
-    [steps] = [shlex.split(line.removeprefix(_STEPS)) for line in facts if line.startswith(_STEPS)]
-    return f"{_AWAITS}''" not in facts, tuple(token_of_file(name) for name in " ".join(steps).split())
+    # they come before any text of a user's
+    facts = list(takewhile(lambda line: line not in _ENDS_OF_FACTS, script.splitlines()))
 
+    def said(what: str, otherwise: str = "") -> str:
+        return next((line.removeprefix(what) for line in facts if line.startswith(what)), otherwise)
 
-def walltime_of(script: str) -> float:
-    """Read from a script of `batch_script` its job's walltime; infinity if it has none.
+    def names(what: str) -> tuple[str, ...]:
+        words = (word for line in facts if line.startswith(what) for word in shlex.split(line.removeprefix(what)))
+        return tuple(" ".join(words).split())
 
-    Examples
-    --------
-    >>> payload = Payload("fit", "true", "/home/me", Path("/r/marks"), Path("/r/posts"), walltime_s=90.0)
-    >>> walltime_of(batch_script(payload, "SLURM_JOB_ID"))
-    90.0
-    """
-    facts = _read(script)
-    return next((float(line.removeprefix(_WALLTIME)) for line in facts if line.startswith(_WALLTIME)), math.inf)
-
-
-def heeds_of(script: str) -> tuple[tuple[str, ...], str]:
-    """Read from a script of `batch_script` its job's completion markers, and what to do if memory runs out.
-
-    Examples
-    --------
-    >>> payload = Payload("fit", "true", "/home/me", Path("/r/marks"), Path("/r/posts"), posted=("a",), heeds="ignore")
-    >>> heeds_of(batch_script(payload, "SLURM_JOB_ID"))
-    (('a',), 'ignore')
-    """
-    facts = _read(script)
-    names = [shlex.split(line.removeprefix(_POSTED)) for line in facts if line.startswith(_POSTED)]
-    posts = tuple(" ".join(word for words in names for word in words).split())
-    return posts, next((line.removeprefix(_HEEDS) for line in facts if line.startswith(_HEEDS)), "fail")
-
-
-def array_of(script: str) -> tuple[str, bool]:
-    """Read from a script of `batch_script` its elements, and whether they are renumbered.
-
-    Empty for a script without an array.
-    """
-    facts = _read(script)
-    said = next((line.removeprefix(_ELEMENTS) for line in facts if line.startswith(_ELEMENTS)), "")
-    return said.removesuffix(_RENUMBERED), said.endswith(_RENUMBERED)
-
-
-def _read(script: str) -> list[str]:
-    """Return the lines of a script that describe it, which come before any text of a user's."""
-    return list(takewhile(lambda line: line not in _ENDS_OF_FACTS, script.splitlines()))
+    if sum(line.startswith(_STEPS) for line in facts) != 1:
+        raise ValueError("this is no script of a job")
+    elements = said(_ELEMENTS)
+    return {
+        "awaits": f"{_AWAITS}''" not in facts,
+        "steps": tuple(map(token_of_file, names(_STEPS))),
+        "walltime_s": float(said(_WALLTIME, "inf")),
+        "array": elements.removesuffix(_RENUMBERED),
+        "is_renumbered": elements.endswith(_RENUMBERED),
+        "posts": names(_POSTED),
+        "out_of_memory": said(_HEEDS, "fail"),
+    }

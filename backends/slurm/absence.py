@@ -9,12 +9,10 @@ says explicitly that it does not know the job.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
-
-from asa.elements import Elements, parse_elements
 
 from .link import SlurmRecord
 from .states import ended_as
@@ -184,29 +182,3 @@ def _cancelled(known: Evidence, *, is_running: bool) -> Verdict:
     since_s = known.clock_s - (known.cancelled_s or 0.0)
     is_over = known.absence.is_over(known.clock_s) and (not is_running or not 0 <= since_s < _KILLED_S)
     return Verdict.CANCELLED if is_over else Verdict.UNKNOWN
-
-
-def together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], ...]:
-    """Write the absences of an array's elements, grouped by equal ones.
-
-    Examples
-    --------
-    >>> together({1: Absence(2, 10.0), 2: Absence(2, 10.0), 3: PRESENT})
-    (('1-2', 2, 10.0),)
-    """
-    alike: dict[Absence, list[int]] = {}
-    for number, absence in absences.items():
-        if absence.looks:
-            alike.setdefault(absence, []).append(number)
-    return tuple((str(Elements.of(numbers)), *absence) for absence, numbers in sorted(alike.items()))
-
-
-def of_elements(absent: Iterable[tuple[str, int, float]]) -> dict[int, Absence]:
-    """Read the absences that `together` wrote.
-
-    Examples
-    --------
-    >>> of_elements([("1-2", 2, 10.0)])
-    {1: Absence(looks=2, since_s=10.0), 2: Absence(looks=2, since_s=10.0)}
-    """
-    return {n: Absence(looks, since_s) for which, looks, since_s in absent for n in parse_elements(which)}

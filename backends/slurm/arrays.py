@@ -17,7 +17,7 @@ from asa.backend import ElementEnd, ElementsStatus, JobState, JobStatus
 from asa.elements import NONE, Elements, parse_elements
 from asa.outcome import JobOutcome
 
-from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry, of_elements, together
+from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry
 from .link import SlurmRecord
 from .states import MAX_NODES, ended_as, reason_of, waits_held
 from .tracking import TWIN, VANISHED, TrackedJob
@@ -62,14 +62,16 @@ class TrackedArray(TrackedJob):
     def of(cls, kept: KeptSubmission, status: JobStatus, **fields: Any) -> TrackedArray:
         """Begin to track one, or go on where another client left it."""
         numbers = frozenset(parse_elements(kept.array))
-        made = cls(kept, status, numbers=numbers, _spent_s=kept.spent_s, _starts=dict(kept.starts), **fields)
-        made._absent = of_elements(kept.absent)
-        return made
+        return cls(kept, status, numbers=numbers, _spent_s=kept.spent_s, _starts=dict(kept.starts), **fields)
+
+    def _take_up(self) -> None:
+        """Go on with the absences that another client saw, each of an element."""
+        self._absent = _of_elements(self.kept.absent)
 
     def is_to_be_kept(self) -> bool:
         """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
         starts = tuple(sorted((n, s) for n, s in self._starts.items() if n not in self.own or self.own[n].is_live))
-        absent = together({number: one.absence for number, one in self.own.items() if one.is_live})
+        absent = _together({number: one.absence for number, one in self.own.items() if one.is_live})
         was, kept = self.kept, replace(self.kept, spent_s=self._spent_s, starts=starts, absent=absent)
         suspended_s = max((s for one in self.own.values() if (s := one.suspended_s())), default=self.kept.suspended_s)
         self.kept = replace(kept, cancelled_s=self.cancelled_s, suspended_s=suspended_s)
@@ -334,3 +336,29 @@ def by_array(records: Iterable[SlurmRecord]) -> tuple[list[SlurmRecord], dict[st
 def has_ended(records: Iterable[SlurmRecord]) -> bool:
     """Say whether all records of an array are of elements that have ended."""
     return all(ended_as(record) is not None for record in records)
+
+
+def _together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], ...]:
+    """Write the absences of an array's elements, grouped by equal ones.
+
+    Examples
+    --------
+    >>> _together({1: Absence(2, 10.0), 2: Absence(2, 10.0), 3: PRESENT})
+    (('1-2', 2, 10.0),)
+    """
+    alike: dict[Absence, list[int]] = {}
+    for number, absence in absences.items():
+        if absence.looks:
+            alike.setdefault(absence, []).append(number)
+    return tuple((str(Elements.of(numbers)), *absence) for absence, numbers in sorted(alike.items()))
+
+
+def _of_elements(absent: Iterable[tuple[str, int, float]]) -> dict[int, Absence]:
+    """Read the absences that `_together` wrote.
+
+    Examples
+    --------
+    >>> _of_elements([("1-2", 2, 10.0)])
+    {1: Absence(looks=2, since_s=10.0), 2: Absence(looks=2, since_s=10.0)}
+    """
+    return {n: Absence(looks, since_s) for which, looks, since_s in absent for n in parse_elements(which)}

@@ -174,11 +174,13 @@ class SlurmBackend:
         submit_s = self.now()
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
-        kept = KeptSubmission(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
-        heeds = _heeds(spec)
-        kept = replace(kept, posts=tuple(map(file_name, spec.posts)), out_of_memory=heeds)
-        if spec.array is not None:
-            kept = replace(kept, array=str(spec.array.elements), is_renumbered=self._is_renumbered(spec))
+        kept = KeptSubmission(
+            name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s,
+            array=str(spec.array.elements) if spec.array is not None else "",
+            is_renumbered=self._is_renumbered(spec),
+            posts=tuple(map(file_name, spec.posts)),
+            out_of_memory=_heeds(spec),
+        )  # fmt: skip
         self._folder.keep_job(job_id, kept)
         self._home.submitted(job_id, kept)
         self._strangers.discard(job_id)
@@ -579,14 +581,9 @@ class SlurmBackend:
             return
         kept = self._folder.kept_job(holder)
         if kept is None or kept.token != token:
-            awaits, steps = self._folder.traits(name)
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
             since_s = self.now() if mark is None else mark.time_s  # it is not known how long it had queued
-            walltime_s = self._folder.walltime_s(name)
-            kept = KeptSubmission(name, token, awaits, steps, kept_back=True, walltime_s=walltime_s, submit_s=since_s)
-            array, is_renumbered = self._folder.array(name)
-            posts, heeds = self._folder.heeds(name)
-            kept = replace(kept, array=array, is_renumbered=is_renumbered, posts=posts, out_of_memory=heeds)
+            kept = KeptSubmission(name, token, kept_back=True, submit_s=since_s, **self._folder.facts(name))
         job = self._track(holder, kept)
         job.miss(self._folder, self.now(), self._clock(), certain=False)
         yield job
@@ -945,21 +942,11 @@ class SlurmBackend:
             return kept
         token = token_of(record.name)
         is_one = bool(token) and (record.comment == f"{COMMENT}{token}" or token in self._folder.names([token]))
-        awaits, steps = self._folder.traits(record.name) if is_one else (False, ())
-        array, is_renumbered = self._folder.array(record.name) if is_one else ("", False)
-        posts, heeds = self._folder.heeds(record.name) if is_one else ((), "fail")
+        kept_back = bool(record.dependency) or (record.eligible_s or 0.0) > record.submit_s
+        facts = self._folder.facts(record.name if is_one else "")
+        facts["walltime_s"] = record.limit_s or facts["walltime_s"]
         return KeptSubmission(
-            name=record.name,
-            token=token if is_one else "",
-            awaits=awaits,
-            steps=steps,
-            kept_back=bool(record.dependency) or (record.eligible_s or 0.0) > record.submit_s,
-            walltime_s=record.limit_s or (self._folder.walltime_s(record.name) if is_one else math.inf),
-            submit_s=record.submit_s,
-            array=array,
-            is_renumbered=is_renumbered,
-            posts=posts,
-            out_of_memory=heeds,
+            record.name, token if is_one else "", kept_back=kept_back, submit_s=record.submit_s, **facts
         )
 
     # ------------------------------------------------------------------ belt and braces
@@ -1082,8 +1069,7 @@ def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
 
 def _heeds(spec: JobSpec) -> str:
     """Say what follows where Slurm says that memory ran out: a list is judged task by task if the job can see it."""
-    is_part = spec.shares and spec.array is None and not spec.leg
-    return BY_TASK if is_part and spec.out_of_memory == "fail" else spec.out_of_memory
+    return BY_TASK if spec.shares_tasks and spec.out_of_memory == "fail" else spec.out_of_memory
 
 
 def _with_own_nodes(spec: JobSpec) -> tuple[str, ...]:

@@ -185,7 +185,7 @@ class HomeCluster:
         home, records = self._home, list(records)
         is_in_order = not _is_out_of_order(records)
         for record in records:
-            if home.first_number in {int(record.job_id), int(record.array_id or 0)} and not home.is_first(record):
+            if str(home.first_number) in record.numbers and not home.is_first(record):
                 raise self._began_anew(f"that number is now the job {record.name!r}")
             if not (is_in_order and _is_numbered_in_order(record)):
                 continue
@@ -235,7 +235,7 @@ class HomeCluster:
 
 def _is_numbered_in_order(record: SlurmRecord) -> bool:
     """Whether a job got its number when it was submitted; an element does as it starts, a requeue changes the time."""
-    return not (record.array_id or record.restarts) and bool(record.submit_s)
+    return not (record.is_part or record.restarts) and bool(record.submit_s)
 
 
 def _is_out_of_order(records: Iterable[SlurmRecord]) -> bool:

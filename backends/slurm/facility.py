@@ -152,9 +152,8 @@ class SlurmFacility:
         return self.settings.system or link.about().cluster or self._place
 
     def _capabilities(self, link: SlurmLink) -> Capabilities:
-        accrues, config = self.settings.age_accrues, dict[str, str]()
-        if accrues is None or self.settings.max_array_size is None:
-            config = dict(link.settings())
+        accrues = self.settings.age_accrues
+        config = {} if self.settings.says_all else dict(link.settings())
         if accrues is None:
             accrues = age_accrues(config)
         self._learned = [_AGE_UNKNOWN] if accrues is None else []

@@ -52,7 +52,7 @@ class SlurmQueueFeed:
         jobs = {
             record.job_id: (record, status)
             for record in records
-            if record.job_id not in own and not record.is_array and (status := status_of(record, now_s)) is not None
+            if record.job_id not in own and record.is_one and (status := status_of(record, now_s)) is not None
         }
         first, was = self._seen is None, self._seen or {}
         seen: dict[str, _Seen] = {}

@@ -52,14 +52,14 @@ class OwnJobs:
         self._link, self._expected, self._user, self._is_settling = link, expected, user, is_settling
 
     def cancel(
-        self, job_ids: Collection[str], elements_of: Mapping[str, KeptSubmission] | None = None
+        self, job_ids: Collection[str], others: Mapping[str, KeptSubmission] | None = None
     ) -> dict[str, BackendError]:
         """Cancel some jobs; return those that were not cancelled, each with the reason.
 
-        `elements_of`: the arrays of elements, which have numbers of their own.
+        `others`: those that are not expected by their numbers, as elements of arrays.
         Raises `UnavailableError`: Slurm cannot be asked; nothing was cancelled.
         """
-        own, failed = self._told_apart(job_ids, elements_of or {}, by_name=self._link.cancels_by_name)
+        own, failed = self._told_apart(job_ids, others or {}, by_name=self._link.cancels_by_name)
         return failed | (self._link.cancel(own) if own else {})
 
     def update(
@@ -76,7 +76,7 @@ class OwnJobs:
             self._link.update(job, held=held, walltime_s=walltime_s, nodes=nodes)
 
     def _told_apart(
-        self, job_ids: Collection[str], elements_of: Mapping[str, KeptSubmission], *, by_name: bool
+        self, job_ids: Collection[str], others: Mapping[str, KeptSubmission], *, by_name: bool
     ) -> tuple[list[IdentifiedJob], dict[str, BackendError]]:
         """Separate numbers of this client's jobs from others, each with the reason.
 
@@ -85,7 +85,7 @@ class OwnJobs:
         wanted = list(dict.fromkeys(job_ids))
         now: dict[str, list[SlurmRecord]] = {}
         for record in self._link.holders(wanted):
-            for number in {record.job_id, record.array_id} - {""}:
+            for number in record.numbers:
                 now.setdefault(number, []).append(record)
         own, failed = list[IdentifiedJob](), dict[str, BackendError]()
         for job_id in wanted:
@@ -98,7 +98,7 @@ class OwnJobs:
                     failed[job_id] = UnavailableError("Slurm does not show the job yet", where=f"job {job_id}")
             elif not records:
                 failed[job_id] = JobNotFoundError("Slurm does not know the job", where=f"job {job_id!r}")
-            elif all(self._is_own(job_id, record, elements_of) for record in records):
+            elif all(self._is_own(job_id, record, others) for record in records):
                 own.append(IdentifiedJob(job_id, records[0].name))
             else:
                 failed[job_id] = AnothersJobError(
@@ -108,8 +108,8 @@ class OwnJobs:
                 )
         return own, failed
 
-    def _is_own(self, job_id: str, record: SlurmRecord, elements_of: Mapping[str, KeptSubmission]) -> bool:
-        kept = elements_of.get(job_id) or self._expected(job_id)
+    def _is_own(self, job_id: str, record: SlurmRecord, others: Mapping[str, KeptSubmission]) -> bool:
+        kept = others.get(job_id) or self._expected(job_id)
         if kept is None or not is_same(record, kept):
             return False
         return record.user in {"", self._user()} or not self._user()

@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from asa.elements import Elements, parse_elements
 from asa.errors import BackendError, InputError
 from asa.keys import JobKeys
+from asa.requests import beside
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
@@ -57,6 +58,11 @@ class SlurmJob(JobKeys):
             return literal
         stem, dot, kind = literal.rpartition(".")
         return f"{stem}-e%a{dot}{kind}"
+
+    @property
+    def beside_size(self) -> tuple[str, ...]:
+        """What else its size depends on: of its options, those that do not say it, and that it is an array."""
+        return (*beside(self.options), *(("--array",) if self.array else ()))
 
     @property
     def burst_buffer(self) -> str:
@@ -110,6 +116,21 @@ class SlurmRecord:
     array_id: str = ""  # the number of the array that it is of; empty for none
     # the array's elements of this record, as Slurm numbers them; None if they are not all reported
     elements: Elements | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is of one job, or of one of an array's."""
+        return not self.is_array
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is of an array."""
+        return bool(self.array_id)
+
+    @property
+    def numbers(self) -> set[str]:
+        """By which numbers it is known: its own, and that of its array."""
+        return {self.job_id, self.array_id} - {""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,18 +219,26 @@ class SlurmLimits:
     qualities: tuple[str, ...] = ()  # those that the association may use
 
 
-def elements_of(text: str) -> Elements | None:
-    """Read the numbers of an array's elements as Slurm writes them; None if it has cut them off, or gives none.
+def read_number(text: str, *, waits: bool) -> dict[str, Any]:
+    """Read of which array a record is, and of which of its elements, as squeue and sacct write it, as its fields.
+
+    `waits`: whether it is of what is pending. What has ended together may be shown together, too.
 
     Examples
     --------
-    >>> str(elements_of("5-9,12%2")), elements_of("1,3,5,..."), elements_of("")
-    ('5-9,12', None, None)
+    >>> read_number("17", waits=True), read_number("12_4", waits=False)["is_array"]
+    ({}, False)
+    >>> [str(read_number(text, waits=True)["elements"]) for text in ("12_[5-9,12%2]", "12_[1,3,5,...]", "12_4")]
+    ['5-9,12', 'None', '4']
     """
+    array_id, is_element, which = text.strip().partition("_")
+    if not (is_element and array_id.isdecimal()):
+        return {}
     try:
-        return parse_elements(text.partition("%")[0])
-    except InputError:
-        return None
+        elements = parse_elements(which.strip("[]").partition("%")[0])
+    except InputError:  # they are cut off, or none is given
+        elements = None
+    return {"array_id": array_id, "elements": elements, "is_array": waits and "[" in which}
 
 
 class SlurmLink(Protocol):

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Final, TypeVar
 
 from asa.errors import BackendError, InputError
-from asa.requests import SIZES, beside, come_to, name_of
+from asa.requests import SIZES, come_to, name_of
 from asa.units import format_duration, parse_duration
 
 from .link import SlurmJob, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition
@@ -101,7 +101,7 @@ def in_numbers(job: SlurmJob) -> SlurmJob:
     own += [f"--nodes={job.nodes}"] if job.nodes else []
     sizes = tuple(option for option in job.options if name_of(option) in SIZES)
     try:
-        needs = come_to((*own, *sizes), beside(job.options), of_array=bool(job.array))
+        needs = come_to((*own, *sizes), job.beside_size)
     except InputError:
         return job
     return replace(

@@ -160,6 +160,11 @@ class SlurmSettings(BaseModel):
         return {_RENAMED.get(name, name): value for name, value in values.items()}
 
     @property
+    def says_all(self) -> bool:
+        """Whether it says what is else read of Slurm's configuration."""
+        return self.age_accrues is not None and self.max_array_size is not None
+
+    @property
     def longest_poll_s(self) -> float:
         """Most seconds between two looks: the controller must still remember what ended between them."""
         longest_s = max(self.max_poll, self.poll)

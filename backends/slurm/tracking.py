@@ -60,7 +60,11 @@ class TrackedJob:
     def __post_init__(self) -> None:
         """Go on where another client left it."""
         self.cancelled_s = self.kept.cancelled_s
-        if not self.kept.array and self.kept.absent:
+        self._take_up()
+
+    def _take_up(self) -> None:
+        """Go on with the absence that another client saw."""
+        if self.kept.absent:
             self.absence = Absence(*self.kept.absent[0][1:])
 
     def is_to_be_kept(self) -> bool:

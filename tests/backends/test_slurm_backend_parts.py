@@ -335,8 +335,9 @@ def test_what_a_job_posts_and_heeds_is_known_by_its_script(tmp_path, heeds):
     places = folder.marks, folder.posts
     made = Payload("job.t", "true", "/", *places, token="t", posted=("run/a", "b"), heeds=heeds)
     folder.keep_script("job.t", batch_script(made, "SLURM_JOB_ID"))
-    assert folder.heeds("job.t") == ((file_name("run/a"), "b"), heeds)
-    assert folder.heeds("none.t") == ((), "fail")
+    facts = folder.facts("job.t")
+    assert (facts["posts"], facts["out_of_memory"]) == ((file_name("run/a"), "b"), heeds)
+    assert folder.facts("none.t").keys().isdisjoint({"posts", "out_of_memory"}), "what is usual"
 
 
 def test_a_node_that_failed_under_an_element_is_named_by_that_element(tmp_path):

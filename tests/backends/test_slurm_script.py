@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from asa.backends.shell.environment import carried
 from asa.backends.shell.marks import MarksFolder
-from asa.backends.shell.script import Payload, file_name, job_name, token_of_file, traits
+from asa.backends.shell.script import Payload, facts_of, file_name, job_name, token_of_file
 from asa.backends.slurm.script import batch_script, before_step
 from hypothesis import given
 from hypothesis import strategies as st
@@ -660,7 +660,8 @@ def test_a_script_tells_what_it_is(names, awaits):
     steps = [Step(name, "true") for name in names]
     folders = Path("/r/marks"), Path("/r/posts")
     payload = Payload("n", "awaits='x'\nsteps='y'", "/w", *folders, awaits=("t/1",) if awaits else (), steps=steps)
-    assert traits(batch_script(payload)) == (awaits, tuple(names))
+    facts = facts_of(batch_script(payload))
+    assert (facts["awaits"], facts["steps"]) == (awaits, tuple(names))
 
 
 # ---- a step's share of its job

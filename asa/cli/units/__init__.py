@@ -1,42 +1,41 @@
 """What jobs run of stages, as commands show it: for each kind its state, its sentences and its output files.
 
-Commands know of no kind: they ask for the units of a stage, or for what shows those of a job.
+Commands know of no kind: they ask for the units of a stage, or of a job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.cli.units.base import UnitStanding
-from asa.cli.units.elements import ElementStanding, check_element, element_standing, held_elements
-from asa.cli.units.legs import LegStanding, leg_standing
+from asa.cli.units.elements import check_element, element_files, element_standing, held_elements
+from asa.cli.units.legs import leg_standing
 from asa.cli.units.tasks import TaskStanding
-from asa.runner.units.base import Units
-from asa.runner.units.elements import ElementUnits
-from asa.runner.units.legs import LegUnits
-from asa.runner.units.tasks import TaskUnits
 
 if TYPE_CHECKING:
+    from asa.runner import RunFolder
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob
 
-_SHOWN_BY: Mapping[type[Units], type[UnitStanding]] = {
-    TaskUnits: TaskStanding,
-    ElementUnits: ElementStanding,
-    LegUnits: LegStanding,
-}
 check_unit, held_units = check_element, held_elements  # others have no numbers, and are not on hold by themselves
-
-
-def shown_by(state: RunState, job: Job) -> type[UnitStanding]:
-    """Say what shows the units of a job."""
-    return _SHOWN_BY.get(type(state.units.of(job)), UnitStanding)
 
 
 def unit_standing(state: RunState, name: str, job: Job | None, now_s: float, plan: PlannedJob | None) -> UnitStanding:
     """Return the state of a stage's units; `job`: the one that the stage has, `plan`: what was last planned for it."""
-    is_taking = job is not None and shown_by(state, job) is TaskStanding
-    jobs = TaskStanding.of(state, name, job) if job is not None and is_taking else None
+    jobs = TaskStanding.of(state, name, job) if job is not None and job.spec.shares_tasks else None
     return element_standing(state, name, jobs) or leg_standing(state, name, now_s, plan) or jobs or UnitStanding()
+
+
+def output_files(
+    folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
+) -> list[tuple[str, Path]]:
+    """Find the output files of all that does the work of a job, with jobs' numbers; `unit`: of this one alone."""
+    if job.spec.array is not None:
+        return element_files(folder, state, job, kind, unit)
+    jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag] if job.spec.shares else [job]
+    if job.spec.shares_tasks:  # of legs those of earlier tries, too
+        jobs = [one for one in jobs if one.round == job.round]
+    return [(one.status.job_id, file) for one in jobs if (file := file_of(one)) is not None]

@@ -1,21 +1,20 @@
 """How commands show what the jobs of a stage run; and a single stage, whose job runs all of it."""
-# ruff: noqa: ARG002, ARG004 - a kind says only what is otherwise with it
+# ruff: noqa: ARG002 - a kind says only what is otherwise with it
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from asa.units import format_duration
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from asa.cli.standing import StageStanding
-    from asa.runner import RunFolder
-    from asa.runner.jobs import Job
     from asa.runner.state import RunState
+
+Reason: TypeAlias = "Callable[[StageStanding], Iterator[str]]"
+"""Says what the reason of a stage's state means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +31,14 @@ class UnitStanding:
         """Say how far they have come; empty if nothing is to be said in addition to the stage's row."""
         return ""
 
-    def sentences(
-        self, stage: StageStanding, now_s: float, reason: Callable[[StageStanding], Iterator[str]]
-    ) -> Iterator[str]:
-        """Explain the state of a running stage; `reason` says what keeps one back."""
+    def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
+        """Explain the state of a running stage; `reason` says why one is pending."""
         left = stage.walltime_s - (stage.run_s or 0.0)
         yield f"It has run {duration(stage.run_s)}; its walltime ends in {duration(max(left, 0.0))}."
 
     def failures(self, state: RunState, stage: StageStanding, how: str) -> list[str]:
         """Say which units of a stage that ended so did not complete; nothing if it failed as a whole."""
         return []
-
-    @staticmethod
-    def outputs(
-        folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
-    ) -> list[tuple[str, Path]]:
-        """Find the output files of what a stage's latest job runs, with jobs' numbers.
-
-        `file_of`: gives the file of a job.
-        `unit`: of this one alone, where units have numbers.
-        """
-        return files_of([job], file_of)
-
-
-def files_of(jobs: list[Job], file_of: Callable[[Job], Path | None]) -> list[tuple[str, Path]]:
-    """Name the files of those jobs that have one."""
-    return [(one.status.job_id, file) for one in jobs if (file := file_of(one)) is not None]
 
 
 def duration(value: float | None) -> str:

@@ -1,18 +1,17 @@
 """The state of a stage that is a job array: what became of its elements."""
-# ruff: noqa: ARG002, ARG004 - of a method of all kinds it needs only some
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import ElementEnd, JobStatus
 from asa.bags import Bag
-from asa.cli.units.base import UnitStanding, duration
+from asa.cli.units.base import Reason, UnitStanding, duration
 from asa.cli.units.tasks import TaskStanding
 from asa.elements import NONE, Elements
 from asa.errors import InputError
@@ -54,13 +53,11 @@ class ElementStanding(UnitStanding):
         del own["jobs"]
         return {**(self.jobs.documents() if self.jobs is not None else {}), "elements": own}
 
-    def line(self, stage: StageStanding, now_s: float) -> str:
+    def line(self, stage: StageStanding, now_s: float) -> str:  # noqa: ARG002
         """Say how far they have come, once something was asked for."""
         return element_words(self) if stage.job_id or self.completed_count else ""
 
-    def sentences(
-        self, stage: StageStanding, now_s: float, reason: Callable[[StageStanding], Iterator[str]]
-    ) -> Iterator[str]:
+    def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
         """Explain the state of a running stage."""
         if self.held_count and not self.running_count:
             yield f"It began {duration(stage.run_s)} ago, and nothing of it runs now."
@@ -85,25 +82,25 @@ class ElementStanding(UnitStanding):
             lines.append(f"{rest} more did not complete, in {len(ways) - _MAX_WAYS} other ways.")
         return lines
 
-    @staticmethod
-    def outputs(
-        folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
-    ) -> list[tuple[str, Path]]:
-        """Find the latest files of elements: of one, of those that failed, or of all."""
-        found: dict[int, tuple[str, Path]] = {}
-        for one in (one for one in state.jobs.values() if one.spec.bag == job.spec.bag):
-            if (array := one.spec.array) is None:
-                continue
-            known = dict(enumerate(array.elements)) if array.is_compact else {}
-            named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(one.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
-            for entry in _entries(folder):
-                if match := named.search(entry.name):
-                    place = int(match[1])
-                    number = known.get(place, place)
-                    found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
-        failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
-        wanted = {unit} if unit is not None else failed & found.keys() or found.keys()
-        return [found[number] for number in sorted(wanted) if number in found]
+
+def element_files(
+    folder: RunFolder, state: RunState, job: Job, kind: str, element: int | None
+) -> list[tuple[str, Path]]:
+    """Find the latest output files of elements: of one, of those that failed, or of all."""
+    found: dict[int, tuple[str, Path]] = {}
+    for one in (one for one in state.jobs.values() if one.spec.bag == job.spec.bag):
+        if (array := one.spec.array) is None:
+            continue
+        known = dict(enumerate(array.elements)) if array.is_compact else {}
+        named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(one.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
+        for entry in _entries(folder):
+            if match := named.search(entry.name):
+                place = int(match[1])
+                number = known.get(place, place)
+                found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
+    failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
+    wanted = {element} if element is not None else failed & found.keys() or found.keys()
+    return [found[number] for number in sorted(wanted) if number in found]
 
 
 def check_element(state: RunState, stage: str, element: int) -> None:

@@ -1,20 +1,17 @@
 """The state of a stage that runs in legs: the present leg, the progress, and the next leg."""
-# ruff: noqa: ARG004 - of a method of all kinds it needs only some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import JobState
-from asa.cli.units.base import UnitStanding, files_of
+from asa.cli.units.base import Reason, UnitStanding
 from asa.units import format_duration
 
 if TYPE_CHECKING:
     from asa.cli.standing import StageStanding
-    from asa.runner import RunFolder
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob
@@ -53,9 +50,7 @@ class LegStanding(UnitStanding):
         """Say how far they have come."""
         return leg_words(self, now_s, is_over=stage.state == "done")
 
-    def sentences(
-        self, stage: StageStanding, now_s: float, reason: Callable[[StageStanding], Iterator[str]]
-    ) -> Iterator[str]:
+    def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
         """Explain the state of a running stage: when a leg ends says little."""
         yield f"It runs in legs: {self.line(stage, now_s)}."
         if self.next_plan:
@@ -67,13 +62,6 @@ class LegStanding(UnitStanding):
                 "Each leg is submitted when the one before has ended, since one that was submitted ahead ended too "
                 "early."
             )
-
-    @staticmethod
-    def outputs(
-        folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
-    ) -> list[tuple[str, Path]]:
-        """Find the output files of all legs, also of those of earlier tries."""
-        return files_of([one for one in state.jobs.values() if one.spec.bag == job.spec.bag], file_of)
 
 
 def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | None) -> LegStanding | None:

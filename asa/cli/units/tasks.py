@@ -1,20 +1,19 @@
 """The state of a stage whose tasks several jobs share."""
-# ruff: noqa: ARG002, ARG004 - of a method of all kinds it needs only some
+# ruff: noqa: ARG002 - of a method of all kinds it needs only some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.bags import Bag
-from asa.cli.units.base import UnitStanding, files_of
+from asa.cli.units.base import Reason, UnitStanding
 from asa.units import format_duration
 
 if TYPE_CHECKING:
     from asa.cli.standing import StageStanding
-    from asa.runner import RunFolder
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
 
@@ -56,19 +55,10 @@ class TaskStanding(UnitStanding):
         """Say how far they have come."""
         return task_words(self)
 
-    def sentences(
-        self, stage: StageStanding, now_s: float, reason: Callable[[StageStanding], Iterator[str]]
-    ) -> Iterator[str]:
+    def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
         """Explain the state of a running stage."""
         yield from UnitStanding.sentences(self, stage, now_s, reason)
         yield f"Its tasks are shared: {task_words(self)}."
-
-    @staticmethod
-    def outputs(
-        folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
-    ) -> list[tuple[str, Path]]:
-        """Find the output files of all jobs that share the tasks."""
-        return files_of([one for one in state.jobs.values() if one.round == job.round], file_of)
 
 
 def task_words(known: TaskStanding) -> str:

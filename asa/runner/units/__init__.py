@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from asa.backend import JobSpec
+from asa.backend import Capabilities, JobSpec
 from asa.runner.jobs import Job
 from asa.runner.units.base import Units
 from asa.runner.units.elements import ElementUnits
@@ -18,7 +18,7 @@ from asa.runner.units.growth import GrowthUnits
 from asa.runner.units.legs import LegUnits
 from asa.runner.units.tasks import TaskUnits
 from asa.strategies.base import PlannedJob, StageView
-from asa.workflow import Stage
+from asa.workflow import Stage, Workflow
 
 
 @dataclass(slots=True)
@@ -35,6 +35,11 @@ class UnitsOfRun:
     def kinds(self) -> tuple[Units, ...]:
         """All of them."""
         return self.whole, self.tasks, self.elements, self.legs, self.growth
+
+    @staticmethod
+    def as_run(workflow: Workflow, site: Capabilities) -> Workflow:
+        """Have elements of arrays take turns where the batch system has no arrays."""
+        return workflow if site.arrays else workflow.in_turn(site.max_cores, site.cores_per_node)
 
     def of(self, job: Job) -> Units:
         """Give the kind of what a job runs."""

@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from asa.backend import Backend, DependencyType, JobSpec, JobState, JobStatus, StepTimes
+from asa.backend import Backend, DependencyType, End, JobSpec, JobState, JobStatus, StepTimes
+from asa.errors import BackendError
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.legs import Turn
 from asa.records import Record, StageStarted
 from asa.runner.course import RunCourse
-from asa.runner.entries import Intended
+from asa.runner.entries import Intended, Narrowed
 from asa.runner.jobs import Job
-from asa.runner.nodes import End, moved
+from asa.runner.nodes import moved
 from asa.runner.retries import idled_out, is_short, may_retry, why
-from asa.strategies.base import Phase, PlannedJob
+from asa.strategies.base import Forecast, Phase, PlannedJob, RunView, Strategy
 from asa.workflow import Stage
 
 HOPELESS = "DependencyNeverSatisfied"
@@ -66,6 +67,25 @@ class Units:
         """Plan the next job to submit in addition to one that represents its stage."""
         yield from ()
 
+    def may_follow(self, run: RunCourse) -> bool:
+        """Whether a job may yet be submitted that goes on where a running one stops."""
+        return False
+
+    def followers(
+        self, run: RunCourse, view: RunView, forecast: Forecast, strategy: Strategy
+    ) -> Iterator[tuple[PlannedJob, float]]:
+        """Plan the jobs that go on where running ones stop, each with when to look again."""
+        yield from ()
+
+    def fewer(
+        self, planned: PlannedJob, spec: JobSpec, error: BackendError, at_s: float
+    ) -> tuple[Narrowed, str] | None:
+        """Say that less is asked for at a time from now on, as a job was not accepted, and why; None if it is not."""
+        return None
+
+    def narrowed(self, entry: Narrowed) -> None:
+        """Note that less is asked for at a time."""
+
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
         """Whether less is asked for at once, now that a job was not accepted."""
         return False
@@ -82,6 +102,14 @@ class Units:
         """Forget what failed, as all of it is to be tried again."""
 
     # ------------------------------------------------------------------ jobs that there are
+
+    def recorded(self, job: Job) -> dict[str, Any]:
+        """Return what observers of the run get to know of a job of this kind: fields of `Submitted`."""
+        return {}
+
+    def ran_s(self, job: Job) -> float | None:
+        """Return for how long parts of a job held their cores, each for itself; None if it held them as a whole."""
+        return None
 
     def accepted(self, run: RunCourse, job: Job) -> None:
         """Note that the batch system has a job."""

@@ -17,11 +17,13 @@ from urllib.parse import quote
 from asa.backend import ElementEnd, JobSpec, JobState, JobStatus
 from asa.core.files import put
 from asa.elements import NONE, Array, Elements
+from asa.errors import BackendError, SubmitRejectedError
 from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.outcome import JobOutcome, outcome_of, would_end_so_again
 from asa.records import Record
-from asa.runner.arrays import how_they_ended, short
+from asa.runner.arrays import how_they_ended, is_no_array, short
 from asa.runner.course import RunCourse
+from asa.runner.entries import Narrowed
 from asa.runner.jobs import Job, round_of
 from asa.runner.nodes import moved
 from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits
@@ -56,11 +58,33 @@ class ElementUnits(RoundUnits):
         if (stage := job.planned.stages[0]) in self.sizes and job.spec.array is not None:
             self.sizes[stage] = 2 * len(job.spec.array.elements)
 
-    def narrowed(self, stage: str, size: int, *, is_compact: bool) -> None:
+    def recorded(self, job: Job) -> dict[str, Any]:
+        """Say of which elements a part is."""
+        return RoundUnits.recorded(self, job) | {"array": str(job.spec.array)}
+
+    def ran_s(self, job: Job) -> float | None:
+        """Return for how long elements held their cores."""
+        told = job.status.elements
+        return told.ran_s if told is not None else 0.0
+
+    def fewer(
+        self, planned: PlannedJob, spec: JobSpec, error: BackendError, at_s: float
+    ) -> tuple[Narrowed, str] | None:
+        """Ask for half as many elements, or number them from 0 on, where a part is too large."""
+        is_refused = is_no_array(error)
+        if spec.array is None or (isinstance(error, SubmitRejectedError) and not is_refused):
+            return None
+        count = len(spec.array.elements)
+        if count == 1 and (spec.array.is_compact or not is_refused):
+            return None
+        fewer = Narrowed(planned.stages[0], max(count // 2, 1), error.message, at_s, is_compact=is_refused)
+        return fewer, f"{count} elements are too many at a time"
+
+    def narrowed(self, entry: Narrowed) -> None:
         """Note how many elements to ask for at a time, as more were refused, or ones of such numbers."""
-        self.sizes[stage] = size
-        if is_compact:
-            self.compact.add(stage)
+        self.sizes[entry.stage] = entry.size
+        if entry.is_compact:
+            self.compact.add(entry.stage)
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
         """Take in what a part's elements did."""
@@ -165,7 +189,7 @@ class ElementUnits(RoundUnits):
         """
         if (array := spec.array) is None:
             return False
-        stage, is_first = planned.stages[0], not self.live(round_of(planned, spec))
+        stage, is_first = planned.stages[0], not self.live(round_of(spec))
         is_to_be_compact = stage in self.compact and not array.is_compact
         return self.sizes.get(stage, len(array.elements)) < len(array.elements) and (is_first or is_to_be_compact)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from asa.exactly_once import TWIN
 from asa.legs import Legs, Turn
 from asa.outcome import JobOutcome, outcome_of
 from asa.records import Record
-from asa.runner.course import RunCourse, with_past
+from asa.runner.course import RunCourse
 from asa.runner.entries import Intended
 from asa.runner.jobs import Job
 from asa.runner.units.base import cut_short
 from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits, has_completed, is_of_its_round, number_of, ran_out
-from asa.strategies.base import Keep, PlannedJob, StageView
+from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, PlannedJob, RunView, StageView, Strategy
 
 
 @dataclass(slots=True)
@@ -52,6 +53,20 @@ class LegUnits(RoundUnits):
         """Say why a leg was asked for: unless it was ahead, as it is its turn."""
         number = job.spec.leg + run.stages[job.planned.stages[0]].earlier_legs
         return job.planned.reason if job.planned.leg or number == 1 else f"leg {number}, in its turn"
+
+    def may_follow(self, run: RunCourse) -> bool:
+        """Whether a running leg has no next one yet."""
+        views = (run.stages[name] for name in run.workflow.continuing)
+        return any(view.phase is Phase.RUNNING and view.next_job_id is None for view in views)
+
+    def followers(
+        self, run: RunCourse, view: RunView, forecast: Forecast, strategy: Strategy
+    ) -> Iterator[tuple[PlannedJob, float]]:
+        """Plan the next legs of stages with a running leg."""
+        from asa.strategies.legs import ahead, in_turn, successors  # noqa: PLC0415 - needs numpy
+
+        usual = in_turn if strategy.forecast is ForecastKind.NONE else ahead
+        return successors(view, forecast, strategy.next_leg or usual, partial(self.saves_s, run), strategy.price_s)
 
     def accepted(self, run: RunCourse, job: Job) -> None:
         """Note a leg; one that was asked for ahead is the next one."""
@@ -171,5 +186,5 @@ def leg_of(run: RunCourse, planned: PlannedJob) -> int:
 def _ask_for(run: RunCourse, view: StageView, leg: int) -> None:
     """Let a leg be asked for whose turn it is."""
     run.asked_again += 1
-    waiting = with_past(StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts), view)
-    run.stages.put(view.stage.name, replace(waiting, leg=leg, earlier_legs=view.earlier_legs))
+    again = StageView(view.stage, resubmissions=view.resubmissions, attempts=view.attempts).with_past(view)
+    run.stages.put(view.stage.name, replace(again, leg=leg, earlier_legs=view.earlier_legs))

@@ -51,6 +51,10 @@ class RoundUnits(Units):
         """Say what the jobs of a round have in common."""
         return {"bag": run.post(planned.stages[0])}
 
+    def recorded(self, job: Job) -> dict[str, Any]:  # noqa: ARG002
+        """Say that others do the same."""
+        return {"shares": True}
+
     def awaited_end(self, job: Job) -> DependencyType:  # noqa: ARG002
         """Return for which end of a job others wait: any, as one job's end need not be the stage's."""
         return DependencyType.AFTERANY

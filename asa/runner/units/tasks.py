@@ -35,7 +35,7 @@ class TaskUnits(RoundUnits):
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:  # noqa: ARG002
         """Whether it was a further job of a round that was refused for good: those that there are run it."""
         if intent.planned.mate:
-            self.full.add(round_of(intent.planned, intent.spec))
+            self.full.add(round_of(intent.spec))
         return bool(intent.planned.mate)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:

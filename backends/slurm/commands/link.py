@@ -221,7 +221,7 @@ class CommandLink:
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller which of this user's jobs now have some numbers; missing ones are others', or none."""
         wanted = _numbers(job_ids)
-        return [one for one in self._queued("holders", wanted) if one.job_id in wanted or one.array_id in wanted]
+        return [one for one in self._queued("holders", wanted) if one.numbers & wanted.keys()]
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one of this user's jobs; whether it says that it does not know it."""

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from sys import intern
-from typing import Any, Final
+from typing import Final
 
 from asa.errors import InputError
 from asa.units import parse_duration
 
-from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus, elements_of
+from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus, read_number
 from ..states import ENDED, WAITING, base_of, is_over
 
 ASSOCIATION_LIMITS: Final = (
@@ -120,9 +120,8 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
         restarts=_count(fields["RestartCnt"]),
         dependency=_text(fields["Dependency"]),
         comment=comment,
-        is_array="[" in fields["JobArrayID"] and not ended,  # those that were cancelled together stay together
         node_list="" if never else _text(fields["NodeList"]),
-        **_array(fields["JobArrayID"]),
+        **read_number(fields["JobArrayID"], waits=not ended),
     )
 
 
@@ -213,18 +212,9 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
         exit_code=exit_code,
         signal=signal,
         comment=_text(fields["Comment"]),
-        is_array="[" in fields["JobID"] and end_s is None,
         node_list="" if fields["NodeList"] == "None assigned" else _text(fields["NodeList"]),
-        **_array(fields["JobID"]),
+        **read_number(fields["JobID"], waits=end_s is None),
     )
-
-
-def _array(text: str) -> dict[str, Any]:
-    """Read the array that a job is of, and which of its elements it is, as in ``12_4`` and ``12_[5-9%2]``."""
-    array_id, is_element, which = text.strip().partition("_")
-    if not (is_element and array_id.isdecimal()):
-        return {}
-    return {"array_id": array_id, "elements": elements_of(which.strip("[]"))}
 
 
 def read_job_id(printed: str) -> str | None:

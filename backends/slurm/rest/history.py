@@ -64,11 +64,11 @@ def _fields(job: Mapping[str, Any]) -> dict[str, str] | None:
 
 def _job_id(job: Mapping[str, Any], plain: str) -> str:
     """Write a job's id as sacct does: elements of arrays and parts of heterogeneous jobs by their heads."""
-    head, element = whole(nested(job, "array", "job_id")), whole(nested(job, "array", "task_id"))
-    if head and element is not None and element < 2**31:
-        return f"{head}_{element}"
-    head, part = whole(nested(job, "het", "job_id")), whole(nested(job, "het", "job_offset"))
-    return f"{head}+{part}" if head and part is not None else plain
+    for kind, which, mark in (("array", "task_id", "_"), ("het", "job_offset", "+")):
+        head, part = whole(nested(job, kind, "job_id")), whole(nested(job, kind, which))
+        if head and part is not None and part < 2**31:
+            return f"{head}{mark}{part}"
+    return plain
 
 
 def _seconds(moment_s: float | None) -> str:

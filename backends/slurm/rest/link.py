@@ -258,7 +258,7 @@ class RestLink:
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
         if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
             return [record for job_id in wanted for record in self._answered("holders", job_id)]
-        return self._listing("holders", lambda one: one.job_id in wanted or one.array_id in wanted)
+        return self._listing("holders", lambda one: bool(one.numbers & wanted.keys()))
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one job; whether it says that it does not know it."""

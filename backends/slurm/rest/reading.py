@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from asa.elements import Elements
-
-from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus, elements_of
+from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus, read_number
 from ..states import ENDED, WAITING, base_of, is_over
 
 _MIB = 1024**2
@@ -110,9 +108,10 @@ def record(job: Mapping[str, Any]) -> SlurmRecord | None:
         restarts=_count(job.get("restart_cnt")),
         dependency=text(job.get("dependency")),
         comment=text(job.get("comment")),
-        is_array=waiting and text(job.get("array_task_string")) not in _NOWHERE,
         node_list=text(job.get("nodes")) if ran else "",
-        **_array(job.get("array_job_id"), job.get("array_task_id"), job.get("array_task_string")),
+        **read_number(
+            _number_of(job.get("array_job_id"), job.get("array_task_id"), job.get("array_task_string")), waits=waiting
+        ),
     )
 
 
@@ -152,19 +151,18 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
         restarts=_count(job.get("restart_cnt")),
         comment=text(nested(job, "comment", "job")),
         node_list=text(job.get("nodes")) if ran else "",
-        is_array=waiting and text(nested(job, "array", "task")) not in _NOWHERE,
-        **_array(nested(job, "array", "job_id"), nested(job, "array", "task_id"), nested(job, "array", "task")),
+        **read_number(_number_of(*(nested(job, "array", one) for one in ("job_id", "task_id", "task"))), waits=waiting),
     )
 
 
-def _array(array_id: Any, task: Any, tasks: Any) -> dict[str, Any]:
-    """Read the array that a job is of, and which of its elements it is."""
-    if not (number_ := _count(array_id)):
-        return {}
+def _number_of(head: Any, task: Any, tasks: Any) -> str:
+    """Write of which array a record is, and of which of its elements, as squeue does; empty for none."""
+    if not (number_ := _count(head)):
+        return ""
     one, several = whole(task), text(tasks)
-    if several in _NOWHERE and one is not None and float(one) not in _NOT_SET:
-        return {"array_id": str(number_), "elements": Elements.of([one])}
-    return {"array_id": str(number_), "elements": elements_of(several)}
+    if several in _NOWHERE:
+        return f"{number_}_{'' if one is None or float(one) in _NOT_SET else one}"
+    return f"{number_}_[{several}]"
 
 
 def partition(entry: Mapping[str, Any]) -> SlurmPartition:
