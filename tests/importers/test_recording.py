@@ -315,6 +315,46 @@ def test_what_was_cancelled_is_left_out(place):
     assert any("the driver cancelled" in note for note in notes)
 
 
+def test_scancel_ends_only_what_slurm_would(place):
+    """No job that has ended, no whole array for an element, none by a signal or in another state."""
+    text = "j=$(sbatch --parsable a.sh); trap 'scancel $j' EXIT\nfor i in 1 2 3; do squeue -j $j; done\n"
+    text += "k=$(sbatch --parsable --array=1-5 b.sh); scancel ${k}_3\nl=$(sbatch --parsable c.sh)\n"
+    text += "scancel -s USR1 $l; scancel --signal=USR2 $l; scancel --state=RUNNING -u $(id -un); scancel -u nobody"
+    stages, notes, _ = flow_of(recorded(text))
+    assert set(stages) == {"a", "b", "c"}
+    assert any("cancels a part of a job" in note for note in notes)
+    assert any("sends a signal" in note for note in notes)
+
+
+FORMS = {
+    "squeue -h -j $j -O JobID:.12,State:.10": "    59371801   PENDING",
+    "squeue --nohead --job=$j --form=%A": "59371801",
+    "SQUEUE_FORMAT=%i:%t squeue -h": "59371801:PD",
+    "squeue -hl | tr -s ' ' | cut -d' ' -f6": "PENDING",
+    "LOGNAME=other squeue -h -u $(id -un) -o %i": "59371801",
+    "SACCT_FORMAT=jobid%-9,state sacct -nXP": "59371801|PENDING",
+    "cd $PWD; mkdir x; cd x; rmdir ../x; squeue -ho %i 2> /dev/null": "59371801",
+    "squeue -h <&- >&- 2>&-; echo $?": "0",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_in_which_people_ask(place, monkeypatch, form):
+    monkeypatch.setenv("LOGNAME", "somebody")
+    done = recorded(f"j=$(sbatch --parsable a.sh)\n({form}) > seen 2>&1")
+    assert done.made.contents[place / "seen"].decode() == f"{FORMS[form]}\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["scontrol wait_job $j", "squeue --json", "sacct --json", "scontrol requeue $j", "squeue -O jobid,state,x:y"],
+)
+def test_what_is_not_answered_is_said(place, call):
+    """A driver goes on without; its user is to know."""
+    _, notes, _ = flow_of(recorded(f"j=$(sbatch --parsable a.sh)\n{call}\ntrue"))
+    assert notes
+
+
 def test_what_is_changed_by_scontrol_counts(place):
     text = "j=$(sbatch --parsable a.sh); k=$(sbatch --parsable -H b.sh)\n"
     text += "scontrol update jobid=$k dependency=afterok:$j TimeLimit=30\nscontrol release $k"

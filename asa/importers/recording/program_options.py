@@ -43,6 +43,9 @@ SCANCEL = ProgramOptions(
 _ALIKE = {"job": "jobs", "users": "user", "jobname": "name", "state": "states"}
 
 
+_LONG_ONES = ("me", "json", "yaml", "start", "array-unique", "help", "version")
+
+
 def options_given(arguments: Sequence[str], program: ProgramOptions) -> dict[str, str | None]:
     """Read a program's options; what it does not know is passed over.
 
@@ -57,12 +60,44 @@ def options_given(arguments: Sequence[str], program: ProgramOptions) -> dict[str
         word = left.pop(0)
         if word.startswith("--"):
             given, equals, value = word[2:].partition("=")
-            name = _ALIKE.get(given, given)
+            name = _named(given, program)
             needs_next = not equals and program.has_value(name) and bool(left)
             found[name] = left.pop(0) if needs_next else value if equals else None
         elif word.startswith("-"):
             found |= _of_letters(word[1:], left, program)
     return found
+
+
+def operands(arguments: Sequence[str], program: ProgramOptions) -> list[str]:
+    """Give the words that are neither options nor values of options.
+
+    Examples
+    --------
+    >>> operands(["-s", "9", "7", "--state=PD", "8"], SCANCEL)
+    ['7', '8']
+    """
+    found: list[str] = []
+    left = list(arguments)
+    while left:
+        word = left.pop(0)
+        if word.startswith("--"):
+            given, equals, _ = word[2:].partition("=")
+            if not equals and program.has_value(_named(given, program)) and left:
+                left.pop(0)
+        elif word.startswith("-"):
+            _of_letters(word[1:], left, program)
+        else:
+            found.append(word)
+    return found
+
+
+def _named(given: str, program: ProgramOptions) -> str:
+    """Name a long option, which may be abbreviated."""
+    names = {*program.letters.values(), *program.valued.split(), *_ALIKE, *_LONG_ONES}
+    if given not in names:
+        fitting = {_ALIKE.get(one, one) for one in names if given and one.startswith(given)}
+        return fitting.pop() if len(fitting) == 1 else given
+    return _ALIKE.get(given, given)
 
 
 def _of_letters(letters: str, left: list[str], program: ProgramOptions) -> dict[str, str | None]:

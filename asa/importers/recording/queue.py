@@ -7,6 +7,7 @@ for others is pending until these have ended. So a driver that polls goes on, an
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,9 +16,10 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Literal
 
+from asa.errors import InputError
 from asa.requests.directives import Directive
 
-from .program_options import SACCT, SCANCEL, SQUEUE, options_given
+from .program_options import SACCT, SCANCEL, SQUEUE, operands, options_given
 from .submissions import (
     FIRST_NUMBER,
     RefusedBySbatchError,
@@ -54,6 +56,11 @@ class Asked:
     folder: str
     environment: Mapping[str, str]
 
+    @property
+    def words(self) -> str:
+        """Write it as in a shell, for a person."""
+        return f"{self.program} {' '.join(self.arguments)}"[:100]
+
 
 class RecordedQueue:
     """The jobs that a driver submitted, in order."""
@@ -63,6 +70,7 @@ class RecordedQueue:
         self.refused: list[tuple[str, str]] = []  # calls of sbatch: how, and why
         self.remarks: dict[str, None] = {}  # what the user is to know, a sentence each
         self._user = user
+        self._users = (user, str(os.getuid()), *_name_of_this_user())
         self._search = search  # where the real programs are
         self._own_number = own_number
         self._next = first
@@ -85,6 +93,11 @@ class RecordedQueue:
             if asked.program == "sbatch":
                 self.refused.append((f"sbatch {' '.join(asked.arguments)}", " ".join(error.args)))
             return _failed(*(f"{asked.program}: error: {line}" for line in error.args))
+        except (InputError, ValueError, KeyError, TypeError) as error:
+            # what nobody has thought of is not passed over: the driver sees a failure, and so does the user
+            why = " ".join(map(str, error.args))
+            self.remarks.setdefault(f"a call that a recording does not understand failed: {asked.words} ({why[:100]})")
+            return _failed(f"{asked.program}: error: a recording does not understand this call")
 
     def job(self, number: int) -> Submission | None:
         """Find a job by its number."""
@@ -202,7 +215,7 @@ class RecordedQueue:
             chosen = [job for job in chosen if job.number in numbers]
         if words.get("user"):
             users = (words["user"] or "").split(",")
-            chosen = chosen if {self._user, str(os.getuid())} & set(users) else []
+            chosen = chosen if {*self._users} & set(users) else []
         if words.get("name"):
             chosen = [job for job in chosen if job.name in (words["name"] or "").split(",")]
         if words.get("partition"):
@@ -210,16 +223,17 @@ class RecordedQueue:
         return chosen
 
     def _squeue(self, asked: Asked) -> Answer:
-        words = options_given(asked.arguments, SQUEUE)
+        words = _with_usual(options_given(asked.arguments, SQUEUE), asked.environment)
         chosen = self._chosen(words)
         self._look(chosen if words.get("jobs") else ())
         self._see_ended(chosen, "always")
-        states = {_LONG.get(word.upper(), word.upper()) for word in (words.get("states") or "").split(",") if word}
+        states = _states(words)
         shown = [
             job for job in chosen
             if (not self._has_ended(job) if not states else "ALL" in states or self._state(job) in states)
         ]  # fmt: skip
         if {"json", "yaml"} & words.keys():
+            self.remarks.setdefault(f"the driver reads what a recording does not have: {asked.words}")
             raise RefusedBySbatchError("a recording answers squeue without --json and --yaml only")
         rows = [self._squeue_row(job, words) for job in shown]
         heading = [] if "noheader" in words else [self._squeue_row(None, words)]
@@ -229,11 +243,12 @@ class RecordedQueue:
         if long := words.get("Format"):
             fields = []
             for field in long.split(","):
-                name, _, width = field.partition(":")
+                name, _, how = field.strip().partition(":")
                 text = name.upper() if job is None else self._field(job, name.lower())
-                fields.append(text[: int(width or 20)].ljust(int(width or 20)))
+                size = int((re.search(r"\d+", how) or ["20"])[0])
+                fields.append(text[:size].rjust(size) if how.startswith(".") else text[:size].ljust(size))
             return "".join(fields).rstrip()
-        form = words.get("format") or "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+        form = words.get("format") or (_LONG_FORM if "long" in words else _USUAL_FORM)
 
         def filled(code: re.Match[str]) -> str:
             name = _OF_CODE.get(code["letter"], "")
@@ -270,16 +285,20 @@ class RecordedQueue:
 
     def _sacct(self, asked: Asked) -> Answer:
         words = options_given(asked.arguments, SACCT)
+        if {"json", "yaml"} & words.keys():
+            self.remarks.setdefault(f"the driver reads what a recording does not have: {asked.words}")
+            raise RefusedBySbatchError("a recording answers sacct without --json and --yaml only")
         numbers = {int(number) for number in re.findall(r"\d+", words.get("jobs") or "")}
         if numbers and not any(self.job(number) for number in numbers):
             return self._really(asked)
         chosen = self._chosen(words)
         self._look(chosen if words.get("jobs") else ())
         self._see_ended(chosen, "success")
-        states = {_LONG.get(word.upper(), word.upper()) for word in (words.get("states") or "").split(",") if word}
+        states = _states(words)
         shown = [job for job in chosen if not states or self._state(job) in states]
         usual = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
-        form = words.get("format") or ("JobID,State,ExitCode" if "brief" in words else usual)
+        form = words.get("format") or asked.environment.get("SACCT_FORMAT")
+        form = form or ("JobID,State,ExitCode" if "brief" in words else usual)
         fields = [field.partition("%") for field in form.split(",") if field]
         rows = [] if "noheader" in words else [[name for name, _, _ in fields]]
         if rows and not {"parsable", "parsable2"} & words.keys():
@@ -316,6 +335,7 @@ class RecordedQueue:
             return self._hold(words[1:], is_held=verb != "release")
         if verb == "update":
             return self._update(words[1:])
+        self.remarks.setdefault(f"the driver calls what a recording does not answer: {asked.words}")
         raise RefusedBySbatchError(f"a recording does not answer `scontrol {verb}`")
 
     def _numbered(self, words: Iterable[str]) -> list[Submission]:
@@ -370,11 +390,19 @@ class RecordedQueue:
         return _said("")
 
     def _scancel(self, asked: Asked) -> Answer:
-        words = [word for word in asked.arguments if word[:1].isdigit()]
         options = options_given(asked.arguments, SCANCEL)
+        words = operands(asked.arguments, SCANCEL)
         chosen = self._numbered(words) if words else self._chosen(options)
+        if any(re.search(r"[_.+]", word) for word in words):
+            self.remarks.setdefault(f"the driver cancels a part of a job, which is all kept: {asked.words}")
+            return _said("")
+        if "signal" in options:
+            self.remarks.setdefault(f"the driver sends a signal, which no run's job will get: {asked.words}")
+            return _said("")
+        states = _states(options)
         for job in chosen:
-            job.is_cancelled = True
+            if not self._has_ended(job) and (not states or self._state(job) in states):
+                job.is_cancelled = True
         return _said("")
 
     # ------------------------------------------------------------------ what is not answered here
@@ -416,6 +444,25 @@ _NOTHING_RUNS = {
     "sattach": "there is nothing to attach to", "sstat": "there is nothing to measure",
     "strigger": "have a job wait for another with --dependency",
 }  # fmt: skip
+
+
+def _with_usual(words: dict[str, str | None], environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Add the columns that a user's variables ask of squeue."""
+    if {"format", "Format", "long"} & words.keys():
+        return words
+    usual = {"format": environment.get("SQUEUE_FORMAT"), "Format": environment.get("SQUEUE_FORMAT2")}
+    return words | {name: value for name, value in usual.items() if value}
+
+
+def _states(words: Mapping[str, str | None]) -> set[str]:
+    return {_LONG.get(word.upper(), word.upper()) for word in (words.get("states") or "").split(",") if word}
+
+
+def _name_of_this_user() -> list[str]:
+    try:
+        return [pwd.getpwuid(os.getuid()).pw_name]
+    except KeyError:
+        return []
 
 
 def _refuse(asked: Asked) -> Answer:
@@ -464,6 +511,8 @@ def _of_variables(environment: Mapping[str, str]) -> dict[str, Directive]:
     return found
 
 
+_USUAL_FORM = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+_LONG_FORM = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 _SHORT = {"PENDING": "PD", "RUNNING": "R", _ENDED: "CD", "CANCELLED": "CA"}
 _LONG = {short: state for state, short in _SHORT.items()} | {"CA": "CANCELLED", "F": "FAILED", "TO": "TIMEOUT"}
 _OF_CODE = {

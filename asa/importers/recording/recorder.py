@@ -296,7 +296,7 @@ def _desk(queue: RecordedQueue, place: Path) -> Iterator[Path]:
                 send(question)
                 return receive()
 
-            with contextlib.suppress(ConnectionError, ValueError, KeyError):
+            with contextlib.suppress(ConnectionError, ValueError, KeyError, TypeError):  # a stand-in that was ended
                 asked = Asked(**receive())
                 with one_at_a_time:
                     send(queue.answer(asked, talk))

@@ -26,6 +26,13 @@ def _script(name: str, search: str) -> dict[str, object]:
     return {"path": os.path.abspath(path), "text": text.decode(errors="surrogateescape")}
 
 
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it is removed
+        return os.environ.get("PWD", "/")
+
+
 def main(place: str, program: str, arguments: list[str]) -> int:
     """Ask, answer what is asked back, and do as it says."""
     with socket.socket(socket.AF_UNIX) as desk:
@@ -36,7 +43,7 @@ def main(place: str, program: str, arguments: list[str]) -> int:
             return 1
         with desk.makefile("rw") as talk:
             said: dict[str, object] = {
-                "program": program, "arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ),
+                "program": program, "arguments": arguments, "folder": _folder(), "environment": dict(os.environ),
             }  # fmt: skip
             while True:
                 talk.write(json.dumps(said) + "\n")
@@ -45,13 +52,15 @@ def main(place: str, program: str, arguments: list[str]) -> int:
                 if "script" in answer:
                     said = _script(answer["script"], os.environ.get("PATH", ""))
                 elif "input" in answer:
-                    text = "" if os.isatty(0) else sys.stdin.buffer.read(16 << 20).decode(errors="surrogateescape")
-                    said = {"text": text}
+                    is_open = sys.stdin is not None and not os.isatty(0)
+                    text = sys.stdin.buffer.read(16 << 20) if is_open else b""
+                    said = {"text": text.decode(errors="surrogateescape")}
                 else:
                     break
-    sys.stdout.buffer.write(answer.get("output", "").encode(errors="surrogateescape"))
-    sys.stdout.flush()
-    sys.stderr.buffer.write(answer.get("error", "").encode(errors="surrogateescape"))
+    for out, name in ((sys.stdout, "output"), (sys.stderr, "error")):
+        if out is not None:
+            out.buffer.write(answer.get(name, "").encode(errors="surrogateescape"))
+            out.flush()
     return int(answer["code"])
 
 
