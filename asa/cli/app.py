@@ -21,7 +21,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from asa.cli.recorded import as_workflow, is_driver
 from asa.cli.terminal import make_usable, silence_output
 from asa.core import owned, plugins
 from asa.errors import AsaError, InputError
@@ -131,8 +130,11 @@ class _Command(TyperCommand):
             name, sign, value = word.partition("=")
             words += [*former[name], *([value] if sign else [])] if name in former else [word]
         driver = args[own + 1 :]
-        if not any(one.name == "workflow" for one in self.params) or not is_driver(driver):
+        is_driver = bool(driver) and not driver[0].endswith(".toml") and (len(driver) > 1 or "/" in driver[0])
+        if not is_driver or not any(one.name == "workflow" for one in self.params):
             return super().parse_args(ctx, [*words, *args[own:]])
+        from asa.cli.recorded import as_workflow
+
         left = super().parse_args(ctx, [*words, "--", driver[0]])  # what is wrong with the options comes first
         ctx.params["workflow"] = as_workflow(self.name or "", driver)
         return left

@@ -56,8 +56,8 @@ def check(
 
 def _changed(workflow: str) -> list[Problem]:
     """Say what the driver had read, of which the file was recorded, and what is another by now."""
-    from asa.importers.recording import changed_since
     from asa.spec import Problem
+    from asa.spec.recorded import changed_since
 
     changed, command = changed_since(Path(workflow))
     if not changed:

@@ -36,7 +36,7 @@ class RecordingWay:
 
 def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: bool) -> None:
     """Record what a command submits, and write the workflow file and what belongs beside it."""
-    from asa.importers.recording import commands_of
+    from asa.spec.recorded import commands_of
     from asa.units import parse_duration
 
     if out == Path("-"):
@@ -52,7 +52,7 @@ def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: 
 
 def check_free(out: Path, *, force: bool) -> None:
     """Refuse to write over a file that somebody has changed since it was recorded, or wrote."""
-    from asa.importers.recording import is_as_recorded
+    from asa.spec.recorded import is_as_recorded
 
     if out.exists() and not force and not is_as_recorded(out):
         raise InputError("exists already", where=str(out), hint="Give another name with --out, or --force.")
@@ -61,10 +61,11 @@ def check_free(out: Path, *, force: bool) -> None:
 def _write(out: Path, commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: float) -> None:
     from asa.cli.imported import tell, write_text
     from asa.importers import as_toml
-    from asa.importers.recording import folder_beside, keep, note_file, record, translate, with_parameters
+    from asa.importers.recording import keep, record, translate, with_parameters
     from asa.importers.recording.parameters import given
     from asa.importers.scripts import ImportChoices
     from asa.spec import write_workflow
+    from asa.spec.recorded import folder_beside, note_file
 
     recording = record(*commands, limit_s=limit_s, is_private=how.is_private, has_network=how.has_network)
     kept = folder_beside(out)
@@ -107,11 +108,6 @@ def session(
             "Recording: sbatch submits nothing here, and files are as before afterwards. Leave with exit.\n"
         )
     record_into(out, words, RecordingWay(limit="", has_network=has_network), force=force)
-
-
-def is_driver(words: Sequence[str]) -> bool:
-    """Whether what stands behind `--` is a command to record, not the name of a workflow."""
-    return bool(words) and not words[0].endswith(".toml") and (len(words) > 1 or "/" in words[0])
 
 
 def as_workflow(command: str, words: list[str]) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from asa.errors import InputError
-from asa.importers.recording import changed_since, folder_beside, keep, record, recorder, translate
+from asa.importers.recording import keep, record, recorder, translate
 from asa.importers.recording.recorder import Recording
 from asa.importers.scripts import ImportChoices
 from asa.spec import load_workflow, write_workflow
+from asa.spec.recorded import changed_since, folder_beside
 
 JOB = "#!/bin/sh\n#SBATCH -n 2 -t 10\necho $1\n"
 

@@ -1,0 +1,89 @@
+"""What a workflow file was recorded from, if it was: kept beside it, with what was read and checksums of that.
+
+``flow.toml`` has ``flow.recorded/`` beside it, in which ``record.json`` says what was run, and what the driver read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from asa.core.documents import read_file, read_json
+from asa.core.safe import writing_text
+from asa.errors import AsaError
+
+_RECORD: Final = "record.json"
+_MOST_BYTES_READ: Final = 64 << 20
+"""Larger files are known by size and time of change."""
+
+
+def folder_beside(file: Path) -> Path:
+    """Name the folder that belongs to a workflow file."""
+    return file.with_name(f"{file.stem}.recorded")
+
+
+def look_of(path: Path) -> str:
+    """Say what a file or a folder is like: a checksum of its content, or its names."""
+    try:
+        if path.is_dir():
+            return "names " + hashlib.sha256("\0".join(sorted(one.name for one in path.iterdir())).encode()).hexdigest()
+        about = path.stat()
+        if about.st_size > _MOST_BYTES_READ:
+            return f"size {about.st_size} of {int(about.st_mtime)}"
+        return "sha256 " + hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def changed_since(file: Path) -> tuple[list[str], str]:
+    """Name what a recorded driver read and what has changed since; and the command that records it again.
+
+    Examples
+    --------
+    >>> changed_since(Path("flow.toml"))
+    ([], '')
+    """
+    record = _record(folder_beside(file))
+    changed = [path for path, told in record.get("read", {}).items() if look_of(Path(path)) != told]
+    to = f"--out {shlex.quote(str(file))}"
+    commands = [shlex.join(command) for command in commands_of(file)]
+    again = [
+        f"asa import scripts --record {'--add' if i else '--force'} {to} -- {one}" for i, one in enumerate(commands)
+    ]
+    return changed, " && ".join(again)
+
+
+def commands_of(file: Path) -> list[list[str]]:
+    """Give the commands that a workflow file was recorded from; none if it was not."""
+    found = _record(folder_beside(file)).get("commands", [])
+    return [[str(word) for word in command] for command in found if isinstance(command, list)]
+
+
+def is_as_recorded(file: Path) -> bool:
+    """Whether a workflow file is as it was written when it was recorded."""
+    return bool(told := look_of(file)) and _record(folder_beside(file)).get("file") == told
+
+
+def note_file(file: Path) -> None:
+    """Note what a workflow file is like, once it is written."""
+    folder = folder_beside(file)
+    note(folder, dict(_record(folder)) | {"file": look_of(file)})
+
+
+def note(folder: Path, document: Mapping[str, object]) -> None:
+    """Write down what was recorded."""
+    with writing_text(folder / _RECORD) as text:
+        json.dump(document, text, indent=1)
+        text.write("\n")
+
+
+def _record(folder: Path) -> Mapping[str, Any]:
+    try:
+        found = read_json(read_file(folder / _RECORD))
+    except (OSError, AsaError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("read", {}), dict) else {}
