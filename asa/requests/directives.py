@@ -95,16 +95,17 @@ def refuse_value(option: Directive) -> None:
         raise InputError(message, where=option.where, hint=hint_of(option.name))
 
 
+COMPONENTS: Final = "is a heterogeneous job, of whose components Slurm makes a job each, and a stage is one job"
+"""Why what sbatch takes is refused."""
+
+
 def refuse_components(where: str) -> NoReturn:
     """Refuse a heterogeneous job.
 
     Slurm gives each component a number, a record, and limits of its own, begins all at once, and cancels none alone.
     """
-    raise InputError(
-        "is a heterogeneous job, of whose components Slurm makes a job each, and a stage is one job",
-        where=where,
-        hint="Ask for one size that all of it fits into, or run it outside the workflow.",
-    )
+    hint = "Ask for one size that all of it fits into, or run it outside the workflow."
+    raise InputError(COMPONENTS, where=where, hint=hint)
 
 
 def head(text: str) -> Iterator[tuple[int, str]]:

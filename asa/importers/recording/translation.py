@@ -13,7 +13,7 @@ from asa.errors import InputError
 from asa.importers.base import Imported, ImportNotes, direct
 from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
 from asa.importers.scripts import ImportChoices, with_name, workflow_of
-from asa.requests.directives import KNOWN, Directive
+from asa.requests.directives import COMPONENTS, KNOWN, Directive, refuse_components
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 
@@ -96,6 +96,8 @@ class _Translation:
     def _tell_of_the_driver(self) -> None:
         done, notes = self._recording, self._notes
         for call, why in done.refused:
+            if why == COMPONENTS:
+                refuse_components(call[:100])
             notes.add(f"sbatch refused it, as Slurm would: {why}", call[:100])
         for remark in done.remarks:
             notes.add(remark)
