@@ -94,6 +94,18 @@ def test_what_follows_two_dashes_is_left_alone():
     assert list(ctx.params["command"]) == ["program", "--json", "--set", "x=1"]
 
 
+def test_a_workflow_file_is_found_without_its_suffix(tmp_path, monkeypatch):
+    """Unless a workflow of that name is installed, which the name then is."""
+    monkeypatch.chdir(tmp_path)
+    text = 'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1h"\ncommand = "x"\n'
+    for name in ("flow", "montage"):
+        (tmp_path / f"{name}.toml").write_text(text)
+    show = tree().commands["show"]
+    assert show.make_context("show", ["flow"]).params["workflow"] == "flow.toml"
+    assert show.make_context("show", ["montage"]).params["workflow"] == "montage"
+    assert show.make_context("show", ["other"]).params["workflow"] == "other"
+
+
 def test_advise_goes_on_as_walltimes(tmp_path):
     env = {**os.environ, "ASA_BANK": str(tmp_path)}
     assert asa("advise", env=env).stdout == asa("walltimes", env=env).stdout

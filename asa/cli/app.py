@@ -15,6 +15,7 @@ from contextlib import suppress
 from copy import copy
 from enum import Enum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, get_args, get_origin
 
 import typer
@@ -132,12 +133,23 @@ class _Command(TyperCommand):
         driver = args[own + 1 :]
         is_driver = bool(driver) and not driver[0].endswith(".toml") and (len(driver) > 1 or "/" in driver[0])
         if not is_driver or not any(one.name == "workflow" for one in self.params):
-            return super().parse_args(ctx, [*words, *args[own:]])
+            left = super().parse_args(ctx, [*words, *args[own:]])
+            _find_file(ctx.params)
+            return left
         from asa.cli.recorded import as_workflow
 
         left = super().parse_args(ctx, [*words, "--", driver[0]])  # what is wrong with the options comes first
         ctx.params["workflow"] = as_workflow(self.name or "", driver)
         return left
+
+
+def _find_file(params: dict[str, Any]) -> None:
+    """Take the file of a workflow that is named without its suffix, unless one of that name is installed."""
+    given = params.get("workflow")
+    if not isinstance(given, str) or Path(given).suffix or not Path(f"{given}.toml").is_file():
+        return
+    if given not in plugins.names("asa.workflows"):
+        params["workflow"] = f"{given}.toml"
 
 
 class _Commands(UserDict[str, Any]):
