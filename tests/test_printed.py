@@ -42,6 +42,7 @@ class Place:
             return subprocess.run(
                 [*(("busybox", "sh") if shell == "busybox" else (shell,)), "-c", "--", text],
                 cwd=self.root, stdout=out, stderr=err, check=False, timeout=30, stdin=subprocess.DEVNULL,
+                start_new_session=True,
                 env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12", **environment},
             ).returncode  # fmt: skip
 
@@ -168,6 +169,14 @@ def test_a_device_is_written_to_and_stays_as_it_is(place, shell):
     assert place.run(stage(stderr=os.devnull), shell) == 3
     assert (place.out.read_text(), place.err.read_text()) == ("out\n", "")
     assert Path(os.devnull).stat().st_mode == before.st_mode
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_device_that_cannot_be_written_to_ends_nothing(place, shell):
+    """As the terminal, which a job has none of."""
+    assert place.run(stage(stdout="/dev/tty", stderr="/dev/tty"), shell) == 3
+    assert place.out.read_text() == "out\nerr\n"
+    assert "that device cannot be written to" in place.err.read_text()
 
 
 def test_a_link_or_a_pipe_of_the_name_is_replaced(place):

@@ -45,6 +45,7 @@ asa_file_of() { # a pattern; sets `asa_file`
 # Where others print into that, too, or it is none, what is printed here has a file, and is added to that in the end.
 asa_print_to() { # a file, and 1 or 2: which of the streams
   if [ -c "$1" ]; then # as /dev/null
+    if ! (: >"$1") 2>/dev/null; then asa_lose "$1" 'that device cannot be written to'; return; fi
     case $2 in 1) exec >"$1" ;; 2) exec 2>"$1" ;; esac
     return
   fi
