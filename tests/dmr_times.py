@@ -21,7 +21,7 @@ import numpy as np
 from asa.backends.dmr.applications import CG, N_BODY, ApplicationKind, amdahl
 from numpy.typing import NDArray
 
-from asa.studies.dmr.cluster import Cluster, Scheduling
+from asa.studies.dmr.cluster import MalleableCluster, Scheduling
 from asa.studies.dmr.paper import TABLE_4
 from asa.studies.dmr.workloads import measure, throughput
 
@@ -74,7 +74,9 @@ def _ratios(
             workload = throughput(
                 many, seed, ApplicationKind.RIGID, applications=(cg, replace(cg, name="Jacobi"), n_body)
             )
-            measured = measure(Cluster(workload.nodes, workload.jobs, scheduling=scheduling).run(), workload.nodes)
+            measured = measure(
+                MalleableCluster(workload.nodes, workload.jobs, scheduling=scheduling).run(), workload.nodes
+            )
             waits_s.append(measured.waiting)
             runs_s.append(measured.execution)
         _, wait_s, run_s, _ = TABLE_4[many]["fixed"]

@@ -44,7 +44,7 @@ from slurm_testbed import SCRIPT, Testbed, missing
 from asa.backend import JobSpec, JobState
 from asa.estimators import WaitBank
 from asa.pool.planning import decide, drain_from_s
-from asa.pool.values import Decision, Rules, Shape, View, Wave
+from asa.pool.values import Decision, PoolRules, Shape, View, Wave
 from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
@@ -337,7 +337,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
                 one.view, start_s=one.start_s, until_s=until_s, idle_s=now - since_s if idle else 0.0, useless_s=useless
             )
             views.append(one.view)
-        rules = Rules(maximum=graph.cores * MAX_JOBS, price=price, startup_s=STARTUP_S, margin_s=graph.margin_s)
+        rules = PoolRules(maximum=graph.cores * MAX_JOBS, price=price, startup_s=STARTUP_S, margin_s=graph.margin_s)
         told: Decision = decide(now, waves, views, {shape: forecast}, rules)
         ask(len(told.ask), forecast)
         for one in there():

@@ -21,7 +21,7 @@ import numpy as np
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.methods import BBSched
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
-from asa.backends.openccs.jobs import Phase
+from asa.backends.openccs.jobs import JobPhase
 from asa.backends.simulated import SimulatedSite
 from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.general import GeneralCore
@@ -315,9 +315,9 @@ def planner() -> Iterator[Row]:
     more = [next(source) for _ in range(200)]
     seconds = best(lambda: [plan.cluster.find(plan.cluster.prepare(request), 0) for request in more], 5) / len(more)
     yield "a place in a plan of 5,000 jobs on 616 nodes", seconds, "the paper's, 100 a second", 0.01
-    now, ending = 60, [job for job in plan.jobs.values() if job.phase is Phase.RUNNING][:1]
+    now, ending = 60, [job for job in plan.jobs.values() if job.phase is JobPhase.RUNNING][:1]
     plan.end(ending[0].id, now=now)
-    waiting = sum(job.phase is Phase.PLANNED for job in plan.jobs.values())
+    waiting = sum(job.phase is JobPhase.PLANNED for job in plan.jobs.values())
     seconds = best(lambda: plan.backfill(now=now), 1) / waiting
     yield "looking for an earlier place of one that waits", seconds, "the paper's, 500 a second", 0.002
 

@@ -12,7 +12,7 @@ from .paper import divide, peak_times, requested_walltime_s
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainStage:
     """One stage of a chain."""
 
     name: str
@@ -20,7 +20,7 @@ class Link:
     share: float  # of the seconds of its kind
 
 
-def chain(name: str, cores: int, links: Sequence[Link], widths: Sequence[int] = ()) -> Workflow:
+def chain(name: str, cores: int, links: Sequence[ChainStage], widths: Sequence[int] = ()) -> Workflow:
     """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count.
 
     With `widths`, its parallel stages may be asked for in these, too, and run as fitted at each. The sequential ones

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from asa.workflow import Workflow
 
-from ._chain import Link, chain
+from ._chain import ChainStage, chain
 
-_LINKS = (Link("search", parallel=True, share=1.0), Link("merge", parallel=False, share=1.0))
+_LINKS = (ChainStage("search", parallel=True, share=1.0), ChainStage("merge", parallel=False, share=1.0))
 
 
 def blast(cores: int, widths: Sequence[int] = ()) -> Workflow:

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from asa.workflow import Workflow
 
-from ._chain import Link, chain
+from ._chain import ChainStage, chain
 
 # Shares are the summed run times by executable of a public 2MASS run of 3 degrees (WfInstances, montage on
 # Chameleon), the largest there; its mViewer stands for the last two stages. The paper's run is of 8 degrees.
 _LINKS = (
-    Link("mProject", parallel=True, share=1526.9),
-    Link("mDiffFit", parallel=True, share=105.6),
-    Link("mConcatFit", parallel=False, share=2.3),
-    Link("mBgModel", parallel=False, share=20.9),
-    Link("mBackground", parallel=True, share=87.5),
-    Link("mImgtbl", parallel=False, share=0.6),
-    Link("mAdd", parallel=False, share=1.1),
-    Link("mShrink", parallel=False, share=1.2),
-    Link("mJPEG", parallel=False, share=1.2),
+    ChainStage("mProject", parallel=True, share=1526.9),
+    ChainStage("mDiffFit", parallel=True, share=105.6),
+    ChainStage("mConcatFit", parallel=False, share=2.3),
+    ChainStage("mBgModel", parallel=False, share=20.9),
+    ChainStage("mBackground", parallel=True, share=87.5),
+    ChainStage("mImgtbl", parallel=False, share=0.6),
+    ChainStage("mAdd", parallel=False, share=1.1),
+    ChainStage("mShrink", parallel=False, share=1.2),
+    ChainStage("mJPEG", parallel=False, share=1.2),
 )
 
 

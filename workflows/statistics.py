@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from asa.workflow import Workflow
 
-from ._chain import Link, chain
+from ._chain import ChainStage, chain
 
 # The paper says which kinds of stages there are and that each is long, not how they compare: equal shares.
 _LINKS = (
-    Link("load", parallel=False, share=1.0),
-    Link("moments", parallel=True, share=1.0),
-    Link("combine", parallel=False, share=1.0),
-    Link("quantiles", parallel=True, share=1.0),
+    ChainStage("load", parallel=False, share=1.0),
+    ChainStage("moments", parallel=True, share=1.0),
+    ChainStage("combine", parallel=False, share=1.0),
+    ChainStage("quantiles", parallel=True, share=1.0),
 )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from asa.backend import Capabilities
     from asa.cli.given import Given
-    from asa.cli.known_waits import Known
+    from asa.cli.known_waits import KnownWaits
     from asa.cli.one_command import Command
     from asa.estimators.joint import JointForecast
     from asa.runtimes import RunForecast, RunTime, RunTimes
@@ -33,7 +33,7 @@ class Place:
     """Where it is to run, and what is known of its waits."""
 
     system: str
-    known: Known | None
+    known: KnownWaits | None
     why: str  # why no waits are known; empty if they are
     site: Capabilities  # as far as it is known
     is_seen: bool  # whether the batch system itself was asked

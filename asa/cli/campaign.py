@@ -25,7 +25,7 @@ _ABOUT = "Whole evaluations, resumable: the paper's, and every strategy under ev
 app = typer.Typer(help=_ABOUT, no_args_is_help=True)
 
 
-class How(StrEnum):
+class CampaignWay(StrEnum):
     """How workflows are handed over."""
 
     BOTH = "both"
@@ -33,10 +33,10 @@ class How(StrEnum):
     CONCURRENT = "concurrent"
 
 
-_MODES: dict[How, tuple[Literal["sequential", "concurrent"], ...]] = {
-    How.BOTH: ("sequential", "concurrent"),
-    How.SEQUENTIAL: ("sequential",),
-    How.CONCURRENT: ("concurrent",),
+_MODES: dict[CampaignWay, tuple[Literal["sequential", "concurrent"], ...]] = {
+    CampaignWay.BOTH: ("sequential", "concurrent"),
+    CampaignWay.SEQUENTIAL: ("sequential",),
+    CampaignWay.CONCURRENT: ("concurrent",),
 }
 
 _Seeds = Annotated[int, typer.Option(help="Number of replications of each run.", min=1, max=MAX_RUNS)]
@@ -125,7 +125,9 @@ def paper(
             help="Whether jobs gain priority while they wait for a dependency, which the paper's results need.",
         ),
     ] = True,
-    mode: Annotated[How, typer.Option(help="Whether one workflow runs at a time, or three side by side.")] = How.BOTH,
+    mode: Annotated[
+        CampaignWay, typer.Option(help="Whether one workflow runs at a time, or three side by side.")
+    ] = CampaignWay.BOTH,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",

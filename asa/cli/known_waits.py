@@ -35,7 +35,7 @@ Asked = tuple[int, float, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownWaits:
     """What answers are made from."""
 
     bank: WaitBank
@@ -60,7 +60,7 @@ class Known:
         return QueuedJob(self.now_s, cores, walltime_s, self.user, self.system, partition)
 
 
-def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], user: str | None) -> Known:
+def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], user: str | None) -> KnownWaits:
     """Learn from a bank's jobs of one system, up to the last submission.
 
     Raises `InputError`: the bank has none, or it is not clear which system is meant.
@@ -98,7 +98,7 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     known = WaitBank()
     known.adopt(learned.system, learned.estimator, learned.count)
     behind_s = time.time() - learned.as_of_s
-    return Known(
+    return KnownWaits(
         known,
         learned.system,
         chosen,
@@ -117,7 +117,7 @@ def from_queue(
     partitions: Sequence[str],
     user: str | None,
     asked: Callable[[Sequence[str]], Sequence[Asked]] = lambda _partitions: (),
-) -> Known:
+) -> KnownWaits:
     """Learn from a bank's jobs of a site and from its present queue.
 
     `asked`: returns, for the partitions, the requests for which the batch system's own estimate is wanted as well.
@@ -156,7 +156,7 @@ def from_queue(
             where=f"system {capabilities.system!r}",
             hint=how_to_begin(bank),
         )
-    return Known(
+    return KnownWaits(
         known,
         capabilities.system,
         tuple(partitions) or (capabilities.partition,),
@@ -305,7 +305,7 @@ def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     return (known[0],)
 
 
-def check_width(known: Known, cores: int, partition: str) -> None:
+def check_width(known: KnownWaits, cores: int, partition: str) -> None:
     """Refuse a job wider than any that is known: of what waits so long nothing was learned, nor whether it can run."""
     where = f"{known.system} {partition}".strip()
     if known.live:

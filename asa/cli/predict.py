@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asa.cli.answers import Said
-    from asa.cli.known_waits import Asked, Known
+    from asa.cli.known_waits import Asked, KnownWaits
     from asa.estimators.joint import JointForecast
     from asa.sites import OpenedSite
     from asa.waits import QueuedJob, WaitForecast
@@ -153,7 +153,7 @@ def find_known(
     user: str | None,
     find: Callable[[], OpenedSite | None],
     asked: Callable[[Sequence[str]], Sequence[Asked]] = lambda _partitions: (),
-) -> Known:
+) -> KnownWaits:
     """Take what is known from the queue where there is one at hand, else from the bank."""
     from asa.cli.known_waits import from_bank, from_queue
 
@@ -173,7 +173,7 @@ def find_known(
     return from_bank(bank, system, partitions, user)
 
 
-def _requests(known: Known, widths: Sequence[int], walltimes: Sequence[float]) -> list[QueuedJob]:
+def _requests(known: KnownWaits, widths: Sequence[int], walltimes: Sequence[float]) -> list[QueuedJob]:
     """Make all combinations of what was asked for, but of cores that a partition is not known to have."""
     from asa.cli.known_waits import check_width
 
@@ -212,7 +212,7 @@ def _in_time(jobs: Sequence[QueuedJob], run_s: dict[int, float]) -> list[QueuedJ
     return fitting
 
 
-def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> PredictionAnswer:
+def _answer(known: KnownWaits, job: QueuedJob, times: Sequence[float]) -> PredictionAnswer:
     """Answer of one request."""
     from asa.cli.answers import ENOUGH
     from asa.estimators.kept import kind_of
@@ -235,7 +235,7 @@ def _answer(known: Known, job: QueuedJob, times: Sequence[float]) -> PredictionA
     )
 
 
-def _said(known: Known, job: QueuedJob, forecast: WaitForecast) -> tuple[WaitForecast, Said | None]:
+def _said(known: KnownWaits, job: QueuedJob, forecast: WaitForecast) -> tuple[WaitForecast, Said | None]:
     """Weigh in what the batch system says of a request, where it was asked."""
     from asa.cli.answers import Said
     from asa.estimators.site_word import assumed_error, blend, off_lately
@@ -252,7 +252,7 @@ def _said(known: Known, job: QueuedJob, forecast: WaitForecast) -> tuple[WaitFor
     return forecast, Said(known.whose, word_s, share, *off_lately(lived))
 
 
-def _joint(known: Known, jobs: Sequence[QueuedJob]) -> JointForecast:
+def _joint(known: KnownWaits, jobs: Sequence[QueuedJob]) -> JointForecast:
     """Judge requests together, with what the batch system says of them weighed in."""
     from asa.estimators.site_word import blended_together, decades_between
 

@@ -14,7 +14,7 @@ _LONGEST_NUMBER = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class HostJob:
     """A job of a host, or several that it runs as one."""
 
     key: Hashable  # identifies it, also when the host makes it anew
@@ -46,7 +46,7 @@ class Graph:
         """Whether each of some jobs that are ready has a stage that may yet be handed over."""
         return all((one := self._known.get(key)) is not None and one.name not in self._done for key in keys)
 
-    def read(self, nodes: Iterable[Node]) -> tuple[list[tuple[str, Node, tuple[str, ...]]], list[str]]:
+    def read(self, nodes: Iterable[HostJob]) -> tuple[list[tuple[str, HostJob, tuple[str, ...]]], list[str]]:
         """Read all remaining jobs, as the host has them now.
 
         Returns new jobs in topological order, with their stages' names and those of their predecessors; and the stages
@@ -54,7 +54,7 @@ class Graph:
         """
         there = {node.key: node for node in nodes}
         order = _in_order(there)
-        news: list[tuple[str, Node, tuple[str, ...]]] = []
+        news: list[tuple[str, HostJob, tuple[str, ...]]] = []
         dropped = [one for key, one in self._known.items() if key not in there and self._is_left(one)]
         fresh: set[Hashable] = set()
         for key in order:
@@ -107,7 +107,7 @@ class Graph:
         return f"{safe}.{self._count}"
 
 
-def _in_order(nodes: Mapping[Hashable, Node]) -> list[Hashable]:
+def _in_order(nodes: Mapping[Hashable, HostJob]) -> list[Hashable]:
     """Put jobs into an order in which each comes after what it follows; otherwise as they were given."""
     order: dict[Hashable, None] = {}
     for first in nodes:

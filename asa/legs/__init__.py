@@ -16,7 +16,7 @@ even if the batch system starts its job again. One assumption is made of the fil
 exists. A check whether it exists may be out of date, which only costs time.
 """
 
-from .folder import Legs, Standing
+from .folder import LegProgress, Legs
 from .running import Turn
 
-__all__ = ["Legs", "Standing", "Turn"]
+__all__ = ["LegProgress", "Legs", "Turn"]

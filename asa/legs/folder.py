@@ -11,7 +11,7 @@ from asa.core.files import read_text
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LegProgress:
     """Progress of a stage's legs.
 
     Parameters
@@ -61,7 +61,7 @@ class Legs:
         except OSError:
             return ""
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> LegProgress | None:
         """Say how far they have come; None if none has begun, or it cannot be read."""
         try:
             names = [path.name for path in self.folder.iterdir()]
@@ -72,7 +72,7 @@ class Legs:
             saves = [float(words[1]) for name in names if (words := self._said(name))[:1] == ["left"] and words[1:]]
         except (OSError, ValueError):
             return None
-        return Standing(shown.partition("\n")[0].strip(), sum(saves) / len(saves) if saves else None)
+        return LegProgress(shown.partition("\n")[0].strip(), sum(saves) / len(saves) if saves else None)
 
     def _said(self, name: str) -> list[str]:
         return (self.folder / name).readlink().name.split("-") if name.startswith("over.") else []

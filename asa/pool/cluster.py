@@ -43,7 +43,7 @@ from asa.waits import LEVELS, WaitForecast
 
 from .allocation import Allocation
 from .credentials import credentials_folder, encrypting, keep_credentials
-from .desk import Desk, News
+from .desk import Desk, PoolNews
 from .jobs import WorkerJobs, make_scratch, modules_of_program
 from .pages import LOOPBACK, WithoutPage, on_loopback
 from .picture import draw_timeline
@@ -175,7 +175,7 @@ class AsaCluster(SpecCluster):
         name = name or time.strftime("pool-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
         self.folder = _made(Path(folder or _pools() / name))
         self._wanted_cores: int | None = None
-        self._news: deque[News] = deque()
+        self._news: deque[PoolNews] = deque()
         self._is_listening = False
         self._quiet: Quiet | None = None
         self._roster = Roster(self.folder)
@@ -305,7 +305,7 @@ class AsaCluster(SpecCluster):
 
         return started().__await__()
 
-    def _post(self, news: News) -> None:
+    def _post(self, news: PoolNews) -> None:
         """Process reports of the desk's thread, which may come before dask's loop exists."""
         self._news.append(news)
         if self._is_listening:

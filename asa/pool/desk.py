@@ -36,7 +36,7 @@ _HISTORY = 2000  # past jobs of all users to learn at the beginning
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class PoolNews:
     """What became known of the pool's jobs."""
 
     now_s: float  # the time, on the batch system's clock
@@ -60,7 +60,7 @@ class Desk(threading.Thread):
         self,
         facility: Facility,
         folder: Path,
-        tell: Callable[[News], None],
+        tell: Callable[[PoolNews], None],
         *,
         bank: Path | None = None,
         estimator: str = "asa",
@@ -152,7 +152,7 @@ class Desk(threading.Thread):
     def _tell_trouble(self, trouble: str) -> None:
         """Say that the batch system cannot be asked, and leave it alone for a moment."""
         self._is_in_trouble = True
-        self._tell(News(self._backend.now(), trouble=trouble))
+        self._tell(PoolNews(self._backend.now(), trouble=trouble))
         self._is_wanted.wait(AGAIN_S[0])
 
     def _serve(self) -> bool:
@@ -204,7 +204,7 @@ class Desk(threading.Thread):
         backend, now_s = self._backend, self._backend.now()
         self._jobs.see_to_all()
         if trouble := self._jobs.clear_what_was_left():
-            self._tell(News(now_s, trouble=trouble))
+            self._tell(PoolNews(now_s, trouble=trouble))
         if self._bank.store is not None:
             self._bank.refresh()
         live = self._jobs.live()
@@ -226,7 +226,7 @@ class Desk(threading.Thread):
     def _tell_news(self) -> None:
         """Report what became known of jobs since the last report."""
         jobs = self._jobs
-        news = News(self._backend.now(), jobs.statuses, jobs.refused, self._backend.condition.trouble)
+        news = PoolNews(self._backend.now(), jobs.statuses, jobs.refused, self._backend.condition.trouble)
         jobs.statuses, jobs.refused = {}, {}
         self._tell(news)
 

@@ -2,9 +2,9 @@
 
 A pool calls the pure function `decide`, which does not depend on dask, every few seconds. It rehearses: it spreads the
 known work over present and possible allocations, and compares the costs. The cost is in core-seconds: those allocated,
-plus `Rules.price` for each second until the work is done. Submitting too early costs idle cores, too late a late end;
-as queue waits are uncertain, the expectation over their quantiles is used. So nobody has to choose how far ahead to
-submit: it follows from the price.
+plus `PoolRules.price` for each second until the work is done. Submitting too early costs idle cores, too late a late
+end; as queue waits are uncertain, the expectation over their quantiles is used. So nobody has to choose how far ahead
+to submit: it follows from the price.
 
 Three rules keep it stable, since on a batch queue a mistake costs a wait:
 
@@ -26,7 +26,7 @@ from typing import NamedTuple
 from asa.units import format_duration
 from asa.waits import WaitForecast
 
-from .values import Decision, Needs, Rules, Shape, View, Wave
+from .values import Decision, Needs, PoolRules, Shape, View, Wave
 
 _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
 _EARLY = 0.1  # the level at which a wait is taken to be short
@@ -97,7 +97,7 @@ def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> 
 
 
 def decide(
-    now_s: float, waves: Sequence[Wave], views: Sequence[View], offers: Mapping[Shape, WaitForecast], rules: Rules
+    now_s: float, waves: Sequence[Wave], views: Sequence[View], offers: Mapping[Shape, WaitForecast], rules: PoolRules
 ) -> Decision:
     """Return what to ask for and what to give back now.
 
@@ -107,8 +107,8 @@ def decide(
 
     Examples
     --------
-    >>> soon = WaitForecast((60.0,) * 9, 60.0)
-    >>> [shape.cores for shape in decide(0.0, [Wave(100, 36.0)], [], {Shape(4, 3600.0): soon}, Rules(maximum=8)).ask]
+    >>> soon, rules = WaitForecast((60.0,) * 9, 60.0), PoolRules(maximum=8)
+    >>> [shape.cores for shape in decide(0.0, [Wave(100, 36.0)], [], {Shape(4, 3600.0): soon}, rules).ask]
     [4, 4]
     """
     plan = _Planning(now_s, list(views), offers, rules)
@@ -188,7 +188,7 @@ class _Planning:
     now_s: float
     views: list[View]
     offers: Mapping[Shape, WaitForecast]
-    rules: Rules
+    rules: PoolRules
     asked: list[Shape] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)

@@ -14,8 +14,8 @@ from asa.core.files import append_to, read_text
 from asa.errors import UnavailableError
 
 from .allocation import Allocation, AllocationPhase
-from .desk import News
-from .values import Rules, Shape
+from .desk import PoolNews
+from .values import PoolRules, Shape
 
 logger = logging.getLogger("asa.pool")
 
@@ -43,7 +43,7 @@ class Roster:
         self._barren = 0
         self._offset_s = 0.0
         self._samples: list[tuple[float, int, int, int]] = []
-        self.startup_s = Rules().startup_s
+        self.startup_s = PoolRules().startup_s
         self.trouble = ""
 
     def __getitem__(self, one_id: str) -> Allocation:
@@ -139,7 +139,7 @@ class Roster:
 
     # ------------------------------------------------------------------ what is reported
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: PoolNews) -> None:
         """Take in what became known of jobs."""
         self._offset_s = news.now_s - news.local_now_s
         self.trouble = news.trouble

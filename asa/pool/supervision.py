@@ -19,13 +19,13 @@ from asa.waits import WaitForecast
 from .allocation import Allocation, AllocationPhase, workers_by_allocation
 from .demand import read_demand
 from .departures import Departures
-from .desk import Desk, News
+from .desk import Desk, PoolNews
 from .jobs import WorkerJobs
 from .keeper import KEEPER
 from .leaving import throw_out
 from .planning import decide, surplus
 from .roster import Roster
-from .values import Decision, Rules, Shape
+from .values import Decision, PoolRules, Shape
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -62,7 +62,7 @@ class Supervision:
     ) -> None:
         self._roster, self._desk, self._jobs, self._capabilities = roster, desk, jobs, capabilities
         self._margin_s, self._folder = margin_s, folder
-        self._usual = Rules(price=price, max_waiting=capabilities.max_queued, is_fixed=True)
+        self._usual = PoolRules(price=price, max_waiting=capabilities.max_queued, is_fixed=True)
         self._rules, self._usual_shape = self._usual, shape
         self._offered: tuple[Shape, ...] = (shape,)
         self._due: Counter[str] = Counter()  # how often in a row an allocation was to be parted with
@@ -114,7 +114,7 @@ class Supervision:
         """Have a look soon, as something has changed."""
         self._wake.set()
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: PoolNews) -> None:
         """Take in what became known of jobs."""
         self._roster.hear(news)
         self.wake()
@@ -283,7 +283,7 @@ class Supervision:
         price: float | None,
         target_s: float,
     ) -> None:
-        """Go by what the work is worth from now on, with jobs of the shapes that are offered; see `Rules`."""
+        """Go by what the work is worth from now on, with jobs of the shapes that are offered; see `PoolRules`."""
         self._roster.hope_again()
         self._offered = offered
         self._rules = replace(

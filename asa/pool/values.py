@@ -128,7 +128,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PoolRules:
     """What a pool goes by."""
 
     # lower and upper bound of its cores, pending ones included. An allocation that ends before a new one is expected to

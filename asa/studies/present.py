@@ -180,7 +180,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class PlottedSeries:
     """Numbers of one name."""
 
     name: str  # as the legend has it, which leaves out what begins with an underscore
@@ -200,7 +200,7 @@ class Series:
 class Panel:
     """Axes with series; with spokes it is a Kiviat diagram, from 0 in the centre to 1."""
 
-    series: Sequence[Series]
+    series: Sequence[PlottedSeries]
     title: str = ""
     x: str = ""  # what stands at the axes
     y: str = ""
@@ -273,11 +273,13 @@ def draw(figure: Figure, path: str | Path) -> None:
     save_figure(drawn, path)
 
 
-def beside(heights: Mapping[str, Sequence[float]], labels: Mapping[str, Sequence[str]] | None = None) -> list[Series]:
+def beside(
+    heights: Mapping[str, Sequence[float]], labels: Mapping[str, Sequence[str]] | None = None
+) -> list[PlottedSeries]:
     """Make series of bars that stand side by side at each place."""
     width = 0.84 / max(len(heights), 1)
     return [
-        Series(
+        PlottedSeries(
             name,
             ys,
             [at + (place - (len(heights) - 1) / 2) * width for at in range(len(ys))],
@@ -289,7 +291,7 @@ def beside(heights: Mapping[str, Sequence[float]], labels: Mapping[str, Sequence
     ]
 
 
-def stacked(bars: Mapping[str, Bar]) -> list[Series]:
+def stacked(bars: Mapping[str, Bar]) -> list[PlottedSeries]:
     """Make series of bars that consist of the same parts, with their heights written above them."""
     parts = max((bar.parts for bar in bars.values()), key=len, default=())
     bottoms, series = [0.0] * len(bars), []
@@ -298,7 +300,7 @@ def stacked(bars: Mapping[str, Bar]) -> list[Series]:
         tops = [bottom + value for bottom, value in zip(bottoms, values, strict=True)]
         labels = [f"{top:,.0f}" if bar.parts else "" for top, bar in zip(tops, bars.values(), strict=True)]
         last = place + 1 == len(parts)
-        series.append(Series(name, values, kind="bar", bottoms=bottoms, labels=labels if last else ()))
+        series.append(PlottedSeries(name, values, kind="bar", bottoms=bottoms, labels=labels if last else ()))
         bottoms = tops
     return series
 
@@ -308,7 +310,7 @@ def _look(look: Look, place: int) -> Look:
     return replace(look, colour=look.colour or _COLOURS[place % len(_COLOURS)], dashes=look.dashes or dashes)
 
 
-def _draw(axes: Axes, one: Series, look: Look) -> None:
+def _draw(axes: Axes, one: PlottedSeries, look: Look) -> None:
     xs: Any = range(len(one.ys)) if one.xs is None else one.xs
     ys: Any = one.ys
     line: dict[str, Any] = {
@@ -367,7 +369,7 @@ def _turns(many: int) -> NDArray[np.float64]:
     return np.linspace(0, 2 * np.pi, many, endpoint=False)
 
 
-def _spoke(axes: Axes, one: Series, look: Look) -> None:
+def _spoke(axes: Axes, one: PlottedSeries, look: Look) -> None:
     """Draw shares on spokes as a closed line."""
     turns, shares = ([*values, values[0]] for values in (_turns(len(one.ys)), one.ys))
     axes.plot(turns, shares, color=look.colour, linestyle=look.dashes, linewidth=look.width, label=one.name)

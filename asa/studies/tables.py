@@ -15,7 +15,7 @@ from asa.core.intervals import Interval
 from asa.report.intervals import written
 from asa.studies.paper.kept import Accuracy, Breakdown, Claim, PaperResults, Usage
 from asa.studies.paper.published import FIGURES, METRICS, STRATEGIES, TABLE_1, WORKFLOWS
-from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
+from asa.studies.paper.verdicts import VERDICTS, ComparedFigure, Verdict
 from asa.studies.present import Row, Table, number
 from asa.studies.schedulers.study import SchedulerResults, SchedulerStanding
 from asa.studies.standings import MARGIN
@@ -79,14 +79,14 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     return Table(["Cores", *STRATEGIES], rows, f"{workflow}: {heading}", wraps=())
 
 
-def _beside(compared: Compared, digits: int | None) -> Text:
+def _beside(compared: ComparedFigure, digits: int | None) -> Text:
     mark, style = _MARKS[compared.verdict]
     off = "" if math.isnan(compared.deviation) else f" {_percent(compared.deviation)}"
     theirs = number(compared.published, digits)
     return Text.assemble(number(compared.ours.mean, digits), (f"/{theirs}{off} ", "dim"), (mark, style))
 
 
-def _above(compared: Compared) -> Text:
+def _above(compared: ComparedFigure) -> Text:
     mark, style = _MARKS[compared.verdict]
     ours = f"{number(compared.ours.mean, 0, '+')} %"
     return Text.assemble(ours, (f"/{compared.published:+g} % ", "dim"), (mark, style))
@@ -111,7 +111,7 @@ def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> Iterator[Ta
     yield Table(["Cores", *(heading for heading, _ in _SHARES.values())], shares, wraps=())
 
 
-def _judged(compared: Compared, shown: Callable[[float], str]) -> Text:
+def _judged(compared: ComparedFigure, shown: Callable[[float], str]) -> Text:
     mark, style = _MARKS[compared.verdict]
     return Text.assemble(shown(compared.ours.mean), (f"/{shown(compared.published)} ", "dim"), (mark, style))
 

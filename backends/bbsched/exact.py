@@ -27,7 +27,7 @@ from asa.errors import InputError
 
 from . import exact_kernel as k
 from .genetic import Genetic
-from .problem import Front, Problem
+from .problem import Front, WindowProblem
 from .system import Integers
 
 MAX_JOBS: Final = 62
@@ -70,7 +70,7 @@ class Exact:
         if self.max_work < 0:
             raise InputError(f"{self.max_work} steps cannot be taken", where="max_work", hint="Give 0 or more.")
 
-    def solve(self, problem: Problem) -> Front:
+    def solve(self, problem: WindowProblem) -> Front:
         """Find the front of a problem."""
         if not len(problem.jobs):
             return problem.front(np.zeros((1, 0), dtype=np.bool_), "exact", is_exact=True, work=0)
@@ -98,7 +98,7 @@ class Exact:
         return _united(problem, [*fronts, self.otherwise.solve(problem)], search.work)
 
 
-def _united(problem: Problem, fronts: Sequence[Front], work: int) -> Front:
+def _united(problem: WindowProblem, fronts: Sequence[Front], work: int) -> Front:
     """Give the front of several that are not exact."""
     picked = np.concatenate([front.chosen for front in fronts])[:, problem.jobs]
     worth = np.concatenate([front.objectives for front in fronts])[:, problem.goals]
@@ -113,7 +113,7 @@ def _united(problem: Problem, fronts: Sequence[Front], work: int) -> Front:
 class _Search:
     """All that the kernels need to search for a front; `plant` or `aim` comes before each `run`."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: WindowProblem) -> None:
         self._problem, self.work = problem, 0
         flat, width, limited, kinds, losses, jobs, *_ = problem.layout
         self._needs = tuple(seen(bits) for bits in _preferred(problem))
@@ -222,7 +222,7 @@ def _densest(what: Integers, per: Integers) -> Integers:
     return np.argsort(-ratio, kind="stable")
 
 
-def _preferred(problem: Problem) -> tuple[Integers, Integers]:
+def _preferred(problem: WindowProblem) -> tuple[Integers, Integers]:
     """Return, for each job, which others must be selected with it, and with which others it must be selected, as sets.
 
     No solution has a job that could be replaced by one with the same use of scarce resources and a higher value, or an

@@ -19,7 +19,7 @@ from asa.core.compiled import seen
 from asa.errors import InputError
 
 from . import genetic_kernel as k
-from .problem import Front, Problem
+from .problem import Front, WindowProblem
 
 _SCRAMBLE: Final = 0x9E3779B9
 
@@ -42,7 +42,7 @@ class Genetic:
                 hint="Give no fewer than 0 generations, a population from 1 on, and a probability.",
             )
 
-    def solve(self, problem: Problem) -> Front:
+    def solve(self, problem: WindowProblem) -> Front:
         """Approximate the front of a problem."""
         jobs, goals, rows = len(problem.jobs), len(problem.goals), 2 * self.population
         if not jobs:

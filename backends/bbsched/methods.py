@@ -14,7 +14,7 @@ from asa.errors import InputError, UnknownNameError, near
 
 from .exact import Exact
 from .genetic import Genetic
-from .problem import Front, Problem, Selection, Window, values
+from .problem import Front, Selection, Window, WindowProblem, values
 from .system import NODES, Free, Integers, System
 
 _T = TypeVar("_T")
@@ -31,7 +31,7 @@ class Method(Protocol):
 class Solver(Protocol):
     """A way to find a front, or something near it."""
 
-    def solve(self, problem: Problem) -> Front:
+    def solve(self, problem: WindowProblem) -> Front:
         """Find the front of a problem."""
         ...
 
@@ -42,7 +42,7 @@ class Baseline:
 
     def select(self, window: Window, free: Free) -> Selection:
         """Select jobs of a window."""
-        problem = Problem(window, free)
+        problem = WindowProblem(window, free)
         chosen, left = list(problem.forced), problem.limits - problem.start[: len(problem.limits)]
         for job, uses in enumerate(window.uses[:, : len(left)]):
             if job in problem.forced:
@@ -64,7 +64,7 @@ class BinPacking:
 
     def select(self, window: Window, free: Free) -> Selection:
         """Select jobs of a window."""
-        problem, system = Problem(window, free), window.system
+        problem, system = WindowProblem(window, free), window.system
         resources = len(system.resources)
         totals = np.array(system.totals[:resources])
         asked = np.concatenate([window.uses[:, :1], window.uses[:, problem.kinds : problem.losses]], axis=1) / totals
@@ -95,7 +95,7 @@ class Constrained:
 
     def select(self, window: Window, free: Free) -> Selection:
         """Select jobs of a window."""
-        return _chosen(self.solver.solve(Problem(window, free, [self.objective])), 0)
+        return _chosen(self.solver.solve(WindowProblem(window, free, [self.objective])), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Weighted:
         system = window.system
         weights = dict.fromkeys(system.objectives, 1) if self.weights is None else self.weights
         goals = [name for name, weight in weights.items() if weight]
-        front = self.solver.solve(Problem(window, free, goals))
+        front = self.solver.solve(WindowProblem(window, free, goals))
         scale = _scale(system)
         terms = [(system.objective(name), weights[name]) for name in goals]
         sums = [sum(weight * scale[o] * worth[o] for o, weight in terms) for worth in front.objectives.tolist()]
@@ -142,7 +142,7 @@ class BBSched:
 
     def select(self, window: Window, free: Free) -> Selection:
         """Select jobs of a window."""
-        front = self.solver.solve(Problem(window, free))
+        front = self.solver.solve(WindowProblem(window, free))
         return _chosen(front, self.prefer(window.system, front))
 
     def prefer(self, system: System, front: Front) -> int:
@@ -235,7 +235,7 @@ def _chosen(front: Front, place: int) -> Selection:
     return Selection(tuple(jobs), tuple(front.objectives[place].tolist()), front.is_exact, front.solver)
 
 
-def _selection(problem: Problem, chosen: Sequence[int]) -> Selection:
+def _selection(problem: WindowProblem, chosen: Sequence[int]) -> Selection:
     usage: Integers = problem.window.uses[list(chosen)].sum(axis=0)
     worth = values(problem.window.system, problem.free, usage[None, :])[0]
     return Selection(tuple(sorted(chosen)), tuple(worth.tolist()))

@@ -173,7 +173,7 @@ class Selection:
     solver: str = ""  # what found it; empty if nothing was searched for
 
 
-class Problem:
+class WindowProblem:
     """A window, the free resources, and the objectives.
 
     `goals`: names of objectives; all if not given. Other resources are only constraints.

@@ -93,7 +93,7 @@ N_BODY = amdahl("N-body", 25, Wish(1, 16, preferred=1), 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class MalleableJob:
     """A job as it is submitted."""
 
     id: int  # its number; of two with the same priority the lower one is first

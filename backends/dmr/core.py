@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 
 from asa.dmr.protocol import Action
 
-from .applications import ApplicationKind, Job
+from .applications import ApplicationKind, MalleableJob
 from .mechanics import Costs, Resizer
-from .policy import Answer, decide, sizes_from, unpromised
+from .policy import PolicyAnswer, decide, sizes_from, unpromised
 
 Integers = NDArray[np.int64]
 
@@ -64,7 +64,7 @@ class _What(IntEnum):
 class _Run:
     """A running job whose run time is not the log's, or may come to be another."""
 
-    job: Job
+    job: MalleableJob
     run: int  # seconds, in the log
     request: int
     asked: int  # cores that it asked for
@@ -78,7 +78,7 @@ class _Run:
     checked: int = UNSTARTED  # since when checks are ignored for a period
     held_since: int = UNSTARTED
     due: int = 0  # number of what is due for it, if anything is
-    answer: Answer | None = None  # of the check before
+    answer: PolicyAnswer | None = None  # of the check before
     gives: float = inf  # the most that it would give to let another start, as far as that is sure
     takes: float = 0  # the least that it would take
 
@@ -119,7 +119,7 @@ class DmrCore(InPython):
         table: JobTable,
         *,
         now: int,
-        jobs: Callable[[int], Job | None],
+        jobs: Callable[[int], MalleableJob | None],
         costs: Costs | None = None,
         asynchronous: bool = False,
         requeues: bool = False,
@@ -455,7 +455,7 @@ class DmrCore(InPython):
         else:
             self._expand(row, run, answer.nodes - run.cores)
 
-    def _ask(self, row: int, run: _Run) -> Answer:
+    def _ask(self, row: int, run: _Run) -> PolicyAnswer:
         if run.job.phases:
             run.compute(self.now)
         wish = run.job.wish(run.iterations)
@@ -464,7 +464,7 @@ class DmrCore(InPython):
         answer = decide(self._held[row], wish, free=free, queued=needs)
         if answer.promotes is None:
             return answer
-        return Answer(answer.action, answer.nodes, places[answer.promotes])
+        return PolicyAnswer(answer.action, answer.nodes, places[answer.promotes])
 
     def _open(self) -> tuple[int, list[int], list[int]]:
         """Give the free cores, and the places and least sizes of those that wait, of which nothing was promised."""

@@ -38,7 +38,7 @@ class Clerk(Protocol):
         ...
 
 
-class Desk:
+class ManagerDesk:
     """A Unix socket, while it is open.
 
     `path`: of the socket, in a folder of the user's own. A socket without a server is replaced.

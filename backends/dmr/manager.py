@@ -35,7 +35,7 @@ from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, DmrRequest, Reply,
 from asa.errors import InputError
 
 from . import policy
-from .desk import Desk
+from .desk import ManagerDesk
 from .mechanics import Ledger, Resizer
 
 SOCKET = "socket"
@@ -110,7 +110,7 @@ class LocalManager:
             self._temporary = temporary.folder("asa-dmr-")
             folder = Path(self._temporary.name)
         self._folder = folder
-        self._desk = Desk(self._folder / SOCKET, self)
+        self._desk = ManagerDesk(self._folder / SOCKET, self)
 
     def __enter__(self) -> Self:
         return self
@@ -410,7 +410,7 @@ def _has_others(session: int) -> bool:
 
 
 def _why(
-    answer: policy.Answer, held: int, wish: Wish, promoted: ManagedJob | None, waiting: Sequence[ManagedJob]
+    answer: policy.PolicyAnswer, held: int, wish: Wish, promoted: ManagedJob | None, waiting: Sequence[ManagedJob]
 ) -> str:
     """Say in words what an answer is for."""
     if answer.action is Action.NONE:

@@ -62,7 +62,7 @@ def _sizes(least: int, most: int, factor: int, nodes: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PolicyAnswer:
     """What the resource manager answers."""
 
     action: Action
@@ -71,7 +71,7 @@ class Answer:
     promotes: int | None = None
 
 
-def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answer:
+def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> PolicyAnswer:
     """Answer a check (section 4).
 
     `wish`: the job's arguments of a check (section 5.1), where a process is a node.
@@ -80,7 +80,7 @@ def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answe
     Examples
     --------
     >>> decide(16, Wish(1, 20), free=0, queued=[20, 4])
-    Answer(action=<Action.SHRINK: 'shrink'>, nodes=8, promotes=1)
+    PolicyAnswer(action=<Action.SHRINK: 'shrink'>, nodes=8, promotes=1)
     """
     others = sizes_from(wish, nodes)
     own = bisect_left(others, nodes)  # it is not among them
@@ -99,11 +99,11 @@ def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answe
     elif nodes < wish.preferred:
         size = max((size for size in larger if size <= wish.preferred), default=nodes)
     if size == nodes:
-        return Answer(Action.NONE, nodes)
+        return PolicyAnswer(Action.NONE, nodes)
     if size > nodes:
-        return Answer(Action.EXPAND, size)
+        return PolicyAnswer(Action.EXPAND, size)
     gains = (place for place, need in enumerate(queued) if free < need <= free + nodes - size)
-    return Answer(Action.SHRINK, size, next(gains, None))
+    return PolicyAnswer(Action.SHRINK, size, next(gains, None))
 
 
 def _widely(nodes: int, smaller: Sequence[int], larger: Sequence[int], free: int, queued: Sequence[int]) -> int:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from asa.dmr.protocol import Wish
 from asa.errors import InputError
 
-from .applications import Application, ApplicationKind, Job
+from .applications import Application, ApplicationKind, MalleableJob
 from .policy import sizes_from
 
 _FLEXIBLE = (ApplicationKind.MALLEABLE, ApplicationKind.EVOLVING, ApplicationKind.MOLDABLE)
@@ -69,11 +69,11 @@ class Population:
             if (value := getattr(self, name)) < least:
                 raise InputError(f"{value:g} cannot be", where=name, hint=f"Give {least} or more.")
 
-    def of(self, table: JobTable, capacity: int) -> Jobs:
+    def of(self, table: JobTable, capacity: int) -> LogJobs:
         """Draw the kinds of the jobs of a log, on a machine of so many cores."""
         drawn = np.random.Generator(np.random.PCG64(self.seed)).random(len(table))
         edges = np.cumsum([self.malleable, self.evolving, self.moldable])
-        return Jobs(self, table, capacity, np.searchsorted(edges, drawn, side="right"))
+        return LogJobs(self, table, capacity, np.searchsorted(edges, drawn, side="right"))
 
     def wish(self, cores: int, capacity: int) -> Wish:
         """Say between which sizes a job that asks for so many cores is content."""
@@ -84,7 +84,7 @@ class Population:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class LogJobs:
     """The jobs of a log, and which of them are flexible; made by `Population.of`."""
 
     population: Population
@@ -92,7 +92,7 @@ class Jobs:
     capacity: int
     drawn: NDArray[np.int64] = field(repr=False)  # kind of each job, an index, shape (jobs,)
 
-    def __call__(self, row: int) -> Job | None:
+    def __call__(self, row: int) -> MalleableJob | None:
         """Describe a job; None if it is rigid, or has no other size."""
         drawn = int(self.drawn[row])
         if drawn >= len(_FLEXIBLE):
@@ -114,4 +114,4 @@ class Jobs:
             "log", _PERCENT, serial * alone_s, (1 - serial) * alone_s, wish, population.period_s, population.data_gb
         )
         submit_s, limit_s = float(self.table.submit[row]), float(self.table.request[row])
-        return Job(row, submit_s, application, cores, kind, phases, limit_s)
+        return MalleableJob(row, submit_s, application, cores, kind, phases, limit_s)

@@ -13,7 +13,7 @@ from asa.backends.simulated.policies import QueueView
 from asa.errors import InputError
 
 from .network import Floats
-from .ranking import Judge, Outlook, tell
+from .ranking import JobContext, Judge, tell
 from .rewards import Cost
 from .scheduler import First, Hole, Mode, TwoLevels
 from .state import Integers
@@ -83,7 +83,7 @@ class Patient(TwoLevels):
         self._pupil = judge if isinstance(judge, Pupil) else None
         if self._pupil is not None and cost is None:
             raise InputError("nothing can be learned without a cost", where="scheduler", hint="Give one.")
-        self._outlook = Outlook()
+        self._outlook = JobContext()
         self._longest_s = 0.0
         self._is_overdue = False
         self._awaited: int | None = None
@@ -110,7 +110,7 @@ class Patient(TwoLevels):
         backlog_s = work / max(int(view.capacity[0]), 1)
         self._longest_s = max(self._longest_s, backlog_s)
         bound_s = max(self.patience * self._longest_s, self.usual_s)
-        self._outlook = Outlook(None, len(queue), backlog_s, bound_s)
+        self._outlook = JobContext(None, len(queue), backlog_s, bound_s)
 
     def _pick(self, view: QueueView, jobs: Integers, hole: Hole | None) -> int:
         if hole is None:

@@ -57,7 +57,7 @@ _BY_SIZE = 0.5
 
 
 @dataclass(slots=True)
-class Outlook:
+class JobContext:
     """What jobs are judged by beside themselves and the machine."""
 
     hole: Hole | None = None  # what is to be filled; None if a job is chosen to go next
@@ -74,7 +74,7 @@ class Judge(Protocol):
         ...
 
 
-def tell(view: QueueView, jobs: Integers, outlook: Outlook) -> Floats:
+def tell(view: QueueView, jobs: Integers, outlook: JobContext) -> Floats:
     """Tell of jobs that may be chosen, as a row of `COLUMNS` each. O(jobs log jobs + running jobs)."""
     now, nodes, free = view.now, max(int(view.capacity[0]), 1), max(int(view.free[0]), 0)
     size, request = view.demand[jobs, 0], view.request[jobs]

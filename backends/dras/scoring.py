@@ -18,7 +18,7 @@ _SHORTEST_S: Final = 10  # shorter runs count as so long in the bounded slowdown
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ScheduleScore:
     """How well a set of jobs was scheduled."""
 
     reward: float  # mean over selections; 0 if none was reckoned
@@ -48,13 +48,13 @@ def slowdowns(table: JobTable, waits: NDArray[np.int64]) -> NDArray[np.float64]:
     return bounded
 
 
-def score(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> Score:
+def score(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> ScheduleScore:
     """Schedule a set of jobs on an empty machine, and say how well that went; see `run`."""
     start = run(table, nodes, scheduler)
     waits = start - table.submit
     span = int((start + table.run).max() - table.submit.min())
     total, selections = getattr(scheduler, "total_reward", 0.0), getattr(scheduler, "selections", 0)
-    return Score(
+    return ScheduleScore(
         reward=total / max(selections, 1),
         mean_wait_s=float(waits.mean()),
         max_wait_s=int(waits.max()),

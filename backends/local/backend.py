@@ -38,7 +38,7 @@ from asa.waits import QueueEvent
 
 from .explanations import LOST, PAYLOAD_COMPLETED, TWIN, advice
 from .feed import LocalQueueFeed
-from .spool import OR_END, Changes, Order, Spool, SpooledStanding, is_same_machine
+from .spool import OR_END, Changes, JobOrder, Spool, SpooledStanding, is_same_machine
 
 JOB_VARIABLE = "ASA_JOB_ID"
 """In which a job finds its id."""
@@ -196,7 +196,7 @@ class LocalBackend:
         kept_back = bool(dependencies) or spec.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = KeptSubmission(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
-        order = Order(
+        order = JobOrder(
             job_id=job_id,
             cores=0 if spec.local else max(spec.cores, spec.nodes * self._capabilities.cores_per_node),
             slots=self._capabilities.max_cores,

@@ -24,7 +24,7 @@ from asa.history import JobHistory
 
 from .facility import cores_here
 from .server import KEPT_S, LINGER_S, MAX_BESIDE
-from .spool import Order, Spool, SpooledStanding, host
+from .spool import JobOrder, Spool, SpooledStanding, host
 
 if TYPE_CHECKING:
     from .facility import LocalMachine
@@ -77,7 +77,7 @@ _Row = tuple[float, float, int, float, bool, float]
 
 def _past(spool: Spool, since_s: float) -> Iterator[_Row]:
     for number in spool.ended_numbers():
-        order: Order | None = None
+        order: JobOrder | None = None
         standing: SpooledStanding | None = None
         with suppress(ValueError):
             order, standing = spool.order(number), spool.standing(number)

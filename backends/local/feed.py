@@ -9,7 +9,7 @@ from typing import Literal
 
 from asa.waits import QueuedJob, QueueEvent
 
-from .spool import Order, Spool, SpooledStanding
+from .spool import JobOrder, Spool, SpooledStanding
 
 _What = Literal["submitted", "started", "left", "ended"]
 
@@ -37,7 +37,7 @@ class LocalQueueFeed:
                     events += list(self._of(number, order, standing, ends=ends))
         return sorted(events, key=lambda event: event.time_s)
 
-    def _of(self, number: int, order: Order, standing: SpooledStanding, *, ends: bool) -> Iterator[QueueEvent]:
+    def _of(self, number: int, order: JobOrder, standing: SpooledStanding, *, ends: bool) -> Iterator[QueueEvent]:
         reported = self._reported.setdefault(number, set())
         times: list[tuple[_What, float | None]] = []
         if standing.eligible_s is not None:
@@ -57,5 +57,5 @@ class LocalQueueFeed:
             self._over.add(number)
             del self._reported[number]
 
-    def _job(self, order: Order, since_s: float) -> QueuedJob:
+    def _job(self, order: JobOrder, since_s: float) -> QueuedJob:
         return QueuedJob(since_s, order.cores, order.walltime_s, getpass.getuser(), self._system)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from .spool import Order, process_space
+from .spool import JobOrder, process_space
 
 UNBEGUN_EXIT = 88
 """Exit code of a job's first process which could not write down that it began, or had a duplicate that did."""
@@ -74,7 +74,7 @@ def boot() -> str:
         return "unknown"
 
 
-def begin(folder: Path, order: Order) -> subprocess.Popen[bytes]:
+def begin(folder: Path, order: JobOrder) -> subprocess.Popen[bytes]:
     """Start a job's first process, in a session of its own.
 
     Raises `OSError`: there are too many processes, or its variables are too long.
@@ -98,7 +98,7 @@ def _nice() -> int:
     return os.getpriority(os.PRIO_PROCESS, 0)
 
 
-def _become_alike(order: Order) -> None:
+def _become_alike(order: JobOrder) -> None:
     """Take the cores and the priority of the client that ordered this, as far as allowed."""
     with suppress(OSError, ValueError):
         if order.affinity:

@@ -25,7 +25,7 @@ from typing import Any
 
 from .outlook import MAX_JOBS, Awaited, foresee
 from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of, tell_session
-from .spool import MAX_CHANGES_BYTES, OR_END, TROUBLE_BYTES, Order, Spool, SpooledStanding, locked, put, written
+from .spool import MAX_CHANGES_BYTES, OR_END, TROUBLE_BYTES, JobOrder, Spool, SpooledStanding, locked, put, written
 
 GRACE_S = 5.0
 """How many seconds a signalled job has to end."""
@@ -57,7 +57,7 @@ class ServedJob:
 
     number: int
     folder: Path
-    order: Order
+    order: JobOrder
     standing: SpooledStanding
     seen_ns: int = 0  # its folder, when it was looked into last
     wanted: frozenset[str] = frozenset()  # what its user wants of it

@@ -50,7 +50,7 @@ OR_END = "after-or-end"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class JobOrder:
     """What a client asks for, written once."""
 
     job_id: str
@@ -161,7 +161,7 @@ class Spool:
     def _latest(self) -> int:
         return max((*self.numbers(), *_numbers(self.ended)), default=0)
 
-    def publish(self, number: int, order: Order, script: bytes, *, held: bool) -> None:
+    def publish(self, number: int, order: JobOrder, script: bytes, *, held: bool) -> None:
         """Let a job count; its folder was made with its number."""
         folder = self.jobs / str(number)
         if held:
@@ -211,7 +211,7 @@ class Spool:
                 return read(folders / str(number))
         return None
 
-    def order(self, number: int) -> Order | None:
+    def order(self, number: int) -> JobOrder | None:
         """Tell what was asked for; None if no such job counts."""
         text = self.read(number, lambda folder: (folder / "order.json").read_bytes())
         return None if text is None else _order(text)
@@ -335,12 +335,12 @@ def _numbers(folder: Path) -> list[int]:
         return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
 
 
-def _order(text: bytes) -> Order:
+def _order(text: bytes) -> JobOrder:
     fields = _fields(text)
     try:
         fields["dependencies"] = tuple((int(n), str(kind), float(delay)) for n, kind, delay in fields["dependencies"])
         fields["affinity"] = tuple(int(core) for core in fields.get("affinity", ()))
-        return Order(**fields)
+        return JobOrder(**fields)
     except (KeyError, TypeError) as error:
         raise ValueError(str(error)) from error
 

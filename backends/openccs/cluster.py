@@ -75,7 +75,7 @@ class Placement:
         return self.start, self.end, self.nodes.tolist(), self.amounts.tolist(), dict(self.totals)
 
 
-class Cluster:
+class PlannedCluster:
     """The plan's resources: their usage over time, of the whole system and of each node.
 
     Notes
@@ -86,7 +86,7 @@ class Cluster:
     Examples
     --------
     >>> from asa.backends.openccs.system import oculus
-    >>> cluster = Cluster(oculus())
+    >>> cluster = PlannedCluster(oculus())
     >>> ask = cluster.prepare(Request.parse("rset=8:ncpus=16,walltime=2h"))
     >>> placement = cluster.find(ask, since=1000)
     >>> placement.start, placement.end, cluster.names_of(placement)[:2]

@@ -16,7 +16,7 @@ Entry = Mapping[str, Any]
 """A change of the plan as plain data, which JSON can hold."""
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """Where a job stands."""
 
     WAITING = "waiting"
@@ -27,7 +27,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CcsJob:
     """A job in the plan."""
 
     id: str  # its name in the plan; an element of an array is called `id[index]`
@@ -35,7 +35,7 @@ class Job:
     user: str = ""
     group: str = ""
     submit_s: int = 0
-    phase: Phase = Phase.WAITING
+    phase: JobPhase = JobPhase.WAITING
     placement: Placement | None = None  # when and where it has its resources
     why: str = ""  # why it waits or ended, if that is not its own doing
     rank: int = field(init=False, repr=False, compare=False)
@@ -50,7 +50,7 @@ class Job:
         return self.placement.start if self.placement is not None else None
 
 
-def entry_of(job: Job, now: int) -> Entry:
+def entry_of(job: CcsJob, now: int) -> Entry:
     """Write a job down as it is."""
     placement = job.placement
     return {
@@ -74,7 +74,7 @@ def entry_of(job: Job, now: int) -> Entry:
     }
 
 
-def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> Job:
+def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> CcsJob:
     """Read a job again that `entry_of` wrote."""
     fields = entry["placement"]
     placement = fields and Placement(
@@ -84,13 +84,13 @@ def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> Job:
         np.array(fields["amounts"], dtype=np.int64),
         fields["totals"],
     )
-    return Job(
+    return CcsJob(
         entry["id"],
         Request.parse(entry["request"], kinds),
         entry["user"],
         entry["group"],
         entry["submit_s"],
-        Phase(entry["phase"]),
+        JobPhase(entry["phase"]),
         placement,
         entry["why"],
     )

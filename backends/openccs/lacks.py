@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from asa.units import format_duration
 
-from .cluster import Ask, Cluster, TooMuchError
-from .jobs import Job
+from .cluster import Ask, PlannedCluster, TooMuchError
+from .jobs import CcsJob
 from .node_kernel import SCATTER
 from .plan import Plan
 from .requests import Request, RequestKind, Size
@@ -27,7 +27,7 @@ from .words import clock
 _FEW = 3
 
 
-class Cause(StrEnum):
+class LackCause(StrEnum):
     """What kind of thing can keep a job from starting."""
 
     START = "start"
@@ -44,7 +44,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ResourceHolder:
     """A job that has what another one lacks."""
 
     job: str  # its name, and whose it is
@@ -57,23 +57,23 @@ class Holder:
 class Lack:
     """What a job would not have, were it to start at a moment."""
 
-    cause: Cause  # what it runs into, and of what
+    cause: LackCause  # what it runs into, and of what
     of: str
     at_s: int  # the first second at which it lacks
     words: str
     needed: int = 0  # how much it needs then, and how much there would be; of chunks, how many and how many have room
     free: int = 0
     # who has it, the largest first; of chunks with the number of nodes on which they are in the way
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[ResourceHolder, ...] = ()
 
 
 class World:
     """What a job would meet if it came now: what all others hold, on a cluster of its own."""
 
-    def __init__(self, plan: Plan, job: Job, now: int) -> None:
+    def __init__(self, plan: Plan, job: CcsJob, now: int) -> None:
         self.job, self.system, self.now = job, plan.system, now
         self.jobs = [other for other in plan.jobs.values() if other.id != job.id]
-        self.cluster, self.empty = Cluster(plan.system), Cluster(plan.system)
+        self.cluster, self.empty = PlannedCluster(plan.system), PlannedCluster(plan.system)
         self.down = [name for name in plan.cluster.names if not plan.cluster.is_up(name)]
         for name in self.down:
             self.cluster.set_up(name, up=False)
@@ -92,7 +92,7 @@ class World:
 
     def prepared(self, request: Request, system: System) -> Ask | None:
         """Make a request ready for planning; None if the system could never hold it."""
-        cluster = self.empty if system is self.system else Cluster(system)
+        cluster = self.empty if system is self.system else PlannedCluster(system)
         try:
             return cluster.prepare(request)
         except TooMuchError:
@@ -103,7 +103,7 @@ class World:
         return clock(time_s, self.now)
 
     @contextmanager
-    def changed(self, freed: Collection[str], *, is_up: bool = False) -> Iterator[Cluster]:
+    def changed(self, freed: Collection[str], *, is_up: bool = False) -> Iterator[PlannedCluster]:
         """Let nobody hold some resources, or any at all if one has no name, and let nodes be up."""
         is_empty = "" in freed
         for cluster in (self.cluster, self.empty):
@@ -145,10 +145,10 @@ class Meeting:
                 found.append(room)
             elif not found and self.ask.is_exclusive and self.views:
                 words = "the nodes that it would get have, as a whole, more than limits and pools leave it"
-                found.append(Lack(Cause.CONSUMER, "", self.start, words))
+                found.append(Lack(LackCause.CONSUMER, "", self.start, words))
             elif not found:
                 words = "each sort of its chunks finds room, but not all of them at once"
-                found.append(Lack(Cause.CHUNKS, "", self.start, words))
+                found.append(Lack(LackCause.CHUNKS, "", self.start, words))
         yield from found
 
     def _from(self, time_s: int) -> str:
@@ -158,15 +158,15 @@ class Meeting:
         request, clock_of = self.job.request, self.world.clock
         if self.start < self.world.since_s:
             what = "it had not come yet" if self.start < self.job.submit_s else "that is past"
-            yield Lack(Cause.PAST, "", self.start, what)
+            yield Lack(LackCause.PAST, "", self.start, what)
         if self.end > self.world.until_s:
             words = f"it would end at {clock_of(self.end)}, its reservation does at {clock_of(self.world.until_s)}"
-            yield Lack(Cause.DEADLINE, "", max(self.world.until_s, self.start), words)
+            yield Lack(LackCause.DEADLINE, "", max(self.world.until_s, self.start), words)
         if request.start_s is not None and request.start_s != self.start:
-            yield Lack(Cause.START, "", self.start, f"it asks to start at {clock_of(request.start_s)}")
+            yield Lack(LackCause.START, "", self.start, f"it asks to start at {clock_of(request.start_s)}")
         if request.deadline_s is not None and self.end > request.deadline_s:
             words = f"it would end at {clock_of(self.end)}, and must have by {clock_of(request.deadline_s)}"
-            yield Lack(Cause.DEADLINE, "", max(request.deadline_s, self.start), words)
+            yield Lack(LackCause.DEADLINE, "", max(request.deadline_s, self.start), words)
 
     def _short(self, name: str) -> Lack | None:
         """Say how much of a resource is not free in all, whatever the nodes."""
@@ -185,7 +185,7 @@ class Meeting:
         if holders:
             verb = "holds what is used" if len(holders) == 1 else "hold what is used"
             words += f": {self._named(holders, lambda items: amount(name, items, self.kinds))} {verb}"
-        return Lack(Cause.JOBS, name, second, words, needed, free, holders)
+        return Lack(LackCause.JOBS, name, second, words, needed, free, holders)
 
     def _beyond_limits(self, short: Collection[str]) -> Lack | None:
         """Say which limit or pool leaves too little of what is free."""
@@ -207,7 +207,7 @@ class Meeting:
         if own:
             words += f"; its user or group has then {self._named(own, lambda items: amount(name, items, self.kinds))}"
         free = max((self.bounds if name in short else self.views)[name].free_at(second), 0)
-        return Lack(Cause.CONSUMER, name, second, words, self.ask.totals[name], free, own)
+        return Lack(LackCause.CONSUMER, name, second, words, self.ask.totals[name], free, own)
 
     def _first_short(self, vector: RUSV, needed: int) -> int | None:
         times = (time for time in vector.steps[0].tolist() if self.start < time < self.end)
@@ -252,7 +252,7 @@ class Meeting:
         words = words if second == self.start else f"{self._from(second)} {words}"
         if holders:
             words += f": {self._named(holders, _on_nodes)} {'is' if len(holders) == 1 else 'are'} in the way"
-        return Lack(Cause.CHUNKS, what, second, words, wanted, free, holders)
+        return Lack(LackCause.CHUNKS, what, second, words, wanted, free, holders)
 
     def _room(self, place: int, needs: Mapping[str, int], most: int) -> list[tuple[int, int]]:
         """Give how many chunks have room on a node from a time on; it never grows."""
@@ -284,13 +284,13 @@ class Meeting:
 
     # ------------------------------------------------------------------ who
 
-    def _holders(self, second: int, items: Callable[[Job], int]) -> tuple[Holder, ...]:
+    def _holders(self, second: int, items: Callable[[CcsJob], int]) -> tuple[ResourceHolder, ...]:
         """Give who has how much at a time."""
         there = [(job, job.placement.end) for job in self.world.jobs if _is_there(job, second) and job.placement]
-        found = [Holder(job.id, job.user, many, end) for job, end in there if (many := items(job))]
+        found = [ResourceHolder(job.id, job.user, many, end) for job, end in there if (many := items(job))]
         return tuple(sorted(found, key=lambda holder: -holder.items))
 
-    def _named(self, holders: Sequence[Holder], words: Callable[[int], str]) -> str:
+    def _named(self, holders: Sequence[ResourceHolder], words: Callable[[int], str]) -> str:
         phrases = [f"{one.job} ({words(one.items)} until {self.world.clock(one.until_s)})" for one in holders[:_FEW]]
         if len(holders) > _FEW:
             phrases.append(f"{len(holders) - _FEW} more")
@@ -322,18 +322,18 @@ def resources_of(ask: Ask) -> list[str]:
     return [name for name, items in ask.totals.items() if items]
 
 
-def _is_kin(job: Job, other: Job) -> bool:
+def _is_kin(job: CcsJob, other: CcsJob) -> bool:
     return (job.user != "" and job.user == other.user) or (job.group != "" and job.group == other.group)
 
 
-def _is_there(job: Job, second: int) -> bool:
+def _is_there(job: CcsJob, second: int) -> bool:
     return job.placement is not None and job.placement.start <= second < job.placement.end
 
 
-def _total(job: Job, resource: str) -> int:
+def _total(job: CcsJob, resource: str) -> int:
     return job.placement.totals.get(resource, 0) if job.placement is not None else 0
 
 
-def _nodes(job: Job) -> list[int]:
+def _nodes(job: CcsJob) -> list[int]:
     found: list[int] = job.placement.nodes.tolist() if job.placement is not None else []
     return found

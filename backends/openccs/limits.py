@@ -18,7 +18,7 @@ from asa.units import format_walltime
 
 from .cluster import Ask, Placement
 from .requests import LARGEST, STANDARD_KINDS, RequestKind, Size
-from .rusv import FOREVER, RUSV, Slot, Stores, cron_to_rusv
+from .rusv import FOREVER, RUSV, Stores, UsageSlot, cron_to_rusv
 from .rusv_kernel import BEGIN
 from .validity import Validity
 
@@ -183,7 +183,7 @@ def _within(validity: Validity, items: int, since: int, until: int) -> RUSV:
         return RUSV(0)
     cron = validity.cron
     if cron is not None and cron.period is not None:
-        template = RUSV(1, slots=[Slot(start, end - 1, 1) for start, end in cron.template()])
+        template = RUSV(1, slots=[UsageSlot(start, end - 1, 1) for start, end in cron.template()])
         vector = cron_to_rusv(template, items, since, until - 1, cron.period)
     else:
         vector = RUSV(items)
@@ -311,10 +311,10 @@ class Consumers:
 
     Examples
     --------
-    >>> from asa.backends.openccs.cluster import Cluster
+    >>> from asa.backends.openccs.cluster import PlannedCluster
     >>> from asa.backends.openccs.requests import Request
     >>> from asa.backends.openccs.system import oculus
-    >>> cluster = Cluster(oculus())
+    >>> cluster = PlannedCluster(oculus())
     >>> consumers = Consumers(cluster.used, [Limit("user", "*", "ncpus", Items.parse("640"))])
     >>> def plan(text, user):
     ...     ask = cluster.prepare(Request.parse(text))

@@ -46,11 +46,11 @@ def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ..
 
     Raises `InputError`: it cannot be read, or something in it is invalid; the error names the place.
     """
-    file = _Table(read_toml(path), str(path), ("limits", "pools"))
+    file = _LimitsTable(read_toml(path), str(path), ("limits", "pools"))
     return tuple(map(_limit, file.tables("limits", _LIMIT))), tuple(map(_pool, file.tables("pools", _POOL)))
 
 
-class _Table:
+class _LimitsTable:
     """A table of the file, which knows where it stands."""
 
     def __init__(self, values: object, where: str, known: Sequence[str]) -> None:
@@ -66,10 +66,10 @@ class _Table:
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
-    def tables(self, key: str, known: Sequence[str]) -> list[_Table]:
+    def tables(self, key: str, known: Sequence[str]) -> list[_LimitsTable]:
         """Give the tables of an array."""
         entries = self.read(key, _list) or []
-        return [_Table(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(entries, 1)]
+        return [_LimitsTable(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(entries, 1)]
 
     def read(self, key: str, convert: Callable[[Any], _T]) -> _T | None:
         """Convert a value, if it is there; what is wrong with it is reported with its place."""
@@ -94,7 +94,7 @@ class _Table:
             raise
 
 
-def _limit(table: _Table) -> Limit:
+def _limit(table: _LimitsTable) -> Limit:
     if ("user" in table) == ("group" in table):
         raise InputError("is not of one consumer", where=table.where, hint="Give it user or group; * is everybody.")
     kind: Literal["user", "group"] = "user" if "user" in table else "group"
@@ -110,7 +110,7 @@ def _limit(table: _Table) -> Limit:
     )
 
 
-def _pool(table: _Table) -> FreePool:
+def _pool(table: _LimitsTable) -> FreePool:
     return FreePool(
         table.need("name", _name),
         table.need("resource", _name),
@@ -120,7 +120,7 @@ def _pool(table: _Table) -> FreePool:
     )
 
 
-def _access(table: _Table) -> Access:
+def _access(table: _LimitsTable) -> Access:
     return table.build(
         Access,
         users=table.read("users", _names) or (),

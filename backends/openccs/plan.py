@@ -11,8 +11,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from asa.errors import InputError, StateError
 
-from .cluster import Ask, Cluster, Placement, TooMuchError
-from .jobs import Entry, Job, Phase, entry_of, job_of
+from .cluster import Ask, Placement, PlannedCluster, TooMuchError
+from .jobs import CcsJob, Entry, JobPhase, entry_of, job_of
 from .limits import Consumers, FreePool, Limit
 from .requests import Request
 from .rusv import BEGIN, FOREVER
@@ -83,9 +83,9 @@ class Plan:
         self.system = system
         self.since, self.until = since, until
         self.reservations: dict[str, Plan] = {}
-        self.cluster = Cluster(system)
+        self.cluster = PlannedCluster(system)
         self.consumers = Consumers(self.cluster.used, limits, pools)
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, CcsJob] = {}
         self._asks: dict[str, Ask] = {}
         self._on_entry = on_entry
         self._entries: list[Entry] = []
@@ -99,7 +99,7 @@ class Plan:
     @_one_step
     def submit(
         self, request: Request, *, now: int, user: str = "", group: str = "", name: str | None = None
-    ) -> list[Job]:
+    ) -> list[CcsJob]:
         """Plan a request, or each element of an array; one without a possible start goes to the waiting room.
 
         Returns: one, or those of the array in the order of their indices.
@@ -115,9 +115,9 @@ class Plan:
         ask = self._prepared(request, name, user, group)
         self._names.add(name)
         since = now
-        planned: list[Job] = []
+        planned: list[CcsJob] = []
         for one in names:
-            job = Job(one, request, user, group, now)
+            job = CcsJob(one, request, user, group, now)
             placement = self._find(job, ask, since)
             if placement is None and (request.start_s is not None or request.deadline_s is not None):
                 for before in planned:
@@ -148,7 +148,7 @@ class Plan:
             raise RefusedError(why, where=f"job {name!r}", hint="Ask for less, or have the limit changed.")
         return ask
 
-    def _find(self, job: Job, ask: Ask, since: int, end: int = FOREVER) -> Placement | None:
+    def _find(self, job: CcsJob, ask: Ask, since: int, end: int = FOREVER) -> Placement | None:
         """Find a place for a job by its kind: at its start, before its deadline, or as soon as can be."""
         request = job.request
         if request.start_s is not None:
@@ -168,9 +168,9 @@ class Plan:
         views = self.consumers.views(whole, job.user, job.group, found.start, found.stop)
         return found if self.cluster.may_have(found, views) else None
 
-    def _put(self, job: Job, ask: Ask, placement: Placement | None, now: int, why: str = "") -> Job:
+    def _put(self, job: CcsJob, ask: Ask, placement: Placement | None, now: int, why: str = "") -> CcsJob:
         """Let a job have a place, or none."""
-        phase = Phase.WAITING if placement is None else Phase.PLANNED
+        phase = JobPhase.WAITING if placement is None else JobPhase.PLANNED
         if placement is None and not why:
             why = "there is no time at which it can have what it asks for"
         job = replace(job, phase=phase, placement=placement, why=why)
@@ -180,7 +180,7 @@ class Plan:
         self._set(job, now)
         return job
 
-    def _set(self, job: Job, now: int) -> None:
+    def _set(self, job: CcsJob, now: int) -> None:
         self.jobs[job.id] = job
         if self._on_entry is not None:
             self._entries.append(entry_of(job, now))
@@ -202,21 +202,21 @@ class Plan:
             self._on_entry(entries[0] if len(entries) == 1 else {"kind": "step", "entries": entries})
             self._is_broken = False
 
-    def _forget(self, job: Job) -> None:
+    def _forget(self, job: CcsJob) -> None:
         """Take a job out as if it had never come."""
         self._free(job)
         del self.jobs[job.id], self._asks[job.id]
         self._note(kind="forgotten", id=job.id)
 
-    def _book(self, job: Job, placement: Placement) -> None:
+    def _book(self, job: CcsJob, placement: Placement) -> None:
         self.cluster.book(placement)
         self.consumers.book(job.user, job.group, placement)
 
-    def _revoke(self, job: Job, placement: Placement) -> None:
+    def _revoke(self, job: CcsJob, placement: Placement) -> None:
         self.cluster.revoke(placement)
         self.consumers.revoke(job.user, job.group, placement)
 
-    def _free(self, job: Job, since: int | None = None) -> None:
+    def _free(self, job: CcsJob, since: int | None = None) -> None:
         """Free what a job has, from a time on."""
         placement = job.placement
         if placement is not None and (since is None or since < placement.end):
@@ -253,7 +253,7 @@ class Plan:
     def _reserved_elsewhere(self, name: str, now: int) -> bool:
         """Let a reservation that has not begun have other nodes at its time; tell whether there are any."""
         job, ask, before = self.jobs[name], self._asks[name], self.jobs[name].placement
-        if before is None or job.phase is not Phase.PLANNED:
+        if before is None or job.phase is not JobPhase.PLANNED:
             return False
         self._free(job)
         placement = self._find(job, ask, now)
@@ -269,19 +269,19 @@ class Plan:
     def move_to(self, system: System, *, now: int) -> None:
         """Plan all that has not ended anew on another system; what cannot be there has ended."""
         self.furnish(system)
-        for job in self.in_order(job for job in self.jobs.values() if job.phase is not Phase.ENDED):
+        for job in self.in_order(job for job in self.jobs.values() if job.phase is not JobPhase.ENDED):
             moved = replace(job, placement=None)
             try:
                 ask = self._prepared(job.request, job.id, job.user, job.group)
             except RefusedError as error:
-                self._set(replace(moved, phase=Phase.ENDED, why=error.message), now)
+                self._set(replace(moved, phase=JobPhase.ENDED, why=error.message), now)
                 del self._asks[job.id]
             else:
                 self._put(moved, ask, self._find(moved, ask, now), now)
 
     def furnish(self, system: System) -> None:
         """Begin with another system, on which nothing is booked."""
-        self.system, self.cluster = system, Cluster(system)
+        self.system, self.cluster = system, PlannedCluster(system)
         self.consumers = Consumers(self.cluster.used)
 
     def _inside(self, name: str) -> Callable[[Entry], None]:
@@ -294,40 +294,40 @@ class Plan:
 
     # ------------------------------------------------------------------ they run, and leave
 
-    def due(self, now: int) -> list[Job]:
+    def due(self, now: int) -> list[CcsJob]:
         """Give the jobs whose planned start has come, in order."""
-        planned = (job for job in self.jobs.values() if job.phase is Phase.PLANNED)
+        planned = (job for job in self.jobs.values() if job.phase is JobPhase.PLANNED)
         ready = [job for job in planned if job.placement is not None and job.placement.start <= now]
         return sorted(ready, key=lambda job: (job.start_s, job.rank))
 
     @_one_step
-    def begin(self, name: str, *, now: int) -> Job:
+    def begin(self, name: str, *, now: int) -> CcsJob:
         """Let a planned job have its resources, when its start has come."""
-        job = self._job(name, Phase.PLANNED)
+        job = self._job(name, JobPhase.PLANNED)
         if job.start_s is not None and job.start_s > now:
             why = f"is to start at {job.start_s}, and it is {now}"
             raise InputError(why, where=f"job {name!r}", hint="`due` names those that may start.")
-        job = replace(job, phase=Phase.RUNNING)
+        job = replace(job, phase=JobPhase.RUNNING)
         self._set(job, now)
         return job
 
     @_one_step
     def end(self, name: str, *, now: int, why: str = "") -> None:
         """Let a job leave the plan: it has ended, perhaps early, or is wanted no more."""
-        job = self._job(name, Phase.WAITING, Phase.PLANNED, Phase.RUNNING)
+        job = self._job(name, JobPhase.WAITING, JobPhase.PLANNED, JobPhase.RUNNING)
         self._free(job, now)
         self.consumers.forget_before(now)
         if job.placement is not None:
             end = max(min(job.placement.end, now), job.placement.start)
             job = replace(job, placement=replace(job.placement, end=end))
-        self._set(replace(job, phase=Phase.ENDED, why=why), now)
+        self._set(replace(job, phase=JobPhase.ENDED, why=why), now)
         del self._asks[name]
         if (inside := self.reservations.pop(name, None)) is not None:
-            for other in [other for other in inside.jobs.values() if other.phase is not Phase.ENDED]:
+            for other in [other for other in inside.jobs.values() if other.phase is not JobPhase.ENDED]:
                 inside.end(other.id, now=now, why=f"reservation {name} has ended")
 
     @_one_step
-    def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[Job]:
+    def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[CcsJob]:
         """Look for earlier starts, and for any start of waiting jobs, in order of priority and submission (First-Fit).
 
         No job starts later because of it: a job without an earlier start keeps its place.
@@ -336,9 +336,9 @@ class Plan:
         with 0 until none moves any more.
         """
         self.consumers.forget_before(now)
-        moved: dict[str, Job] = {}
+        moved: dict[str, CcsJob] = {}
         for number in itertools.count(1):
-            found = (job for job in self.jobs.values() if job.phase in (Phase.PLANNED, Phase.WAITING))
+            found = (job for job in self.jobs.values() if job.phase in (JobPhase.PLANNED, JobPhase.WAITING))
             jobs = self.in_order(job for job in found if job.start_s is None or job.start_s > now)
             better = [job for job in (self._moved(job, now) for job in jobs[:most]) if job is not None]
             moved |= {job.id: job for job in better}
@@ -346,11 +346,11 @@ class Plan:
                 break
         return list(moved.values())
 
-    def in_order(self, jobs: Iterable[Job]) -> list[Job]:
+    def in_order(self, jobs: Iterable[CcsJob]) -> list[CcsJob]:
         """Sort jobs by priority, then as they came."""
         return sorted(jobs, key=attrgetter("rank"))
 
-    def _moved(self, job: Job, now: int) -> Job | None:
+    def _moved(self, job: CcsJob, now: int) -> CcsJob | None:
         """Find an earlier start of a job, if there is one."""
         if job.request.start_s is not None and job.placement is not None:
             return None
@@ -368,7 +368,7 @@ class Plan:
     # ------------------------------------------------------------------ what is not as planned
 
     @_one_step
-    def fail(self, node: str, *, now: int) -> list[Job]:
+    def fail(self, node: str, *, now: int) -> list[CcsJob]:
         """Note a failed node: jobs planned on it are planned anew, and jobs that ran there are planned to run again.
 
         A reservation that has not begun is planned anew as well, with all its jobs, if other nodes are free at its
@@ -383,7 +383,7 @@ class Plan:
         met = [
             job
             for job in self.jobs.values()
-            if job.phase in (Phase.PLANNED, Phase.RUNNING)
+            if job.phase in (JobPhase.PLANNED, JobPhase.RUNNING)
             and job.id not in self.reservations
             and job.placement is not None
             and place in job.placement.nodes
@@ -393,13 +393,13 @@ class Plan:
             self._free(job, now)
         return [self._again(job, now, f"node {node} went away") for job in self.in_order(met)]
 
-    def _again(self, job: Job, now: int, why: str) -> Job:
+    def _again(self, job: CcsJob, now: int, why: str) -> CcsJob:
         """Plan a job anew that holds nothing."""
         ask = self._asks[job.id]
         return self._put(job, ask, self._find(job, ask, now), now, why)
 
     @_one_step
-    def recover(self, node: str, *, now: int) -> list[Job]:
+    def recover(self, node: str, *, now: int) -> list[CcsJob]:
         """Let a node come back; waiting jobs are planned, and others may start earlier. Returns those that moved."""
         self.cluster.set_up(node, up=True)
         for inside in self.reservations.values():
@@ -416,7 +416,7 @@ class Plan:
         self.consumers.forget_before(now)
         self._note(kind="past", at_s=now)
 
-    def _job(self, name: str, *phases: Phase) -> Job:
+    def _job(self, name: str, *phases: JobPhase) -> CcsJob:
         job = self.jobs.get(name)
         if job is None:
             raise InputError(f"there is no job {name!r} in the plan", where="plan", hint="Name one of it.")
@@ -454,7 +454,7 @@ class Plan:
         for job in self.jobs.values():
             if job.placement is not None and job.placement.end > job.placement.start:
                 self._book(job, job.placement)
-            if job.phase is not Phase.ENDED:
+            if job.phase is not JobPhase.ENDED:
                 lasts_s = job.placement.end - job.placement.start if job.placement is not None else None
                 self._asks[job.id] = self.cluster.prepare(job.request, lasts_s)
         for inside in self.reservations.values():
@@ -483,7 +483,7 @@ class Plan:
     def _take_job(self, entry: Entry) -> None:
         job = job_of(entry, self.system.kinds)
         self.jobs[job.id] = job
-        if job.phase is Phase.ENDED:
+        if job.phase is JobPhase.ENDED:
             self.reservations.pop(job.id, None)
         number = job.id.partition("[")[0]
         self._names.add(number)
@@ -505,4 +505,4 @@ class Plan:
             inside.take_in(entry["entry"])
 
     def _forget_ended(self) -> None:
-        self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}
+        self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not JobPhase.ENDED}

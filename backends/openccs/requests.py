@@ -255,12 +255,12 @@ class Arrangement(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacementRule:
     """How chunks are placed.
 
     Examples
     --------
-    >>> print(Place(Arrangement.SCATTER, exclusive=True))
+    >>> print(PlacementRule(Arrangement.SCATTER, exclusive=True))
     scatter:excl
     """
 
@@ -314,7 +314,7 @@ class Request:
     # what it needs once, on no node: amounts, and the names of licences; by resource
     job_wide: Mapping[str, int | str] = field(default_factory=dict)
     # how its chunks are placed
-    place: Place = Place()  # frozen
+    place: PlacementRule = PlacementRule()  # frozen
     walltime_s: int | None = None  # how long it may run
     start_s: int | None = None  # when it must begin, or must have ended, in seconds since 1970; at most one of them
     deadline_s: int | None = None
@@ -362,7 +362,7 @@ class Request:
         return cls(
             said["rset"],
             job_wide,
-            said.get("place", Place()),
+            said.get("place", PlacementRule()),
             said.get("walltime"),
             said.get("start"),
             said.get("deadline"),
@@ -395,7 +395,7 @@ class Request:
     def __str__(self) -> str:
         parts = [f"rset={'+'.join(map(str, self.chunks))}"]
         parts += [f"{name}={value!s}" for name, value in self.job_wide.items()]
-        if self.place != Place():
+        if self.place != PlacementRule():
             parts.append(f"place={self.place}")
         if self.walltime_s is not None:
             parts.append(f"walltime={format_walltime(self.walltime_s)}")
@@ -492,7 +492,7 @@ def _size(piece: Piece) -> Size:
 _SIZE_HINT: Final = "Write a whole number of bytes, or with a unit k, m, g, t or p: 512m, 10g."
 
 
-def _place(piece: Piece) -> Place:
+def _place(piece: Piece) -> PlacementRule:
     arrangements = [str(one) for one in Arrangement]
     items = piece.split(":")
     found = [Arrangement(item.text) for item in items[:1] if item.text in arrangements]
@@ -502,7 +502,9 @@ def _place(piece: Piece) -> Place:
         if number or item.text not in {"excl", "shared"}:
             hint = f"{near(item.text, known)}Write free, pack or scatter, perhaps with :excl or :shared behind it."
             raise item.refuse(f"{item.quoted} is no placement" if item.text else "something is missing here", hint)
-    return Place(found[0] if found else Arrangement.FREE, exclusive=any(item.text == "excl" for item in sharing))
+    return PlacementRule(
+        found[0] if found else Arrangement.FREE, exclusive=any(item.text == "excl" for item in sharing)
+    )
 
 
 def _walltime(piece: Piece) -> int:

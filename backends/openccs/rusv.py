@@ -32,7 +32,7 @@ class Stores(StrEnum):
     FREE = "free"
 
 
-class Slot(NamedTuple):
+class UsageSlot(NamedTuple):
     """A closed interval in seconds, and the items that are used or free in it; a stop of 0 is for ever."""
 
     start: int  # seconds, both included; a stop of 0 is for ever
@@ -56,8 +56,8 @@ class RUSV:
     Examples
     --------
     >>> cores = RUSV(16)
-    >>> cores.increment(Slot(0, 99, 4))
-    >>> cores.increment(Slot(50, 0, 2))
+    >>> cores.increment(UsageSlot(0, 99, 4))
+    >>> cores.increment(UsageSlot(50, 0, 2))
     >>> cores
     RUSV(16, [0..49: 4, 50..99: 6, 100..: 2])
     >>> cores.free_slots(12, 10, 0, 1000)
@@ -72,7 +72,7 @@ class RUSV:
         *,
         defect: int = 0,
         stores: Stores = Stores.USED,
-        slots: Iterable[Slot] = (),
+        slots: Iterable[UsageSlot] = (),
         steps: Steps | None = None,
     ) -> None:
         if not 0 <= defect <= most:
@@ -90,13 +90,13 @@ class RUSV:
 
     # ------------------------------------------------------------------ what is stored
 
-    def __iter__(self) -> Iterator[Slot]:
+    def __iter__(self) -> Iterator[UsageSlot]:
         """Give the slots in order of time; one without a beginning starts at the least number there is."""
         times, items = self.steps
         stops = [*(time - 1 for time in times[1:].tolist()), 0]
         for start, stop, held in zip(times.tolist(), stops, items.tolist(), strict=True):
             if held != self.empty:
-                yield Slot(start, stop, held)
+                yield UsageSlot(start, stop, held)
 
     def __len__(self) -> int:
         return int((self._items[: self._count] != self.empty).sum())
@@ -139,7 +139,7 @@ class RUSV:
 
     # ------------------------------------------------------------------ one slot
 
-    def increment(self, slot: Slot) -> None:
+    def increment(self, slot: UsageSlot) -> None:
         """Add a slot's items, 0 or more, within its interval (the paper's circled plus)."""
         end = _end(slot.stop)
         if end <= slot.start:
@@ -280,7 +280,7 @@ def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: i
 
     Examples
     --------
-    >>> mornings = RUSV(1, slots=[Slot(7 * 3600, 11 * 3600 - 1, 1)])
+    >>> mornings = RUSV(1, slots=[UsageSlot(7 * 3600, 11 * 3600 - 1, 1)])
     >>> cron_to_rusv(mornings, 25, 0, 2 * 86400 - 1, 86400)
     RUSV(25, [25200..39599: 25, 111600..125999: 25])
     """

@@ -193,7 +193,7 @@ def load_system(path: str | Path) -> System:
     text with a unit, as ``"64G"``; a bare number means bytes, or items.
     """
     document = read_toml(path)
-    reader = _Reader()
+    reader = _SystemReader()
     try:
         nodes = [node for kind in document.pop("nodes") for node in reader.kind(dict(kind))]
         reserves = tuple(reader.reserve(dict(one)) for one in document.pop("reserves", []))
@@ -209,7 +209,7 @@ def load_system(path: str | Path) -> System:
         raise InputError(what, where=str(path), hint="See `load_system`.") from error
 
 
-class _Reader:
+class _SystemReader:
     """Reads the parts of a system, and remembers which resources were given as sizes."""
 
     def __init__(self) -> None:

@@ -14,8 +14,8 @@ from asa.errors import InputError, near
 from asa.units import format_duration
 
 from .cluster import Ask
-from .jobs import Job, Phase
-from .lacks import Cause, Lack, Meeting, World, amount, resources_of
+from .jobs import CcsJob, JobPhase
+from .lacks import Lack, LackCause, Meeting, World, amount, resources_of
 from .plan import Plan
 from .requests import Arrangement, Chunk, Request
 from .rusv import FOREVER, RUSV
@@ -26,7 +26,7 @@ from .words import clock, names
 class Constraint:
     """Something that a job's start depends on."""
 
-    cause: Cause  # what it is, and of what: a resource, a property
+    cause: LackCause  # what it is, and of what: a resource, a property
     of: str
     words: str
     start_s: int | None = None  # when the job would start without it, if that is sooner
@@ -44,7 +44,7 @@ class Moment:
 class Why:
     """Why a job is not planned earlier."""
 
-    job: Job
+    job: CcsJob
     is_refused: bool  # it is not in the plan
     nodes: str  # where it is, in short
     now_s: int  # the time, and the earliest at which it could have started
@@ -71,7 +71,7 @@ class Why:
         if placement is None:
             reason = f": {job.why}" if job.why else ""
             return f"{who} {'was refused' if self.is_refused else 'waits without a start'}{reason}."
-        stands = {Phase.RUNNING: "runs", Phase.ENDED: "ran"}.get(job.phase, "is planned to run")
+        stands = {JobPhase.RUNNING: "runs", JobPhase.ENDED: "ran"}.get(job.phase, "is planned to run")
         later = f", in {format_duration(placement.start - self.now_s)}" if placement.start > self.now_s else ""
         when = f"from {clock(placement.start, self.now_s)} to {clock(placement.end, self.now_s)}"
         return f"{who} {stands} {when} on {self.nodes}{later}."
@@ -98,7 +98,7 @@ class Why:
             yield f"No single thing keeps it from starting sooner. It would start at {at} but for all of: {what}."
 
 
-def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
+def why(plan: Plan, job: str | CcsJob, *, now: int, at: int | None = None) -> Why:
     """Say why a job is not planned earlier; the plan stays as it is.
 
     `at`: a time at which the job seems to fit; if not given, the earliest at which it could have started.
@@ -163,9 +163,9 @@ class _Alternatives(World):
         """Give what the job's start depends on."""
         request = self.job.request
         if request.start_s is not None:
-            yield Constraint(Cause.START, "", f"it asks to start at {self.clock(request.start_s)}")
+            yield Constraint(LackCause.START, "", f"it asks to start at {self.clock(request.start_s)}")
         if request.deadline_s is not None:
-            yield Constraint(Cause.DEADLINE, "", f"it must have ended by {self.clock(request.deadline_s)}")
+            yield Constraint(LackCause.DEADLINE, "", f"it must have ended by {self.clock(request.deadline_s)}")
         if self.ask is not None:
             yield from self._of_others(self.ask)
         yield from self._of_its_own(request)
@@ -176,27 +176,27 @@ class _Alternatives(World):
         if self.consumers.views(ask, job.user, job.group, self.since_s, 0):
             whose = " and ".join(name for name in (job.user, job.group) if name)
             words = f"{f'limits of {whose}, and ' if whose else ''}what is kept free for others"
-            yield Constraint(Cause.CONSUMER, "", words)
+            yield Constraint(LackCause.CONSUMER, "", words)
         if ask.is_exclusive:
-            yield Constraint(Cause.JOBS, "", "nodes that other jobs use")
+            yield Constraint(LackCause.JOBS, "", "nodes that other jobs use")
         for name in resources_of(ask) if not ask.is_exclusive else ():
-            yield Constraint(Cause.JOBS, name, f"{'cores' if name == 'ncpus' else name} that other jobs hold")
-        yield Constraint(Cause.CHUNKS, "", "each of its chunks must find a node with room for it")
+            yield Constraint(LackCause.JOBS, name, f"{'cores' if name == 'ncpus' else name} that other jobs hold")
+        yield Constraint(LackCause.CHUNKS, "", "each of its chunks must find a node with room for it")
 
     def _of_its_own(self, request: Request) -> Iterator[Constraint]:
         arrangement = request.place.arrangement
         if request.place.exclusive:
-            yield Constraint(Cause.PLACE, "excl", "place=excl: no other job may be on its nodes")
+            yield Constraint(LackCause.PLACE, "excl", "place=excl: no other job may be on its nodes")
         if arrangement is not Arrangement.FREE:
             how = (
                 "all its chunks on one node" if arrangement is Arrangement.PACK else "no two of its chunks on one node"
             )
-            yield Constraint(Cause.PLACE, str(arrangement), f"place={arrangement}: {how}")
+            yield Constraint(LackCause.PLACE, str(arrangement), f"place={arrangement}: {how}")
         nodes = self.system.nodes
         for name, value in dict.fromkeys(item for chunk in request.chunks for item in chunk.properties.items()):
             has = sum(node.properties.get(name) == value for node in nodes)
             yield Constraint(
-                Cause.PROPERTY, f"{name}={value}", f"{name}={value}, which {has} of {len(nodes)} nodes have"
+                LackCause.PROPERTY, f"{name}={value}", f"{name}={value}, which {has} of {len(nodes)} nodes have"
             )
 
     def _of_the_site(self, request: Request) -> Iterator[Constraint]:
@@ -208,7 +208,7 @@ class _Alternatives(World):
                 words = (
                     f"{kept or 'being alone'} on each node with {reserve.resource}, kept for jobs that ask for these"
                 )
-                yield Constraint(Cause.RESERVE, reserve.resource, words)
+                yield Constraint(LackCause.RESERVE, reserve.resource, words)
         lasts_s = request.walltime_s or system.walltime_s
         shut = [
             node.name
@@ -216,16 +216,16 @@ class _Alternatives(World):
             if node.admits and not all(any(a.admits(c.needs, lasts_s) for a in node.admits) for c in request.chunks)
         ]
         if shut:
-            yield Constraint(Cause.ADMISSION, names(shut), f"{names(shut)} let no such jobs in")
+            yield Constraint(LackCause.ADMISSION, names(shut), f"{names(shut)} let no such jobs in")
         if self.down:
             yield Constraint(
-                Cause.DOWN, names(self.down), f"{names(self.down)} {'is' if len(self.down) == 1 else 'are'} down"
+                LackCause.DOWN, names(self.down), f"{names(self.down)} {'is' if len(self.down) == 1 else 'are'} down"
             )
 
     def fewest_together(self, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
         """Find few constraints without which the job would start sooner, and not without fewer of them."""
-        whole = Constraint(Cause.JOBS, "", "all that other jobs hold")
-        kept = [*(one for one in constraints if one.cause is not Cause.JOBS), whole]
+        whole = Constraint(LackCause.JOBS, "", "all that other jobs hold")
+        kept = [*(one for one in constraints if one.cause is not LackCause.JOBS), whole]
         for one in list(kept):
             fewer = [other for other in kept if other is not one]
             if self.start_without(fewer) is not None:
@@ -243,14 +243,14 @@ class _Alternatives(World):
         if ask is None or (window := self._window(request, ask.lasts_s)) is None:
             return None
         since, end = window
-        freed = {one.of for one in gone if one.cause is Cause.JOBS}
-        with self.changed(freed, is_up=Cause.DOWN in causes) as cluster:
+        freed = {one.of for one in gone if one.cause is LackCause.JOBS}
+        with self.changed(freed, is_up=LackCause.DOWN in causes) as cluster:
             views: Mapping[str, RUSV] = {}
-            if Cause.CONSUMER not in causes:
+            if LackCause.CONSUMER not in causes:
                 if self.consumers.never(ask, job.user, job.group):
                     return None
                 views = self.consumers.views(ask, job.user, job.group, since, end - 1 if end < FOREVER else 0)
-            if Cause.CHUNKS in causes:
+            if LackCause.CHUNKS in causes:
                 return cluster.free_slots(ask, views, since, end).earliest(1, ask.lasts_s, since, end)
             placement = cluster.find(ask, since, end, views)
         return placement.start if placement is not None else None
@@ -272,28 +272,28 @@ class _Alternatives(World):
         request = self.job.request
         for one in gone:
             place = request.place
-            if one.cause is Cause.START:
+            if one.cause is LackCause.START:
                 request = replace(request, start_s=None)
-            elif one.cause is Cause.DEADLINE:
+            elif one.cause is LackCause.DEADLINE:
                 request = replace(request, deadline_s=None)
-            elif one.cause is Cause.PLACE and one.of == "excl":
+            elif one.cause is LackCause.PLACE and one.of == "excl":
                 request = replace(request, place=replace(place, exclusive=False))
-            elif one.cause is Cause.PLACE:
+            elif one.cause is LackCause.PLACE:
                 request = replace(request, place=replace(place, arrangement=Arrangement.FREE))
-            elif one.cause is Cause.PROPERTY:
+            elif one.cause is LackCause.PROPERTY:
                 request = replace(request, chunks=tuple(_without(one.of, chunk) for chunk in request.chunks))
         return request
 
     def _ask_without(self, gone: Collection[Constraint], request: Request) -> Ask | None:
         system = self.system
         for one in gone:
-            if one.cause is Cause.RESERVE:
+            if one.cause is LackCause.RESERVE:
                 system = replace(system, reserves=tuple(r for r in system.reserves if r.resource != one.of))
-            elif one.cause is Cause.ADMISSION:
+            elif one.cause is LackCause.ADMISSION:
                 system = replace(system, nodes=tuple(replace(node, admits=()) for node in system.nodes))
         ask = self.prepared(request, system)
         resources = self.cluster.resources
-        columns = [resources.index(one.of) for one in gone if one.cause is Cause.JOBS and one.of in resources]
+        columns = [resources.index(one.of) for one in gone if one.cause is LackCause.JOBS and one.of in resources]
         if ask is None or not columns:
             return ask
         chunks = ask.chunks.reshape(len(ask.wanted), -1).copy()

@@ -31,7 +31,7 @@ _SEARCHED: dict[str, tuple[float, float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredWait:
     """How long a target's job waits under a model."""
 
     target: WaitTarget  # the job, and the wait aimed at
@@ -47,12 +47,12 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CalibrationTrial:
     """One model that a calibration tried."""
 
     number: int
     model: WorkloadModel
-    measured: tuple[Measured, ...]  # what it gave, a value a target
+    measured: tuple[MeasuredWait, ...]  # what it gave, a value a target
     misfit: float  # how far that is from the targets; 0 is best
     best: bool  # whether it is the best so far
 
@@ -82,19 +82,19 @@ def measure(
     seeds: Sequence[int],
     days: int,
     executor: Executor,
-) -> list[Measured]:
+) -> list[MeasuredWait]:
     """Measure the mean waits of the targets' jobs, submitted at random moments of several simulated periods."""
     periods = list(executor.map(_probe, *zip(*((model, targets, days, seed) for seed in seeds), strict=True)))
     means = np.array([waits.mean(axis=0) for waits in periods])
     whole = np.concatenate(periods)
     spread = means.std(axis=0, ddof=1) / math.sqrt(len(seeds)) if len(seeds) > 1 else np.full(len(targets), math.nan)
     return [
-        Measured(target, float(means[:, i].mean()), 1.96 * float(spread[i]), float((whole[:, i] > 0).mean()))
+        MeasuredWait(target, float(means[:, i].mean()), 1.96 * float(spread[i]), float((whole[:, i] > 0).mean()))
         for i, target in enumerate(targets)
     ]
 
 
-def _misfit(measured: Sequence[Measured]) -> float:
+def _misfit(measured: Sequence[MeasuredWait]) -> float:
     """Root mean square of the logarithms of measured over aimed-at; a wait of nothing counts as a second."""
     return math.sqrt(
         sum(math.log(max(m.mean_wait_s, 1.0) / m.target.mean_wait_s) ** 2 for m in measured) / len(measured)
@@ -110,7 +110,7 @@ def calibrate(
     days: int,
     executor: Executor,
     seed: int = 0,
-    report: Callable[[Step], None] = lambda _: None,
+    report: Callable[[CalibrationTrial], None] = lambda _: None,
 ) -> WorkloadModel:
     """Search for the model whose mean waits are nearest to the targets.
 
@@ -128,7 +128,7 @@ def calibrate(
             best, least = tried, misfit
         if number:
             step = min(step * 1.5, 2.0) if better else max(step * 0.9, 0.05)
-        report(Step(number, tried, measured, misfit, better))
+        report(CalibrationTrial(number, tried, measured, misfit, better))
     return best
 
 

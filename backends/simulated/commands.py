@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-    from .calibrate import Measured
+    from .calibrate import MeasuredWait
     from .fitted import FittedWorkload
     from .workload import WorkloadModel
 
@@ -58,7 +58,7 @@ def calibrate(
     """
     from asa.core.console import Console
 
-    from .calibrate import Step, measure
+    from .calibrate import CalibrationTrial, measure
     from .calibrate import calibrate as search
     from .presets import TARGETS, preset
 
@@ -68,7 +68,7 @@ def calibrate(
     if targets is None:
         raise InputError("has no waits to aim at", where=f"system {system!r}", hint=f"Known: {', '.join(TARGETS)}.")
 
-    def report(step: Step) -> None:
+    def report(step: CalibrationTrial) -> None:
         if step.best:
             numbers = ", ".join(f"{name}={value:g}" for name, value in step.model.parameters().items())
             waits = ", ".join(format_duration(m.mean_wait_s) for m in step.measured)
@@ -199,7 +199,7 @@ def _processes() -> Iterator[Executor]:
         yield executor
 
 
-def _show(title: str, measured: Sequence[Measured]) -> None:
+def _show(title: str, measured: Sequence[MeasuredWait]) -> None:
     from rich.table import Table
 
     from asa.core.console import Console

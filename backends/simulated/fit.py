@@ -15,8 +15,8 @@ from .fitted import (
     LONGEST_CAMPAIGN,
     WEEK_HOURS,
     FittedKind,
+    FittedSpread,
     FittedWorkload,
-    Spread,
     place_of_run,
     quantile_table,
 )
@@ -75,7 +75,7 @@ def fit(trace: Trace) -> FittedWorkload:
         hours=tuple(float(f"{rate:.4g}") for rate in calendar.hours),
         levels=calendar.level_quantiles(),
         level_memory=calendar.level_memory(),
-        gap_s=Spread.of_quantiles(passed, _GAPS),
+        gap_s=FittedSpread.of_quantiles(passed, _GAPS),
         follow_s=_follow_spreads(np.diff(table.submit, prepend=0), begins, jobs),
         alike=_alike(place, begins),
         kinds=kinds,
@@ -166,9 +166,9 @@ def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 def _follow_spreads(
     gap_s: NDArray[np.int64], begins: NDArray[np.bool_], jobs: NDArray[np.int64]
-) -> tuple[Spread, Spread, Spread]:
+) -> tuple[FittedSpread, FittedSpread, FittedSpread]:
     table = np.repeat(np.searchsorted(FOLLOWER_SIZES, jobs), jobs)
-    few, some, many = (Spread.of(gap_s[~begins & (table == i)]) for i in range(len(FOLLOWER_SIZES)))
+    few, some, many = (FittedSpread.of(gap_s[~begins & (table == i)]) for i in range(len(FOLLOWER_SIZES)))
     return few, some, many
 
 
@@ -230,8 +230,8 @@ def _kind(
         most_request_s=most_request_s,
         share=float(f"{len(these) / len(table):.5g}"),
         campaigns=tuple(float(f"{share:.4g}") for share in octaves / octaves.sum()),
-        cores=Spread.of(table.cores[these]),
-        request_s=Spread.of(request),
+        cores=FittedSpread.of(table.cores[these]),
+        request_s=FittedSpread.of(request),
         at_limit=float(f"{1.0 - early.mean():.4g}"),
         run_place=quantile_table(place_of_run(run[early], request[early]), _PLACES),
     )

@@ -54,18 +54,18 @@ def quantile_table(values: NDArray[np.float64], points: int) -> tuple[float, ...
 
 def _with_mean(quantiles: tuple[float, ...], values: NDArray[np.float64]) -> tuple[float, ...]:
     """Lower the largest quantile, which one value alone sets, as long as the table's mean exceeds the values'."""
-    if not quantiles or Spread((), quantiles).mean() <= values.mean():
+    if not quantiles or FittedSpread((), quantiles).mean() <= values.mean():
         return quantiles
     low, high = math.log1p(quantiles[-2]), math.log1p(quantiles[-1])
     for _ in range(20):
         middle = (low + high) / 2
-        above = Spread((), (*quantiles[:-1], math.expm1(middle))).mean() > values.mean()
+        above = FittedSpread((), (*quantiles[:-1], math.expm1(middle))).mean() > values.mean()
         low, high = (low, middle) if above else (middle, high)
     return (*quantiles[:-1], max(float(f"{math.expm1(low):.5g}"), quantiles[-2]))
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class FittedSpread:
     """How whole numbers are spread: some popular ones, each with its share, and quantiles of the rest."""
 
     popular: tuple[tuple[int, float], ...]  # pairs of a value and its share
@@ -74,7 +74,7 @@ class Spread:
     rest: tuple[float, ...]
 
     @classmethod
-    def of(cls, values: NDArray[np.int64]) -> Spread:
+    def of(cls, values: NDArray[np.int64]) -> FittedSpread:
         """Take the few most popular values, and quantiles of the rest: the more, the more there is."""
         found, counts = np.unique(values, return_counts=True)
         best = np.argsort(-counts, kind="stable")[:_MAX_POPULAR]
@@ -88,7 +88,7 @@ class Spread:
         return cls(popular, cls.of_quantiles(others.astype(np.float64), points).rest)
 
     @classmethod
-    def of_quantiles(cls, values: NDArray[np.float64], points: int) -> Spread:
+    def of_quantiles(cls, values: NDArray[np.float64], points: int) -> FittedSpread:
         """Take so many quantiles and no popular values; its mean is at most that of the values."""
         return cls((), _with_mean(quantile_table(values, points), values))
 
@@ -144,10 +144,10 @@ class FittedKind:
     most_request_s: int
     share: float
     campaigns: tuple[float, ...]  # share of the campaigns with 1 job, 2, 3 to 4, 5 to 8 and so on
-    cores: Spread  # their widths and requested times
-    request_s: Spread
+    cores: FittedSpread  # their widths and requested times
+    request_s: FittedSpread
     at_limit: float  # share of the jobs that run to their limit
-    # quantiles (see `Spread`) of the others' run times: from -1 to 0 the logarithm of the run time, from 1 s to a
+    # quantiles (see `FittedSpread`) of the others' run times: from -1 to 0 the logarithm of the run time, from 1 s to a
     # minute; from 0 to 1 likewise, from a minute to the request
     run_place: tuple[float, ...]
 
@@ -244,9 +244,9 @@ class FittedWorkload:
     hours: tuple[float, ...]  # rate of submissions in the 168 hours of the week from Monday at midnight, of mean 1
     levels: tuple[float, ...]  # quantiles, at even probabilities, of a week's rate of campaigns, of mean 1
     level_memory: float  # correlation of a week's level with the next week's, -1 to 1
-    gap_s: Spread  # time from the last job of a campaign to the first of the next, at the mean rate
+    gap_s: FittedSpread  # time from the last job of a campaign to the first of the next, at the mean rate
     # time between jobs of a campaign, for campaigns of up to 4 jobs, up to 32, and more
-    follow_s: tuple[Spread, Spread, Spread]
+    follow_s: tuple[FittedSpread, FittedSpread, FittedSpread]
     alike: float  # chance that a job of a campaign runs about as long as the others of its kind there
     kinds: tuple[FittedKind, ...]  # the jobs, by width and by request
 
@@ -266,7 +266,7 @@ class FittedWorkload:
         The mean load over seeds is the model's. Linear in the number of jobs: about a second for a million.
         """
         rng = np.random.Generator(np.random.PCG64(seed))
-        clock = _Clock(self._rates(rng, duration_s))
+        clock = _VariableClock(self._rates(rng, duration_s))
         pace = self._pace()
         parts: list[NDArray[np.int64]] = []
         more = True
@@ -452,7 +452,7 @@ class FittedWorkload:
         return width[campaign], asked[campaign], np.clip(run.astype(np.int64), 1, asked[campaign])
 
 
-class _Clock:
+class _VariableClock:
     """Time that passes at a rate which changes from hour to hour."""
 
     def __init__(self, rates: NDArray[np.float64]) -> None:

@@ -27,7 +27,7 @@ _SEED = 20_261_124
 _Jobs = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
-class RunTimes:
+class RunTimeRatios:
     """How long jobs ran, over what was expected of them."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class RunTimes:
         return [[n, self._ratios[kind, : min(n, KEPT)].tolist()] for kind, n in enumerate(self._counts)]
 
     @classmethod
-    def from_state(cls, state: list[Any]) -> RunTimes:
+    def from_state(cls, state: list[Any]) -> RunTimeRatios:
         """Make one that continues where another stood. Raises `ValueError`, `TypeError`: it does not fit."""
         made = cls()
         if len(state) != KINDS:

@@ -45,7 +45,7 @@ from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObserva
 
 from . import lookahead_kernel as k
 from .cores.fast_kernel import BLOCK, SCALARS
-from .futures import OF_SHAPE, OF_SITE, OF_USER, RunTimes, starting_now, starts
+from .futures import OF_SHAPE, OF_SITE, OF_USER, RunTimeRatios, starting_now, starts
 
 OPINIONS: tuple[str, ...] = tuple(
     f"{jobs}_{order}_{run}"
@@ -154,7 +154,7 @@ class QueueSimulation:
         self._used: list[float] = []  # by partition, cores in use
         self._max_used: list[float] = []
         self._site_share = 1.0
-        self._run_times = RunTimes()
+        self._run_times = RunTimeRatios()
         self._advice = _Advice()
         self._events = 0
         self._answered: tuple[int, QueuedJob] | None = None
@@ -503,7 +503,7 @@ class QueueSimulation:
                 made._beliefs[int(ticket)] = (range(_CLASSES)[kind], float(middle), np.array(opinions))
             made._unnoticed = dict.fromkeys(int(ticket) for ticket in state["unnoticed"])
             made._tickets = int(state["tickets"])
-            made._run_times = RunTimes.from_state(state["run_times"])
+            made._run_times = RunTimeRatios.from_state(state["run_times"])
             made._advice = _Advice.from_state(state["advice"])
             tickets = {int(ticket) for ticket in made._waiting.rows[k.TICKET]}
             if not tickets <= set(made._beliefs) or max(made._beliefs, default=-1) >= made._tickets:

@@ -15,7 +15,7 @@ from asa.core.documents import read_file, read_json
 from asa.core.safe import look_at, writing_text
 from asa.errors import InputError
 
-from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedKind, FittedWorkload, Spread
+from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedKind, FittedSpread, FittedWorkload
 from .machine import Machine
 
 _FORMAT = "asa workload"
@@ -107,8 +107,8 @@ class _SpreadSpec(_Spec):
             raise ValueError("has popular values of no share, and no rest")
         return self
 
-    def build(self) -> Spread:
-        return Spread(tuple(self.popular), tuple(self.rest))
+    def build(self) -> FittedSpread:
+        return FittedSpread(tuple(self.popular), tuple(self.rest))
 
 
 class _SizesSpec(_SpreadSpec):

@@ -41,7 +41,7 @@ _LAST_OF_THE_WAY: Final = 6000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnswerRow:
     """An answer that Slurm gives."""
 
     number: int | None
@@ -374,21 +374,21 @@ doubt libc Broken pipe
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[AnswerRow, ...]:
     """Give all rows, as they are listed."""
     return tuple(_read())
 
 
-def _read() -> Iterator[Row]:
+def _read() -> Iterator[AnswerRow]:
     for line in _BY_NUMBER.splitlines():
         number, meaning, source, words = line.split(maxsplit=3)
-        yield Row(int(number), Meaning(meaning), source, words)
+        yield AnswerRow(int(number), Meaning(meaning), source, words)
     for line in (_BY_SBATCH + _BY_OTHERS).splitlines():
         meaning, source, words = line.split(maxsplit=2)
-        yield Row(None, Meaning(meaning), source, words)
+        yield AnswerRow(None, Meaning(meaning), source, words)
 
 
-def row_of(number: int | None, words: str) -> Row | None:
+def row_of(number: int | None, words: str) -> AnswerRow | None:
     """Find the row of an answer: by its number, if Slurm gives one, else by its words, the longest that match.
 
     Some numbers have changed their meaning between releases; the words decide, else the latest release.
@@ -403,6 +403,6 @@ def row_of(number: int | None, words: str) -> Row | None:
     return max((row for row in rows() if row.is_said(words)), key=lambda row: len(row.words), default=None)
 
 
-def rows_in(text: str) -> list[Row]:
+def rows_in(text: str) -> list[AnswerRow]:
     """Find all rows whose words are in a text."""
     return [row for row in rows() if row.is_said(text)]

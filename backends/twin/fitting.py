@@ -30,7 +30,7 @@ _WHAT = "fitting what the site does not tell"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RankingRules:
     """How a scheduler may rank, by its name and settings, in words."""
 
     words: str
@@ -52,12 +52,12 @@ class Rules:
 
 
 USUAL = (
-    Rules("first come first served with backfilling", "easy", {}),
-    Rules("first come first served, backfilling every 30 s", "multifactor", {"age": "0", "fair_share": "0"}),
-    Rules("priority by age and fair share", "multifactor", {}),
-    Rules("priority by fair share above all", "multifactor", {"age": "0"}),
-    Rules("priority by age, fair share and size, wide jobs first", "multifactor", {"size": "5000"}),
-    Rules(
+    RankingRules("first come first served with backfilling", "easy", {}),
+    RankingRules("first come first served, backfilling every 30 s", "multifactor", {"age": "0", "fair_share": "0"}),
+    RankingRules("priority by age and fair share", "multifactor", {}),
+    RankingRules("priority by fair share above all", "multifactor", {"age": "0"}),
+    RankingRules("priority by age, fair share and size, wide jobs first", "multifactor", {"size": "5000"}),
+    RankingRules(
         "priority by age and size, narrow jobs first",
         "multifactor",
         {"size": "5000", "favor_small": "yes", "fair_share": "0"},
@@ -81,7 +81,7 @@ class _Trials:
     def __len__(self) -> int:
         return len(self._recorded)
 
-    def look(self, rules: Rules, shares: Sequence[float]) -> None:
+    def look(self, rules: RankingRules, shares: Sequence[float]) -> None:
         """Try rules with shares of the cores."""
         found = self._found.setdefault(rules.words, {})
         for share in shares:
@@ -91,7 +91,7 @@ class _Trials:
             self._done += 1
             self._tell(_WHAT, min(self._done, self._of), self._of)
 
-    def look_closely(self, rules: Rules) -> None:
+    def look_closely(self, rules: RankingRules) -> None:
         """Try them with many shares, with ever smaller ones as long as that is better."""
         self.look(rules, _SHARES)
         for share in _SMALLER:
@@ -99,12 +99,12 @@ class _Trials:
                 break
             self.look(rules, (share,))
 
-    def best(self, rules: Rules) -> tuple[float, float]:
+    def best(self, rules: RankingRules) -> tuple[float, float]:
         """Give the least misfit, and the share with which that is; of equals the larger."""
         off, less = min((off, -share) for share, off in self._found[rules.words].items())
         return off, -less
 
-    def with_all(self, rules: Rules) -> float:
+    def with_all(self, rules: RankingRules) -> float:
         """Give the misfit with all cores."""
         return self._found[rules.words][1.0]
 
@@ -115,7 +115,7 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool) -> Twin:
     The choice has the least misfit of waits (`misfit`), without the last week's jobs.
     """
     about = twin.about
-    own = (Rules("the site's own rules", about.scheduler, about.settings),)
+    own = (RankingRules("the site's own rules", about.scheduler, about.settings),)
     usual = own if knows_rules else USUAL
     trials = _Trials(twin, on_progress, len(usual) * len(_FIRST_SHARES) + min(_FINALISTS, len(usual)) * len(_SHARES))
     if len(trials) < _FEWEST:

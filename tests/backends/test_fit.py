@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from asa.backends.simulated.fit import MARGINALS, distances, fit, halves, marginals, offered_load
-from asa.backends.simulated.fitted import Spread, place_of_run, run_at_place
+from asa.backends.simulated.fitted import FittedSpread, place_of_run, run_at_place
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.model_file import load_model, save_model
 from asa.backends.simulated.swf import read_swf, write_swf
@@ -238,7 +238,7 @@ def test_halves_tell_odd_from_even_weeks(tmp_path):
 def test_a_spread_keeps_what_it_is_of(values, seed):
     """Popular values their shares, the rest its range; its mean is that of what it draws."""
     values = np.array(values + [7] * len(values))
-    spread = Spread.of(values)
+    spread = FittedSpread.of(values)
     drawn = spread.draw(np.random.default_rng(seed), 20_000)
     for value, share in spread.popular:
         assert share == pytest.approx(np.mean(values == value), abs=1e-3)

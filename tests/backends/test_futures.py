@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from asa.backends.simulated.engine import Engine
-from asa.backends.simulated.futures import KEPT, OF_SHAPE, OF_USER, RunTimes, starting_now, starts
+from asa.backends.simulated.futures import KEPT, OF_SHAPE, OF_USER, RunTimeRatios, starting_now, starts
 from asa.backends.simulated.lookahead import QueueSimulation
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from hypothesis import given, settings
@@ -60,7 +60,7 @@ def test_who_starts_now_is_who_fits_and_delays_nobody():
 
 
 def test_run_times_are_those_seen_of_the_kind():
-    times = RunTimes()
+    times = RunTimeRatios()
     for _ in range(KEPT + 5):
         times.learn(OF_SHAPE, 0.5)
     kind = np.array([OF_SHAPE, OF_SHAPE, OF_USER])
@@ -74,7 +74,7 @@ def test_run_times_are_those_seen_of_the_kind():
 
 
 def test_what_outlived_its_kind_ends_before_its_request():
-    times = RunTimes()
+    times = RunTimeRatios()
     for _ in range(20):
         times.learn(OF_SHAPE, 1.0)
     drawn = times.draw(np.array([OF_SHAPE]), np.array([100.0]), np.array([1000.0]), np.array([700.0]), 200)
@@ -83,10 +83,10 @@ def test_what_outlived_its_kind_ends_before_its_request():
 
 
 def test_run_times_go_on_from_their_state():
-    times = RunTimes()
+    times = RunTimeRatios()
     for place in range(40):
         times.learn(OF_USER, place / 40)
-    again = RunTimes.from_state(json.loads(json.dumps(times.state())))
+    again = RunTimeRatios.from_state(json.loads(json.dumps(times.state())))
     given_ = (np.array([OF_USER]), np.array([60.0]), np.array([100.0]), np.array([3.0]), 9)
     assert np.array_equal(again.draw(*given_), times.draw(*given_))
 
@@ -96,7 +96,7 @@ def test_run_times_go_on_from_their_state():
 )
 def test_no_state_of_run_times(state):
     with pytest.raises((ValueError, TypeError)):
-        RunTimes.from_state(state)
+        RunTimeRatios.from_state(state)
 
 
 def queue():

@@ -8,7 +8,7 @@ import pytest
 from asa.backends.local import place
 from asa.backends.local.processes import begin
 from asa.backends.local.server import KEPT_S, Server
-from asa.backends.local.spool import Order, Spool
+from asa.backends.local.spool import JobOrder, Spool
 from local_queue import Queue
 from slurm_testbed import until
 
@@ -188,6 +188,6 @@ def test_what_a_job_prints_is_open_to_nobody_else_from_the_beginning(tmp_path):
     folder, log = tmp_path / "17", tmp_path / "job.out"
     folder.mkdir()
     (folder / "script").write_text("stat -L -c %a /dev/fd/1; umask\n")
-    order = Order("17", 1, 1, 60.0, 0.0, "", str(log), str(tmp_path / "job.err"), dict(os.environ), umask=0o002)
+    order = JobOrder("17", 1, 1, 60.0, 0.0, "", str(log), str(tmp_path / "job.err"), dict(os.environ), umask=0o002)
     assert begin(folder, order).wait(60) == 0
     assert log.read_text().split() == ["644", "0002"]

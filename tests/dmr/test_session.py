@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from asa.backends.dmr.desk import Desk
+from asa.backends.dmr.desk import ManagerDesk
 
 from asa.dmr import Action, Answer, Session
 from asa.errors import InputError
@@ -27,7 +27,7 @@ class Told:
         self.heard, self.undone = [], []
         self.says = []
         self.lock = threading.Lock()
-        self.desk = Desk(path, self)
+        self.desk = ManagerDesk(path, self)
 
     def reply(self, told):
         with self.lock:  # what is said first is to be what is heard first

@@ -38,7 +38,7 @@ from asa.pool import cluster as cluster_module
 from asa.pool.allocation import Allocation, AllocationPhase
 from asa.pool.credentials import make_security
 from asa.pool.demand import read_demand
-from asa.pool.desk import Desk, News
+from asa.pool.desk import Desk, PoolNews
 from asa.pool.keeper import KEEPER
 from asa.pool.picture import draw_timeline
 from asa.pool.roster import Roster
@@ -318,7 +318,7 @@ def test_a_job_that_is_put_back_into_the_queue_while_it_is_left_begins_anew(pool
     def hear(state):
         now_s = pool.now()
         status = JobStatus(one.job_id, state, now_s, start_s=now_s if state is JobState.RUNNING else None)
-        pool.loop.add_callback(pool._supervision.hear, News(now_s, {one.token: status}))
+        pool.loop.add_callback(pool._supervision.hear, PoolNews(now_s, {one.token: status}))
 
     monkeypatch.setattr(departures, "leave", leave)
     if is_wanted:

@@ -13,7 +13,7 @@ from asa.errors import SubmitDeferredError, SubmitInDoubtError, SubmitRejectedEr
 from asa.estimators import WaitStore
 from asa.pool import desk
 from asa.pool.allocation import Allocation
-from asa.pool.desk import Desk, News
+from asa.pool.desk import Desk, PoolNews
 from asa.pool.roster import Roster
 from asa.pool.values import Shape
 from asa.waits import LEVELS, WaitForecast
@@ -358,7 +358,7 @@ def test_what_was_wrong_is_taken_back_once_there_are_answers_again(open_desk, mo
 
 def test_news_that_is_heard_late_does_not_set_the_clock_back(tmp_path):
     roster = Roster(tmp_path)
-    roster.hear(News(5000.0, local_now_s=time.time() - 60.0))
+    roster.hear(PoolNews(5000.0, local_now_s=time.time() - 60.0))
     assert 5060.0 <= roster.now() < 5065.0
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from asa.errors import InputError
 from asa.pool.planning import PoolSlot, decide, drain_from_s, rehearse, surplus
-from asa.pool.values import Decision, Rules, Shape, View, Wave
+from asa.pool.values import Decision, PoolRules, Shape, View, Wave
 from asa.waits import WaitForecast
 
 HOUR = 3600.0
@@ -56,7 +56,7 @@ def pools(draw):
 
 
 rules = st.builds(
-    Rules,
+    PoolRules,
     minimum=st.integers(0, 20),
     maximum=st.integers(20, 100),
     price=st.floats(0.1, 1000.0),
@@ -99,13 +99,13 @@ def test_deciding_is_a_function(work, views, offered, how):
 @given(pools(), offers)
 def test_nothing_is_asked_for_where_nothing_is_to_be_done(views, offered):
     """An empty graph asks for nothing."""
-    assert decide(0.0, [], views, offered, Rules()).ask == ()
+    assert decide(0.0, [], views, offered, PoolRules()).ask == ()
 
 
 @given(st.integers(1, 10_000), st.floats(0.1, 3000.0), forecasts, st.floats(0.1, 1000.0))
 def test_work_that_nobody_would_do_is_asked_for_at_once(tasks, task_s, forecast, price):
     """No work starves, at whatever price."""
-    assert decide(0.0, [Wave(tasks, task_s)], [], {FOUR: forecast}, Rules(price=price)).ask
+    assert decide(0.0, [Wave(tasks, task_s)], [], {FOUR: forecast}, PoolRules(price=price)).ask
 
 
 @given(pools(), waves, st.floats(0.01, 3.9), offers)
@@ -113,29 +113,29 @@ def test_what_waits_survives_wobbling_demand(views, work, times, offered):
     """Demand that comes down at once to nothing, or changes, costs no place in the queue."""
     fresh = [replace(view, useless_s=0.0) for view in views]
     wobbled = [wave._replace(tasks=int(wave.tasks * times)) for wave in work]
-    assert decide(0.0, wobbled, fresh, offered, Rules()).withdraw == ()
-    assert decide(0.0, [], fresh, offered, Rules()).withdraw == ()
+    assert decide(0.0, wobbled, fresh, offered, PoolRules()).withdraw == ()
+    assert decide(0.0, [], fresh, offered, PoolRules()).withdraw == ()
 
 
 def test_what_waits_is_withdrawn_when_it_was_useless_for_as_long_as_it_would_take_to_get_again():
     """Then a new wait costs no more than was saved."""
     waiting = pending("a1", wait_s=600.0)
-    told = decide(0.0, [], [waiting], {FOUR: waits(600.0)}, Rules())
+    told = decide(0.0, [], [waiting], {FOUR: waits(600.0)}, PoolRules())
     assert (told.withdraw, told.useless) == ((), {"a1"})
     for useless_s, withdrawn in ((605.0, ()), (611.0, ("a1",))):
         seen = replace(waiting, useless_s=useless_s)
-        assert decide(0.0, [], [seen], {FOUR: waits(600.0)}, Rules()).withdraw == withdrawn
+        assert decide(0.0, [], [seen], {FOUR: waits(600.0)}, PoolRules()).withdraw == withdrawn
     busy = alive("a2")
     short = [Wave(4, 10.0)]  # done four times over before the other can start
     long_ = [Wave(40, 100.0)]
     seen = replace(waiting, useless_s=1e6)
-    assert decide(0.0, short, [seen, busy], {FOUR: waits(600.0)}, Rules()).withdraw == ("a1",)
-    assert decide(0.0, long_, [seen, busy], {FOUR: waits(600.0)}, Rules()).useless == frozenset()
+    assert decide(0.0, short, [seen, busy], {FOUR: waits(600.0)}, PoolRules()).withdraw == ("a1",)
+    assert decide(0.0, long_, [seen, busy], {FOUR: waits(600.0)}, PoolRules()).useless == frozenset()
 
 
 def test_what_waits_counts_at_once():
     """A second look before anything started asks for nothing more."""
-    work, offered, how = [Wave(400, 60.0)], {FOUR: waits(600.0)}, Rules(maximum=64)
+    work, offered, how = [Wave(400, 60.0)], {FOUR: waits(600.0)}, PoolRules(maximum=64)
     first = decide(0.0, work, [], offered, how).ask
     assert first
     views = [pending(f"a{n}", shape, asked_s=0.0) for n, shape in enumerate(first)]
@@ -145,7 +145,7 @@ def test_what_waits_counts_at_once():
 def test_a_higher_price_buys_more():
     """Time and cores are weighed against each other."""
     work, offered = [Wave(1000, 36.0)], {FOUR: waits(60.0)}
-    asked = [sum(s.cores for s in decide(0.0, work, [], offered, Rules(price=p)).ask) for p in (0.5, 10.0, 1000.0)]
+    asked = [sum(s.cores for s in decide(0.0, work, [], offered, PoolRules(price=p)).ask) for p in (0.5, 10.0, 1000.0)]
     assert asked == sorted(asked)
     assert asked[0] < asked[-1] <= 1000
 
@@ -155,35 +155,35 @@ def test_a_wave_to_come_is_asked_for_a_wait_ahead():
     views = [alive("a1", start_s=-60.0)]
     work = [Wave(4, 1800.0), Wave(400, 60.0)]
     offered = {FOUR: waits(300.0, spread=1.1)}
-    assert decide(0.0, work, views, offered, Rules(price=10.0)).ask == ()
+    assert decide(0.0, work, views, offered, PoolRules(price=10.0)).ask == ()
     soon = [Wave(4, 300.0), Wave(400, 60.0)]
-    assert decide(0.0, soon, views, offered, Rules(price=10.0)).ask
+    assert decide(0.0, soon, views, offered, PoolRules(price=10.0)).ask
 
 
 def test_what_will_be_done_soon_asks_for_nothing():
     """The last tasks of a graph are waited for rather than a job."""
-    assert decide(0.0, [Wave(40, 10.0)], [alive("a1")], {FOUR: waits(600.0)}, Rules()).ask == ()
+    assert decide(0.0, [Wave(40, 10.0)], [alive("a1")], {FOUR: waits(600.0)}, PoolRules()).ask == ()
 
 
 def test_what_ends_is_renewed_a_wait_ahead():
     """A pool that is to be kept is asked for again before its walltime ends, also where it is full."""
-    offered, how = {FOUR: waits(600.0, spread=1.0)}, Rules(minimum=4, maximum=4, is_fixed=True)
+    offered, how = {FOUR: waits(600.0, spread=1.0)}, PoolRules(minimum=4, maximum=4, is_fixed=True)
     for age_s, asked in ((1000.0, 0), (HOUR - 60 - 500, 1)):
         views = [alive("a1", start_s=-age_s)]
         assert len(decide(0.0, [], views, offered, how).ask) == asked
     work = [Wave(100, 600.0)]
-    assert decide(0.0, work, [alive("a1", start_s=-3000.0)], offered, Rules(maximum=4)).ask == (FOUR,)
+    assert decide(0.0, work, [alive("a1", start_s=-3000.0)], offered, PoolRules(maximum=4)).ask == (FOUR,)
 
 
 def test_the_minimum_is_met_exactly():
     """The last job is as large as what is missing."""
-    told = decide(0.0, [], [], {Shape(8, HOUR, threads=2, gpus=4, memory_bytes=800): waits(1.0)}, Rules(minimum=10))
+    told = decide(0.0, [], [], {Shape(8, HOUR, threads=2, gpus=4, memory_bytes=800): waits(1.0)}, PoolRules(minimum=10))
     assert [(s.cores, s.gpus, s.memory_bytes) for s in told.ask] == [(8, 4, 800), (2, 1, 200)]
 
 
 def test_an_idle_allocation_is_kept_until_its_idling_has_cost_another_wait():
     """The rule of who rents until he has paid the price: never more than twice what hindsight pays."""
-    offered, how = {FOUR: waits(60.0)}, Rules(price=10.0, startup_s=10.0)
+    offered, how = {FOUR: waits(60.0)}, PoolRules(price=10.0, startup_s=10.0)
     again = 10.0 * 70.0 / 4
     for idle_s, back in ((again - 1, ()), (again + 1, ("a1",))):
         assert decide(0.0, [], [alive("a1", idle_s=idle_s)], offered, how).give_back == back
@@ -196,7 +196,7 @@ def test_an_idle_allocation_is_kept_until_its_idling_has_cost_another_wait():
 
 def test_a_gap_that_is_known_is_bridged_or_slept_through():
     """What will be needed again soon stays; what can be got again in time, for less, goes at once."""
-    offered, how = {FOUR: waits(60.0, spread=1.2)}, Rules(price=10.0, startup_s=10.0, maximum=8)
+    offered, how = {FOUR: waits(60.0, spread=1.2)}, PoolRules(price=10.0, startup_s=10.0, maximum=8)
     views = [alive("a1", start_s=-60.0), alive("a2", start_s=-60.0, idle_s=1.0)]
     for gap_s, back in ((20.0, ()), (1500.0, ("a2",))):
         told = decide(0.0, [Wave(1, gap_s), Wave(80, 60.0)], views, offered, how)
@@ -206,7 +206,7 @@ def test_a_gap_that_is_known_is_bridged_or_slept_through():
 def test_a_renewal_that_comes_early_relieves_what_ends_first():
     """The maximum is kept to, and no work is lost."""
     views = [alive("a1", start_s=-3000.0), alive("a2", start_s=-600.0), alive("a3", start_s=-10.0)]
-    how, offered = Rules(maximum=8), {FOUR: waits(60.0)}
+    how, offered = PoolRules(maximum=8), {FOUR: waits(60.0)}
     assert decide(0.0, [Wave(400, 60.0)], views, offered, how).give_back == ("a1",)
     pinned = [replace(views[0], is_pinned=True), *views[1:]]
     assert decide(0.0, [Wave(400, 60.0)], pinned, offered, how).give_back == ("a2",)
@@ -221,14 +221,14 @@ def test_idle_cores_are_counted_wave_by_wave():
 def test_tasks_with_needs_get_what_serves_them():
     """A tag leads to the shape that has it, and to none if there is none."""
     offered = {FOUR: waits(60.0), EIGHT: waits(600.0)}
-    assert set(decide(0.0, [Wave(10, 100.0, TRAIN)], [alive("a1")], offered, Rules(maximum=20)).ask) == {EIGHT}
-    assert decide(0.0, [Wave(10, 100.0, TRAIN)], [], {FOUR: waits(60.0)}, Rules()).ask == ()
+    assert set(decide(0.0, [Wave(10, 100.0, TRAIN)], [alive("a1")], offered, PoolRules(maximum=20)).ask) == {EIGHT}
+    assert decide(0.0, [Wave(10, 100.0, TRAIN)], [], {FOUR: waits(60.0)}, PoolRules()).ask == ()
 
 
 def test_tasks_longer_than_a_walltime_get_a_longer_one():
     """No job is asked for in which nothing could end."""
     offered = {Shape(4, 600.0): waits(1.0), EIGHT: waits(600.0)}
-    assert set(decide(0.0, [Wave(10, 1000.0)], [], offered, Rules(maximum=20)).ask) == {EIGHT}
+    assert set(decide(0.0, [Wave(10, 1000.0)], [], offered, PoolRules(maximum=20)).ask) == {EIGHT}
 
 
 def test_coming_down_parts_with_what_waits_first():
@@ -345,7 +345,7 @@ class World:
 
 
 def ahead(world, **changes):
-    how = Rules(**{"maximum": 64, "startup_s": 0.0, **changes})
+    how = PoolRules(**{"maximum": 64, "startup_s": 0.0, **changes})
     return lambda now, work, views: decide(now, work, views, {world.shape: waits(world.wait_s, 1.5)}, how)
 
 

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from asa.backends.dmr.beside import JobManager
-from asa.backends.dmr.desk import Desk
+from asa.backends.dmr.desk import ManagerDesk
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.commands import CommandLink
 from slurm_runs import site
@@ -25,7 +25,7 @@ def test_a_program_shrinks_for_a_job_that_waits(slurm, tmp_path):
     job = submit(112)
     until(lambda: told(job, "%T") == "RUNNING", what="the start of the job")
     link = CommandLink(prefix=slurm.prefix)
-    with closing(link), closing(Desk(tmp_path / "s", _beside(slurm, link, tmp_path, job))):
+    with closing(link), closing(ManagerDesk(tmp_path / "s", _beside(slurm, link, tmp_path, job))):
         program = Session(str(tmp_path / "s"), job, 112)
         assert not program.check_status(28, 112)
         other = submit(40)

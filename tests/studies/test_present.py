@@ -10,7 +10,7 @@ from rich.console import Console
 from asa.core.intervals import Interval
 from asa.report.page.drawing import Bar
 from asa.studies import present
-from asa.studies.present import Figure, Look, Panel, Row, Series, Table, beside, draw, shares_of_best, stacked
+from asa.studies.present import Figure, Look, Panel, PlottedSeries, Row, Table, beside, draw, shares_of_best, stacked
 
 
 def shown(table, width=60):
@@ -48,7 +48,9 @@ def test_shares_are_of_the_best():
 
 def test_a_figure_names_each_series_once(monkeypatch, tmp_path):
     """But for what begins with an underscore; panels that are not there leave their places free."""
-    panel = Panel([Series("a", [1, 2]), Series("b", [2, 3], kind="step"), Series("_c", [1, 1], kind="area")])
+    panel = Panel(
+        [PlottedSeries("a", [1, 2]), PlottedSeries("b", [2, 3], kind="step"), PlottedSeries("_c", [1, 1], kind="area")]
+    )
     figure = drawn(Figure([panel] * 3, (6, 4), 2, looks={"a": Look("red")}), monkeypatch, tmp_path)
     assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
@@ -56,7 +58,7 @@ def test_a_figure_names_each_series_once(monkeypatch, tmp_path):
 
 
 def test_panels_that_share_an_axis_show_all(monkeypatch, tmp_path):
-    panels = [Panel([Series("a", [0, high])], y_limits=(0, None)) for high in (1, 5)]
+    panels = [Panel([PlottedSeries("a", [0, high])], y_limits=(0, None)) for high in (1, 5)]
     figure = drawn(Figure(panels, (6, 4), share_y="all"), monkeypatch, tmp_path)
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     assert figure.axes[0].get_ylim()[0] == 0
@@ -76,9 +78,11 @@ def test_bars_stand_beside_or_on_each_other(monkeypatch, tmp_path):
 
 
 def test_points_have_their_intervals_and_spokes_their_names(monkeypatch, tmp_path):
-    one = Series("a", [2.0], [1.0], kind="point", x_bounds=[(0.5, 3.0)], y_bounds=[(math.nan, math.nan)])
+    one = PlottedSeries("a", [2.0], [1.0], kind="point", x_bounds=[(0.5, 3.0)], y_bounds=[(math.nan, math.nan)])
     figure = drawn(Figure([Panel([one], level=1.0, upright=1.0)], (6, 4)), monkeypatch, tmp_path)
     segment = figure.axes[0].collections[0].get_segments()[0]
     assert segment[:, 0].tolist() == [0.5, 3.0]
-    web = drawn(Figure([Panel([Series("a", [1, 0, 0.5])], spokes=["x", "y", "z"])], (6, 4)), monkeypatch, tmp_path)
+    web = drawn(
+        Figure([Panel([PlottedSeries("a", [1, 0, 0.5])], spokes=["x", "y", "z"])], (6, 4)), monkeypatch, tmp_path
+    )
     assert [text.get_text() for text in web.axes[0].texts] == ["x", "y", "z"]

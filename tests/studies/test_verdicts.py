@@ -7,7 +7,7 @@ import pytest
 from asa.core.intervals import Interval
 from asa.studies.paper.published import METRICS, NORMALISED, SIZES, STRATEGIES, TABLE_1, TABLE_2
 from asa.studies.paper.verdicts import (
-    Compared,
+    ComparedFigure,
     above_best,
     beside_others,
     beside_sizes,
@@ -108,8 +108,8 @@ def test_a_claim_is_judged_by_its_ratio_or_its_interval(ours, published, verdict
 
 
 def test_deviations_are_relative_and_none_where_the_paper_has_nothing():
-    assert Compared.of(Interval(120.0, 1, 2), 100.0, "as the paper", "differs").deviation == pytest.approx(0.2)
-    assert math.isnan(Compared.of(Interval(120.0, 1, 2), 0.0, "differs", "differs").deviation)
+    assert ComparedFigure.of(Interval(120.0, 1, 2), 100.0, "as the paper", "differs").deviation == pytest.approx(0.2)
+    assert math.isnan(ComparedFigure.of(Interval(120.0, 1, 2), 0.0, "differs", "differs").deviation)
     assert count(["differs", "differs", "same order"]) == {"as the paper": 0, "same order": 1, "differs": 2}
     assert all(math.isnan(value) for value in above_best(row(0, 0, 0)).values())
 

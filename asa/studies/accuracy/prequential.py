@@ -28,7 +28,7 @@ _QUANTILES = len(LEVELS)
 _RECORD = struct.Struct(f"={_QUANTILES + 1}d")
 
 
-class Timeline:
+class Events:
     """A history as the events that estimators live through; made once and shared by all of them.
 
     The events of a second come in this order: runs end, jobs are submitted, jobs start or leave the queue. So a job
@@ -109,7 +109,7 @@ class Forecasts:
 
 
 def prequential(
-    history: JobHistory, make: MakeEstimator, *, seed: int = 0, timeline: Timeline | None = None
+    history: JobHistory, make: MakeEstimator, *, seed: int = 0, timeline: Events | None = None
 ) -> Forecasts:
     """Let an estimator live through a history, and keep what it predicted.
 
@@ -137,7 +137,7 @@ def prequential(
     exact 30.0
     array([60., 60.])
     """
-    timeline = timeline or Timeline(history)
+    timeline = timeline or Events(history)
     estimator = make(Surroundings(seed, history.machine_cores))
     rows = len(timeline.jobs)
     stated = np.empty((rows, _QUANTILES + 1))
@@ -173,7 +173,7 @@ def sees_queue(estimator: WaitEstimator) -> bool:
 
 
 def _live(
-    estimator: WaitEstimator, timeline: Timeline, events: list[int], stated: NDArray[np.float64], tickets: list[int]
+    estimator: WaitEstimator, timeline: Events, events: list[int], stated: NDArray[np.float64], tickets: list[int]
 ) -> None:
     """Tell an estimator these events, and note what it predicts."""
     predict, submitted, observe = estimator.predict, estimator.submitted, estimator.observe

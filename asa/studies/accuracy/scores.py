@@ -14,7 +14,7 @@ from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.estimators.calibration import FLOOR_S, coverage
 from asa.geometry import JobGeometry, size_class, walltime_class
 from asa.history import JobHistory
-from asa.studies.accuracy.prequential import Forecasts, Timeline
+from asa.studies.accuracy.prequential import Events, Forecasts
 from asa.studies.plain import as_plain
 from asa.waits import LEVELS
 
@@ -271,7 +271,7 @@ def judge(
     }
     covered = coverage(quantiles_s, wait_s)
     if known_order is None:
-        known_order = Timeline(history).known_order
+        known_order = Events(history).known_order
     order = np.searchsorted(scored, known_order)
     lost = guess != truth
     rounds = rounds_ended(guess[order], lost[order], learner[order], len(geometries))

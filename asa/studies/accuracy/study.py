@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from asa.core import plugins
 from asa.errors import AsaError, InputError, MissingExtraError, RunError, UnknownNameError
 from asa.history import JobHistory
-from asa.studies.accuracy.prequential import MakeEstimator, Timeline, oracle, prequential, sees_queue
+from asa.studies.accuracy.prequential import Events, MakeEstimator, oracle, prequential, sees_queue
 from asa.studies.accuracy.scores import Score, judge
 from asa.studies.harness import counted, run_cells
 from asa.waits import Surroundings
@@ -130,7 +130,7 @@ class _Work:
         by_geometry: bool,  # noqa: FBT001 - private
     ) -> None:
         self.histories, self.estimators, self.seed, self.by_geometry = histories, estimators, seed, by_geometry
-        self._last: tuple[str, Timeline] | None = None
+        self._last: tuple[str, Events] | None = None
 
     def do(self, pair: tuple[str, str]) -> list[Score] | RunError:
         """Evaluate an estimator on a trace, or give what went wrong with it."""
@@ -138,7 +138,7 @@ class _Work:
         history = self.histories[trace]
         if self._last is None or self._last[0] != trace:
             self._last = None  # room for the next
-            self._last = (trace, Timeline(history))
+            self._last = (trace, Events(history))
         timeline = self._last[1]
         try:
             if name == _ORACLE:

@@ -13,7 +13,7 @@ from rich.text import Text
 from asa.errors import InputError
 from asa.studies import present
 from asa.studies.accuracy.scores import Score
-from asa.studies.present import Figure, Look, Panel, Row, Series, Table
+from asa.studies.present import Figure, Look, Panel, PlottedSeries, Row, Table
 from asa.units import format_duration, parse_duration
 from asa.waits import LEVELS
 
@@ -253,12 +253,12 @@ def _courses(trace: str, scores: Sequence[Score]) -> list[Panel]:
     last = max(course.day[-1] for course in courses.values())
     lowest = min(math.floor(10 * min(course.coverage_p90)) * 10.0 for course in courses.values())
     x = "days since the first submission"
-    errors = [Series(name, course.log10_error, course.day) for name, course in courses.items()]
+    errors = [PlottedSeries(name, course.log10_error, course.day) for name, course in courses.items()]
     panels = [Panel(errors, trace, x, "error, powers of ten", y_limits=(0, None))]
     for level, least in ((50, 0.0), (90, min(60.0, lowest))):
-        band = Series("_band", [level + _WIDE] * 2, [0, last], kind="area", bottoms=[level - _WIDE] * 2)
+        band = PlottedSeries("_band", [level + _WIDE] * 2, [0, last], kind="area", bottoms=[level - _WIDE] * 2)
         lines = [
-            Series(name, [100 * share for share in getattr(course, f"coverage_p{level}")], course.day)
+            PlottedSeries(name, [100 * share for share in getattr(course, f"coverage_p{level}")], course.day)
             for name, course in courses.items()
         ]
         panels.append(Panel([band, *lines], f"waits up to p{level}, %", x, y_limits=(least, 100)))
@@ -267,7 +267,7 @@ def _courses(trace: str, scores: Sequence[Score]) -> list[Panel]:
 
 def _reliability(score: Score) -> Panel:
     """Show the shares of waits within each stated quantile."""
-    shares = Series("_shares", [100 * share for share in score.coverage], [100 * level for level in LEVELS])
-    band = Series("_band", [_WIDE, 100 + _WIDE], [0, 100], kind="area", bottoms=[-_WIDE, 100 - _WIDE])
+    shares = PlottedSeries("_shares", [100 * share for share in score.coverage], [100 * level for level in LEVELS])
+    band = PlottedSeries("_band", [_WIDE, 100 + _WIDE], [0, 100], kind="area", bottoms=[-_WIDE, 100 - _WIDE])
     title = f"{score.estimator}: p10 ... p90"
     return Panel([band, shares], title, "should cover, %", "covers, %", x_limits=(0, 100), y_limits=(0, 100))

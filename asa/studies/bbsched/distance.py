@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
-from asa.backends.bbsched.problem import Problem
+from asa.backends.bbsched.problem import WindowProblem
 from asa.errors import InputError
 
 
@@ -44,7 +44,7 @@ class Distance(NamedTuple):
 
 
 def gd_curve(
-    problems: Iterable[Problem],
+    problems: Iterable[WindowProblem],
     generations: Sequence[int] = (0, 100, 200, 500, 1000, 2000),
     populations: Sequence[int] = (10, 20, 30),
     seed: int = 0,

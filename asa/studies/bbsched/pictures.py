@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
-from asa.studies.present import Figure, Look, Measure, Panel, Series, beside, draw, number
+from asa.studies.present import Figure, Look, Measure, Panel, PlottedSeries, beside, draw, number
 
 from .comparison import ComparedOutcome
 from .distance import Distance
@@ -66,7 +66,7 @@ def _kiviats(grid: Grid, measures: Sequence[Measure]) -> Figure:
     """
     panels = [
         Panel(
-            [Series(method, shares.tolist()) for method, shares in kiviat(methods, measures).items()],
+            [PlottedSeries(method, shares.tolist()) for method, shares in kiviat(methods, measures).items()],
             name,
             spokes=[_axis(methods, measure) for measure in measures],
         )
@@ -106,7 +106,7 @@ def draw_curve(curve: Sequence[Distance], path: Path) -> None:
         lines.setdefault(f"P = {point.population}", []).append(point)
     panels = [
         Panel(
-            [Series(name, [scale * getattr(one, of) for one in on], [one.generations for one in on])
+            [PlottedSeries(name, [scale * getattr(one, of) for one in on], [one.generations for one in on])
              for name, on in lines.items()],
             title,
             "generations",

@@ -12,7 +12,7 @@ import numpy as np
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.methods import BBSched, Solver
-from asa.backends.bbsched.problem import Problem, Selection, Window
+from asa.backends.bbsched.problem import Selection, Window, WindowProblem
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import Free
 from asa.backends.simulated.cores.general import GeneralCore
@@ -62,15 +62,15 @@ class _Recorder:
 
     def __init__(self) -> None:
         self._method = BBSched()
-        self.met: list[Problem] = []
+        self.met: list[WindowProblem] = []
 
     def select(self, window: Window, free: Free) -> Selection:
         """Select jobs of a window."""
-        self.met.append(Problem(window, free))
+        self.met.append(WindowProblem(window, free))
         return self._method.select(window, free)
 
 
-def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[Problem]:
+def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[WindowProblem]:
     """Schedule the first jobs of a workload with BBSched, and give what it had to decide, in order.
 
     `jobs`: how many; the paper's are 1000 of Theta's, too (Figs 2 and 4).
@@ -84,13 +84,15 @@ def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[Prob
     return recorder.met
 
 
-def fullest(problems: Sequence[Problem]) -> list[Problem]:
+def fullest(problems: Sequence[WindowProblem]) -> list[WindowProblem]:
     """Give the quarter of them in which most jobs fit: most windows that a scheduler meets are easy."""
     ordered = sorted(problems, key=lambda problem: -len(problem.jobs))
     return ordered[: max(len(ordered) // 4, 1)]
 
 
-def time_decisions(decider: Decider, problems: Iterable[Problem], which: Literal["all", "fullest"] = "all") -> Timing:
+def time_decisions(
+    decider: Decider, problems: Iterable[WindowProblem], which: Literal["all", "fullest"] = "all"
+) -> Timing:
     """Decide about windows, and measure how long that takes.
 
     `problems`: the windows, each of which is decided about several times; the quickest counts.

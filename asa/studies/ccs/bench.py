@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NamedTuple
 
-from asa.backends.openccs.jobs import Entry, Phase
+from asa.backends.openccs.jobs import Entry, JobPhase
 from asa.backends.openccs.plan import Plan
 from asa.backends.openccs.requests import Request
 from asa.backends.openccs.system import oculus
@@ -141,7 +141,7 @@ def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 
     on_progress("recovering")
     figures.append(PlannerFigure(f"{jobs // 2:,} jobs recovered", _recovery(jobs // 2), "s", 20 * jobs / 10_000, False))  # noqa: FBT003
     on_progress("sorting")
-    many = [job for job in plan.jobs.values() if job.phase is Phase.PLANNED]
+    many = [job for job in plan.jobs.values() if job.phase is JobPhase.PLANNED]
     many = (many * (60_000 // len(many) + 1))[:60_000]
     random.Random(1).shuffle(many)
     sort = _timed(lambda: plan.in_order(many))
@@ -201,12 +201,12 @@ def _effort(plan: Plan) -> Effort:
 
 def _backfills(plan: Plan) -> float:
     """Let three of the running jobs end early, one after the other, and look for better places each time."""
-    running = [job for job in plan.jobs.values() if job.phase is Phase.RUNNING]
+    running = [job for job in plan.jobs.values() if job.phase is JobPhase.RUNNING]
     looked, seconds = 0, 0.0
     for number, job in enumerate(running[::10][:3]):
         now = 60 + number
         plan.end(job.id, now=now)
-        looked += sum(j.phase is Phase.PLANNED and (j.start_s or 0) > now for j in plan.jobs.values())
+        looked += sum(j.phase is JobPhase.PLANNED and (j.start_s or 0) > now for j in plan.jobs.values())
         seconds += _timed(partial(plan.backfill, now=now, passes=1))
         _begin(plan, now)
     return looked / seconds

@@ -16,7 +16,7 @@ from asa.units import MAX_CORES, MAX_JOBS
 from .measuring import bench, drift
 
 if TYPE_CHECKING:
-    from asa.backends.openccs.jobs import Job
+    from asa.backends.openccs.jobs import CcsJob
     from asa.backends.openccs.why import Why
     from asa.studies.ccs.request_file import MadeRequest
 
@@ -185,7 +185,7 @@ def why(
 
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
     made = MadeRequest(given, last_moment(now, given.asked), until=job)
-    about: Job | str = made.refused.get(job, job)
+    about: CcsJob | str = made.refused.get(job, job)
     explanation = ask(made.plan, about, now=made.now, at=moment_of(at, "--at", made.now) if at is not None else None)
     if output is Output.JSON:
         print_json(_why_as_dict(explanation, made))
@@ -229,28 +229,28 @@ def _when(made: MadeRequest, time_s: int | None) -> str:
     return "" if time_s is None else clock(time_s, made.now)
 
 
-def _chunks(_: MadeRequest, job: Job) -> str:
-    from asa.backends.openccs.requests import Place
+def _chunks(_: MadeRequest, job: CcsJob) -> str:
+    from asa.backends.openccs.requests import PlacementRule
 
     request = job.request
     licences = (f"{name}={value}" for name, value in request.job_wide.items())
-    place = (str(request.place),) if request.place != Place() else ()
+    place = (str(request.place),) if request.place != PlacementRule() else ()
     return " ".join(("+".join(map(str, request.chunks)), *place, *licences))
 
 
-def _nodes(made: MadeRequest, job: Job) -> str:
+def _nodes(made: MadeRequest, job: CcsJob) -> str:
     from asa.backends.openccs.words import names
 
     return names(made.plan.cluster.names_of(job.placement)) if job.placement is not None else ""
 
 
-def _in(made: MadeRequest, job: Job) -> str:
+def _in(made: MadeRequest, job: CcsJob) -> str:
     from asa.units import format_duration
 
     return format_duration(job.start_s - made.now) if job.start_s is not None and job.start_s > made.now else ""
 
 
-_COLUMNS: dict[str, Callable[[MadeRequest, Job], str]] = {
+_COLUMNS: dict[str, Callable[[MadeRequest, CcsJob], str]] = {
     "Job": lambda _, job: job.id,
     "User": lambda _, job: "@".join(part for part in (job.user, job.group) if part),
     "Chunks": _chunks,

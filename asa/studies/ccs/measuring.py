@@ -81,13 +81,13 @@ def _figure(one: PlannerFigure) -> str:
 
 
 def _draw(speed: Speed, path: Path) -> None:
-    from asa.studies.present import Figure, Look, Panel, Series, draw
+    from asa.studies.present import Figure, Look, Panel, PlottedSeries, draw
 
     panels = []
     for title, efforts in (("more jobs, a longer plan", speed.longer), ("the same work in more jobs", speed.flat)):
         jobs = [one.jobs for one in efforts]
-        took = Series("us to plan a request", [one.plan_us for one in efforts], jobs)
-        slots = Series("slots", [one.slots for one in efforts], jobs)
+        took = PlottedSeries("us to plan a request", [one.plan_us for one in efforts], jobs)
+        slots = PlottedSeries("slots", [one.slots for one in efforts], jobs)
         panels.append(Panel([took, slots], title, "jobs in the plan", y_limits=(0, None)))
     looks = {"us to plan a request": Look(marker="o"), "slots": Look("grey", ":", marker="s")}
     draw(Figure(panels, (8, 4), share_y="all", looks=looks), path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backends.openccs.jobs import Job
+from asa.backends.openccs.jobs import CcsJob
 from asa.backends.openccs.requests import iso
 from asa.backends.openccs.system import System
 from asa.backends.openccs.words import IN_1973_S, clock
@@ -47,7 +47,7 @@ _LETTER_PT, _LINE_PT = 0.62 * _FONT_PT, 1.15 * _FONT_PT
 class _Block:
     """A piece of what a job holds: from when to when, and from where to where at each of its times but the last."""
 
-    job: Job
+    job: CcsJob
     times: NDArray[np.int64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
@@ -103,7 +103,7 @@ def draw_plan(plan: Plan, path: str | Path, *, now: int, title: str) -> None:
     save_figure(figure, path)
 
 
-def _on_nodes(jobs: Sequence[Job], system: System, resource: str) -> Iterator[_Block]:
+def _on_nodes(jobs: Sequence[CcsJob], system: System, resource: str) -> Iterator[_Block]:
     """Give each job so many of a node's items as it holds, the first that are free."""
     column, width = system.resources.index(resource), len(system.resources)
     items = system.items()[:, column].tolist()
@@ -127,7 +127,7 @@ def _on_nodes(jobs: Sequence[Job], system: System, resource: str) -> Iterator[_B
                 yield _Block(job, times, low[run[:1]], low[run[-1:]] + height[run[-1:]])
 
 
-def _stacked(jobs: Sequence[Job], resource: str) -> Iterator[_Block]:
+def _stacked(jobs: Sequence[CcsJob], resource: str) -> Iterator[_Block]:
     """Put what jobs hold at a time on each other, what ends last at the bottom."""
     placements = [job.placement for job in jobs if job.placement is not None]
     times = np.unique([time for placement in placements for time in (placement.start, placement.end)])
@@ -182,7 +182,7 @@ def _label_times(panel: Axes, since: int, until: int, now: int) -> None:
         panel.set_xlabel(f"time (UTC, {iso(since)[:4]})")
 
 
-def _coloured(jobs: Sequence[Job]) -> dict[str, str]:
+def _coloured(jobs: Sequence[CcsJob]) -> dict[str, str]:
     """Give each job a colour, those of an array the same one."""
     requests = {job.id: job.id.partition("[")[0] for job in jobs}
     places = {name: place for place, name in enumerate(dict.fromkeys(requests.values()))}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asa.backends.openccs.jobs import Job, Phase
+from asa.backends.openccs.jobs import CcsJob, JobPhase
 from asa.backends.openccs.lacks import amount
 from asa.backends.openccs.limits import FreePool, Limit
 from asa.backends.openccs.limits_file import load_limits
@@ -210,7 +210,7 @@ class MadeRequest:
 
     def __init__(self, given: GivenRequest, now: int, *, until: str = "") -> None:
         self.plan = Plan(given.system, given.limits, given.pools)
-        self.refused: dict[str, Job] = {}
+        self.refused: dict[str, CcsJob] = {}
         self.now = now
         has_limits = bool(given.limits or given.pools)
         for one in sorted(given.asked, key=lambda one: one.at_s):
@@ -222,7 +222,7 @@ class MadeRequest:
             try:
                 self.plan.submit(one.request, now=one.at_s, **who)
             except RefusedError as error:
-                self.refused[one.name] = Job(one.name, one.request, one.user, one.group, one.at_s, why=error.message)
+                self.refused[one.name] = CcsJob(one.name, one.request, one.user, one.group, one.at_s, why=error.message)
                 if one.name == until:
                     self.now = one.at_s
                     break
@@ -232,7 +232,7 @@ class MadeRequest:
 
     def _let_pass(self, now: int) -> None:
         """Let jobs end in turn: who has reached a limit may have room then."""
-        there = (Phase.PLANNED, Phase.RUNNING)
+        there = (JobPhase.PLANNED, JobPhase.RUNNING)
         while True:
             jobs = self.plan.jobs.values()
             ends = [job.placement.end for job in jobs if job.placement is not None and job.phase in there]
@@ -247,25 +247,25 @@ class MadeRequest:
         for job in self.plan.due(now):
             self.plan.begin(job.id, now=job.start_s or 0)
         for job in list(self.plan.jobs.values()):
-            if job.phase is Phase.RUNNING and job.placement is not None and job.placement.end <= now:
+            if job.phase is JobPhase.RUNNING and job.placement is not None and job.placement.end <= now:
                 self.plan.end(job.id, now=job.placement.end)
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[CcsJob]:
         """All jobs in order of their starts; those without come last."""
         planned = sorted(self.plan.jobs.values(), key=lambda job: (job.start_s is None, job.start_s or 0))
         return [*planned, *self.refused.values()]
 
-    def state(self, job: Job) -> str:
+    def state(self, job: CcsJob) -> str:
         """Say how a job stands."""
         return "refused" if job.id in self.refused else job.phase.value
 
-    def cores(self, job: Job) -> int:
+    def cores(self, job: CcsJob) -> int:
         """Tell how many cores a job has, or asks for."""
         totals = job.placement.totals if job.placement is not None else job.request.job_set()
         return totals.get("ncpus", 0)
 
-    def job_as_dict(self, job: Job) -> dict[str, Any]:
+    def job_as_dict(self, job: CcsJob) -> dict[str, Any]:
         """Tell of a job."""
         placement = job.placement
         return {

@@ -19,7 +19,7 @@ from asa.core.parallel import silent
 from asa.errors import TraceError
 from asa.estimators.joint import together
 from asa.history import JobHistory
-from asa.studies.accuracy.prequential import MakeEstimator, Timeline, sees_queue
+from asa.studies.accuracy.prequential import Events, MakeEstimator, sees_queue
 from asa.studies.harness import counted, run_cells
 from asa.studies.programs import BENCHMARKS
 from asa.waits import QueuedJob, Surroundings, WaitEstimator
@@ -194,7 +194,7 @@ def _truth(
 
 def _live_until(estimator: WaitEstimator, history: JobHistory, at_s: NDArray[np.int64]) -> Iterator[float]:
     """Let an estimator live through the queue, and stop at each time."""
-    timeline = Timeline(history)
+    timeline = Events(history)
     rows, due = len(timeline.jobs), at_s.astype(float).tolist()[::-1]
     known_s = history.submit_s + history.wait_s
     time_s = (history.submit_s, known_s, known_s + history.run_s)

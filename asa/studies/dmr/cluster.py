@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from asa.backends.dmr.applications import Job
+from asa.backends.dmr.applications import MalleableJob
 from asa.backends.dmr.mechanics import Costs, Ledger, Resizer
-from asa.backends.dmr.policy import Answer, decide, next_check, unpromised
+from asa.backends.dmr.policy import PolicyAnswer, decide, next_check, unpromised
 from asa.dmr.protocol import Action
 from asa.errors import InputError
 
@@ -40,7 +40,7 @@ class Scheduling:
     window_s: float = 86400.0
     depth: int = 100  # so many jobs are looked at: 100, as by default (`bf_max_job_test`)
 
-    def rank(self, job: Job, nodes: int) -> float:
+    def rank(self, job: MalleableJob, nodes: int) -> float:
         """Work out where a job stands: lower is earlier. All grow old alike, so that this does not change."""
         return self.age * job.submit_s / (7 * 86400) - self.size * job.nodes / nodes
 
@@ -57,10 +57,10 @@ class Resize:
 
 
 @dataclass(slots=True)
-class Record:
+class JobRecord:
     """What became of a job."""
 
-    job: Job
+    job: MalleableJob
     start_s: float = 0.0
     end_s: float = 0.0
     sizes: list[tuple[float, int]] = field(default_factory=list)  # from when on it held how many nodes
@@ -89,10 +89,10 @@ class Record:
 
 @dataclass(slots=True)
 class _Running:
-    record: Record
+    record: JobRecord
     checked_s: float  # when a check was last answered; the inhibitor counts from then
     done: int = 0  # iterations
-    answer: Answer | None = None  # of the check before
+    answer: PolicyAnswer | None = None  # of the check before
     returns: int = 0  # nodes that it was asked to give back, and still has
 
     @property
@@ -100,13 +100,13 @@ class _Running:
         return self.record.sizes[-1][1]
 
 
-class Cluster:
+class MalleableCluster:
     """A cluster that runs a workload."""
 
     def __init__(
         self,
         nodes: int,
-        jobs: Sequence[Job],
+        jobs: Sequence[MalleableJob],
         *,
         costs: Costs | None = None,
         scheduling: Scheduling | None = None,
@@ -114,14 +114,14 @@ class Cluster:
     ) -> None:
         self.now_s = 0.0
         self.ledger = Ledger(nodes)
-        self.records = {job.id: Record(job) for job in jobs}
+        self.records = {job.id: JobRecord(job) for job in jobs}
         self._costs = costs or Costs()
         self._scheduling = scheduling or Scheduling()
         self._asynchronous = asynchronous
         self._queue: list[tuple[float, int]] = []  # by rank
         self._promoted: list[int] = []
         self._resizers: dict[int, Resizer] = {}  # by the job that each is for
-        self._order: list[Job] = []
+        self._order: list[MalleableJob] = []
         self._needs: list[int] = []
         self._running: dict[int, _Running] = {}
         self._ends: list[tuple[float, int]] = []  # of running jobs, by what they asked for
@@ -136,7 +136,7 @@ class Cluster:
                 )
             self._at(job.submit_s, "submit", job.id)
 
-    def run(self) -> list[Record]:
+    def run(self) -> list[JobRecord]:
         """Run until all jobs have ended, and give their records as the jobs were given."""
         doing = {
             "submit": self._submit,
@@ -200,7 +200,7 @@ class Cluster:
                 return end_s, free - nodes
         return None
 
-    def _start(self, job: Job, nodes: int) -> None:
+    def _start(self, job: MalleableJob, nodes: int) -> None:
         self._queue.remove((self._scheduling.rank(job, self.ledger.nodes), job.id))
         if job.id in self._promoted:
             self._promoted.remove(job.id)
@@ -261,7 +261,7 @@ class Cluster:
         else:
             self._submit_resizer(run, answer.nodes)
 
-    def _ask(self, run: _Running) -> Answer:
+    def _ask(self, run: _Running) -> PolicyAnswer:
         """Ask the policy, and promote whom it promotes."""
         wish = run.record.job.wish(run.done)
         assert wish is not None, "it checks"
@@ -275,7 +275,7 @@ class Cluster:
         if (number := self._order[places[answer.promotes]].id) not in self._promoted:
             self._promoted.append(number)
             self._sort()
-        return Answer(answer.action, answer.nodes, places[answer.promotes])
+        return PolicyAnswer(answer.action, answer.nodes, places[answer.promotes])
 
     def _shrunk(self, job: int, nodes: int) -> None:
         """All processes on the nodes that leave have acknowledged."""

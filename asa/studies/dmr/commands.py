@@ -19,11 +19,11 @@ from asa.units import MAX_RUNS
 
 if TYPE_CHECKING:
     from asa.backends.dmr.mechanics import Costs
-    from asa.studies.dmr.cluster import Record
+    from asa.studies.dmr.cluster import JobRecord
     from asa.studies.present import Row, Table
 
     from .study import Study
-    from .tables import PaperRow
+    from .tables import PaperNumber
 
 _SCHEMA = 1
 _MAX_JOBS = 10_000
@@ -104,7 +104,7 @@ def _sizes(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def _examples(jobs: int, costs: Costs) -> tuple[list[Record], list[Record]]:
+def _examples(jobs: int, costs: Costs) -> tuple[list[JobRecord], list[JobRecord]]:
     """Run the workload that Figures 6 to 8 show, fixed and flexible."""
     from .study import run_workload
 
@@ -166,7 +166,7 @@ def _print(made: Study) -> None:
     )
 
 
-def _actions(rows: Sequence[PaperRow]) -> Table:
+def _actions(rows: Sequence[PaperNumber]) -> Table:
     by_key = {(row.version, row.what): row for row in rows}
     versions = list(dict.fromkeys(row.version for row in rows))
     cells = [
@@ -175,13 +175,13 @@ def _actions(rows: Sequence[PaperRow]) -> Table:
     return _table(f"Table 2: actions, in a preliminary workload of {rows[0].jobs} jobs", [""], versions, cells)
 
 
-def _gains(rows: Sequence[PaperRow]) -> Table:
+def _gains(rows: Sequence[PaperNumber]) -> Table:
     pairs = zip(rows[::2], rows[1::2], strict=True)
     cells = [(mean.what, mean.version, *_pair(mean, 1), *_pair(off, 1)) for mean, off in pairs]
     return _table("Table 3: preliminary workloads of all sizes, in percent", ["", ""], ["mean", "deviation"], cells)
 
 
-def _throughput(rows: Sequence[PaperRow]) -> Table:
+def _throughput(rows: Sequence[PaperNumber]) -> Table:
     from asa.studies.present import Row
 
     by_key = {(row.jobs, row.what, row.version): row for row in rows}
@@ -214,7 +214,7 @@ def _digits(what: str, version: str) -> int | None:
     return 0 if version == "change" else None
 
 
-def _pair(row: PaperRow, digits: int | None) -> tuple[str, str]:
+def _pair(row: PaperNumber, digits: int | None) -> tuple[str, str]:
     """Write the paper's number and ours."""
     from asa.studies.present import number
 

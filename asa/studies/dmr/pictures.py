@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from asa.studies.present import Figure, Look, Panel, Series, beside, draw
+from asa.studies.present import Figure, Look, Panel, PlottedSeries, beside, draw
 
 from .series import Evolution, JobPair
 from .study import Study
@@ -52,10 +52,11 @@ def draw_evolution(fixed: Evolution, flexible: Evolution, nodes: int, path: Path
         ("running", "jobs running"),
         ("completed", "jobs completed"),
     ):
-        lines = [Series(name, getattr(one, what), one.times_s, kind="step") for name, one in versions.items()]
+        lines = [PlottedSeries(name, getattr(one, what), one.times_s, kind="step") for name, one in versions.items()]
         if what == "allocated":
             lines += [
-                Series(f"_{name}", one.allocated, one.times_s, kind="area of steps") for name, one in versions.items()
+                PlottedSeries(f"_{name}", one.allocated, one.times_s, kind="area of steps")
+                for name, one in versions.items()
             ]
         level = nodes if what == "allocated" else None
         panels.append(Panel(lines, x="time (s)", y=words, x_limits=(0, None), y_limits=(0, None), level=level))
@@ -88,7 +89,7 @@ def _by_application(
     for words, what in rows.items():
         for application in applications:
             values = [getattr(one, what) for one in jobs if one.application == application]
-            lines = [Series(name, ys) for name, ys in zip(names, zip(*values, strict=True), strict=True)]
+            lines = [PlottedSeries(name, ys) for name, ys in zip(names, zip(*values, strict=True), strict=True)]
             title = application if len(panels) < len(applications) else ""
             panels.append(Panel(lines, title, "job, as submitted", words, y_limits=(least, None), level=level))
     size = (10, 1 + 2.5 * len(rows))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from asa.studies.dmr.cluster import Record
+from asa.studies.dmr.cluster import JobRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class JobPair:
         return wait_s, run_s, wait_s + run_s
 
 
-def evolution(records: Sequence[Record]) -> Evolution:
+def evolution(records: Sequence[JobRecord]) -> Evolution:
     """Work out a workload's evolution."""
     begin_s = min(record.job.submit_s for record in records)
     changes: list[tuple[float, int]] = []
@@ -62,7 +62,7 @@ def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
     return [bisect_right(ordered, time_s) for time_s in until_s]
 
 
-def compare(fixed: Sequence[Record], flexible: Sequence[Record]) -> list[JobPair]:
+def compare(fixed: Sequence[JobRecord], flexible: Sequence[JobRecord]) -> list[JobPair]:
     """Put each job of a workload beside itself, in the order of submission."""
     return [
         JobPair(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))

@@ -126,7 +126,7 @@ def beside(
     Exit codes: the program's; 2 the input cannot be used.
     """
     from asa.backends.dmr.beside import JobManager
-    from asa.backends.dmr.desk import Desk
+    from asa.backends.dmr.desk import ManagerDesk
     from asa.backends.dmr.manager import SOCKET
     from asa.dmr.protocol import ADDRESS, JOB, PROCESSES
     from asa.sites import open_facility
@@ -139,7 +139,7 @@ def beside(
     with temporary.folder("asa-dmr-") as name:
         opened = open_facility(backend, site, site_settings).facility.connect(Path(name, "run"))
         manager = JobManager(opened, number, processes, cores_per_process=cores, partition=where)
-        desk = Desk(Path(name, SOCKET), manager)
+        desk = ManagerDesk(Path(name, SOCKET), manager)
         variables = {ADDRESS: str(desk.path), JOB: number, PROCESSES: str(processes)}
         try:
             code = _run(command, {**os.environ, **variables})

@@ -10,7 +10,7 @@ from typing import Literal
 from asa.backends.dmr.applications import ApplicationKind
 from asa.backends.dmr.mechanics import Costs
 from asa.dmr.protocol import Action
-from asa.studies.dmr.cluster import Cluster, Record
+from asa.studies.dmr.cluster import JobRecord, MalleableCluster
 from asa.studies.harness import run_cells
 from asa.studies.runs import put_together
 
@@ -57,10 +57,10 @@ class Study:
         return sorted({jobs for of, _, jobs in self.outcomes if of == which})
 
 
-def run_workload(which: Which, version: Version, jobs: int, seed: int, costs: Costs | None = None) -> list[Record]:
+def run_workload(which: Which, version: Version, jobs: int, seed: int, costs: Costs | None = None) -> list[JobRecord]:
     """Run a workload."""
     workload = _MAKERS[which](jobs, seed, ApplicationKind.RIGID if version == "fixed" else ApplicationKind.MALLEABLE)
-    return Cluster(workload.nodes, workload.jobs, costs=costs, asynchronous=version == "asynchronous").run()
+    return MalleableCluster(workload.nodes, workload.jobs, costs=costs, asynchronous=version == "asynchronous").run()
 
 
 def study(

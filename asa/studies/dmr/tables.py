@@ -18,7 +18,7 @@ Means = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class PaperRow:
+class PaperNumber:
     """A number of the paper, and ours."""
 
     jobs: int | None  # of the workload; None for all of them
@@ -39,7 +39,7 @@ def _measured(study: Study, which: Which, version: Version, jobs: int, what: str
     return [getattr(one.measures, what) for one in study.outcomes[which, version, jobs]]
 
 
-def table_2(study: Study) -> list[PaperRow]:
+def table_2(study: Study) -> list[PaperNumber]:
     """Actions of a job in the largest preliminary workload, and the seconds that one took."""
     jobs = study.jobs("preliminary")[-1]
     rows = []
@@ -48,14 +48,14 @@ def table_2(study: Study) -> list[PaperRow]:
         for field in fields(Actions):
             values = [getattr(one.actions, field.name) for one in study.outcomes["preliminary", version, jobs]]
             rows.append(
-                PaperRow(
+                PaperNumber(
                     jobs, version, field.name, papers.get(field.name), _possible(field.name, mean_interval(values))
                 )
             )
     return rows
 
 
-def table_3(study: Study) -> list[PaperRow]:
+def table_3(study: Study) -> list[PaperNumber]:
     """Means over the sizes of preliminary workloads, and deviations: of utilisation, and of the gains of jobs.
 
     Deviations have no interval: where sizes hardly differ it would not hold.
@@ -74,13 +74,13 @@ def table_3(study: Study) -> list[PaperRow]:
             by_seed = np.moveaxis(np.array(values), 2, 0)
             mean, deviation = (statistic_interval(_of(statistic, by_size), by_seed) for statistic in (_mean, _std))
             mean = _possible(what, mean) if what == measure else mean
-            rows.append(PaperRow(None, version, what, papers[version][0], mean))
+            rows.append(PaperNumber(None, version, what, papers[version][0], mean))
             no_more = Interval(deviation.mean, math.nan, math.nan)
-            rows.append(PaperRow(None, version, f"{what}, deviation", papers[version][1], no_more))
+            rows.append(PaperNumber(None, version, f"{what}, deviation", papers[version][1], no_more))
     return rows
 
 
-def table_4(study: Study) -> list[PaperRow]:
+def table_4(study: Study) -> list[PaperNumber]:
     """Means of jobs in the throughput workloads, and their change: of utilisation in points, else in percent."""
     rows = []
     for jobs in study.jobs("throughput"):
@@ -92,9 +92,9 @@ def table_4(study: Study) -> list[PaperRow]:
             for column, version in enumerate(("fixed", "flexible")):
                 paper = papers[column] if papers else None
                 found = mean_interval(by_seed[:, column].tolist())
-                rows.append(PaperRow(jobs, version, what, paper, _possible(what, found)))
+                rows.append(PaperNumber(jobs, version, what, paper, _possible(what, found)))
             paper = change(np.array(papers)) if papers else None
-            rows.append(PaperRow(jobs, "change", what, paper, statistic_interval(change, by_seed)))
+            rows.append(PaperNumber(jobs, "change", what, paper, statistic_interval(change, by_seed)))
     return rows
 
 

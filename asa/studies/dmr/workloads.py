@@ -16,8 +16,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Application, ApplicationKind, Job, sleep
-from asa.studies.dmr.cluster import Record
+from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Application, ApplicationKind, MalleableJob, sleep
+from asa.studies.dmr.cluster import JobRecord
 
 from .feitelson import draw
 
@@ -33,7 +33,7 @@ class Workload:
     """Jobs, and the nodes that they run on."""
 
     nodes: int
-    jobs: tuple[Job, ...]
+    jobs: tuple[MalleableJob, ...]
 
 
 def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> Workload:
@@ -43,7 +43,7 @@ def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> Workload:
     return Workload(
         most,
         tuple(
-            Job(number, one.submit_s, sleep(min(one.run * _UNIT_S, _LONGEST_S), one.nodes), one.nodes, kind)
+            MalleableJob(number, one.submit_s, sleep(min(one.run * _UNIT_S, _LONGEST_S), one.nodes), one.nodes, kind)
             for number, one in enumerate(drawn)
         ),
     )
@@ -61,7 +61,7 @@ def throughput(
     return Workload(
         NODES,
         tuple(
-            Job(number, one.submit_s, application, application.wish.maximum, kind)
+            MalleableJob(number, one.submit_s, application, application.wish.maximum, kind)
             for number, (one, application) in enumerate(zip(drawn, sorted_at_random, strict=True))
         ),
     )
@@ -78,7 +78,7 @@ class Measures:
     whole: float  # seconds from the first submission to the last end (Fig. 4).
 
 
-def measure(records: Sequence[Record], nodes: int) -> Measures:
+def measure(records: Sequence[JobRecord], nodes: int) -> Measures:
     """Measure what became of a workload."""
     whole_s = max(record.end_s for record in records) - min(record.job.submit_s for record in records)
     wait_s = sum(record.wait_s for record in records) / len(records)

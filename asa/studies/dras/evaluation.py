@@ -65,7 +65,7 @@ class WidthPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ModeShare:
     """Jobs that started in one mode: their share of all jobs and of the core-hours, and their mean wait."""
 
     mode: str
@@ -95,7 +95,7 @@ class MethodOutcome:
     slowdown: float
     utilisation: float
     by_size: tuple[WidthPart, ...]  # waits by width (Fig. 7).
-    modes: tuple[Share, ...]  # how jobs started (Table IV, Fig. 8); nothing where the method does not tell.
+    modes: tuple[ModeShare, ...]  # how jobs started (Table IV, Fig. 8); nothing where the method does not tell.
     weeks: tuple[Week, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -269,10 +269,10 @@ def _by_size(share: NDArray[np.float64], waits: NDArray[np.int64]) -> tuple[Widt
     return tuple(parts)
 
 
-def _by_mode(modes: Mapping[int, Mode], waits: NDArray[np.int64], work: NDArray[np.int64]) -> tuple[Share, ...]:
+def _by_mode(modes: Mapping[int, Mode], waits: NDArray[np.int64], work: NDArray[np.int64]) -> tuple[ModeShare, ...]:
     shares = []
     for mode in Mode if modes else ():
         jobs = np.array([job for job, how in modes.items() if how is mode], dtype=np.int64)
         mean = float(waits[jobs].mean()) if len(jobs) else 0.0
-        shares.append(Share(mode.name.lower(), len(jobs) / len(waits), float(work[jobs].sum() / work.sum()), mean))
+        shares.append(ModeShare(mode.name.lower(), len(jobs) / len(waits), float(work[jobs].sum() / work.sum()), mean))
     return tuple(shares)

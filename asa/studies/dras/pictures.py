@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from asa.studies.dras.training import Episode
-from asa.studies.present import Figure, Look, Panel, Series, beside, draw
+from asa.studies.present import Figure, Look, Panel, PlottedSeries, beside, draw
 
 from .evaluation import MethodOutcome
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes
@@ -20,9 +20,9 @@ def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
     for name, episodes in trainings.items():
         at = [episode.number for episode in episodes]
         best = [place for place, episode in enumerate(episodes) if episode.best][-1:]
-        worths.append(Series(name, [episode.worth for episode in episodes], at, marked=best))
+        worths.append(PlottedSeries(name, [episode.worth for episode in episodes], at, marked=best))
         hours = [episode.validation.mean_wait_s / 3600 for episode in episodes]
-        waits.append(Series(name, hours, at, marked=best))
+        waits.append(PlottedSeries(name, hours, at, marked=best))
     x = "episode (the dot: the best, which is kept)"
     panels = [
         Panel(worths, x=x, y="worth: objective as a multiple of FCFS/EASY's"),
@@ -33,7 +33,7 @@ def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
 
 def draw_kiviat(outcomes: Sequence[MethodOutcome], path: Path) -> None:
     """Draw methods over all measures, 1 for the best and 0 for the worst (Fig. 6)."""
-    lines = [Series(name, shares.tolist()) for name, shares in kiviat(grouped(outcomes)).items()]
+    lines = [PlottedSeries(name, shares.tolist()) for name, shares in kiviat(grouped(outcomes)).items()]
     spokes = [one.words.split(" (")[0] for one in MEASURES]
     draw(Figure([Panel(lines, spokes=spokes)], (9, 5)), path)
 
@@ -43,8 +43,8 @@ def draw_sizes(outcomes: Sequence[MethodOutcome], path: Path) -> None:
     panels = []
     for name, some in grouped(outcomes).items():
         parts = sizes(some)
-        longest = Series("longest", [part.max_wait_s / 86400 for part in parts], kind="bar")
-        mean = Series("mean", [part.mean_wait_s / 86400 for part in parts], kind="bar", width=0.5)
+        longest = PlottedSeries("longest", [part.max_wait_s / 86400 for part in parts], kind="bar")
+        mean = PlottedSeries("mean", [part.mean_wait_s / 86400 for part in parts], kind="bar", width=0.5)
         names = [f"{100 * part.to:.3g}" for part in parts]
         panels.append(Panel([longest, mean], name, y="wait (days)", names=names))
     columns = min(4, len(panels))
@@ -69,14 +69,14 @@ def draw_weeks(outcomes: Sequence[MethodOutcome], path: Path) -> None:
     weeks = outcomes[0].weeks
     at = [week.number for week in weeks]
     lines = [
-        Series(
+        PlottedSeries(
             f"{name} ({of(some, 'mean_wait_s').mean / 3600:.1f} h)",
             np.mean([[week.mean_wait_s / 3600 for week in one.weeks] for one in some], axis=0).tolist(),
             at,
         )
         for name, some in grouped(outcomes).items()
     ]
-    submitted = [Series("_all", [week.core_hours / 1e6 for week in weeks], at, kind="bar")]
+    submitted = [PlottedSeries("_all", [week.core_hours / 1e6 for week in weeks], at, kind="bar")]
     x = "week of the test"
     looks = {"_all": Look("#888888")}
     panels = [Panel(submitted, x=x, y="million core-hours submitted"), Panel(lines, x=x, y="mean wait (h)")]

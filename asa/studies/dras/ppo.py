@@ -20,7 +20,7 @@ from asa.backends.dras.network import Floats, pytorch
 from asa.backends.dras.patient import PATIENCE, WINDOW, Patient
 from asa.backends.dras.ranking import COLUMNS, Judge, first_ranks, rank
 from asa.backends.dras.rewards import Cost, Waiting
-from asa.backends.dras.scoring import Score, score
+from asa.backends.dras.scoring import ScheduleScore, score
 from asa.backends.simulated.table import JobTable
 from asa.errors import InputError
 
@@ -157,7 +157,7 @@ class Proximal:
         """A copy of the network's: a running mean over sets of jobs, as each pulls its own way."""
         return {name: array.copy() for name, array in self._mean.items()}
 
-    def practise(self, table: JobTable, nodes: int) -> Score:
+    def practise(self, table: JobTable, nodes: int) -> ScheduleScore:
         """Schedule a set of jobs several times, and learn from it."""
         how, met, scores = self.how, [], []
         for _ in range(how.schedules):

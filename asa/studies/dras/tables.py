@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from asa.core.intervals import Interval, mean_interval
 from asa.studies.present import Measure, shares_of_best
 
-from .evaluation import MethodOutcome, Share, WidthPart
+from .evaluation import MethodOutcome, ModeShare, WidthPart
 
 BASELINE: Final = "fcfs-easy"
 _NOT_TRAINED: Final = (BASELINE, "sjf", "wfp")  # and so the same in each run
@@ -74,14 +74,14 @@ def sizes(outcomes: Sequence[MethodOutcome]) -> list[WidthPart]:
     ]
 
 
-def modes(outcomes: Sequence[MethodOutcome]) -> dict[str, Share]:
+def modes(outcomes: Sequence[MethodOutcome]) -> dict[str, ModeShare]:
     """Average shares and waits of each mode over runs."""
-    by_mode: dict[str, list[Share]] = {}
+    by_mode: dict[str, list[ModeShare]] = {}
     for one in outcomes:
         for share in one.modes:
             by_mode.setdefault(share.mode, []).append(share)
     return {
-        mode: Share(mode, *(float(np.mean([getattr(s, what) for s in some])) for what in Share.__slots__[1:]))
+        mode: ModeShare(mode, *(float(np.mean([getattr(s, what) for s in some])) for what in ModeShare.__slots__[1:]))
         for mode, some in by_mode.items()
     }
 

@@ -19,12 +19,12 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backends.dras.network import Kind, Shape
+from asa.backends.dras.network import Kind, NetworkShape
 from asa.backends.dras.patient import Oldest, Patient
 from asa.backends.dras.ranking import RankJudge
 from asa.backends.dras.rewards import Capability, Cost, Reward, Waiting
 from asa.backends.dras.scheduler import First, OneLevel, TwoLevels
-from asa.backends.dras.scoring import Score, score
+from asa.backends.dras.scoring import ScheduleScore, score
 from asa.backends.dras.state import SCALE_S
 from asa.backends.dras.weights import Agent, Ranked, load_agent, read_file, save_agent, write_file
 from asa.backends.simulated.policies import PassScheduler
@@ -165,8 +165,8 @@ class Episode:
     phase: Phase  # of the set that was learned from
     jobs: int
     updates: int  # of the parameters, so far
-    learned: Score  # the learner's own score, while learning
-    validation: Score  # that of the agent after the episode, on the validation set
+    learned: ScheduleScore  # the learner's own score, while learning
+    validation: ScheduleScore  # that of the agent after the episode, on the validation set
     exams: tuple[float, ...]  # its rewards on all sets that it is chosen by, that one first
     worth: float  # mean of these, each as a multiple of what order of age with EASY backfilling has there
     best: bool  # whether none before was better
@@ -213,7 +213,7 @@ class Training:
         if kind == "ppo":
             self._course = _OfProximal(config.proximal, material.usual_s, cost or Waiting(), seed)
         else:
-            shape = Shape(kind, material.nodes, config.window, config.hidden)
+            shape = NetworkShape(kind, material.nodes, config.window, config.hidden)
             self._course = _OfPaper(shape, config, levels, reward or Capability(), seed)
         self._folder = Path(folder) if folder is not None else None
         if self._folder is not None:
@@ -335,7 +335,7 @@ class _Course(Protocol):
     def words(self) -> str: ...
     @property
     def updates(self) -> int: ...
-    def practise(self, table: JobTable, nodes: int) -> Score: ...
+    def practise(self, table: JobTable, nodes: int) -> ScheduleScore: ...
     def agent(self, origin: _Origin) -> Any: ...
     def scheduler(self, agent: Any) -> PassScheduler: ...
     def easy(self) -> PassScheduler: ...
@@ -346,7 +346,7 @@ class _Course(Protocol):
 class _OfPaper:
     """DRAS-PG's, DRAS-DQL's and Decima-PG's: learns while it schedules, once."""
 
-    def __init__(self, shape: Shape, config: Config, levels: Literal[1, 2], reward: Reward, seed: int) -> None:
+    def __init__(self, shape: NetworkShape, config: Config, levels: Literal[1, 2], reward: Reward, seed: int) -> None:
         self._learner = learner(shape, config.how, scale_s=config.scale_s, seed=seed)
         self._config, self._levels, self._reward = config, levels, reward
         self.words = f"{shape.kind} on {levels} levels for {reward!r}"
@@ -356,7 +356,7 @@ class _OfPaper:
     def updates(self) -> int:
         return self._learner.updates
 
-    def practise(self, table: JobTable, nodes: int) -> Score:
+    def practise(self, table: JobTable, nodes: int) -> ScheduleScore:
         levels = TwoLevels if self._levels == 2 else OneLevel
         learned = score(table, nodes, levels(self._learner, window=self._config.window, reward=self._reward))
         self._learner.end_episode()
@@ -398,5 +398,5 @@ class _OfProximal:
 
 
 def _episode(fields: dict[str, Any]) -> Episode:
-    scores = {name: Score(**fields[name]) for name in ("learned", "validation")}
+    scores = {name: ScheduleScore(**fields[name]) for name in ("learned", "validation")}
     return Episode(**(fields | scores | {"exams": tuple(fields["exams"])}))

@@ -94,7 +94,7 @@ class _Oracle:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class LegsRival:
     """A rival: how it is made, whose forecasts it has, and whether its legs can be told to end."""
 
     make: Callable[[Foresight], Strategy]
@@ -103,14 +103,14 @@ class Way:
     words: str = ""
 
 
-WAYS: Mapping[str, Way] = {
-    "reactive": Way(lambda _: load_strategy("per-stage"), words="when a leg has ended"),
-    "mean": Way(lambda _: Rival(_by_mean), words="the mean of the waits ahead"),
-    "at-once": Way(lambda _: load_strategy("chained"), words="at once, behind the leg that runs"),
-    "trees": Way(lambda _: Rival(_by_median), "asa-queue-boost", words="boosted trees on the queue and the past"),
-    "asa-waits": Way(lambda _: Rival(_weighed), "asa-queue", words="asa's forecasts, without hand-over"),
-    "asa": Way(lambda _: Rival(ahead), "asa-queue", hands_over=True, words="asa"),
-    "oracle": Way(lambda world: Rival(_Oracle(world)), hands_over=True, words="knows the wait, and takes over"),
+WAYS: Mapping[str, LegsRival] = {
+    "reactive": LegsRival(lambda _: load_strategy("per-stage"), words="when a leg has ended"),
+    "mean": LegsRival(lambda _: Rival(_by_mean), words="the mean of the waits ahead"),
+    "at-once": LegsRival(lambda _: load_strategy("chained"), words="at once, behind the leg that runs"),
+    "trees": LegsRival(lambda _: Rival(_by_median), "asa-queue-boost", words="boosted trees on the queue and the past"),
+    "asa-waits": LegsRival(lambda _: Rival(_weighed), "asa-queue", words="asa's forecasts, without hand-over"),
+    "asa": LegsRival(lambda _: Rival(ahead), "asa-queue", hands_over=True, words="asa"),
+    "oracle": LegsRival(lambda world: Rival(_Oracle(world)), hands_over=True, words="knows the wait, and takes over"),
 }
 """By name, who is compared."""
 

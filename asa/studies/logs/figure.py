@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from asa.studies.present import Figure, Look, Panel, Series, draw
+from asa.studies.present import Figure, Look, Panel, PlottedSeries, draw
 from asa.studies.standings import Standing
 
 _MARKS = "osD^vP*X"
@@ -16,7 +16,7 @@ def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> 
     panels = [
         Panel(
             [
-                Series(
+                PlottedSeries(
                     one.strategy,
                     [one.makespan.mean],
                     [one.core_hours.mean],

@@ -57,7 +57,7 @@ from asa.studies.paper.study import (
     Probes,
 )
 from asa.studies.paper.verdicts import (
-    Compared,
+    ComparedFigure,
     beside_others,
     beside_sizes,
     levelled,
@@ -104,7 +104,7 @@ def _usages(mode: str, runs: _Runs) -> Iterable[Usage]:
 
 def _beside_row(
     metric: str, strategy: str, row: Mapping[str, Sequence[PaperRun]], workflow: str, cores: int
-) -> Compared:
+) -> ComparedFigure:
     ours = _samples(metric, row)
     published = {name: float(getattr(cell, metric)) for name, cell in TABLE_1[workflow][cores].items()}
     return _judged(ours, published, strategy)
@@ -115,9 +115,9 @@ def _samples(metric: str, row: Mapping[str, Sequence[PaperRun]]) -> dict[str, li
     return {name: [float(getattr(run, metric)) for run in of] for name, of in row.items()}
 
 
-def _judged(ours: Mapping[str, Sequence[float]], published: Mapping[str, float], strategy: str) -> Compared:
+def _judged(ours: Mapping[str, Sequence[float]], published: Mapping[str, float], strategy: str) -> ComparedFigure:
     verdict, alike = (beside_others(row, published, strategy) for row in (ours, levelled(ours)))
-    return Compared.of(mean_interval(ours[strategy]).within(0.0), published[strategy], verdict, alike)
+    return ComparedFigure.of(mean_interval(ours[strategy]).within(0.0), published[strategy], verdict, alike)
 
 
 def _normalised(mode: str, runs: _Runs) -> Iterable[Normalised]:
@@ -132,7 +132,7 @@ def _normalised(mode: str, runs: _Runs) -> Iterable[Normalised]:
                 judged = _judged(ours, published, strategy)
                 mean = mean_interval(above[metric][strategy].tolist())
                 stated = NORMALISED[workflow][strategy][place]
-                compared.append(Compared.of(mean, stated, judged.verdict, judged.alike))
+                compared.append(ComparedFigure.of(mean, stated, judged.verdict, judged.alike))
             yield Normalised(mode, workflow, strategy, *compared)
 
 
@@ -192,13 +192,15 @@ def _figures(probes: Sequence[Probes]) -> dict[str, list[float]]:
     return means
 
 
-def _beside_column(name: str, cores: int, figures: Mapping[int, Mapping[str, list[float]]], workflow: str) -> Compared:
+def _beside_column(
+    name: str, cores: int, figures: Mapping[int, Mapping[str, list[float]]], workflow: str
+) -> ComparedFigure:
     ours = {size: of[name] for size, of in figures.items()}
     column: dict[int, Spread] = {size: getattr(row, name) for size, row in TABLE_2[workflow].items()}
     published = {size: spread.mean for size, spread in column.items()}
     verdict, alike = (beside_sizes(of, published, cores, least=_MIN_APART[name]) for of in (ours, levelled(ours)))
     most = 100.0 if name in {"hit_percent", "miss_percent"} else math.inf
-    return Compared.of(mean_interval(ours[cores]).within(0.0, most), published[cores], verdict, alike)
+    return ComparedFigure.of(mean_interval(ours[cores]).within(0.0, most), published[cores], verdict, alike)
 
 
 def _typical_replications(runs: _Runs) -> dict[tuple[str, str, int], int]:

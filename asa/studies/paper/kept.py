@@ -10,7 +10,7 @@ from asa.core.intervals import Interval
 from asa.studies.accuracy.convergence import Convergence
 from asa.studies.paper.published import METRICS
 from asa.studies.paper.study import PaperCampaign
-from asa.studies.paper.verdicts import RULE, Compared, Verdict, count
+from asa.studies.paper.verdicts import RULE, ComparedFigure, Verdict, count
 from asa.studies.plain import as_plain
 from asa.timeline import Timeline
 
@@ -29,9 +29,9 @@ class Usage:
     system: str
     cores: int
     strategy: str
-    twt_s: Compared  # total waiting time and makespan, in seconds
-    makespan_s: Compared
-    core_hours: Compared
+    twt_s: ComparedFigure  # total waiting time and makespan, in seconds
+    makespan_s: ComparedFigure
+    core_hours: ComparedFigure
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Normalised:
     mode: str  # how workflows were handed over, see `asa.studies.paper.study`
     workflow: str
     strategy: str
-    twt_s: Compared  # of total waiting time, of makespan and of core-hours: each in percent
-    makespan_s: Compared
-    core_hours: Compared
+    twt_s: ComparedFigure  # of total waiting time, of makespan and of core-hours: each in percent
+    makespan_s: ComparedFigure
+    core_hours: ComparedFigure
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Accuracy:
     system: str
     cores: int
     submissions: int  # how many, all seeds together
-    real_h: Compared
-    predicted_h: Compared
-    perceived_h: Compared
-    hit_percent: Compared  # share of predictions that were not too long, and too long
-    miss_percent: Compared
-    overhead_h: Compared  # what allocations that came early cost, in core-hours a submission
+    real_h: ComparedFigure
+    predicted_h: ComparedFigure
+    perceived_h: ComparedFigure
+    hit_percent: ComparedFigure  # share of predictions that were not too long, and too long
+    miss_percent: ComparedFigure
+    overhead_h: ComparedFigure  # what allocations that came early cost, in core-hours a submission
     real_sd_h: float  # standard deviations of real and predicted waits over all submissions, in hours
     predicted_sd_h: float
 
@@ -102,7 +102,7 @@ class Claim:
     unit: Literal["%", "points"]  # percent, or points of percent
     ours: Interval  # the paper's is nan where it only says that there is more than nothing
     published: float
-    verdict: Verdict  # see `asa.studies.paper.verdicts.Compared`; a world without differences has 0
+    verdict: Verdict  # see `asa.studies.paper.verdicts.ComparedFigure`; a world without differences has 0
     alike: Verdict
     fitted: bool  # whether the workflows are fitted to it, so that it agrees by construction
 
@@ -116,7 +116,7 @@ class Tally:
     alike: dict[Verdict, int]
 
     @classmethod
-    def of(cls, table: str, judged: Iterable[Compared | Claim]) -> Tally:
+    def of(cls, table: str, judged: Iterable[ComparedFigure | Claim]) -> Tally:
         """Count."""
         judgements = list(judged)
         return cls(table, count(one.verdict for one in judgements), count(one.alike for one in judgements))
@@ -154,7 +154,7 @@ class PaperResults:
             ]  # fmt: skip
         counted.append(Tally.of("Table 2", [getattr(row, name) for row in self.accuracies for name in _COUNTED_2]))
         counted.append(Tally.of("claims of the text", [claim for claim in self.claims if not claim.fitted]))
-        fitted: list[Compared | Claim] = [getattr(row, _FITTED) for _, rows in lines for row in rows]
+        fitted: list[ComparedFigure | Claim] = [getattr(row, _FITTED) for _, rows in lines for row in rows]
         counted.append(Tally.of(BY_CONSTRUCTION, [*fitted, *(claim for claim in self.claims if claim.fitted)]))
         return [tally for tally in counted if sum(tally.verdicts.values())]
 

@@ -14,7 +14,7 @@ from asa.studies.accuracy.convergence_figures import convergence_figures
 from asa.studies.paper.kept import BY_CONSTRUCTION, Accuracy, Breakdown, Claim, PaperResults, Tally, Usage
 from asa.studies.paper.published import SIZES, WORKFLOWS
 from asa.studies.paper.study import Mode
-from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
+from asa.studies.paper.verdicts import VERDICTS, ComparedFigure, Verdict
 
 _MARKS: Mapping[Verdict, str] = {"as the paper": "good", "differs": "bad"}
 _FOUND: Mapping[Verdict, str] = {
@@ -295,8 +295,8 @@ def _accuracies(results: PaperResults) -> Iterator[Table]:
     yield Table([*columns, *_BESIDE], rows, words, _verdicts(rows, 8))
 
 
-def _of(row: Accuracy, name: str) -> Compared:
-    found: Compared = getattr(row, name)
+def _of(row: Accuracy, name: str) -> ComparedFigure:
+    found: ComparedFigure = getattr(row, name)
     return found
 
 
@@ -344,7 +344,7 @@ def _stacked(one: Breakdown) -> Bar:
     return Bar(tuple(parts))
 
 
-def _beside(found: Compared, digits: int | None, unit: float = 1.0) -> tuple[float, str, float, float, str]:
+def _beside(found: ComparedFigure, digits: int | None, unit: float = 1.0) -> tuple[float, str, float, float, str]:
     ours = found.ours
     scaled = Interval(unit * ours.mean, unit * ours.low, unit * ours.high, ours.freedom)
     return scaled.mean, written(scaled, digits), unit * found.published, 100 * found.deviation, found.verdict

@@ -57,7 +57,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedFigure:
     """A figure of ours beside the paper's."""
 
     ours: Interval  # mean of the seeds and its 95 % interval
@@ -67,7 +67,7 @@ class Compared:
     alike: Verdict  # what the verdict would be in a world without differences
 
     @classmethod
-    def of(cls, ours: Interval, published: float, verdict: Verdict, alike: Verdict) -> Compared:
+    def of(cls, ours: Interval, published: float, verdict: Verdict, alike: Verdict) -> ComparedFigure:
         """Put the two side by side."""
         return cls(ours, published, ours.mean / published - 1 if published else math.nan, verdict, alike)
 

@@ -11,7 +11,7 @@ from asa.core.intervals import Interval
 from asa.report.intervals import ends, written
 from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips
-from asa.studies.schedulers.study import Place, SchedulerResults, SchedulerStanding, Side
+from asa.studies.schedulers.study import CellMeans, SchedulerResults, SchedulerStanding, Side
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
 from asa.units import format_duration
 
@@ -260,7 +260,7 @@ def _geometric(ratios: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
-def _same(places: Sequence[Place]) -> list[list[str]]:
+def _same(places: Sequence[CellMeans]) -> list[list[str]]:
     """Group the strategies that did the same, second by second, wherever they were run."""
     figures: dict[str, dict[tuple[str, str, str, int], tuple[float, float]]] = {}
     for one in places:
@@ -277,15 +277,15 @@ def _same(places: Sequence[Place]) -> list[list[str]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _by_workflow(places: Sequence[Place]) -> dict[str, dict[str, float]]:
+def _by_workflow(places: Sequence[CellMeans]) -> dict[str, dict[str, float]]:
     return _over_big_job(places, lambda one: one.workflow)
 
 
-def _by_size(places: Sequence[Place]) -> dict[str, dict[str, float]]:
+def _by_size(places: Sequence[CellMeans]) -> dict[str, dict[str, float]]:
     return _over_big_job(places, lambda one: f"{one.cores} cores")
 
 
-def _over_big_job(places: Sequence[Place], what: Callable[[Place], str]) -> dict[str, dict[str, float]]:
+def _over_big_job(places: Sequence[CellMeans], what: Callable[[CellMeans], str]) -> dict[str, dict[str, float]]:
     """Give each strategy's makespan over Big Job's, over the cells in which every strategy ran."""
     names = {one.strategy for one in places}
     ran = Counter(_cell(one) for one in places)
@@ -296,7 +296,7 @@ def _over_big_job(places: Sequence[Place], what: Callable[[Place], str]) -> dict
     return {key: {name: _geometric(mine) for name, mine in of.items()} for key, of in ratios.items()}
 
 
-def _cell(one: Place) -> tuple[str, str, str, int]:
+def _cell(one: CellMeans) -> tuple[str, str, str, int]:
     return one.world, one.scheduler, one.workflow, one.cores
 
 
@@ -473,7 +473,7 @@ def _standings(standings: Sequence[SchedulerStanding]) -> Table:
     return Table(columns, rows, "Over all workflows and sizes.", marks)
 
 
-def _places(places: Sequence[Place]) -> Table:
+def _places(places: Sequence[CellMeans]) -> Table:
     columns = [
         Column("World"), Column("Scheduler"), Column("Workflow"), Column("Cores", 0), Column("Strategy"),
         Column.of_time("Makespan"), Column("Core-hours", 1), Column.of_time("Perceived wait"),
@@ -508,14 +508,14 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
     axes = _axes(standings)
     shares = {one.strategy: [column[place] for column in axes.values()] for place, one in enumerate(standings)}
     yield Figure(kiviat(shares, list(axes), title=f"All at once, under {name}"), _BETTER)
-    cells: dict[tuple[str, str, int], list[Place]] = {}
+    cells: dict[tuple[str, str, int], list[CellMeans]] = {}
     for place in results.places:
         cells.setdefault((place.world, place.workflow, place.cores), []).append(place)
     for (world, workflow, cores), places in list(cells.items())[:most]:
         yield Folded(f"Jobs: {workflow} on {cores} cores of {world}", [_jobs(place) for place in places])
 
 
-def _jobs(place: Place) -> Figure:
+def _jobs(place: CellMeans) -> Figure:
     drawn = gantt(place.timeline, f"{place.workflow}, {place.cores} cores, {place.strategy} under {place.scheduler}")
     return Figure(drawn, f"`{place.strategy}`, replication {place.seed}.")
 

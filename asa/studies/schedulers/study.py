@@ -269,7 +269,7 @@ class SchedulerStanding(Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CellMeans:
     """One cell's means over its seeds, see `SchedulerRun`; and what jobs did in a replication of all its strategies."""
 
     world: str
@@ -294,7 +294,7 @@ class SchedulerResults:
 
     campaign: SchedulerCampaign
     standings: tuple[SchedulerStanding, ...]
-    places: tuple[Place, ...]
+    places: tuple[CellMeans, ...]
     left_out: tuple[LeftOut, ...]
     shared: tuple[str, ...]  # schedulers under which every strategy ran
     overall: tuple[SchedulerStanding, ...]  # by strategy, over all cells of these; theirs is an empty name
@@ -359,7 +359,7 @@ def _cell(trial: SchedulerRun) -> tuple[str, tuple[str, str, int]]:
     return trial.world, (trial.scheduler, trial.workflow, trial.cores)
 
 
-def _places(trials: Sequence[SchedulerRun]) -> Iterator[Place]:
+def _places(trials: Sequence[SchedulerRun]) -> Iterator[CellMeans]:
     cells: dict[tuple[str, str, int], dict[str, dict[int, SchedulerRun]]] = {}
     for trial in trials:
         cell = cells.setdefault((trial.world, trial.workflow, trial.cores), {})
@@ -370,4 +370,4 @@ def _places(trials: Sequence[SchedulerRun]) -> Iterator[Place]:
             over = as_ratio(mean_interval(list(paired(of, cell[QUICK_BASE], "makespan_s").values())))
             means = (mean_interval([getattr(trial, name) for trial in of.values()]) for name in _FIGURES)
             shown = of[seed]
-            yield Place(world, shown.scheduler, workflow, cores, strategy, seed, shown.timeline, over, *means)
+            yield CellMeans(world, shown.scheduler, workflow, cores, strategy, seed, shown.timeline, over, *means)

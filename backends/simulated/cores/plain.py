@@ -22,7 +22,7 @@ def schedule_short(
 
     `columns`: submission, run, request and cores, as for `asa.backends.simulated.replay.replay`.
     """
-    log = _Log(columns, capacity, backfill=backfill, patience=patience)
+    log = _LogInPass(columns, capacity, backfill=backfill, patience=patience)
     while (now := min(log.arrival, log.end)) < NEVER:
         log.end_and_submit(now)
         if not log.is_reserved:
@@ -35,7 +35,7 @@ def schedule_short(
     return np.array(log.start, dtype=np.int64)
 
 
-class _Log:
+class _LogInPass:
     """A log that is on its way."""
 
     def __init__(self, columns: list[NDArray[np.int64]], capacity: int, *, backfill: bool, patience: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from asa.backends.bbsched import exact
 from asa.backends.bbsched.exact import MAX_JOBS, Exact
 from asa.backends.bbsched.genetic import Genetic
-from asa.backends.bbsched.problem import Problem, Window
+from asa.backends.bbsched.problem import Window, WindowProblem
 from asa.backends.bbsched.system import JobKind, System
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,7 +42,7 @@ def cases(draw, max_jobs=7):
 
 def a_problem(system, jobs, free, forced=None, goals=None):
     columns = {name: [job.get(name, 0) for job in jobs] for name in system.resources}
-    return Problem(Window(system, columns, forced), free, goals and [system.objectives[goal] for goal in goals])
+    return WindowProblem(Window(system, columns, forced), free, goals and [system.objectives[goal] for goal in goals])
 
 
 def plainly(system, jobs, free, forced=(), goals=None):
@@ -269,7 +269,7 @@ if sys.argv[1] == "plain":
 import numpy as np
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
-from asa.backends.bbsched.problem import Problem, Window
+from asa.backends.bbsched.problem import Window, WindowProblem
 from asa.backends.bbsched.system import JobKind, System
 from asa.core.compiled import COMPILED
 system = System([JobKind(1000, {"ssd": 128}), JobKind(1000, {"ssd": 256})], {"bb": 10_000})
@@ -281,7 +281,7 @@ for own in (False, True):
         free = machine.whole if own else machine.free(1357, {"bb": 2468})
         if own:
             demands["ssd"] = rng.integers(0, 257, count)
-        problem = Problem(Window(machine, demands), free)
+        problem = WindowProblem(Window(machine, demands), free)
         for solver in (Exact(1_000_000, Genetic(20)), Genetic(30)):
             front = solver.solve(problem)
             said.append((front.chosen.tolist(), front.objectives.tolist(), front.work, front.is_exact))

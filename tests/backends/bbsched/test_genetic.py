@@ -7,7 +7,7 @@ import pytest
 from asa.backends.bbsched import genetic_kernel
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
-from asa.backends.bbsched.problem import Problem, Window
+from asa.backends.bbsched.problem import Window, WindowProblem
 from asa.backends.bbsched.system import JobKind, System
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def a_problem(seed, count=20, *, forced=None, goals=None):
         "bb": rng.integers(0, 200, count),
         "ssd": rng.integers(0, 257, count),
     }
-    return Problem(Window(SYSTEM, demands, forced), SYSTEM.free([400, 300], {"bb": 700}), goals)
+    return WindowProblem(Window(SYSTEM, demands, forced), SYSTEM.free([400, 300], {"bb": 700}), goals)
 
 
 @settings(max_examples=30)
@@ -68,7 +68,7 @@ def test_forced_jobs_are_in_every_solution():
 def test_where_no_job_fits_nothing_is_selected():
     window = Window(SYSTEM, {"nodes": [10, 20]})
     for solver in (Genetic(), Exact()):
-        found = solver.solve(Problem(window, SYSTEM.free([0, 9])))
+        found = solver.solve(WindowProblem(window, SYSTEM.free([0, 9])))
         assert solutions(found) == [((), (0, 0, 0, 0))]
         assert found.is_exact
 
@@ -187,7 +187,7 @@ def test_it_evolves_as_a_plain_one_does(seed, population, mutation):
     rng = np.random.default_rng(seed)
     system = System(1000, {"bb": 1000})
     window = Window(system, {"nodes": rng.integers(1, 300, 15), "bb": rng.integers(0, 300, 15)})
-    problem = Problem(window, system.free(800, {"bb": 700}))
+    problem = WindowProblem(window, system.free(800, {"bb": 700}))
     found = Genetic(40, population, mutation, seed).solve(problem)
     plain = PlainGenetic(problem, 40, population, mutation, seed)
     assert [(tuple(worth), tuple(genes)) for worth, genes in plain.front] == [

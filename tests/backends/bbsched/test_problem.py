@@ -3,7 +3,7 @@
 import numpy as np
 import plain_window
 import pytest
-from asa.backends.bbsched.problem import Problem, Window, values
+from asa.backends.bbsched.problem import Window, WindowProblem, values
 from asa.backends.bbsched.system import LARGEST, NODES, Free, JobKind, System
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +43,10 @@ def test_jobs_get_nodes_so_that_least_is_wasted_of_everything(jobs, counts):
     best = plain_window.worth(asked, kinds, counts, {})
     every = list(range(len(jobs)))
     if best is None:
-        assert len(Problem(window, free).jobs) < len(jobs) or (window.uses.sum(axis=0)[:3] > window.limits(free)).any()
+        assert (
+            len(WindowProblem(window, free).jobs) < len(jobs)
+            or (window.uses.sum(axis=0)[:3] > window.limits(free)).any()
+        )
         with pytest.raises(InputError, match="does not fit beside the others"):
             window.placed(free, every)
         return
@@ -68,10 +71,10 @@ def test_jobs_get_nodes_so_that_least_is_wasted_of_everything(jobs, counts):
 def test_forced_jobs_are_taken_in_order_as_long_as_they_fit():
     system = System(100, {BB: 100})
     window = Window(system, {NODES: [10, 60, 50, 40], BB: [0, 0, 0, 0]}, [False, True, True, True])
-    problem = Problem(window, system.whole)
+    problem = WindowProblem(window, system.whole)
     assert problem.forced == [1, 3], "the third does not fit beside the second"
     assert problem.jobs.tolist() == []
-    assert Problem(window, system.free(50)).forced == [2]
+    assert WindowProblem(window, system.free(50)).forced == [2]
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -109,7 +112,7 @@ def test_a_resource_that_the_machine_does_not_have_is_refused_by_name():
     with pytest.raises(UnknownNameError, match="'ssd' is shared"):
         DISKS.free([50, 50], {"ssd": 3})
     with pytest.raises(UnknownNameError, match="gpu"):
-        Problem(Window(DISKS, {NODES: [1]}), DISKS.whole, ["gpu"])
+        WindowProblem(Window(DISKS, {NODES: [1]}), DISKS.whole, ["gpu"])
 
 
 def test_each_job_is_forced_or_not():
@@ -135,7 +138,7 @@ def test_each_job_is_forced_or_not():
         (lambda: DISKS.free([1, 51]), "the free nodes: 51"),
         (lambda: DISKS.free([1, -1]), "the free nodes: -1"),
         (lambda: DISKS.free([1, 1], {BB: 1001}), "the free burst buffer: 1001"),
-        (lambda: Problem(Window(DISKS, {NODES: [1]}), Free((3,), ())), "does not say how much is free"),
+        (lambda: WindowProblem(Window(DISKS, {NODES: [1]}), Free((3,), ())), "does not say how much is free"),
     ],
 )
 def test_machines_that_make_no_sense_are_refused(make, words):

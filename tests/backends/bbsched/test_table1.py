@@ -7,7 +7,7 @@ import pytest
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.methods import Baseline, load_method
-from asa.backends.bbsched.problem import Problem, Window
+from asa.backends.bbsched.problem import Window, WindowProblem
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import JobKind, System
 from asa.backends.simulated.cores.general import GeneralCore
@@ -48,7 +48,7 @@ def test_the_naive_method_of_table_1_with_its_backfilling():
 
 
 def test_the_front_of_table_1():
-    front = Exact().solve(Problem(Window(TABLE1, JOBS), TABLE1.whole))
+    front = Exact().solve(WindowProblem(Window(TABLE1, JOBS), TABLE1.whole))
     assert front.is_exact
     assert {(one.jobs, tuple(one.objectives[:2])) for one in solutions(front)} == {
         ((0, 4), (100, 20)),
@@ -81,7 +81,7 @@ def test_fronts_are_those_of_every_set_of_jobs(jobs, nodes, buffer, power):
     system = System(30, {BUFFER: 25, "power": 12})
     uses = np.array(jobs)
     window = Window(system, {"nodes": uses[:, 0], BUFFER: uses[:, 1], "power": uses[:, 2]})
-    problem = Problem(window, system.free(nodes, {BUFFER: buffer, "power": power}))
+    problem = WindowProblem(window, system.free(nodes, {BUFFER: buffer, "power": power}))
     front = Exact().solve(problem)
     expected = brute(uses, (nodes, buffer, power))
     assert front.is_exact
@@ -107,7 +107,7 @@ def test_local_disks_of_two_sizes(jobs):
     system = System([JobKind(6, {"ssd": 128}), JobKind(6, {"ssd": 256})], {BUFFER: 20})
     nodes, buffer, disk = (np.array(column) for column in zip(*jobs, strict=True))
     window = Window(system, {"nodes": nodes, BUFFER: buffer, "ssd": disk})
-    front = Exact().solve(Problem(window, system.whole))
+    front = Exact().solve(WindowProblem(window, system.whole))
     fits = {}
     for chosen in itertools.product((1, 0), repeat=len(jobs)):
         picked = np.array(chosen, dtype=bool)

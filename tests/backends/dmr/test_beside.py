@@ -2,7 +2,7 @@
 
 import pytest
 from asa.backends.dmr.beside import JobManager
-from asa.backends.dmr.desk import Desk
+from asa.backends.dmr.desk import ManagerDesk
 
 from asa.backend import Capabilities
 from asa.dmr import Action, Session
@@ -42,7 +42,7 @@ def asking(tmp_path):
     opened = []
 
     def asking(site, processes=32, **options):
-        opened.append(Desk(tmp_path / f"{len(opened)}", JobManager(site, "17", processes, **options)))
+        opened.append(ManagerDesk(tmp_path / f"{len(opened)}", JobManager(site, "17", processes, **options)))
         return Session(str(opened[-1].path), "17", processes)
 
     yield asking

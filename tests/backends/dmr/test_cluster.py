@@ -4,14 +4,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from asa.backends.dmr.applications import CG, N_BODY, Application, ApplicationKind, Job, sleep
+from asa.backends.dmr.applications import CG, N_BODY, Application, ApplicationKind, MalleableJob, sleep
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from asa.backends.dmr.policy import Action, Wish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asa.errors import InputError
-from asa.studies.dmr.cluster import Cluster, Scheduling
+from asa.studies.dmr.cluster import MalleableCluster, Scheduling
 
 NODES = 16
 FREE = Costs(none_s=0.0, expand_s=0.0, shrink_s=0.0, per_node_s=0.0, per_leaving_s=0.0, link_gb_s=1e12)
@@ -35,7 +35,7 @@ def workloads(draw):
         phases = ((application.iterations // 2, Wish(8, 8)),) if kind is ApplicationKind.EVOLVING else ()
         nodes = draw(st.sampled_from([size for size in (1, 2, 4, 8, 16) if size >= application.wish.minimum]))
         limit_s = draw(st.sampled_from([300.0, 3000.0, 1e7]))
-        jobs.append(Job(number, draw(st.floats(0, 600)), application, nodes, kind, phases, limit_s))
+        jobs.append(MalleableJob(number, draw(st.floats(0, 600)), application, nodes, kind, phases, limit_s))
     return jobs
 
 
@@ -56,7 +56,7 @@ def moments(records):
 @settings(max_examples=60)
 @given(workloads(), st.booleans(), st.sampled_from([Costs(), FREE, Costs(checkpoints=Checkpoints())]))
 def test_nodes_and_work_are_conserved(jobs, asynchronous, costs):
-    records = Cluster(NODES, jobs, costs=costs, asynchronous=asynchronous).run()
+    records = MalleableCluster(NODES, jobs, costs=costs, asynchronous=asynchronous).run()
     assert [record.job for record in records] == jobs
     for record in records:
         job, application = record.job, record.job.application
@@ -84,7 +84,7 @@ def test_nodes_and_work_are_conserved(jobs, asynchronous, costs):
 def test_who_fits_does_not_wait(jobs):
     """Without reservations, and when no expansion is waited for: first fit leaves nobody behind who would fit."""
     jobs = [replace(job, limit_s=1e9) for job in jobs]
-    records = Cluster(NODES, jobs).run()
+    records = MalleableCluster(NODES, jobs).run()
     for time_s in moments(records):
         free = NODES - held(records, time_s)
         assert all(
@@ -96,14 +96,14 @@ def test_who_fits_does_not_wait(jobs):
 @given(workloads())
 def test_synchronous_expansions_never_time_out(jobs):
     """Nothing comes between an answer and what it says."""
-    records = Cluster(NODES, jobs).run()
+    records = MalleableCluster(NODES, jobs).run()
     resizes = [resize for record in records for resize in record.resizes]
     assert all(resize.done for resize in resizes)
 
 
 def test_the_same_workload_gives_the_same():
-    jobs = [Job(number, 7.0 * number, STEPS, 4) for number in range(20)]
-    assert Cluster(NODES, jobs).run() == Cluster(NODES, jobs).run()
+    jobs = [MalleableJob(number, 7.0 * number, STEPS, 4) for number in range(20)]
+    assert MalleableCluster(NODES, jobs).run() == MalleableCluster(NODES, jobs).run()
 
 
 def test_rigid_jobs_are_backfilled_around_a_reservation():
@@ -111,7 +111,7 @@ def test_rigid_jobs_are_backfilled_around_a_reservation():
 
     def starts(window_s):
         jobs = [
-            Job(
+            MalleableJob(
                 number,
                 float(number),
                 replace(STEPS, parallel_s=seconds * nodes),
@@ -123,7 +123,7 @@ def test_rigid_jobs_are_backfilled_around_a_reservation():
                 [(10, 100.0), (12, 100.0), (6, 90.0), (6, 300.0), (4, 300.0), (2, 300.0)]
             )
         ]
-        return [r.start_s for r in Cluster(NODES, jobs, scheduling=Scheduling(0, 0, window_s)).run()]
+        return [r.start_s for r in MalleableCluster(NODES, jobs, scheduling=Scheduling(0, 0, window_s)).run()]
 
     # the 2nd waits for the 1st; the 3rd ends before that; the 4th would not, and does not fit beside it; the 5th does,
     # and leaves nothing for the 6th
@@ -132,9 +132,12 @@ def test_rigid_jobs_are_backfilled_around_a_reservation():
 
 
 def test_only_so_many_jobs_are_looked_at():
-    jobs = [Job(number, 0.0, STEPS, nodes, ApplicationKind.RIGID) for number, nodes in enumerate([12, 8, 8, 4])]
+    jobs = [
+        MalleableJob(number, 0.0, STEPS, nodes, ApplicationKind.RIGID) for number, nodes in enumerate([12, 8, 8, 4])
+    ]
     deep, shallow = (
-        [r.start_s for r in Cluster(NODES, jobs, scheduling=Scheduling(0, 0, depth=depth)).run()] for depth in (100, 2)
+        [r.start_s for r in MalleableCluster(NODES, jobs, scheduling=Scheduling(0, 0, depth=depth)).run()]
+        for depth in (100, 2)
     )
     assert deep[3] == 0.0
     assert shallow[3] > 0.0
@@ -143,10 +146,10 @@ def test_only_so_many_jobs_are_looked_at():
 def test_larger_jobs_are_first_by_their_size_and_older_ones_by_their_age():
     def order(**weights):
         jobs = [
-            Job(number, time_s, STEPS, nodes, ApplicationKind.RIGID)
+            MalleableJob(number, time_s, STEPS, nodes, ApplicationKind.RIGID)
             for number, (time_s, nodes) in enumerate([(0, 16), (1, 8), (2, 16)])
         ]
-        records = Cluster(NODES, jobs, scheduling=Scheduling(**weights)).run()
+        records = MalleableCluster(NODES, jobs, scheduling=Scheduling(**weights)).run()
         return [record.job.id for record in sorted(records, key=lambda record: record.start_s)]
 
     assert order(age=0, size=1) == [0, 2, 1]
@@ -155,22 +158,26 @@ def test_larger_jobs_are_first_by_their_size_and_older_ones_by_their_age():
 
 def test_a_lone_malleable_job_grows_to_its_most():
     """At its first check; the rest is done four times as fast."""
-    [record] = Cluster(NODES, [Job(0, 5.0, STEPS, 4)], costs=FREE).run()
+    [record] = MalleableCluster(NODES, [MalleableJob(0, 5.0, STEPS, 4)], costs=FREE).run()
     assert record.sizes == [(5.0, 4), (15.0, 16)]
     assert record.end_s == pytest.approx(15.0 + 9 * 2.5)
 
 
 def test_kinds_side_by_side():
     """On 16 nodes of which 12 are taken: a rigid job waits, a moldable one does not."""
-    first = Job(0, 0.0, STEPS, 12, ApplicationKind.RIGID)
-    assert Cluster(NODES, [first, Job(1, 1.0, STEPS, 8, ApplicationKind.RIGID)]).run()[1].start_s > 1.0
-    assert Cluster(NODES, [first, Job(1, 1.0, STEPS, 8, ApplicationKind.MOLDABLE)]).run()[1].sizes == [(1.0, 4)]
+    first = MalleableJob(0, 0.0, STEPS, 12, ApplicationKind.RIGID)
+    assert (
+        MalleableCluster(NODES, [first, MalleableJob(1, 1.0, STEPS, 8, ApplicationKind.RIGID)]).run()[1].start_s > 1.0
+    )
+    assert MalleableCluster(NODES, [first, MalleableJob(1, 1.0, STEPS, 8, ApplicationKind.MOLDABLE)]).run()[
+        1
+    ].sizes == [(1.0, 4)]
 
 
 def test_an_evolving_job_asks_for_what_its_phase_needs():
     """Grows in the middle, and gives back."""
-    job = Job(0, 0.0, STEPS, 4, ApplicationKind.EVOLVING, ((0, Wish(4, 4)), (4, Wish(8, 8)), (7, Wish(2, 2))))
-    [record] = Cluster(NODES, [job], costs=FREE).run()
+    job = MalleableJob(0, 0.0, STEPS, 4, ApplicationKind.EVOLVING, ((0, Wish(4, 4)), (4, Wish(8, 8)), (7, Wish(2, 2))))
+    [record] = MalleableCluster(NODES, [job], costs=FREE).run()
     assert [nodes for _, nodes in record.sizes] == [4, 8, 2]
     assert [since_s for since_s, _ in record.sizes] == pytest.approx([0.0, 40.0, 55.0])
     assert record.end_s == pytest.approx(55.0 + 3 * 20.0)
@@ -180,11 +187,11 @@ def test_a_shrink_starts_the_job_that_triggered_it():
     """It is promoted: one of higher priority that comes while the nodes are given back does not overtake it."""
     small_first = Scheduling(age=0, size=-1)
     jobs = [
-        Job(0, 0.0, STEPS, 16),
-        Job(1, 1.0, STEPS, 8, ApplicationKind.RIGID),
-        Job(2, 2.6, STEPS, 2, ApplicationKind.RIGID),
+        MalleableJob(0, 0.0, STEPS, 16),
+        MalleableJob(1, 1.0, STEPS, 8, ApplicationKind.RIGID),
+        MalleableJob(2, 2.6, STEPS, 2, ApplicationKind.RIGID),
     ]
-    first, promoted, late = Cluster(NODES, jobs, scheduling=small_first).run()
+    first, promoted, late = MalleableCluster(NODES, jobs, scheduling=small_first).run()
     assert first.resizes[0].at_s == 2.5
     gone_s = 2.5 + first.resizes[0].lasted_s
     assert first.sizes[1] == (gone_s, 8)
@@ -194,12 +201,12 @@ def test_a_shrink_starts_the_job_that_triggered_it():
 
 def test_checks_within_the_period_are_ignored():
     """15 s, in steps of 10 s: at 20, 40 and so on."""
-    [record] = Cluster(4, [Job(0, 0.0, replace(STEPS, period_s=15.0), 4)], costs=FREE).run()
+    [record] = MalleableCluster(4, [MalleableJob(0, 0.0, replace(STEPS, period_s=15.0), 4)], costs=FREE).run()
     assert record.checks == 4
 
 
 def test_an_asynchronous_answer_is_carried_out_a_step_later():
-    [record] = Cluster(NODES, [Job(0, 0.0, STEPS, 4)], costs=FREE, asynchronous=True).run()
+    [record] = MalleableCluster(NODES, [MalleableJob(0, 0.0, STEPS, 4)], costs=FREE, asynchronous=True).run()
     assert record.sizes[:2] == [(0.0, 4), (20.0, 16)]
 
 
@@ -207,8 +214,11 @@ def test_an_asynchronous_answer_is_carried_out_a_step_later():
 def test_an_asynchronous_expansion_waits_for_nodes_that_others_took(other_s, done):
     """Answered at 10 s, when 4 were free; taken at 15 s; asked for at 20 s; waited for at most 40 s."""
     other = replace(STEPS, parallel_s=other_s * 4)
-    jobs = [Job(0, 0.0, replace(STEPS, wish=Wish(1, 8)), 4), Job(1, 15.0, other, 4, ApplicationKind.RIGID)]
-    record, _ = Cluster(8, jobs, costs=FREE, asynchronous=True).run()
+    jobs = [
+        MalleableJob(0, 0.0, replace(STEPS, wish=Wish(1, 8)), 4),
+        MalleableJob(1, 15.0, other, 4, ApplicationKind.RIGID),
+    ]
+    record, _ = MalleableCluster(8, jobs, costs=FREE, asynchronous=True).run()
     resize = record.resizes[0]
     assert (resize.action, resize.at_s, resize.done) == (Action.EXPAND, 20.0, done)
     assert resize.lasted_s == pytest.approx(20.0 if done else 40.0)
@@ -217,4 +227,4 @@ def test_an_asynchronous_expansion_waits_for_nodes_that_others_took(other_s, don
 
 def test_a_job_that_never_fits_is_refused():
     with pytest.raises(InputError, match="needs 32 nodes to start, and there are 16"):
-        Cluster(NODES, [Job(0, 0.0, STEPS, 32)])
+        MalleableCluster(NODES, [MalleableJob(0, 0.0, STEPS, 32)])

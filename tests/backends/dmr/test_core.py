@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from asa.backends.dmr.applications import Application, ApplicationKind, Job
+from asa.backends.dmr.applications import Application, ApplicationKind, MalleableJob
 from asa.backends.dmr.core import DmrCore
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from asa.backends.dmr.policy import Wish
@@ -21,7 +21,7 @@ from plain_malleable import PlainMachine
 
 from asa.backend import JobState
 from asa.errors import InputError
-from asa.studies.dmr.cluster import Cluster, Scheduling
+from asa.studies.dmr.cluster import MalleableCluster, Scheduling
 
 CORES = 16
 FREE = Costs(none_s=0.0, expand_s=0.0, shrink_s=0.0, per_node_s=0.0, per_leaving_s=0.0, link_gb_s=1e15)
@@ -111,8 +111,8 @@ def test_it_agrees_with_the_study(seed):
         iterations = rng.randint(5, 40)
         application = Application("steps", iterations, 0.0, 16.0 * iterations, wish, period_s=16.0)
         kind = rng.choice([ApplicationKind.RIGID, ApplicationKind.MALLEABLE, ApplicationKind.MALLEABLE])
-        jobs.append(Job(number, float(now_s), application, 16, kind, limit_s=1e6))
-    records = Cluster(40, jobs, costs=FREE, scheduling=Scheduling(size=0.0)).run()
+        jobs.append(MalleableJob(number, float(now_s), application, 16, kind, limit_s=1e6))
+    records = MalleableCluster(40, jobs, costs=FREE, scheduling=Scheduling(size=0.0)).run()
     of_log = table([(int(job.submit_s), job.application.iterations, 10**6, 16) for job in jobs])
     core = DmrCore(
         40,
@@ -250,7 +250,7 @@ def test_a_fork_goes_on_by_itself(jobs, population, costs, asynchronous, requeue
 
 def linear(row, cores, wish, *, kind=ApplicationKind.MALLEABLE, period_s=10, phases=()):
     """A job of 100 s that scales linearly."""
-    return Job(row, 0.0, Application("linear", 100, 0.0, 100.0 * cores, wish, period_s), cores, kind, phases)
+    return MalleableJob(row, 0.0, Application("linear", 100, 0.0, 100.0 * cores, wish, period_s), cores, kind, phases)
 
 
 def run_by_hand(jobs, described, costs=FREE, **rules):

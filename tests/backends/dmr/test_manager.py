@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from asa.backends.dmr.desk import Desk
+from asa.backends.dmr.desk import ManagerDesk
 from asa.backends.dmr.manager import LocalManager
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -440,7 +440,7 @@ def test_a_desk_closes_at_once(tmp_path):
         def unheard(self, told):
             raise AssertionError
 
-    desk = Desk(tmp_path / "socket", Silent())
+    desk = ManagerDesk(tmp_path / "socket", Silent())
     begun_s = time.monotonic()
     desk.close()
     assert time.monotonic() - begun_s < 1

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from asa.core.intervals import mean_interval
 from asa.errors import InputError
-from asa.studies.dmr.cluster import Cluster, Record
+from asa.studies.dmr.cluster import JobRecord, MalleableCluster
 from asa.studies.dmr.commands import app
 from asa.studies.dmr.feitelson import ARRIVAL_S, draw
 from asa.studies.dmr.series import compare, evolution
 from asa.studies.dmr.study import run_workload, study
-from asa.studies.dmr.tables import PaperRow, table_2, table_3, table_4
+from asa.studies.dmr.tables import PaperNumber, table_2, table_3, table_4
 from asa.studies.dmr.workloads import measure, preliminary, throughput
 
 SEEDS = 6
@@ -113,8 +113,8 @@ def test_the_times_are_those_that_the_fixed_workloads_give():
 def test_measures_are_worked_out_from_records():
     """Two jobs on 4 nodes: 100 s on 4, then 100 s on 2 of them."""
     jobs = throughput(2, 0, ApplicationKind.RIGID).jobs
-    first = Record(replace(jobs[0], submit_s=0.0), 0.0, 100.0, [(0.0, 4)])
-    second = Record(replace(jobs[1], submit_s=50.0), 100.0, 200.0, [(100.0, 2)])
+    first = JobRecord(replace(jobs[0], submit_s=0.0), 0.0, 100.0, [(0.0, 4)])
+    second = JobRecord(replace(jobs[1], submit_s=50.0), 100.0, 200.0, [(100.0, 2)])
     measured = measure([first, second], 4)
     assert (measured.utilisation, measured.waiting, measured.execution) == (75.0, 25.0, 100.0)
     assert (measured.completion, measured.whole) == (125.0, 200.0)
@@ -122,7 +122,7 @@ def test_measures_are_worked_out_from_records():
 
 def test_a_row_tells_json_what_is_known():
     """One seed has no spread, and what never happened no mean."""
-    [of_one, of_none] = [PaperRow(50, "fixed", "waiting", None, mean_interval(values)) for values in ([1.0], [])]
+    [of_one, of_none] = [PaperNumber(50, "fixed", "waiting", None, mean_interval(values)) for values in ([1.0], [])]
     assert of_one.as_dict()["ours"] == {"value": 1.0, "low": None, "high": None}
     assert of_none.as_dict()["ours"]["value"] is None
 
@@ -188,7 +188,7 @@ def test_execution_is_longer_for_nearly_every_job_and_waiting_shorter():
 def test_checkpoints_make_malleability_dearer():
     workload = preliminary(50, 1, ApplicationKind.MALLEABLE)
     by_messages, by_files = (
-        measure(Cluster(20, workload.jobs, costs=costs).run(), 20)
+        measure(MalleableCluster(20, workload.jobs, costs=costs).run(), 20)
         for costs in (Costs(), Costs(checkpoints=Checkpoints(disk_gb_s=0.1, restart_s=30.0)))
     )
     assert by_files.execution > by_messages.execution

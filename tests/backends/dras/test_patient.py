@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from asa.backends.dras.patient import Oldest, Patient
-from asa.backends.dras.ranking import COLUMNS, Outlook, RankJudge, first_ranks, rank, rank_arrays, tell
+from asa.backends.dras.ranking import COLUMNS, JobContext, RankJudge, first_ranks, rank, rank_arrays, tell
 from asa.backends.dras.rewards import Capability, Capacity, Forgone, Waiting
 from asa.backends.dras.scheduler import First, Hole, Mode, TwoLevels
 from asa.backends.simulated.cluster import Cluster, Load
@@ -193,7 +193,7 @@ class View:
 
 def test_a_job_is_told_as_it_is():
     """Counted by hand."""
-    outlook = Outlook(Hole(9000, 12), 3, 36_000.0, 14_400.0)
+    outlook = JobContext(Hole(9000, 12), 3, 36_000.0, 14_400.0)
     told = dict(zip(COLUMNS, tell(View(), np.array([0, 1, 2]), outlook).T, strict=True))
     wanted = {
         "share of the nodes": [0.5, 0.3, 0.1],
@@ -217,8 +217,8 @@ def test_a_job_is_told_as_it_is():
 
 def test_machines_of_all_sizes_look_alike():
     """A machine of seven times as many nodes, with jobs of seven times as many."""
-    jobs, outlook = np.array([0, 1, 2]), Outlook(Hole(9000, 12), 3, 36_000.0, 14_400.0)
-    larger = Outlook(Hole(9000, 84), 3, 36_000.0, 14_400.0)
+    jobs, outlook = np.array([0, 1, 2]), JobContext(Hole(9000, 12), 3, 36_000.0, 14_400.0)
+    larger = JobContext(Hole(9000, 84), 3, 36_000.0, 14_400.0)
     np.testing.assert_allclose(tell(View(7), jobs, larger), tell(View(), jobs, outlook), rtol=1e-6)
 
 
@@ -242,10 +242,10 @@ def test_the_first_ranks_are_by_request_and_size():
     view = View()
     view.request = np.array([3600, 7200, 1800, 9000, 9000])
     view.demand = np.array([[40], [40], [40], [35], [25]])
-    short = rank(ranks, tell(view, np.array([0, 1, 2]), Outlook()))
+    short = rank(ranks, tell(view, np.array([0, 1, 2]), JobContext()))
     assert np.argsort(-short).tolist() == [2, 0, 1]
     view.request, view.demand = np.array([1800, 3600, 1, 1, 1]), np.array([[80], [20], [0], [35], [25]])
-    heavy = rank(ranks, tell(view, np.array([0, 1]), Outlook()))
+    heavy = rank(ranks, tell(view, np.array([0, 1]), JobContext()))
     assert heavy[0] == pytest.approx(heavy[1], abs=1e-4)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from asa.backends.dras.rewards import Capability, Capacity
 from asa.backends.dras.scheduler import First, TwoLevels
-from asa.backends.dras.scoring import Score, score
+from asa.backends.dras.scoring import ScheduleScore, score
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import easy
 from asa.backends.simulated.table import JobTable
@@ -38,7 +38,7 @@ def material():
     return Material(16, MODEL.generate(3 * WEEK, 1), some(MODEL.generate(WEEK, 2), 60), MODEL)
 
 
-FOUND = Score(1.0, 1.0, 1, 1.0, 1.0)
+FOUND = ScheduleScore(1.0, 1.0, 1, 1.0, 1.0)
 SHORT = Config((16, 8), window=6, sampled=2, real=1, synthetic=1, jobs=60, exams=1, how=Learning(instances=5))
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from random import Random
 
 import pytest
-from asa.backends.openccs.cluster import Cluster, TooMuchError
+from asa.backends.openccs.cluster import PlannedCluster, TooMuchError
 from asa.backends.openccs.requests import Request
-from asa.backends.openccs.rusv import FOREVER, RUSV, Slot
+from asa.backends.openccs.rusv import FOREVER, RUSV, UsageSlot
 from asa.backends.openccs.system import Admission, Node, Reserve, System, oculus
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ class Both:
     def __init__(self, random):
         self.random = random
         self.system = a_system(random)
-        self.cluster = Cluster(self.system)
+        self.cluster = PlannedCluster(self.system)
         self.plain = PlainPlanner(self.system, since=BEGIN)
         self.booked = []
 
@@ -142,7 +142,7 @@ def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
     """Few nodes full of short jobs, one of which begins in the second in which another ends, or in the one before."""
     few = [Node(name, {"ncpus": 2}, {"acc": "fpga"}) for name in "abc"]
     small = System("dense", (*few, Node("d", {"ncpus": 9})))  # which nobody asks for: in sum there is always room
-    cluster, plain = Cluster(small), PlainPlanner(small, since=BEGIN)
+    cluster, plain = PlannedCluster(small), PlainPlanner(small, since=BEGIN)
     for _ in range(12):
         needs = random.choice(["ncpus=1", "2:ncpus=1", "ncpus=2", "2:ncpus=2", "3:ncpus=1", "3:ncpus=2"])
         more = random.choice(["", "", ",place=scatter", ",place=excl"])
@@ -188,7 +188,7 @@ def test_nodes_that_are_down_take_nothing_and_come_back_as_they_were(random):
         both.cluster.set_up(name, up=True)
     both.plain.down = frozenset()
     both.assert_same()
-    fresh = Cluster(both.system)
+    fresh = PlannedCluster(both.system)
     assert {name: vector.available for name, vector in both.cluster.used.items()} == {
         name: vector.available for name, vector in fresh.used.items()
     }
@@ -215,7 +215,7 @@ def test_to_book_and_revoke_is_to_do_nothing(random):
     random.shuffle(both.booked)
     for _, placement in both.booked:
         both.cluster.revoke(placement)
-    assert everything(both.cluster) == everything(Cluster(both.system))
+    assert everything(both.cluster) == everything(PlannedCluster(both.system))
     assert set(both.cluster._counts.tolist()) == {1}  # nor is anything kept of it
 
 
@@ -223,7 +223,7 @@ def test_to_book_and_revoke_is_to_do_nothing(random):
 def test_what_is_forgotten_changes_nothing_that_is_to_come(random):
     both = Both(random)
     both.fill()
-    same = Cluster(both.system)
+    same = PlannedCluster(both.system)
     for _, placement in both.booked:
         same.book(placement)
     now = BEGIN + random.randint(0, 40)
@@ -288,7 +288,7 @@ def test_a_consumer_who_sees_less_free_gets_the_first_start_by_what_he_sees(rand
     seen = both.cluster.used[name].copy()
     for _ in range(random.randint(1, 3)):
         start = BEGIN + random.randint(0, 40)
-        seen.increment(Slot(start, random.choice([0, start + random.randint(1, 15)]), random.randint(1, 6)))
+        seen.increment(UsageSlot(start, random.choice([0, start + random.randint(1, 15)]), random.randint(1, 6)))
     last = max([both.plain.last, *(slot.stop + 1 for slot in seen)])
     expected = next(
         (
@@ -309,7 +309,7 @@ def test_a_consumer_who_sees_less_free_gets_the_first_start_by_what_he_sees(rand
 @given(RANDOMS)
 def test_a_node_holds_as_many_jobs_as_there_are(random):
     """More than it has room for at first, on a node with another beside it that must not feel it."""
-    cluster = Cluster(system(Node("a", {"ncpus": 4, "mem": 4}), Node("b", {"ncpus": 1, "mem": 8})))
+    cluster = PlannedCluster(system(Node("a", {"ncpus": 4, "mem": 4}), Node("b", {"ncpus": 1, "mem": 8})))
     placements = [booked(cluster, "rset=ncpus=1:mem=5,walltime=300s")]
     counts = Counter()
     for at in random.sample(range(BEGIN, BEGIN + 200), 90):
@@ -323,30 +323,37 @@ def test_a_node_holds_as_many_jobs_as_there_are(random):
     assert [on_a["ncpus"].at(second) for second in range(BEGIN, BEGIN + 600)] == [
         counts[second] for second in range(BEGIN, BEGIN + 600)
     ]
-    assert on_b == {"ncpus": RUSV(1, slots=[Slot(1000, 1299, 1)]), "mem": RUSV(8, slots=[Slot(1000, 1299, 5)])}
+    assert on_b == {
+        "ncpus": RUSV(1, slots=[UsageSlot(1000, 1299, 1)]),
+        "mem": RUSV(8, slots=[UsageSlot(1000, 1299, 5)]),
+    }
     random.shuffle(placements)
     for placement in placements:
         cluster.revoke(placement)
-    assert everything(cluster) == everything(Cluster(cluster.system))
+    assert everything(cluster) == everything(PlannedCluster(cluster.system))
 
 
 # ---------------------------------------------------------------------- the paper's words
 
 
-SMALL, LARGE, GPU = Node("small", {"ncpus": 4}), Node("large", {"ncpus": 16}), Node("gpu", {"ncpus": 8, "gpus": 1})
+SMALL, LARGE, GPU = (
+    Node("small", {"ncpus": 4}),
+    Node("large", {"ncpus": 16}),
+    Node("gpu", {"ncpus": 8, "gpus": 1}),
+)
 
 
 def test_cheap_nodes_come_first_and_those_of_a_higher_priority_last():
-    cheap = Cluster(system(GPU, LARGE, SMALL))
+    cheap = PlannedCluster(system(GPU, LARGE, SMALL))
     assert cheap.names_of(found(cheap, "rset=ncpus=2")) == ["small"]
     assert cheap.names_of(found(cheap, "rset=4:ncpus=3")) == ["small", "large"]
-    expensive = Cluster(system(Node("small", {"ncpus": 4}, priority=2), GPU, LARGE))
+    expensive = PlannedCluster(system(Node("small", {"ncpus": 4}, priority=2), GPU, LARGE))
     assert expensive.names_of(found(expensive, "rset=ncpus=2")) == ["large"]
     assert expensive.names_of(found(expensive, "rset=8:ncpus=3")) == ["large", "gpu", "small"]
 
 
 def test_the_chunk_that_weighs_most_is_placed_first_on_the_cheapest_node():
-    cluster = Cluster(system(LARGE, SMALL))
+    cluster = PlannedCluster(system(LARGE, SMALL))
     placement = found(cluster, "rset=ncpus=1+ncpus=4")
     assert (cluster.names_of(placement), placement.amounts.tolist()) == (["small", "large"], [4, 1])
 
@@ -356,14 +363,14 @@ def test_the_chunk_that_weighs_most_is_placed_first_on_the_cheapest_node():
     [("free", ["small"]), ("pack", ["small"]), ("scatter", ["small", "large", "other"]), ("scatter:excl", None)],
 )
 def test_chunks_are_placed_as_they_should_be(place, nodes):
-    cluster = Cluster(system(SMALL, LARGE, Node("other", {"ncpus": 16})))
+    cluster = PlannedCluster(system(SMALL, LARGE, Node("other", {"ncpus": 16})))
     placement = found(cluster, f"rset=3:ncpus=1,place={place}")
     assert cluster.names_of(placement) == (nodes or ["small", "large", "other"])
     assert placement.totals["ncpus"] == (3 if nodes else 36)
 
 
 def test_a_job_that_must_be_on_one_node_fits_on_none_if_it_is_too_large():
-    cluster = Cluster(system(SMALL, LARGE))
+    cluster = PlannedCluster(system(SMALL, LARGE))
     assert cluster.names_of(found(cluster, "rset=2:ncpus=3+ncpus=1,place=pack")) == ["large"]
     with pytest.raises(TooMuchError, match=r"even when these are empty|none has that"):
         found(cluster, "rset=6:ncpus=3,place=pack")
@@ -372,7 +379,7 @@ def test_a_job_that_must_be_on_one_node_fits_on_none_if_it_is_too_large():
 
 
 def test_who_is_alone_has_all_of_his_nodes_and_nobody_joins_him():
-    cluster = Cluster(system(SMALL, LARGE))
+    cluster = PlannedCluster(system(SMALL, LARGE))
     first = booked(cluster, "rset=2:ncpus=1,place=scatter:excl,walltime=10s")
     assert (cluster.names_of(first), first.totals) == (["small", "large"], {"ncpus": 20})
     second = booked(cluster, "rset=ncpus=1,walltime=10s")
@@ -383,13 +390,13 @@ def test_who_is_alone_has_all_of_his_nodes_and_nobody_joins_him():
 
 
 def test_a_job_may_use_the_chunks_of_its_own_node_together():
-    cluster = Cluster(system(LARGE))
+    cluster = PlannedCluster(system(LARGE))
     placement = found(cluster, "rset=2:ncpus=2+3:ncpus=4,place=excl")
     assert (cluster.names_of(placement), placement.totals) == (["large"], {"ncpus": 16})
 
 
 def test_cores_beside_a_gpu_are_kept_for_those_who_use_it():
-    cluster = Cluster(system(GPU, reserves=(Reserve("gpus", {"ncpus": 2}),)))
+    cluster = PlannedCluster(system(GPU, reserves=(Reserve("gpus", {"ncpus": 2}),)))
     first = booked(cluster, "rset=3:ncpus=2,walltime=10s")
     assert (first.start, booked(cluster, "rset=ncpus=1,walltime=10s").start) == (BEGIN, BEGIN + 10)
     assert booked(cluster, "rset=ncpus=2:gpus=1,walltime=10s").start == BEGIN
@@ -403,7 +410,7 @@ def test_cores_beside_a_gpu_are_kept_for_those_who_use_it():
 def test_a_node_takes_what_is_large_or_short():
     node = Node("smp", {"ncpus": 32, "mem": 99}, admits=(Admission({"ncpus": 17}), Admission({"mem": 66}, 20)))
     node = Node(node.name, node.resources, admits=(*node.admits, Admission(at_most_s=10)))
-    cluster = Cluster(system(node))
+    cluster = PlannedCluster(system(node))
     for text in ("ncpus=17,walltime=1h", "ncpus=1:mem=66,walltime=20s", "ncpus=1,walltime=10s"):
         assert found(cluster, f"rset={text}").start == BEGIN
     for text in ("ncpus=16,walltime=11s", "ncpus=1:mem=66,walltime=21s", "2:ncpus=9,walltime=1h"):
@@ -413,7 +420,7 @@ def test_a_node_takes_what_is_large_or_short():
 
 
 def test_licences_are_counted_in_all():
-    cluster = Cluster(system(SMALL, LARGE, licences={"g03": 3}))
+    cluster = PlannedCluster(system(SMALL, LARGE, licences={"g03": 3}))
     assert booked(cluster, "rset=ncpus=1,sw=g03,g03=1,walltime=10s").totals == {"ncpus": 1, "g03": 2}
     assert booked(cluster, "rset=ncpus=1,g03=2,walltime=10s").start == BEGIN + 10
     assert booked(cluster, "rset=ncpus=1,sw=g03,walltime=10s").start == BEGIN
@@ -423,7 +430,7 @@ def test_licences_are_counted_in_all():
 
 
 def test_the_papers_requests_fit_on_a_cluster_like_its_own():
-    cluster = Cluster(oculus())
+    cluster = PlannedCluster(oculus())
     plain = PlainPlanner(cluster.system)
     for text in (
         "rset=8:ncpus=2:mem=10g:net=IB",
@@ -443,21 +450,21 @@ def test_the_papers_requests_fit_on_a_cluster_like_its_own():
 
 def test_chunks_that_take_nothing_keep_out_of_nodes_that_are_somebodys_own():
     fpga = Node("fpga", {"ncpus": 4}, {"acc": "fpga"})
-    cluster = Cluster(system(fpga, LARGE))
+    cluster = PlannedCluster(system(fpga, LARGE))
     alone = booked(cluster, "rset=ncpus=4:acc=fpga,place=excl,walltime=10s")
     assert found(cluster, "rset=ncpus=1+2:acc=fpga,walltime=5s").start == alone.end
-    other = Cluster(system(fpga, LARGE))
+    other = PlannedCluster(system(fpga, LARGE))
     guest = booked(other, "rset=ncpus=5+2:acc=fpga,walltime=10s")
     assert found(other, "rset=ncpus=4:acc=fpga,place=excl,walltime=5s").start == guest.end
 
 
 def test_a_request_may_be_for_what_nodes_are_alone():
-    cluster = Cluster(system(SMALL, Node("fpga", {"ncpus": 4}, {"acc": "fpga"})))
+    cluster = PlannedCluster(system(SMALL, Node("fpga", {"ncpus": 4}, {"acc": "fpga"})))
     assert cluster.names_of(found(cluster, "rset=2:acc=fpga,walltime=5s")) == ["fpga"]
 
 
 def test_what_a_job_asks_for_on_no_node_is_held_or_refused():
-    cluster = Cluster(system(Node("a", {"ncpus": 4, "mem": 10})))
+    cluster = PlannedCluster(system(Node("a", {"ncpus": 4, "mem": 10})))
     try:
         first = booked(cluster, "rset=ncpus=1,mem=6,walltime=10s")
     except TooMuchError:
@@ -468,9 +475,9 @@ def test_what_a_job_asks_for_on_no_node_is_held_or_refused():
 
 def test_a_limit_below_a_whole_node_ends_the_search(monkeypatch):
     """Who is to have the node for himself can never have it, nor is time gone through second by second for that."""
-    cluster, searches = Cluster(system(LARGE)), Counter()
+    cluster, searches = PlannedCluster(system(LARGE)), Counter()
     search = cluster._search
-    half = RUSV(16, slots=[Slot(0, 0, 8)])
+    half = RUSV(16, slots=[UsageSlot(0, 0, 8)])
 
     def counted(*arguments, **more):
         searches.update(["search"])
@@ -482,14 +489,14 @@ def test_a_limit_below_a_whole_node_ends_the_search(monkeypatch):
 
 
 def test_who_is_alone_waits_until_he_may_have_a_whole_node():
-    cluster = Cluster(system(LARGE))
-    half = RUSV(16, slots=[Slot(0, BEGIN + 99, 8)])
+    cluster = PlannedCluster(system(LARGE))
+    half = RUSV(16, slots=[UsageSlot(0, BEGIN + 99, 8)])
     assert found(cluster, "rset=ncpus=4,place=excl,walltime=10s", views={"ncpus": half}).start == BEGIN + 100
 
 
 @pytest.mark.parametrize("since", [0, 1])
 def test_a_job_of_a_second_at_the_beginning_of_time_ends(since):
-    cluster = Cluster(system(SMALL))
+    cluster = PlannedCluster(system(SMALL))
     first = booked(cluster, "rset=ncpus=4,walltime=1s", since)
     assert booked(cluster, "rset=ncpus=4,walltime=1s", since).start == first.end
     assert cluster.used["ncpus"].at(since + 2) == cluster.used_on("small")["ncpus"].at(since + 2) == 0

@@ -12,7 +12,7 @@ from asa.backends.openccs.limits import HORIZON_S, Access, Consumers, FreePool, 
 from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
-from asa.backends.openccs.rusv import RUSV, Slot
+from asa.backends.openccs.rusv import RUSV, UsageSlot
 from asa.backends.openccs.system import Node, System
 from asa.backends.openccs.validity import Validity
 from hypothesis import given, settings
@@ -238,7 +238,7 @@ def test_example_1_jobs_are_counted(example_1):
 
 @pytest.fixture
 def pools(read):
-    return Consumers({"ncpus": RUSV(100, slots=[Slot(AUGUST, AUGUST + 9, 95)]), "gpus": RUSV(8)}, *read(POOLS))
+    return Consumers({"ncpus": RUSV(100, slots=[UsageSlot(AUGUST, AUGUST + 9, 95)]), "gpus": RUSV(8)}, *read(POOLS))
 
 
 def test_cores_are_kept_free_for_small_jobs(pools):
@@ -649,7 +649,7 @@ def test_what_binds_is_said_worst_first():
         limit("jobs", "3"),
         limit("gpus", "1"),
     ]
-    used = {"ncpus": RUSV(1000, slots=[Slot(AUGUST, 0, 900)]), "mem": RUSV(1 << 40), "gpus": RUSV(4)}
+    used = {"ncpus": RUSV(1000, slots=[UsageSlot(AUGUST, 0, 900)]), "mem": RUSV(1 << 40), "gpus": RUSV(4)}
     consumers = Consumers(used, bound, [pool("ncpus", "/5%", Access(users=("bob",)))])
     consumers.book("alice", "g", placement(AUGUST + HOUR, ncpus=600, mem=1 << 30))
     request = ask(2 * HOUR, ncpus=50, mem=1 << 30)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from asa.backends.openccs.jobs import Phase, entry_of
+from asa.backends.openccs.jobs import JobPhase, entry_of
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
 from asa.backends.openccs.system import Node, System
@@ -23,7 +23,7 @@ from asa.errors import InputError
 BEGIN = 1000
 """Nothing is before this second."""
 
-LIVE = (Phase.PLANNED, Phase.RUNNING)
+LIVE = (JobPhase.PLANNED, JobPhase.RUNNING)
 
 RANDOMS = st.integers(0, 2**32 - 1).map(Random)
 
@@ -118,7 +118,7 @@ class Watched:
 
     def is_planned(self, name):
         job = self.plan.jobs[name]
-        assert job.phase is (Phase.WAITING if job.placement is None else Phase.PLANNED)
+        assert job.phase is (JobPhase.WAITING if job.placement is None else JobPhase.PLANNED)
 
     def others_are(self, before, changed=()):
         """All jobs but some are as they were."""
@@ -136,10 +136,10 @@ class Watched:
                 assert list(plain.complaints(self.held(job))) == []
                 request = job.request
                 assert request.start_s in {None, job.placement.start}
-                if job.phase is Phase.PLANNED and request.deadline_s is not None:
+                if job.phase is JobPhase.PLANNED and request.deadline_s is not None:
                     assert job.placement.end <= request.deadline_s
-            assert (job.placement is None) == (job.phase is Phase.WAITING) or job.phase is Phase.ENDED
-            assert job.phase is not Phase.WAITING or job.why
+            assert (job.placement is None) == (job.phase is JobPhase.WAITING) or job.phase is JobPhase.ENDED
+            assert job.phase is not JobPhase.WAITING or job.why
         until = plain.last + 2
         there = Counter(self.system.licences)
         for node in self.system.nodes:
@@ -222,7 +222,7 @@ class Watched:
 
     def backfill(self):
         before, most = dict(self.plan.jobs), self.random.choice([None, None, 1, 3])
-        found = [job for job in before.values() if job.phase in {Phase.PLANNED, Phase.WAITING}]
+        found = [job for job in before.values() if job.phase in {JobPhase.PLANNED, JobPhase.WAITING}]
         found = sorted((job for job in found if job.start_s is None or job.start_s > self.now), key=rank)[:most]
         moved = self.plan.backfill(now=self.now, most=most)
         self.backfilled(before, found, moved)
@@ -249,7 +249,7 @@ class Watched:
         self.others_are(before, {job.id for job in changed})
 
     def end(self):
-        live = [job for job in self.plan.jobs.values() if job.phase is not Phase.ENDED]
+        live = [job for job in self.plan.jobs.values() if job.phase is not JobPhase.ENDED]
         if not live:
             return "nothing"
         self.ended(self.random.choice(live))
@@ -259,7 +259,7 @@ class Watched:
         before = dict(self.plan.jobs)
         self.plan.end(job.id, now=self.now, why="enough")
         after = self.plan.jobs[job.id]
-        assert (after.phase, after.why) == (Phase.ENDED, "enough")
+        assert (after.phase, after.why) == (JobPhase.ENDED, "enough")
         if job.placement is not None:
             assert after.start_s == job.start_s
             assert after.placement.end == max(min(job.placement.end, self.now), job.start_s)
@@ -269,16 +269,16 @@ class Watched:
         """Jobs begin when they are due, and end by when they have to."""
         self.now += self.random.randint(1, 6)
         for job in list(self.plan.jobs.values()):
-            if job.phase is Phase.RUNNING and job.placement.end <= self.now:
+            if job.phase is JobPhase.RUNNING and job.placement.end <= self.now:
                 self.ended(job)
-            elif job.phase is Phase.PLANNED and job.placement.end <= self.now:
+            elif job.phase is JobPhase.PLANNED and job.placement.end <= self.now:
                 self.ended(job)  # nobody looked for longer than it would have lasted
         while due := self.plan.due(self.now):
-            assert all(job.phase is Phase.PLANNED and job.start_s <= self.now for job in due)
+            assert all(job.phase is JobPhase.PLANNED and job.start_s <= self.now for job in due)
             job = due[0]
             before = dict(self.plan.jobs)
             begun = self.plan.begin(job.id, now=self.now)
-            assert begun == replace(job, phase=Phase.RUNNING)
+            assert begun == replace(job, phase=JobPhase.RUNNING)
             self.others_are(before, {job.id})
         return "time"
 
@@ -304,7 +304,7 @@ class Watched:
             return "nothing"
         node, before = self.random.choice(sorted(self.down)), dict(self.plan.jobs)
         self.down.remove(node)
-        found = [job for job in before.values() if job.phase in {Phase.PLANNED, Phase.WAITING}]
+        found = [job for job in before.values() if job.phase in {JobPhase.PLANNED, JobPhase.WAITING}]
         found = sorted((job for job in found if job.start_s is None or job.start_s > self.now), key=rank)
         self.backfilled(before, found, self.plan.recover(node, now=self.now))
         return "recover"
@@ -313,7 +313,7 @@ class Watched:
         before = dict(self.plan.jobs)
         was = state(self.plan, self.now)
         self.plan.forget_before(self.now)
-        assert list(self.plan.jobs) == [name for name, job in before.items() if job.phase is not Phase.ENDED]
+        assert list(self.plan.jobs) == [name for name, job in before.items() if job.phase is not JobPhase.ENDED]
         assert state(self.plan, self.now)[2:] == was[2:]
         return "forget"
 
@@ -326,7 +326,7 @@ class Watched:
 
     def live(self):
         """Let something happen."""
-        crowd = sum(job.phase is not Phase.ENDED for job in self.plan.jobs.values())
+        crowd = sum(job.phase is not JobPhase.ENDED for job in self.plan.jobs.values())
         what = self.random.choices(
             [self.submit, self.time_goes_on, self.backfill, self.end, self.fail, self.recover],
             [9 if crowd < 14 else 2, 5, 2, 2 if crowd < 14 else 5, 0.6, 0.8],
@@ -410,7 +410,7 @@ def test_requests_are_planned_behind_what_is_planned_or_before_it_where_there_is
         submit(text)
     assert [on(plan, name) for name in "123"] == [(1000, ["a", "b"]), (1020, ["a", "b"]), (1020, ["a"])]
     assert submit("ncpus=1,walltime=5s", now=1003).start_s == 1020
-    assert [job.phase for job in plan.jobs.values()] == [Phase.PLANNED] * 4
+    assert [job.phase for job in plan.jobs.values()] == [JobPhase.PLANNED] * 4
 
 
 def test_a_request_without_a_walltime_lasts_as_long_as_the_system_says():
@@ -573,19 +573,19 @@ def test_jobs_of_a_node_that_goes_away_are_planned_anew_and_wait_if_they_cannot_
     plan.begin("1", now=1000)
     met = plan.fail("a", now=1005)
     assert [(job.id, job.phase, job.start_s) for job in met] == [
-        ("2", Phase.WAITING, None),
-        ("1", Phase.PLANNED, 1010),
-        ("4", Phase.PLANNED, 1020),
+        ("2", JobPhase.WAITING, None),
+        ("1", JobPhase.PLANNED, 1010),
+        ("4", JobPhase.PLANNED, 1020),
     ]
     assert [job.why for job in met] == ["node a went away"] * 3
     assert on(plan, "3") == (1000, ["b"])
     late = submit("ncpus=1,walltime=10s,start=1030", now=1006)
-    assert (late.start_s, plan.fail("b", now=1006)[-1].phase) == (1030, Phase.WAITING)
-    assert all(job.phase is Phase.WAITING for job in plan.jobs.values())
-    assert submit("ncpus=1,walltime=10s", now=1007).phase is Phase.WAITING
+    assert (late.start_s, plan.fail("b", now=1006)[-1].phase) == (1030, JobPhase.WAITING)
+    assert all(job.phase is JobPhase.WAITING for job in plan.jobs.values())
+    assert submit("ncpus=1,walltime=10s", now=1007).phase is JobPhase.WAITING
     assert {job.id for job in plan.recover("b", now=1040)} == {"1", "3", "6"}  # too late for 4 and 5
     assert {job.id for job in plan.recover("a", now=1050)} >= {"2"}
-    assert {name for name, job in plan.jobs.items() if job.phase is Phase.WAITING} == {"4", "5"}
+    assert {name for name, job in plan.jobs.items() if job.phase is JobPhase.WAITING} == {"4", "5"}
 
 
 # ---------------------------------------------------------------------- after a crash

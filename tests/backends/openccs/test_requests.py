@@ -10,7 +10,7 @@ from asa.backends.openccs.requests import (
     STANDARD_KINDS,
     Arrangement,
     Chunk,
-    Place,
+    PlacementRule,
     PointedError,
     Request,
     RequestError,
@@ -64,7 +64,7 @@ def test_the_papers_third_example():
         Chunk(5, {"ncpus": 16, "mem": 12 * GIB}, {"net": "IB"}),
         Chunk(1, {"ncpus": 1, "mem": 4 * GIB}),
     )
-    assert request.place == Place(Arrangement.SCATTER, exclusive=True)
+    assert request.place == PlacementRule(Arrangement.SCATTER, exclusive=True)
     assert request.job_wide == {"sw": "g03"}
     assert request.licences == {"g03": 1}
     assert request.job_set() == {"ncpus": 81, "mem": 64 * GIB}
@@ -105,13 +105,13 @@ def test_sizes_are_bytes(text, size):
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("free", Place()),
-        ("free:shared", Place()),
-        ("shared", Place()),
-        ("pack", Place(Arrangement.PACK)),
-        ("scatter:shared", Place(Arrangement.SCATTER)),
-        ("excl", Place(exclusive=True)),
-        ("pack : excl", Place(Arrangement.PACK, exclusive=True)),
+        ("free", PlacementRule()),
+        ("free:shared", PlacementRule()),
+        ("shared", PlacementRule()),
+        ("pack", PlacementRule(Arrangement.PACK)),
+        ("scatter:shared", PlacementRule(Arrangement.SCATTER)),
+        ("excl", PlacementRule(exclusive=True)),
+        ("pack : excl", PlacementRule(Arrangement.PACK, exclusive=True)),
     ],
 )
 def test_placements(text, place):
@@ -335,7 +335,7 @@ REQUESTS = st.builds(
     chunks=st.lists(CHUNKS, min_size=1, max_size=4),
     times=TIMES,
     job_wide=st.fixed_dictionaries({}, optional={"sw": VALUES, "matlab": AMOUNTS, "disk": SIZES}),
-    place=st.builds(Place, st.sampled_from(Arrangement), st.booleans()),
+    place=st.builds(PlacementRule, st.sampled_from(Arrangement), st.booleans()),
     walltime_s=st.none() | st.integers(1, 10**9),
     array=st.none() | st.builds(lambda first, n: range(first, first + n), st.integers(0, 10**6), st.integers(1, 10**6)),
     priority=st.integers(-(10**6), 10**6),

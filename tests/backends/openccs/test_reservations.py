@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from asa.backends.openccs.jobs import Phase
+from asa.backends.openccs.jobs import JobPhase
 from asa.backends.openccs.journal import open_plan
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
@@ -52,7 +52,7 @@ def test_jobs_in_it_are_planned_within_it(plan, inside):
     assert submit(inside, "ncpus=4,walltime=600s").start_s == 1000
     assert submit(inside, "ncpus=4,walltime=600s").start_s == 1000
     waiting = submit(inside, "ncpus=4,walltime=600s")
-    assert (waiting.start_s, waiting.phase) == (None, Phase.WAITING)
+    assert (waiting.start_s, waiting.phase) == (None, JobPhase.WAITING)
     assert submit(inside, "ncpus=2,walltime=400s,sw=g03").start_s == 1600
     with pytest.raises(RefusedError, match="12 of ncpus"):
         submit(inside, "3:ncpus=4,walltime=10s")
@@ -70,7 +70,7 @@ def test_its_end_is_theirs(plan, inside):
     inside.begin(job.id, now=1000)
     plan.end("course", now=1300)
     assert not plan.reservations
-    assert inside.jobs[job.id].phase is Phase.ENDED
+    assert inside.jobs[job.id].phase is JobPhase.ENDED
     assert inside.jobs[job.id].why == "reservation course has ended"
     assert submit(plan, "4:ncpus=4,walltime=10s", now=1300).start_s == 1300
 
@@ -106,7 +106,7 @@ def test_one_that_has_begun_stays(plan, inside):
     [node] = inside.cluster.names_of(job.placement)
     plan.fail(node, now=1100)
     assert inside.jobs[job.id].start_s == 1100
-    assert inside.jobs[job.id].phase is Phase.PLANNED
+    assert inside.jobs[job.id].phase is JobPhase.PLANNED
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from asa.backends.openccs.limits import Items, Limit
 from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
-from asa.backends.openccs.rusv import RUSV, Slot
+from asa.backends.openccs.rusv import RUSV, UsageSlot
 from asa.backends.openccs.system import Node, System, load_system
 from asa.backends.openccs.why import why
 
@@ -93,6 +93,6 @@ def test_a_bare_number_is_one_of_items_and_of_bytes_everywhere(tmp_path):
 
 def test_what_is_no_slot_is_refused():
     with pytest.raises(InputError, match="less than no items"):
-        RUSV(4).increment(Slot(1, 2, -3))
+        RUSV(4).increment(UsageSlot(1, 2, -3))
     with pytest.raises(InputError, match="from 9 to before 5"):
         RUSV(4).add_within(9, 5, 1)

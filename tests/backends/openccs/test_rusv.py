@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from asa.backends.openccs.rusv import FOREVER, RUSV, Slot, Stores, cron_to_rusv
+from asa.backends.openccs.rusv import FOREVER, RUSV, Stores, UsageSlot, cron_to_rusv
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ def slots(most=5):
     """Slots within the array, or for ever."""
     bounds = st.tuples(st.integers(0, LAST - 1), st.integers(0, LAST - 1)).map(sorted)
     return st.builds(
-        lambda of, is_for_ever, items: Slot(of[0], 0 if is_for_ever or not of[1] else of[1], items),
+        lambda of, is_for_ever, items: UsageSlot(of[0], 0 if is_for_ever or not of[1] else of[1], items),
         bounds,
         st.booleans(),
         st.integers(1, most),
@@ -56,7 +56,7 @@ def of_array(counts, empty):
     for second in range(1, len(counts) + 1):
         if second == len(counts) or counts[second] != counts[start]:
             if counts[start] != empty:
-                found.append(Slot(start, 0 if second == len(counts) else second - 1, counts[start]))
+                found.append(UsageSlot(start, 0 if second == len(counts) else second - 1, counts[start]))
             start = second
     return found
 
@@ -78,7 +78,7 @@ def test_it_is_what_an_array_of_counts_would_be(stores, changes):
     assert len(vector) == len(list(vector))
 
 
-OLD = Slot(10, 19, 4)
+OLD = UsageSlot(10, 19, 4)
 OVERLAPS = {
     "before": (2, 5),
     "touches its beginning": (2, 9),
@@ -105,7 +105,7 @@ OVERLAPS = {
 @pytest.mark.parametrize("new", OVERLAPS.values(), ids=OVERLAPS)
 @pytest.mark.parametrize("items", [3, 4, 6])
 def test_each_operation_in_each_way_that_slots_overlap(stores, new, items):
-    slot = Slot(*new, items)
+    slot = UsageSlot(*new, items)
     one, other = RUSV(MOST, stores=stores, slots=[]), RUSV(MOST, stores=stores)
     for vector, of in ((one, OLD), (other, slot)):
         change(vector, of, of.items if stores is Stores.USED else -of.items)
@@ -128,19 +128,19 @@ def test_each_operation_in_each_way_that_slots_overlap(stores, new, items):
 
 
 def test_a_stop_of_nought_is_for_ever():
-    vector = RUSV(4, slots=[Slot(5, 0, 3)])
+    vector = RUSV(4, slots=[UsageSlot(5, 0, 3)])
     assert (vector.at(4), vector.at(5), vector.at(1 << 55)) == (0, 3, 3)
-    assert list(vector) == [Slot(5, 0, 3)]
-    change(vector, Slot(100, 0, 3), -3)
-    assert list(vector) == [Slot(5, 99, 3)]
-    change(vector, Slot(5, 99, 3), -3)
+    assert list(vector) == [UsageSlot(5, 0, 3)]
+    change(vector, UsageSlot(100, 0, 3), -3)
+    assert list(vector) == [UsageSlot(5, 99, 3)]
+    change(vector, UsageSlot(5, 99, 3), -3)
     assert (vector, len(vector)) == (RUSV(4), 0)
 
 
 def test_negative_times_are_times():
-    assert list(RUSV(4, slots=[Slot(-10, -1, 1)])) == [Slot(-10, -1, 1)]
+    assert list(RUSV(4, slots=[UsageSlot(-10, -1, 1)])) == [UsageSlot(-10, -1, 1)]
     with pytest.raises(InputError, match="stops before"):
-        RUSV(4).increment(Slot(5, 4, 1))
+        RUSV(4).increment(UsageSlot(5, 4, 1))
 
 
 # ---------------------------------------------------------------------- algebra
@@ -183,8 +183,8 @@ def test_a_limit_leaves_what_is_free_in_both(used, limit):
 
 def test_what_is_used_of_a_limit_is_taken_from_it():
     """A consumer who may have 8 of 16 cores, and has 5 of them until second 99."""
-    limit, own = RUSV(8, stores=Stores.FREE), RUSV(16, slots=[Slot(0, 99, 5)])
-    view = RUSV(16, slots=[Slot(0, 49, 10)]).min_free(limit - own)
+    limit, own = RUSV(8, stores=Stores.FREE), RUSV(16, slots=[UsageSlot(0, 99, 5)])
+    view = RUSV(16, slots=[UsageSlot(0, 49, 10)]).min_free(limit - own)
     assert [view.free_at(second) for second in (0, 50, 100)] == [3, 3, 8]
 
 
@@ -246,7 +246,7 @@ def test_what_is_broken_is_free_at_no_time(used, free, defect):
 
 @given(vectors(), st.integers(0, LAST), st.integers(0, 150), st.integers(LAST, LAST + 5))
 def test_a_template_is_repeated(template, since, more, period):
-    template = template - RUSV(MOST, slots=[Slot(LAST, 0, template.at(LAST))]) if template.at(LAST) else template
+    template = template - RUSV(MOST, slots=[UsageSlot(LAST, 0, template.at(LAST))]) if template.at(LAST) else template
     made = cron_to_rusv(template, 7, since, since + more, period)
     for second in range(since, since + more + 1):
         assert made.at(second) == (7 if template.at(second % period) else 0)
@@ -255,12 +255,12 @@ def test_a_template_is_repeated(template, since, more, period):
 
 
 def test_it_shows_what_it_holds():
-    assert repr(RUSV(8, defect=2, slots=[Slot(0, 9, 3)])) == "RUSV(6 of 8, [0..9: 3])"
+    assert repr(RUSV(8, defect=2, slots=[UsageSlot(0, 9, 3)])) == "RUSV(6 of 8, [0..9: 3])"
     assert repr(RUSV(8, stores=Stores.FREE)) == "RUSV(8, free, [])"
 
 
 def test_many_slots_need_more_room():
-    slots = [Slot(100 * place, 100 * place + 50, 1) for place in range(500)]
+    slots = [UsageSlot(100 * place, 100 * place + 50, 1) for place in range(500)]
     vector = RUSV(MOST, slots=slots)
     assert list(vector) == slots
     for slot in slots:

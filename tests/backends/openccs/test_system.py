@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from asa.backends.openccs.cluster import Cluster
+from asa.backends.openccs.cluster import PlannedCluster
 from asa.backends.openccs.requests import Request, RequestKind
 from asa.backends.openccs.system import Admission, Node, Reserve, System, load_system, oculus
 
@@ -114,7 +114,7 @@ def test_a_file_says_all_of_a_cluster(tmp_path):
     ],
 )
 def test_requests_for_a_cluster_of_a_file_find_what_they_name(tmp_path, text, node):
-    cluster = Cluster(read(tmp_path, GOOD))
+    cluster = PlannedCluster(read(tmp_path, GOOD))
     ask = cluster.prepare(Request.parse(f"rset={text}", cluster.system.kinds))
     assert cluster.names_of(cluster.find(ask, 1000)) == [node]
 

@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from asa.backends.openccs.jobs import Job, Phase
-from asa.backends.openccs.lacks import Cause
+from asa.backends.openccs.jobs import CcsJob, JobPhase
+from asa.backends.openccs.lacks import LackCause
 from asa.backends.openccs.limits import Access, Consumers, FreePool, Items, Limit
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
@@ -67,10 +67,10 @@ def test_other_jobs_hold_what_it_needs():
     )
     told = why(plan, "next", now=0)
     assert told.job.start_s == 2 * HOUR
-    assert binding(told) == {(Cause.JOBS, "ncpus")}
-    assert without(told, Cause.JOBS) == 0
+    assert binding(told) == {(LackCause.JOBS, "ncpus")}
+    assert without(told, LackCause.JOBS) == 0
     short = lack(told)
-    assert (short.cause, short.of, short.at_s, short.needed, short.free) == (Cause.JOBS, "ncpus", 0, 16, 8)
+    assert (short.cause, short.of, short.at_s, short.needed, short.free) == (LackCause.JOBS, "ncpus", 0, 16, 8)
     [holder] = short.holders
     assert (holder.job, holder.user, holder.items, holder.until_s) == ("big", "ann", 24, 2 * HOUR)
     assert told.sentences()[1] == (
@@ -99,7 +99,7 @@ def test_a_licence_binds():
     system = cluster(licences={"g03": 1})
     plan = planned(system, "rset=ncpus=1,sw=g03,walltime=1h", "rset=ncpus=1,sw=g03,walltime=1h")
     told = why(plan, "2", now=0)
-    assert binding(told) == {(Cause.JOBS, "g03")}
+    assert binding(told) == {(LackCause.JOBS, "g03")}
     assert "none is free: job 1 (1 g03 until 1:00:00) holds what is used" in lack(told).words
 
 
@@ -108,9 +108,9 @@ def test_enough_in_all_but_on_no_node():
     plan = planned(cluster(), *["rset=ncpus=5,walltime=2h"] * 3, "rset=3:ncpus=4,walltime=1h")
     told = why(plan, "4", now=0)
     assert told.job.start_s == 2 * HOUR
-    assert binding(told) == {(Cause.JOBS, "ncpus"), (Cause.CHUNKS, "")}
+    assert binding(told) == {(LackCause.JOBS, "ncpus"), (LackCause.CHUNKS, "")}
     room = lack(told)
-    assert (room.cause, room.needed, room.free) == (Cause.CHUNKS, 3, 2)
+    assert (room.cause, room.needed, room.free) == (LackCause.CHUNKS, 3, 2)
     assert sorted((holder.job, holder.items) for holder in room.holders) == [("1", 1), ("2", 1), ("3", 1)]
     assert room.words.startswith("only 2 of its 3 chunks (4 cores each) have room, on 1 of 4 nodes that would do, ")
     assert "though 17 cores are free in all: jobs " in room.words
@@ -124,7 +124,7 @@ def test_room_that_goes_away_is_told_from_the_second_it_does():
     told = why(plan, "2", now=0, at=1800)
     assert told.job.start_s == 2 * HOUR
     room = lack(told)
-    assert (room.cause, room.at_s, room.free) == (Cause.CHUNKS, HOUR, 0)
+    assert (room.cause, room.at_s, room.free) == (LackCause.CHUNKS, HOUR, 0)
     assert room.words.startswith("from 1:00:00 on its only chunk (4 cores) has room on none of the 2 nodes")
 
 
@@ -140,9 +140,9 @@ def test_a_placement_binds(before, text, of):
     """Without what it wants of its nodes it would start at once."""
     plan = planned(cluster(2), f"{before},walltime=2h", text)
     told = why(plan, "2", now=0)
-    assert (Cause.PLACE, of) in binding(told)
-    assert without(told, Cause.PLACE) == 0
-    assert lack(told).cause is Cause.CHUNKS
+    assert (LackCause.PLACE, of) in binding(told)
+    assert without(told, LackCause.PLACE) == 0
+    assert lack(told).cause is LackCause.CHUNKS
 
 
 def test_sorts_of_chunks_that_need_the_same_node():
@@ -165,8 +165,8 @@ def test_a_property_binds():
     nodes = (Node("a", {"ncpus": 4}, {"acc": "tesla"}), Node("b", {"ncpus": 4}), Node("c", {"ncpus": 4}))
     plan = planned(System("s", nodes), "rset=ncpus=4:acc=tesla,walltime=2h", "rset=ncpus=2:acc=tesla,walltime=1h")
     told = why(plan, "2", now=0)
-    assert (Cause.PROPERTY, "acc=tesla") in binding(told)
-    [words] = [one.words for one in told.constraints if one.cause is Cause.PROPERTY]
+    assert (LackCause.PROPERTY, "acc=tesla") in binding(told)
+    [words] = [one.words for one in told.constraints if one.cause is LackCause.PROPERTY]
     assert words == "acc=tesla, which 1 of 3 nodes have"
     assert "none of the 1 nodes that would do" in lack(told).words
 
@@ -178,8 +178,8 @@ def test_what_is_kept_for_others_binds():
     plan = planned(system, "rset=ncpus=2,walltime=2h", "rset=ncpus=2,walltime=2h", "rset=ncpus=2,walltime=1h")
     told = why(plan, "3", now=0)
     assert told.job.start_s == 2 * HOUR
-    assert (Cause.RESERVE, "gpus") in binding(told)
-    assert without(told, Cause.RESERVE) == 0
+    assert (LackCause.RESERVE, "gpus") in binding(told)
+    assert without(told, LackCause.RESERVE) == 0
 
 
 def test_nodes_that_let_nobody_like_it_in_bind():
@@ -187,8 +187,8 @@ def test_nodes_that_let_nobody_like_it_in_bind():
     nodes = (Node("a", {"ncpus": 4}), Node("smp", {"ncpus": 32}, admits=(Admission({"ncpus": 5}),)))
     plan = planned(System("s", nodes), "rset=ncpus=4,walltime=2h", "rset=ncpus=4,walltime=1h")
     told = why(plan, "2", now=0)
-    assert (Cause.ADMISSION, "smp") in binding(told)
-    assert without(told, Cause.ADMISSION) == 0
+    assert (LackCause.ADMISSION, "smp") in binding(told)
+    assert without(told, LackCause.ADMISSION) == 0
 
 
 def test_nodes_that_are_down_bind():
@@ -199,7 +199,7 @@ def test_nodes_that_are_down_bind():
     plan.submit(Request.parse("rset=ncpus=8,walltime=1h"), now=0, name="2")
     told = why(plan, "2", now=0)
     assert told.job.start_s == 2 * HOUR
-    assert {(Cause.DOWN, "n[2-3]"), (Cause.JOBS, "ncpus")} <= binding(told)
+    assert {(LackCause.DOWN, "n[2-3]"), (LackCause.JOBS, "ncpus")} <= binding(told)
     assert "16 cores being on nodes that are down" in lack(told).words
     assert [plan.cluster.is_up(name) for name in plan.cluster.names] == [True, False, False]
 
@@ -208,9 +208,9 @@ def test_a_fixed_start_binds():
     """It starts when it asks to, and nothing else matters."""
     plan = planned(cluster(), "rset=4:ncpus=8,walltime=1h", "rset=ncpus=1,walltime=1h,start=1970-01-01T05:00")
     told = why(plan, "2", now=0)
-    assert binding(told) == {(Cause.START, "")}
-    assert without(told, Cause.START) == HOUR
-    assert [one.cause for one in told.moment.lacks] == [Cause.START, Cause.JOBS]
+    assert binding(told) == {(LackCause.START, "")}
+    assert without(told, LackCause.START) == HOUR
+    assert [one.cause for one in told.moment.lacks] == [LackCause.START, LackCause.JOBS]
 
 
 def test_a_job_refused_for_its_deadline():
@@ -219,22 +219,25 @@ def test_a_job_refused_for_its_deadline():
     request = Request.parse("rset=ncpus=1,walltime=1h,deadline=1970-01-01T02:00")
     with pytest.raises(RefusedError) as caught:
         plan.submit(request, now=0, name="late")
-    refused = Job("late", request, why=caught.value.message)
+    refused = CcsJob("late", request, why=caught.value.message)
     told = why(plan, refused, now=0)
     assert told.is_refused
-    assert binding(told) == {(Cause.DEADLINE, ""), (Cause.JOBS, "ncpus")}
-    assert without(told, Cause.DEADLINE) == 3 * HOUR
+    assert binding(told) == {(LackCause.DEADLINE, ""), (LackCause.JOBS, "ncpus")}
+    assert without(told, LackCause.DEADLINE) == 3 * HOUR
     assert told.sentences()[0] == "late was refused: there is no room for it before its deadline."
-    assert [one.cause for one in why(plan, refused, now=0, at=HOUR + 1).moment.lacks] == [Cause.JOBS, Cause.DEADLINE]
+    assert [one.cause for one in why(plan, refused, now=0, at=HOUR + 1).moment.lacks] == [
+        LackCause.JOBS,
+        LackCause.DEADLINE,
+    ]
 
 
 def test_a_job_that_can_never_run():
     """What of its own wishes and of the site's rules keeps it from all nodes."""
     plan = planned(oculus())
     request = Request.parse("rset=8:ncpus=16:acc=tesla,walltime=1h")
-    told = why(plan, Job("x", request), now=0)
+    told = why(plan, CcsJob("x", request), now=0)
     assert told.moment is None
-    assert binding(told) == {(Cause.PROPERTY, "acc=tesla"), (Cause.RESERVE, "gpus")}
+    assert binding(told) == {(LackCause.PROPERTY, "acc=tesla"), (LackCause.RESERVE, "gpus")}
 
 
 # ---------------------------------------------------------------------- limits
@@ -253,9 +256,9 @@ def test_a_limit_binds():
     )
     told = why(plan, "a2", now=0)
     assert told.job.start_s == 2 * HOUR
-    assert binding(told) == {(Cause.CONSUMER, "")}
+    assert binding(told) == {(LackCause.CONSUMER, "")}
     beyond = lack(told)
-    assert (beyond.cause, beyond.of, beyond.needed, beyond.free) == (Cause.CONSUMER, "ncpus", 4, 0)
+    assert (beyond.cause, beyond.of, beyond.needed, beyond.free) == (LackCause.CONSUMER, "ncpus", 4, 0)
     assert [holder.job for holder in beyond.holders] == ["a1"]
     assert "the limit of user 'alice' on ncpus: 8, of which 8 are used then" in beyond.words
 
@@ -265,7 +268,7 @@ def test_whole_nodes_are_more_than_a_limit_leaves():
     asked = [("alice", "a1", "rset=ncpus=2,walltime=2h"), ("alice", "a2", "rset=ncpus=1,walltime=1h,place=excl")]
     told = why(planned(cluster(2), *asked, limits=[ALICE]), "a2", now=0)
     assert told.job.start_s == 2 * HOUR
-    assert {(Cause.CONSUMER, ""), (Cause.PLACE, "excl")} <= binding(told)
+    assert {(LackCause.CONSUMER, ""), (LackCause.PLACE, "excl")} <= binding(told)
     assert "as a whole, more than limits and pools leave it" in lack(told).words
 
 
@@ -280,8 +283,11 @@ def test_a_limit_and_other_jobs_bind_together():
     )
     told = why(plan, "a2", now=0)
     assert not binding(told)
-    assert [(one.cause, one.of, one.start_s) for one in told.together] == [(Cause.CONSUMER, "", 0), (Cause.JOBS, "", 0)]
-    assert [one.cause for one in told.moment.lacks] == [Cause.JOBS, Cause.CONSUMER]
+    assert [(one.cause, one.of, one.start_s) for one in told.together] == [
+        (LackCause.CONSUMER, "", 0),
+        (LackCause.JOBS, "", 0),
+    ]
+    assert [one.cause for one in told.moment.lacks] == [LackCause.JOBS, LackCause.CONSUMER]
     assert "It would start at 0:00:00 but for all of: limits of alice" in told.sentences()[-1]
 
 
@@ -295,9 +301,9 @@ def test_an_area_that_is_used_up_binds_who_waits():
         limits=[area],
     )
     told = why(plan, "a2", now=0)
-    assert told.job.phase is Phase.WAITING
-    assert binding(told) == {(Cause.CONSUMER, "")}
-    assert without(told, Cause.CONSUMER) == 0
+    assert told.job.phase is JobPhase.WAITING
+    assert binding(told) == {(LackCause.CONSUMER, "")}
+    assert without(told, LackCause.CONSUMER) == 0
     assert "an area of 10h, of which jobs in the plan hold 8h" in lack(told).words
 
 
@@ -308,7 +314,7 @@ def test_a_pool_that_is_kept_free_binds():
     plan = planned(cluster(4), *asked, pools=[pool])
     told = why(plan, "2", now=0)
     assert told.job.start_s == 2 * HOUR
-    assert (Cause.CONSUMER, "") in binding(told)
+    assert (LackCause.CONSUMER, "") in binding(told)
     assert "the pool 'small' keeps 8 of ncpus free for others" in lack(told).words
 
 
@@ -345,14 +351,14 @@ def test_a_job_that_runs_is_asked_about_from_when_it_came():
     plan.begin("2", now=HOUR)
     told = why(plan, "2", now=HOUR + 60)
     assert told.since_s == 0
-    assert binding(told) == {(Cause.JOBS, "ncpus")}
+    assert binding(told) == {(LackCause.JOBS, "ncpus")}
     assert told.sentences()[0] == "2 runs from 1:00:00 to 2:00:00 on n1."
 
 
 def test_a_time_before_the_job_came():
     """Nobody starts before he asks."""
     plan = planned(cluster(), "rset=ncpus=1,walltime=1h", now=100)
-    assert [one.cause for one in why(plan, "1", now=100, at=50).moment.lacks] == [Cause.PAST]
+    assert [one.cause for one in why(plan, "1", now=100, at=50).moment.lacks] == [LackCause.PAST]
 
 
 def test_an_unknown_job():
@@ -437,10 +443,10 @@ def test_what_is_said_is_true_of_any_plan(seed):
         others = [other for other in plan.jobs.values() if other.id != name and other.placement is not None]
         lasts_s = job.request.walltime_s
         for short in told.moment.lacks:
-            assert at <= short.at_s < at + lasts_s or short.cause is Cause.DEADLINE
-            if short.cause is Cause.JOBS:
+            assert at <= short.at_s < at + lasts_s or short.cause is LackCause.DEADLINE
+            if short.cause is LackCause.JOBS:
                 check_short(plan, others, short, at)
-            if short.cause is Cause.CHUNKS:
+            if short.cause is LackCause.CHUNKS:
                 check_room(plan, job, others, short, at)
         check_fits(plan, job, told, at)
     assert facts(plan) == before
@@ -496,7 +502,7 @@ def check_fits(plan, job, told, at):
     ask = fresh.cluster.prepare(job.request)
     views = fresh.consumers.views(ask, job.user, job.group, at, at + ask.lasts_s - 1)
     fits = fresh.cluster.find(ask, at, at + ask.lasts_s, views) is not None
-    of_time = {Cause.PAST, Cause.START, Cause.DEADLINE}
+    of_time = {LackCause.PAST, LackCause.START, LackCause.DEADLINE}
     assert fits == all(one.cause in of_time for one in told.moment.lacks)
 
 
@@ -510,5 +516,5 @@ def test_a_large_plan():
     before = facts(plan)
     last = max(plan.jobs.values(), key=lambda job: job.start_s)
     told = why(plan, last.id, now=0)
-    assert (Cause.JOBS, "ncpus") in binding(told)
+    assert (LackCause.JOBS, "ncpus") in binding(told)
     assert facts(plan) == before

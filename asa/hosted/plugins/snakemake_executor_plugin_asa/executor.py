@@ -18,7 +18,7 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from asa.backend import Capabilities
 from asa.errors import AsaError
 from asa.hosted.expected import Expectations
-from asa.hosted.graph import Graph, Node
+from asa.hosted.graph import Graph, HostJob
 from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, never_start, wind_up
 from asa.hosted.settings import bank_folder, open_batch_system, run_name, runs_folder
 from asa.printable import printable
@@ -30,7 +30,7 @@ from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of, unheed
 _HOST = "Snakemake"
 _LOOK_S = 0.1
 _LAST_LINES = 15
-_Left = tuple[str, Node, tuple[str, ...]]  # a stage's name, its job, and the stages that it follows
+_Left = tuple[str, HostJob, tuple[str, ...]]  # a stage's name, its job, and the stages that it follows
 
 
 class Executor(RemoteExecutor):
@@ -76,7 +76,7 @@ class Executor(RemoteExecutor):
         """Hand over one job's command."""
         assert self._hosted is not None
         name = self._graph.stage_of(self._reader.key(job))
-        node = Node((), kind_of_job(job), job, ())
+        node = HostJob((), kind_of_job(job), job, ())
         with _told():
             asked = self._stage(name, node, self._graph.after(name), self._hosted.folder.path)
             is_other = self._graph.note(asked)
@@ -216,7 +216,7 @@ class Executor(RemoteExecutor):
             self._graph.note(stage)
         return stages
 
-    def _stage(self, name: str, node: Node, after: tuple[str, ...], folder: Path) -> Stage:
+    def _stage(self, name: str, node: HostJob, after: tuple[str, ...], folder: Path) -> Stage:
         return stage_of(node, name, after, command_of(folder, name), self._expected)
 
 

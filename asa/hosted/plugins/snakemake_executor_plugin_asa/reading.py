@@ -10,7 +10,7 @@ from typing import Any
 from asa.core.files import read_text
 from asa.errors import InputError
 from asa.hosted.expected import Expectations
-from asa.hosted.graph import Node
+from asa.hosted.graph import HostJob
 from asa.workflow import Stage
 
 _MIB = 1 << 20
@@ -58,7 +58,7 @@ class Reader:
         self._groups: Mapping[Any, Any] = getattr(dag, "_group", {})
         self._keys: dict[int, tuple[Any, Hashable]] = {}  # with the job, which keeps its id from being given again
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[HostJob]:
         """Give all jobs that are to be run and have not been, but those that Snakemake runs itself."""
         self._groups = getattr(self._dag, "_group", {})
         left = sorted(self._dag.needrun_jobs(), key=self._dag.jobid)
@@ -69,7 +69,7 @@ class Reader:
             if unit.is_local or (key := self.key(unit)) in seen:
                 continue
             seen.add(key)
-            yield Node(key, kind_of_job(unit), unit, tuple(self._before(unit, wanted)))
+            yield HostJob(key, kind_of_job(unit), unit, tuple(self._before(unit, wanted)))
 
     def key(self, unit: Any) -> Hashable:
         """Give the key of a job, or of a group."""
@@ -99,7 +99,7 @@ class Reader:
                 yield key
 
 
-def stage_of(node: Node, name: str, after: tuple[str, ...], command: str, expected: Expectations) -> Stage:
+def stage_of(node: HostJob, name: str, after: tuple[str, ...], command: str, expected: Expectations) -> Stage:
     """Write the stage of a job, with what it asks for; what is not known yet is taken to be usual."""
     resources = _Resources(node.job)
     tasks, cpus_per_task = resources.tasks()
