@@ -17,7 +17,7 @@ from typing import Literal
 from asa.core.words import split
 from asa.errors import InputError
 from asa.requests.directives import Directive, head, read_directives, refuse_components, take_options
-from asa.requests.variables import of_variables
+from asa.requests.variables import with_variables
 from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
@@ -276,7 +276,8 @@ class _Driver:
             raise InputError(f"{bad} is expanded only when the script runs", where=where, hint=self._hint)
         own = {name: self._filled(value.strip("'\""), where) for name, value in _BEFORE.findall(before)}
         environment = tuple((self._exported | own).items())
-        directives |= of_variables(dict(environment), where) | {option.name: option for option in plain}
+        above = {option.name: option for option in plain}
+        directives = with_variables(directives, dict(environment), above, where)
         when = self._when(waits, where)
         self.scripts.append(
             Script(script.path, script.text, directives, where, None, arguments, waits.jobs, when, environment)

@@ -18,6 +18,7 @@ from asa.keys import TERMS
 from asa.requests import beside
 from asa.requests.directives import KNOWN, Directive, head, refuse_value, unseen
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
+from asa.requests.together import refuse_together
 from asa.requests.values import walltime_s
 from asa.requests.variables import VARIABLES, of_variables
 from asa.shapes import Moldable
@@ -296,6 +297,7 @@ class _Translator:
 
     def _tell(self, script: Script) -> None:
         """Say what is left out."""
+        refuse_together(script.directives)
         for directive in script.directives.values():
             refuse_value(directive)
             if directive.name == "dependency":

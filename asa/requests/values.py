@@ -60,7 +60,7 @@ def node_count(text: str) -> int:
     >>> [node_count(text) for text in ("2", "2-4", "+2", "1k")]
     [2, 2, 2, 1024]
     """
-    match = re.match(r"\+?(\d+)([kK]?)(?:-(\d*)([kK]?))?", text)
+    match = re.fullmatch(r"\+?(\d+)([kK]?)(?:-(\d*)([kK]?))?(?:[,:][\dkK,:-]*)?", text)  # 26.05 has lists and steps
     if match is None or not int(match[1]):
         raise InputError(f"{text!r} is no number of nodes", hint="Write a number.")
     least = int(match[1]) * (1024 if match[2] else 1)

@@ -35,6 +35,9 @@ FLAG_VARIABLES: Final = frozenset(
 )  # fmt: skip
 """Options that a variable sets or does not, by its value."""
 
+MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
+"""Options of which sbatch takes one."""
+
 _MAY_BE_EMPTY: Final = frozenset({"exclusive", "no-kill"})
 _ON: Final = frozenset({"", "yes", "set"})
 
@@ -56,6 +59,19 @@ def of_variables(variables: Mapping[str, str], where: str) -> dict[str, Directiv
         for name, value in given.items()
         if (_is_on(value) if name in FLAG_VARIABLES else value or name in _MAY_BE_EMPTY)
     }
+
+
+def with_variables(
+    own: Mapping[str, Directive], variables: Mapping[str, str], above: Mapping[str, Directive], where: str
+) -> dict[str, Directive]:
+    """Put a script's options, those that variables say, and those of the command line together.
+
+    A variable that says memory otherwise than an option does has no effect.
+    """
+    said = of_variables(variables, where)
+    if any(name in own or name in above for name in MEMORY):
+        said = {name: option for name, option in said.items() if name not in MEMORY or name in own or name in above}
+    return {**own, **said, **above}
 
 
 def _is_on(value: str) -> bool:

@@ -14,12 +14,21 @@ from asa.errors import InputError
 from asa.importers.scripts import import_scripts
 from asa.requests.directives import _FLAGS, _OPTIONAL, KNOWN, take_options
 from asa.requests.forms import _TAKES, takes
+from asa.requests.together import refuse_together
 from asa.requests.variables import VARIABLES
 
 TREE = Path(os.environ["ASA_SLURM_TREES"]) / f"slurm-{NEWEST}"
-CONF = (
-    "ClusterName=x\nSlurmctldHost=localhost\nAuthType=auth/none\nNodeName=localhost\nPartitionName=p Nodes=localhost\n"
-)
+CONF = """ClusterName=x
+SlurmctldHost=localhost
+AuthType=auth/none
+GresTypes=gpu
+SelectType=select/cons_tres
+SlurmctldTimeout=1
+MessageTimeout=1
+TCPTimeout=1
+NodeName=localhost
+PartitionName=p Nodes=localhost
+"""
 ELSEWHERE = {  # names that one of both lacks, or takes otherwise
     OLDEST: {
         "consolidate-segments", "container-id", "container-type", "external", "extra", "mem-update", "oom-kill-step",
@@ -46,11 +55,11 @@ def asks(request, tmp_path):
     command = ["chroot", str(TREE), "sbatch"] if is_newest else ["sbatch"]
     env = {"PATH": os.environ["PATH"], "LC_ALL": "C", "SLURM_CONF": f"/tmp/{conf.name}" if is_newest else str(conf)}
 
-    def ask(*words):
+    def ask(*words, script=""):
         done = subprocess.run(
             [*command, *words],
             env=env,
-            stdin=subprocess.DEVNULL,
+            input=script,
             capture_output=True,
             text=True,
             check=False,
@@ -94,7 +103,7 @@ VALUES = {
         "10", "10:00", "1:00:00", "1-0", "1-00:00:00", "1-12:30", "1-", "0", "00:00:00", "-1", "infinite", "UNLIMITED",
         "12hours", "1h", "60m", "1.5", "1:2:3:4", "x",
     ),
-    "nodes": ("2", "2-4", "+2", "2k", "4-2", "2-", "x"),
+    "nodes": ("2", "2-4", "+2", "2k", "4-2", "2-", "x", "2-4-6"),
     "ntasks": ("4", "0", "-1", "x", "4.5"),
     "cpus-per-task": ("4", "0", "-1", "x"),
     "gpus": ("1", "0", "a100:2", "a100"),
@@ -144,6 +153,11 @@ PASSED = {  # values that asa reads no further
     "tmp": ("1G", "10GB", "1.5G"),
     "wait-all-nodes": ("0", "1", "2"),
 }  # fmt: skip
+WITH = {
+    "mem-per-gpu": "--gpus=1",
+    "gpus-per-task": "-n 1",
+    "distribution": "-w localhost",
+}  # without which it is refused
 ASKED = [(name, value) for values in (VALUES, PASSED) for name, listed in values.items() for value in listed]
 
 
@@ -155,7 +169,7 @@ def test_a_value_is_taken_if_sbatch_takes_it(asks, tmp_path, name, value):
     is_known = name not in ELSEWHERE[release] and (name, value) not in OF_LATER.get(release, ())
     is_taken = said.strip().endswith("Batch script is empty!") and said.count("error") == 1
     script = tmp_path / "s.sh"
-    script.write_text(f"#!/bin/bash\n#SBATCH -t 10\n#SBATCH '--{name}={value}'\necho hi\n")
+    script.write_text(f"#!/bin/bash\n#SBATCH -t 10\n#SBATCH '--{name}={value}' {WITH.get(name, '')}\necho hi\n")
     try:
         import_scripts([script])
     except InputError:
@@ -183,6 +197,54 @@ def test_no_value_that_sbatch_takes_is_refused(asks):
                 assert takes(name, changed), (name, changed)
 
 
+TOGETHER = (
+    "--mem=4G --mem-per-cpu=1G", "--mem=4G --mem-per-gpu=1G -G 1", "--cpus-per-gpu=2 -c 2 -G 1", "-S 1 --thread-spec=1",
+    "--ntasks-per-gpu=2 -G 2 --ntasks-per-node=2", "--ntasks-per-gpu=2 -G 2 --gpus-per-task=1 -n 4", "--mem-per-gpu=1G",
+    "--mem-per-gpu=1G --gres=nvme:1", "--gpus-per-task=1", "--gpus-per-task=1 --gres=gpu:2", "--ntasks-per-gpu=2",
+    "--gpus-per-socket=1", "-m arbitrary", "-N 4 -G 2", "-G 4 --gpus-per-node=3", "-G 4 --gpus-per-node=2 -N 3",
+    "-G 3 --gpus-per-task=2", "-G 4 --gpus-per-task=2 -n 3",
+)  # fmt: skip
+APART = (
+    "-N 2", "-N 4", "-N 2-3", "-n 1", "-n 2", "-n 4", "--ntasks-per-node=2", "-G 0", "-G 2", "-G 3", "--gpus=a100:2",
+    "--gpus-per-node=1", "--gpus-per-node=2", "--gpus-per-task=1", "--gpus-per-task=0", "--gpus-per-socket=1",
+    "--sockets-per-node=2", "-B 2", "--gres=gpu:1", "--gres=gpu:0", "--gres=gpu:a100:1", "--mem=1G", "--mem-per-cpu=1G",
+    "--mem-per-gpu=1G", "--mem-per-gpu=0", "--ntasks-per-gpu=2", "--ntasks-per-tres=2", "--cpus-per-gpu=2", "-c 2",
+    "-S 1", "--thread-spec=1", "-m arbitrary", "-w localhost", "--exclusive", "--oversubscribe", "--mincpus=4",
+)  # fmt: skip
+
+
+def is_taken(lines):
+    given = {option.name: option for option in take_options(lines.split(), "a.sh")[0]}
+    try:
+        refuse_together(given)
+    except InputError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("lines", TOGETHER)
+def test_options_that_end_sbatch_together_are_refused(asks, tmp_path, lines):
+    said = asks[1](script=f"#!/bin/bash\n#SBATCH {lines}\necho hi\n")
+    assert "Unable to contact" not in said
+    assert "error" in said or "fatal" in said
+    script = tmp_path / "s.sh"
+    script.write_text(f"#!/bin/bash\n#SBATCH -t 10 {lines}\necho hi\n")
+    with pytest.raises(InputError) as caught:
+        import_scripts([script])
+    assert caught.value.where == f"{script}:2"
+
+
+def test_options_that_sbatch_takes_together_are_taken(asks):
+    release, ask = asks
+    if release == NEWEST:
+        pytest.skip("it waits a second for a controller before it ends")
+    draw = random.Random(7)
+    for _ in range(150):
+        lines = " ".join(draw.sample(APART, draw.randrange(2, 6)))
+        if not is_taken(lines):
+            assert "Unable to contact" not in ask(*lines.split(), script="#!/bin/bash\necho hi\n"), lines
+
+
 def test_each_variable_that_sbatch_reads_is_known(asks):
     """By the names that are in the program."""
     release, _ = asks
@@ -202,6 +264,10 @@ def test_a_variable_counts_more_than_a_script_and_less_than_a_command_line(tmp_p
     [stage] = import_scripts([driver]).workflow.stages.values()
     assert (stage.account, stage.partition, stage.walltime_s) == ("ours", "wide", 1800)
     assert stage.options == ("--qos=low",)
+    script.write_text("#!/bin/bash\n#SBATCH -t 10 --mem-per-cpu=1G\necho hi\n")
+    driver.write_text("#!/bin/bash\nSBATCH_MEM_PER_NODE=9G sbatch a.sh\n")  # no effect on what is said otherwise
+    [stage] = import_scripts([driver]).workflow.stages.values()
+    assert stage.request == ("--mem-per-cpu=1G",)
 
 
 @pytest.mark.parametrize(
