@@ -226,6 +226,14 @@ def test_a_driver_that_keeps_so_many_in_the_queue_has_each_follow_an_earlier_one
     }  # fmt: skip
 
 
+def test_a_driver_that_only_looks_before_each_job_waits_for_none(place):
+    """As one that keeps fewer than a hundred in the queue, and never has as many."""
+    text = "for i in 1 2 3 4 5 6 7 8; do\n  while [ $(squeue -h | wc -l) -ge 100 ]; do sleep 60; done\n"
+    stages, notes, _ = flow_of(recorded(f"{text}  sacct -n > /dev/null; sbatch -J j$i a.sh\ndone"))
+    assert not any(stage.after for stage in stages.values())
+    assert not any("seen others end" in note for note in notes)
+
+
 def test_a_job_gets_what_the_driver_had_set(place, monkeypatch):
     """What differs from the start, with --export as it says, and the folder; no secret is written down."""
     monkeypatch.setenv("KEPT", "1")
@@ -326,7 +334,7 @@ def test_what_was_cancelled_is_left_out(place):
 
 def test_scancel_ends_only_what_slurm_would(place):
     """No job that has ended, no whole array for an element, none by a signal or in another state."""
-    text = "j=$(sbatch --parsable a.sh); trap 'scancel $j' EXIT\nfor i in 1 2 3; do squeue -j $j; done\n"
+    text = "j=$(sbatch --parsable a.sh); trap 'scancel $j' EXIT\nfor i in 1 2 3; do squeue -j $j; sleep 5; done\n"
     text += "k=$(sbatch --parsable --array=1-5 b.sh); scancel ${k}_3\nl=$(sbatch --parsable c.sh)\n"
     text += "scancel -s USR1 $l; scancel --signal=USR2 $l; scancel --state=RUNNING -u $(id -un); scancel -u nobody"
     stages, notes, _ = flow_of(recorded(text))

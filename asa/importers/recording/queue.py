@@ -1,7 +1,8 @@
 """A queue that answers as Slurm's programs do, of jobs that nobody runs: sbatch, squeue, sacct, scontrol, scancel.
 
-A job is pending when the driver first asks about it, runs the second time, and has completed the third; one that waits
-for others is pending until these have ended. So a driver that polls goes on, and it is known what it had seen.
+A job is pending when the driver first asks about it; when it asks again after a sleep, the job runs, and then it has
+completed. One that waits for others is pending until these have ended. So a driver that polls goes on, and it is known
+what it had seen.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _SECONDS_OF_A_REAL_PROGRAM = 30.0
 _WHEN = "2026-01-01T00:00:00"
 _ENDED = "COMPLETED"
 _ENDED_AT = 3  # looks
+_LOOKS_OF_ONE_THAT_WAITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +67,20 @@ class Asked:
 class RecordedQueue:
     """The jobs that a driver submitted, in order."""
 
-    def __init__(self, user: str, search: str, *, own_number: int = 0, first: int = FIRST_NUMBER) -> None:
+    def __init__(
+        self, user: str, search: str, count_sleeps: Callable[[], int] = lambda: 0, *, first: int = FIRST_NUMBER
+    ) -> None:
         self.jobs: list[Submission] = []
         self.refused: list[tuple[str, str]] = []  # calls of sbatch: how, and why
         self.remarks: dict[str, None] = {}  # what the user is to know, a sentence each
         self._user = user
         self._users = (user, str(os.getuid()), *_name_of_this_user())
         self._search = search  # where the real programs are
-        self._own_number = own_number
         self._next = first
         self._seen_ended: dict[int, Literal["success", "always"]] = {}
+        self._count_sleeps = count_sleeps
+        self._slept = 0  # how often, when the driver last asked about jobs
+        self._looks = 0  # how often it has asked since it submitted one
         self._ends_at_once = 1  # of those that run, at the driver's next look at all jobs
         self._by_number: dict[int, Submission] = {}
         self._programs: dict[str, Callable[[Asked], Answer]] = {
@@ -134,7 +140,7 @@ class RecordedQueue:
         self._next += 1
         self.jobs.append(job)
         self._by_number[job.number] = job
-        self._ends_at_once = 1
+        self._looks, self._ends_at_once = 0, 1
         if "wait" in options:
             job.looks = _ENDED_AT
             self._see_ended([job], "success")
@@ -145,23 +151,31 @@ class RecordedQueue:
     # ------------------------------------------------------------------ what the driver sees
 
     def _look(self, named: Sequence[Submission] = ()) -> None:
-        """Let time go on by a step, as the driver asks about jobs; of some that it names, for these.
+        """Note that the driver asks about jobs, all or some; time has gone on by a step if it has slept since.
 
-        If it asks about all, one that runs ends first, then two, then four: a driver that keeps no more than some in
-        the queue goes on when there is room, and one that waits for all of them soon sees them end.
+        A driver may also wait without sleeping: it asks again and again, and submits nothing.
         """
-        if named:
-            for job in self._with_those_before(named):
-                job.looks += self._may_begin(job)
-            return
-        under_way = [job for job in self.jobs if job.looks < _ENDED_AT and self._may_begin(job)]
-        running = [job for job in under_way if job.looks == _ENDED_AT - 1]
-        for job in under_way:
-            if job.looks < _ENDED_AT - 1:
+        slept, self._slept = self._slept, self._count_sleeps()
+        self._looks += 1
+        for job in named or self.jobs:
+            job.looks = max(job.looks, 1)
+        if self._slept != slept or self._looks > _LOOKS_OF_ONE_THAT_WAITS:
+            self._go_on(named)
+
+    def _go_on(self, named: Sequence[Submission]) -> None:
+        """Let jobs begin and end.
+
+        If the driver asks about all, one of them ends first, then two, then four: a driver that keeps no more than some
+        in the queue goes on when there is room, and one that waits for all of them soon sees them end.
+        """
+        some = self._with_those_before(named) if named else self.jobs
+        ending = [job for job in some if job.looks == _ENDED_AT - 1]
+        for job in some:
+            if job.looks < _ENDED_AT - 1 and self._may_begin(job):
                 job.looks += 1
-        for job in running[: self._ends_at_once]:
+        for job in ending if named else ending[: self._ends_at_once]:
             job.looks = _ENDED_AT
-        self._ends_at_once *= 2 if running else 1
+        self._ends_at_once *= 2 if ending else 1
 
     def _with_those_before(self, jobs: Sequence[Submission]) -> list[Submission]:
         """Give jobs with those that they wait for, in order."""

@@ -36,7 +36,7 @@ _HERE = Path(__file__).parent
 _FULL_PATH: Final = re.compile(r"/[\w./-]*/(?:sbatch|srun|salloc)\b")
 _SITE_CUSTOMIZE = """\
 import os, sys, time
-time.sleep = lambda seconds: None
+time.sleep = lambda seconds: open({slept!r}, "a").write(".") and None
 folder = os.path.dirname(__file__)
 sys.path[:] = [place for place in sys.path if place != folder]
 os.environ.pop("PYTHONPATH", None)
@@ -140,26 +140,31 @@ def record(
     own_options = _own_options(script) if script is not None else ()
     own_number = FIRST_NUMBER if own_options else 0
     first = FIRST_NUMBER + 1 if own_number else FIRST_NUMBER
-    queue = RecordedQueue(getpass.getuser(), os.environ.get("PATH", os.defpath), own_number=own_number, first=first)
-    with temporary.folder("asa-record-") as place, _desk(queue, Path(place, "desk")) as desk:
+    with temporary.folder("asa-record-") as place:
         keep = Path(place)
-        programs = keep / "programs"
-        _make_programs(programs, desk)
-        environment = _environment(programs, keep, own_number, folder, script)
-        passed_over = ["/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
-        settings = {
-            "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
-            "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
-            "passed_over": passed_over,
-        }  # fmt: skip
-        (keep / "settings.json").write_text(json.dumps(settings))
-        inside = python.bare_command(str(_HERE / "inside.py"), str(keep / "settings.json"))
-        with _ignoring_interrupts():
-            subprocess.run(  # noqa: S603 - the user's own command
-                inside, env=environment, stdout=2, check=False
-            )
-        ended = _ended(keep, command)
-        made = _made(keep, ended)
+        slept = keep / "slept"
+        slept.touch()
+        queue = RecordedQueue(
+            getpass.getuser(), os.environ.get("PATH", os.defpath), lambda: slept.stat().st_size, first=first
+        )
+        with _desk(queue, keep / "desk") as desk:
+            programs = keep / "programs"
+            _make_programs(programs, desk)
+            environment = _environment(programs, keep, own_number, folder, script)
+            passed_over = ["/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
+            settings = {
+                "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
+                "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
+                "passed_over": passed_over,
+            }  # fmt: skip
+            (keep / "settings.json").write_text(json.dumps(settings))
+            inside = python.bare_command(str(_HERE / "inside.py"), str(keep / "settings.json"))
+            with _ignoring_interrupts():
+                subprocess.run(  # noqa: S603 - the user's own command
+                    inside, env=environment, stdout=2, check=False
+                )
+            ended = _ended(keep, command)
+            made = _made(keep, ended)
     return Recording(
         tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(queue.refused),
         tuple(queue.remarks),
@@ -247,8 +252,8 @@ def _make_programs(folder: Path, desk: Path) -> None:
     for name in (*OWN_PROGRAMS, *REAL_PROGRAMS):
         command = shlex.join(python.bare_command(str(stand_in), str(desk), name))
         _write_program(folder / name, f'exec {command} "$@"\n')
-    _write_program(folder / "sleep", ":\n")
-    _write_program(folder / "usleep", ":\n")
+    for name in ("sleep", "usleep"):
+        _write_program(folder / name, f"echo >> {shlex.quote(str(folder.parent / 'slept'))}\n")
 
 
 def _write_program(path: Path, text: str) -> None:
@@ -262,7 +267,7 @@ def _environment(programs: Path, keep: Path, own_number: int, folder: Path, scri
     modules = keep / "python"
     modules.mkdir()
     before = environment.get("PYTHONPATH")
-    (modules / "sitecustomize.py").write_text(_SITE_CUSTOMIZE.format(before=before))
+    (modules / "sitecustomize.py").write_text(_SITE_CUSTOMIZE.format(before=before, slept=str(keep / "slept")))
     environment["PYTHONPATH"] = f"{modules}:{before}" if before else str(modules)
     if own_number and script is not None:
         environment |= {
