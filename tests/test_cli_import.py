@@ -37,7 +37,7 @@ def here(tmp_path, monkeypatch):
 def test_scripts_become_a_file_that_reads_back(here):
     done = run(imports, "scripts", "a.sbatch", "b.sbatch", "--out", "flow.toml")
     assert done.stdout == ""
-    assert "note: a.sbatch:2: --output is left out" in done.stderr
+    assert "note: b.sbatch: no --time" in done.stderr
     assert "asa check flow.toml" in done.stderr
     assert "asa run flow.toml" in done.stderr
     text = Path("flow.toml").read_text()
@@ -46,6 +46,7 @@ def test_scripts_become_a_file_that_reads_back(here):
     flow = load_workflow("flow.toml")
     assert flow.stages["prep"].script == Path("a.sbatch").read_text()
     assert flow.stages["prep"].options == ("--ntasks-per-node=4", "--qos=high")
+    assert flow.stages["prep"].stdout == "log"
     assert flow.stages["b"].after == ("prep",)
 
 
@@ -120,7 +121,7 @@ def test_an_instance_becomes_a_file_that_reads_back_and_can_be_written_again(her
 
 
 def test_graphs_and_traces_become_files_that_read_back(here):
-    Path("rules.dot").write_text('digraph x {\n0[label = "all"];\n1[label = "sort"];\n1 -> 0\n}\n')
+    Path("rules.dot").write_text('digraph snakemake_dag {\n0[label = "all"];\n1[label = "sort"];\n1 -> 0\n}\n')
     run(imports, "snakemake", "rules.dot", "-o", "s.toml", "--command", "snakemake --use-conda")
     assert "snakemake --use-conda --cores" in load_workflow("s.toml").stages["sort"].command
     Path("trace.txt").write_text("name\tsubmit\trealtime\tcpus\na (1)\t1000\t5m\t2\n")
