@@ -1,5 +1,6 @@
 """Drivers that are run once while what they submit is recorded."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from asa.errors import InputError
-from asa.importers.recording import keep, record, recorder, translate
+from asa.importers.recording import inside, keep, record, recorder, translate
 from asa.importers.recording.recorder import Recording
 from asa.importers.scripts import ImportChoices
 from asa.spec import load_workflow, write_workflow
@@ -487,3 +488,43 @@ def test_what_a_shell_keeps_at_home_is_no_file_of_the_workflow(place, tmp_path, 
 def test_what_cannot_be_started_is_said(place):
     with pytest.raises(InputError, match="cannot be started"):
         record(["./none.sh"])
+
+
+SOMEBODY = 65533
+PLAIN_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or PLAIN_PYTHON is None, reason="files of others need root")
+def test_it_can_write_where_folders_belong_to_others(tmp_path):
+    """As on most systems: a user's folder is below others', and what is in a project's belongs to its group."""
+    for one in (tmp_path, *tmp_path.parents[:3]):
+        one.chmod(one.stat().st_mode | 0o011)
+    work, keep = tmp_path / "project" / "of-a-colleague" / "run", tmp_path / "keep"
+    for one in (work / "logs", keep / "programs"):
+        one.mkdir(parents=True)
+    for one in (work / "jobs.log", work / "same.log"):
+        one.write_text("before\n")
+        one.chmod(0o666)
+    for one in (work, work / "logs"):
+        one.chmod(0o777)
+    for one in (keep, keep / "programs"):
+        os.chown(one, SOMEBODY, SOMEBODY)
+    shutil.copy(inside.__file__, keep / "inside.py")
+    text = "mkdir new && echo x > new/x && echo after >> jobs.log && echo y > logs/y && echo z > ../z"
+    settings = {
+        "commands": [["/bin/sh", "-c", text]], "folder": str(work), "programs": str(keep / "programs"), "limit_s": 9.0,
+        "is_private": True, "has_network": False, "most_bytes": 9999, "passed_over": [],
+    }  # fmt: skip
+    (keep / "settings.json").write_text(json.dumps(settings))
+    subprocess.run(
+        [PLAIN_PYTHON, "-I", "-S", str(keep / "inside.py"), str(keep / "settings.json")],
+        user=SOMEBODY, group=SOMEBODY, extra_groups=[], check=True, env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    ended = json.loads((keep / "ended.json").read_text())
+    if "no_view" in ended:
+        pytest.skip(f"no namespaces here: {ended['no_view']}")
+    assert sorted(ended["new"]) == [f"{work}/logs/y", f"{work}/new/x"]  # not ../z, which is closed to this user
+    assert ended["changed"] == [f"{work}/jobs.log"]
+    assert Path(f"{keep}/made{work}/jobs.log").read_text() == "before\nafter\n"
+    assert (work / "jobs.log").read_text() == "before\n"
+    assert not (work / "new").exists()

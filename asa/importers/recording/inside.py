@@ -31,6 +31,7 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 _EXITED_AT_LIMIT = 124
 _MOST_ENTRIES = 2000  # of a folder that is made anew
 _MOST_COPIED_BYTES = 1 << 20
+_MOST_OF_OTHERS = 5000  # folders and files of other owners that are made ready for writing
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -56,12 +57,15 @@ class PrivateView:
     folder below which others are mounted: such a folder is made anew, and what is in it gets layers of its own.
     """
 
-    def __init__(self, keep: str, programs: str) -> None:
+    def __init__(self, keep: str, programs: str, folder: str = "") -> None:
         self.layers: list[tuple[str, str, int]] = []  # of each: where, its upper folder, the folder below
         self.anew: list[tuple[str, set[str]]] = []  # folders that were made anew, and what was in them
         self.closed: list[str] = []  # where nothing can be written
         self._keep = keep
         self._programs = programs
+        self._folder = os.path.realpath(folder) if folder else ""
+        self._tried = 0  # layers, also those that the system did not allow
+        self._is_alone = False  # in a namespace of users, where nobody else is known
         self._root = os.path.join(keep, "root")
         self._scratch = os.path.join(keep, "layers")
         self._mounts: list[str] = []
@@ -93,6 +97,7 @@ class PrivateView:
         user, group = os.getuid(), os.getgid()
         if user or not _is_allowed(flags):
             _call("unshare", flags | _NEW_USER)
+            self._is_alone = True
             for name, text in (
                 ("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1"),
             ):  # fmt: skip
@@ -122,12 +127,15 @@ class PrivateView:
 
     def _layer(self, where: str, target: str) -> None:
         """Put a folder below a layer that takes what is written."""
-        number = len(self.layers)
+        self._tried += 1
+        number = self._tried
         upper, work = (os.path.join(self._scratch, f"{kind}{number}") for kind in ("upper", "work"))
         for one in (upper, work):
             os.makedirs(one, exist_ok=True)
         below = os.open(where, os.O_PATH | os.O_DIRECTORY)
         shutil.copymode(where, upper)
+        if self._is_alone:
+            self._make_ready(where, upper)
         options = f"lowerdir={_escaped(where)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
         try:
             _mount("overlay", target, "overlay", options=f"{options},userxattr")
@@ -135,6 +143,33 @@ class PrivateView:
             os.close(below)
             raise
         self.layers.append((where, upper, below))
+
+    def _make_ready(self, where: str, upper: str) -> None:
+        """Have what belongs to other users or groups in a layer where the driver may write.
+
+        The layer cannot take it on itself once the driver writes there: it would have to give it to its owner, who is
+        unknown in a namespace of users. That holds for folders on the way to the user's own, too, as ``/home/group``.
+        """
+        ways = [self._folder, *(os.environ.get(name, "") for name in ("HOME", "TMPDIR")), "/tmp"]
+        for way in ways:
+            path = os.path.realpath(way) if way else ""
+            if path and os.path.isdir(path) and _is_below(path, where):
+                _make_way(os.path.relpath(path, where), where, upper)
+        if self._folder and _is_below(self._folder, where):
+            self._make_ready_below(where, upper)
+
+    def _make_ready_below(self, where: str, upper: str) -> None:
+        """Likewise for what is in the folder where the driver is started."""
+        left = _MOST_OF_OTHERS
+        for folder, names, files in os.walk(self._folder):
+            for name in [*names, *files]:
+                path = os.path.join(folder, name)
+                try:
+                    left -= _copy_of_others(path, os.path.relpath(path, where), where, upper)
+                except OSError:
+                    continue
+            if left <= 0:
+                return
 
     def _make_anew(self, where: str, target: str, mounts: list[str]) -> None:
         """Make a folder with what is in it, each in its place."""
@@ -213,6 +248,46 @@ def _kept_flags(where: str) -> int:
     return seen & (_NO_SETUID | _NO_DEVICES | 8 | 1024 | 2048) | (1 << 21 if seen & 4096 else 0)
 
 
+def _is_below(path: str, where: str) -> bool:
+    return path == where or path.startswith(f"{where.rstrip('/')}/")
+
+
+def _make_way(inside: str, where: str, upper: str) -> None:
+    """Make a folder of a layer, and those above it; the user may do in each what they may do in the one below."""
+    path, made = where, upper
+    for name in ["", *(part for part in inside.split("/") if part not in {"", "."})]:
+        path, made = os.path.join(path, name), os.path.join(made, name)
+        if name and not os.path.isdir(made):
+            os.mkdir(made)
+        rights = sum(bit for bit, right in ((4, os.R_OK), (2, os.W_OK), (1, os.X_OK)) if os.access(path, right))
+        os.chmod(made, stat.S_IMODE(os.lstat(path).st_mode) & 0o1077 | rights << 6)
+
+
+def _copy_of_others(path: str, inside: str, where: str, upper: str) -> bool:
+    """Have a folder, or a small file, of others in a layer; tell whether it is one that the user may change."""
+    seen = os.lstat(path)
+    if (seen.st_uid, seen.st_gid) == (os.getuid(), os.getgid()) or not os.access(path, os.W_OK):
+        return False
+    if stat.S_ISDIR(seen.st_mode):
+        _make_way(inside, where, upper)
+    elif stat.S_ISREG(seen.st_mode) and seen.st_size <= _MOST_COPIED_BYTES:
+        _make_way(os.path.dirname(inside), where, upper)
+        shutil.copy2(path, os.path.join(upper, inside))
+    return True
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two small files have the same content."""
+    try:
+        sizes = {os.lstat(path).st_size for path in (one, other)}
+        if len(sizes) > 1 or sizes.pop() > _MOST_COPIED_BYTES or os.path.islink(one) or os.path.islink(other):
+            return False
+        with open(one, "rb") as first, open(other, "rb") as second:
+            return first.read() == second.read()
+    except OSError:
+        return False
+
+
 def _tops(paths: list[str]) -> list[str]:
     """Give those that are below no other."""
     found: list[str] = []
@@ -282,7 +357,9 @@ class Leftovers:
                     self.folders.append(there)
             for name in [*files, *links]:
                 path = os.path.normpath(os.path.join(inside, name))
-                self._file(os.path.join(folder, name), os.path.join(where, path), was=_is_there(path, below))
+                source, was = os.path.join(folder, name), _is_there(path, below)
+                if not (was and _is_same(source, f"/proc/self/fd/{below}/{path}")):
+                    self._file(source, os.path.join(where, path), was=was)
 
     def look_anew(self, where: str, names: set[str]) -> None:
         """Go through a folder that was made anew, for what was not in it before."""
@@ -469,7 +546,7 @@ def main(path: str) -> None:
         settings = json.load(file)
     keep = os.path.dirname(path)
     ended: dict[str, object] = {}
-    view = PrivateView(keep, settings["programs"])
+    view = PrivateView(keep, settings["programs"], settings["folder"])
     if settings["is_private"]:
         try:
             view.enter(has_network=settings["has_network"])
