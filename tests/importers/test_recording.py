@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -495,11 +496,15 @@ PLAIN_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or PLAIN_PYTHON is None, reason="files of others need root")
-def test_it_can_write_where_folders_belong_to_others(tmp_path):
+def test_it_can_write_where_folders_belong_to_others():
     """As on most systems: a user's folder is below others', and what is in a project's belongs to its group."""
-    for one in (tmp_path, *tmp_path.parents[:3]):
-        one.chmod(one.stat().st_mode | 0o011)
-    work, keep = tmp_path / "project" / "of-a-colleague" / "run", tmp_path / "keep"
+    with tempfile.TemporaryDirectory() as place:  # others may come there, other than to pytest's
+        Path(place).chmod(0o755)
+        _check_writes_of_somebody(Path(place))
+
+
+def _check_writes_of_somebody(place):
+    work, keep = place / "project" / "of-a-colleague" / "run", place / "keep"
     for one in (work / "logs", keep / "programs"):
         one.mkdir(parents=True)
     for one in (work / "jobs.log", work / "same.log"):
