@@ -23,8 +23,6 @@ from asa.records import (
 )
 from asa.units import format_duration
 
-_MAX_NUMBERS = 40  # letters of an array's elements that are shown
-
 
 def event_line(record: Record) -> str | None:
     """Say in one line what happened, and when; None if that is of no interest to a reader.
@@ -92,15 +90,12 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
 
 
 def _submitted(record: Submitted) -> str:
-    each = f" for each of {_shortened(record.array)}" if record.array else ""
-    asked = f"{cores(record.cores)} for {format_duration(record.walltime_s)}{each}"
+    from asa.cli.units import each_of
+
+    asked = f"{cores(record.cores)} for {format_duration(record.walltime_s)}{each_of(record)}"
     again = " again" if record.resubmission else ""
     joins = f" to join job {record.joins}" if record.joins else ""
     return f"submitted{again} as job {record.job_id}{joins}, {asked}{_because(record.reason)}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_NUMBERS else f"{text[:_MAX_NUMBERS]}..."
 
 
 def _because(reason: str) -> str:

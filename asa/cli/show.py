@@ -10,6 +10,7 @@ from asa.cli.asked import CoresOption
 from asa.cli.completing import complete_workflows
 from asa.cli.given import ParamsOption, given_parameters, unknown_workflow
 from asa.cli.runs import print_document
+from asa.cli.units import size_document, size_words
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import MAX_CORES, format_duration
@@ -155,9 +156,7 @@ def _size(stage: Stage) -> str:
         return "here"
     nodes = "" if stage.nodes is None else f"{stage.nodes} node{'' if stage.nodes == 1 else 's'}"
     size = f"{stage.cores}, {nodes}" if stage.cores and nodes else nodes or str(stage.cores)
-    if stage.array is not None:
-        return f"{size} each of {len(stage.array.elements)}"
-    return size if stage.job_count == 1 else f"{size} in {stage.job_count} jobs"
+    return size_words(stage, size)
 
 
 def _expected(stage: Stage) -> str:
@@ -205,8 +204,7 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
             **({"after_any": list(stage.after_any)} if stage.after_any else {}),
             "cores": stage.cores,
             "nodes": stage.nodes,
-            "jobs": stage.job_count,
-            **({"array": str(stage.array)} if stage.array is not None else {}),
+            **size_document(stage),
             "walltime_s": stage.walltime_s,
             "expected_s": stage.expected_s,
             "runs": "" if stage.is_idle else _runs(stage),

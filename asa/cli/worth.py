@@ -166,7 +166,7 @@ def _refuse_impossible(flow: Workflow, site: Any) -> None:
 
 def _ways(flow: Workflow) -> tuple[str, ...]:
     """Name the ways of asking that a workflow can go."""
-    one_job = not flow.continuing or len(flow.stages) == 1
+    one_job = len(flow.stages) == 1 or not any(stage.has_unknown_last_job for stage in flow.stages.values())
     return ("per-stage", "chained", *(["big-job"] if one_job else []), "asa", "asa-plan")
 
 

@@ -28,7 +28,7 @@ _MATTERS = 0.01  # of time and core-hours together, less than which is no differ
 _HARDLY = 0.03  # share of the makespan
 _MOST_FAILED = 0.1  # of a way's runs
 _BLOCKS, _A_BLOCK, _FEW_BLOCKS = 20, 5, 10  # of moments in time
-_WHY_LEGS = "What decides it is how long each next leg waits, which the times above hold."
+_WHY_NEXT = "What decides it is how long each next leg waits, which the times above hold."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,9 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
     first = _first(answer, hero, best, next(o for o in beside if (o.way, o.rival) == (name, best.strategy)))
     rough = " Waits in the twin are far from those of the site: take this as a rough estimate." if is_rough else ""
     second = _second(way, [cell for cell in (*simple, hero) if cell is not way])
+    goes_on = any(stage.has_unknown_last_job for stage in workflow.stages.values())
     out = "".join(f" {one} is left out: it failed from {count} starting times." for one, count in failed.items())
-    why = _why(answer, way, best, waits, accrues=accrues) if not workflow.continuing else _WHY_LEGS
+    why = _why(answer, way, best, waits, accrues=accrues) if not goes_on else _WHY_NEXT
     return WorthVerdict(
         answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), beside, failed, waits,
         accrues,

@@ -10,9 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.cli.units.base import UnitStanding
-from asa.cli.units.elements import check_element, element_files, element_standing, held_elements
+from asa.cli.units.elements import (
+    check_element,
+    each_of,
+    element_files,
+    element_standing,
+    held_elements,
+    size_document,
+    size_words,
+)
 from asa.cli.units.legs import leg_standing
 from asa.cli.units.tasks import TaskStanding
+
+__all__ = ["check_unit", "each_of", "held_units", "output_files", "size_document", "size_words", "unit_standing"]
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder

@@ -15,12 +15,14 @@ from asa.cli.units.base import Reason, UnitStanding, duration
 from asa.cli.units.tasks import TaskStanding
 from asa.elements import NONE, Elements
 from asa.errors import InputError
+from asa.records import Submitted
 
 if TYPE_CHECKING:
     from asa.cli.standing import StageStanding
     from asa.runner import RunFolder
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
+    from asa.workflow import Stage
 
 _MAX_NUMBERS = 40  # letters of elements' numbers in a sentence
 _MAX_WAYS = 10  # in which elements ended
@@ -123,6 +125,24 @@ def held_elements(status: JobStatus) -> tuple[str, str]:
     which = f"elements {numbers}" if len(numbers) <= _MAX_NUMBERS else f"{len(held)} elements"
     which = f"element {numbers}" if len(held) == 1 else which
     return f"{which} of job {status.job_id}", status.elements.held_reason
+
+
+def each_of(record: Submitted) -> str:
+    """Say for each of which elements a job was asked for; empty for other jobs."""
+    text = record.array
+    return f" for each of {text if len(text) <= _MAX_NUMBERS else f'{text[:_MAX_NUMBERS]}...'}" if text else ""
+
+
+def size_words(stage: Stage, size: str) -> str:
+    """Write how large a stage is of which each job, or each element, is of a size."""
+    if stage.array is not None:
+        return f"{size} each of {len(stage.array.elements)}"
+    return size if stage.job_count == 1 else f"{size} in {stage.job_count} jobs"
+
+
+def size_document(stage: Stage) -> dict[str, Any]:
+    """Return how many jobs or elements a stage has as JSON-ready data."""
+    return {"jobs": stage.job_count, **({"array": str(stage.array)} if stage.array is not None else {})}
 
 
 def _entries(folder: RunFolder) -> Iterable[os.DirEntry[str]]:

@@ -7,7 +7,7 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -15,6 +15,7 @@ from asa.core.reading import TooLargeError
 from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
+from ..arrays import by_array
 from ..link import (
     IdentifiedJob,
     SlurmAbout,
@@ -216,7 +217,7 @@ class CommandLink:
     def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask the controller for the elements of some of this user's arrays."""
         wanted = _numbers(job_ids)
-        return _by_array(self._queued("arrays", wanted), wanted)
+        return by_array(one for one in self._queued("arrays", wanted) if one.array_id in wanted)[1]
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller which of this user's jobs now have some numbers; missing ones are others', or none."""
@@ -241,8 +242,8 @@ class CommandLink:
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some of this user's arrays."""
         wanted = _numbers(job_ids)
-        records = self._recorded("past_arrays", wanted)
-        return _by_array(sorted(records, key=lambda record: record.submit_s), wanted)
+        records = (one for one in self._recorded("past_arrays", wanted) if one.array_id in wanted)
+        return by_array(sorted(records, key=lambda record: record.submit_s))[1]
 
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for all users' jobs."""
@@ -403,14 +404,6 @@ def _whole(form: QueueFormat | RecordFormat, done: Done, program: str) -> str:
     if form.is_cut(done.stdout):
         raise UnavailableError("its answer is cut off", where=program)
     return done.stdout
-
-
-def _by_array(records: Iterable[SlurmRecord], wanted: Collection[str]) -> dict[str, list[SlurmRecord]]:
-    found: dict[str, list[SlurmRecord]] = {}
-    for record in records:
-        if record.array_id in wanted:
-            found.setdefault(record.array_id, []).append(record)
-    return found
 
 
 def _numbers(job_ids: Collection[str]) -> dict[str, None]:

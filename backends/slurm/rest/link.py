@@ -21,6 +21,7 @@ from asa.errors import (
     UnavailableError,
 )
 
+from ..arrays import by_array
 from ..link import (
     IdentifiedJob,
     SlurmAbout,
@@ -275,15 +276,12 @@ class RestLink:
     def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
         """Ask accounting for the elements of some arrays, the latest of each number."""
         wanted = list(dict.fromkeys(job_ids))
-        latest: dict[str, dict[str, SlurmRecord]] = {}
+        found = list[SlurmRecord]()
         for some in _pieces(wanted, _MAX_NAMES):
-            for record in self._accounted("past_arrays", self._versions.get().past(some), reading.accounted) or ():
-                if record.array_id not in some:
-                    continue
-                known = latest.setdefault(record.array_id, {})
-                if record.job_id not in known or record.submit_s >= known[record.job_id].submit_s:
-                    known[record.job_id] = record
-        return {array_id: list(records.values()) for array_id, records in latest.items()}
+            records = self._accounted("past_arrays", self._versions.get().past(some), reading.accounted) or ()
+            found += [record for record in records if record.array_id in some]
+        latest = {record.job_id: record for record in sorted(found, key=lambda record: record.submit_s)}
+        return by_array(latest.values())[1]
 
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for all users' jobs that it knows."""
