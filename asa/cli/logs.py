@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.runner.jobs import Job
     from asa.runner.state import RunState
+    from asa.workflow import Stage
 
 _DOES_NOT_RUN = {"blocked", "skipped", "dropped"}  # phases, whose module is loaded late, as it needs numpy
 _BLOCK_BYTES = 1 << 16
@@ -88,9 +89,10 @@ def logs(
     stage_of(state, stage)
     if unit is not None:
         check_unit(state, stage, unit)
-    kind = "err" if errors else "out"
+    is_together = _prints_together(state.workflow.stages[stage])
+    kind = "err" if errors or is_together else "out"
     files = log_files(folder, state, stage, kind, unit)
-    if not (errors or follow) and (others := _instead(folder, state, stage, files, unit)):
+    if not (errors or is_together or follow) and (others := _instead(folder, state, stage, files, unit)):
         files, kind = others, "err"
         if output is Output.TABLE:
             sys.stderr.write(f"Stage {stage!r} wrote nothing to its standard output; this is its standard error.\n")
@@ -108,7 +110,7 @@ def logs(
                 f"Stage {stage!r} wrote nothing to its standard {'error' if errors else 'output'}; {other}.\n"
             )
         return
-    head = {"run": folder.path.name, "stage": stage, "stream": kind}
+    head = {"run": folder.path.name, "stage": stage, "stream": "err" if errors else "out" if is_together else kind}
     if not follow:
         texts = {job_id: b"".join(_read(file, lines)).decode(errors="replace") for job_id, file in files}
         _, file = files[0]
@@ -170,6 +172,11 @@ def _instead(
     return list(filter(_has_text, log_files(folder, state, stage, "err", unit)))
 
 
+def _prints_together(stage: Stage) -> bool:
+    """Whether a stage's output goes where its errors go."""
+    return bool(stage.stdout) and stage.stderr in {"", stage.stdout}
+
+
 def _has_text(file: tuple[str, Path]) -> bool:
     try:
         return file[1].stat().st_size > 0
@@ -182,11 +189,9 @@ def last_words(
 ) -> tuple[Path | None, str]:
     """Give the last lines of what a stage wrote, and their file: its errors; of one that wrote none, its output.
 
-    A stage whose errors are to be in the same file as its output has written them there. `of_units`: of the first of
-    its units that has failed.
+    `of_units`: of the first of its units that has failed.
     """
-    is_together = bool(state.workflow.stages[stage].stdout) and not state.workflow.stages[stage].stderr
-    for kind in ("out", "err") if is_together else ("err", "out"):
+    for kind in ("err", "out"):
         failed = log_files(folder, state, stage, kind) if of_units else []
         file = failed[0][1] if failed else log_file(folder, state, stage, kind)
         if file is not None and (last := last_lines(file, lines).strip("\n")).strip():

@@ -83,11 +83,11 @@ asa_add() {
     esac
   done
 }
-asa_added= asa_at_end=asa_add asa_printed=
-if [ -n "$asa_stdout" ]; then
-  asa_file_of "$asa_stdout"
-  asa_printed=$asa_file
-  asa_print_to "$asa_file" 1
-fi
-if [ -n "$asa_stderr" ]; then asa_file_of "$asa_stderr"; else asa_file=$asa_printed; fi
-if [ "$asa_file" = "$asa_printed" ]; then exec 2>&1; else asa_print_to "$asa_file" 2; fi
+asa_added= asa_at_end=asa_add asa_printed= asa_file=
+[ -z "$asa_stdout" ] || asa_file_of "$asa_stdout"
+asa_printed=$asa_file
+[ -z "$asa_stderr" ] || asa_file_of "$asa_stderr"
+if [ "$asa_file" != "$asa_printed" ] && [ -n "$asa_printed" ]; then asa_print_to "$asa_printed" 1; fi
+asa_print_to "$asa_file" 2
+# Together they are the errors, into which Slurm writes what it says of the job.
+[ "$asa_file" != "$asa_printed" ] || exec >&2

@@ -67,6 +67,18 @@ def test_what_stages_print_is_where_they_say(slurm, link):
     assert len(kept) == 2, "what the first try printed is kept"
 
 
+def test_what_slurm_says_of_a_job_is_in_its_file(slurm):
+    """Where output and errors are together."""
+    run = SlurmRun(slurm, [stage("a", then="echo begun; sleep 100", stdout="o")], strategy="per-stage")
+    client = run.client()
+    job = run.job("a", "RUNNING")["JobId"]
+    until(lambda: (run.place / "o").exists() and (run.place / "o").read_text() == "begun\n", what="its output")
+    slurm.run("scancel", job)
+    assert client.result().outcome == "failed"
+    assert f"JOB {job}" in (run.place / "o").read_text()
+    assert "CANCELLED" in (run.place / "o").read_text()
+
+
 @pytest.mark.parametrize("link", LINKS)
 def test_a_job_that_is_put_back_into_the_queue_prints_into_its_file_again(slurm, link):
     """Anew, or with --open-mode=append behind what it had printed."""
