@@ -147,10 +147,7 @@ def _graph(path: Path) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
 def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
     """Read the jobs of each rule from a dry run."""
     text = read_text(path)
-    statistics = re.search(r"^Job stats:\n((?:.+\n)*)", text, re.MULTILINE)
-    for line in statistics[1].splitlines() if statistics else ():
-        if (counted := _STATISTIC.fullmatch(line)) and counted[1] in rules:
-            rules[counted[1]].jobs = int(counted[2])
+    _count(text, rules, notes)
     current: _Rule | None = None
     found = False
     for line in text.splitlines():
@@ -169,6 +166,23 @@ def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
         hint = "Make it with: snakemake --dry-run --forceall --cores 1000 >jobs.txt"
         raise InputError("tells of no job of these rules", where=str(path), hint=hint)
     _join(text, rules)
+
+
+def _count(text: str, rules: Mapping[str, _Rule], notes: ImportNotes) -> None:
+    """Read how many jobs each rule has."""
+    statistics = re.search(r"^Job stats:\n((?:.+\n)*)", text, re.MULTILINE)
+    lines = statistics[1].splitlines() if statistics else []
+    counts = {counted[1]: int(counted[2]) for line in lines if (counted := _STATISTIC.fullmatch(line))}
+    for name, count in counts.items():
+        if name in rules:
+            rules[name].jobs = count
+        elif name != "total":
+            notes.add("is in the dry run and not in the graph, and is left out", f"rule {name}")
+    for name in rules if counts else ():
+        if name not in counts:
+            notes.add(
+                "has no job in the dry run, and is taken to have one: was it made with --forceall?", f"rule {name}"
+            )
 
 
 def _join(text: str, rules: Mapping[str, _Rule]) -> None:

@@ -228,3 +228,12 @@ def test_threads_are_no_more_than_the_cores_of_a_stage_and_all_cores_are_told(ma
     assert (read.workflow.stages["align"].cores, read.workflow.stages["align"].walltime_s) == (16, 3 * 1800)
     assert any(note.startswith("align: has as many threads as the dry run had cores, 1000") for note in read.notes)
     assert not any("as many threads" in note for note in made(RULES, head + JOBS).notes)
+
+
+def test_rules_of_which_the_dry_run_has_no_job_are_named(made):
+    """As of one without --forceall, where outputs are there; and rules that only the dry run has."""
+    read = made(RULES, JOBS.replace("align          3\n", "").replace("side           1", "other          2"))
+    told = "\n".join(read.notes)
+    assert "rule align, rule side: has no job in the dry run" in told
+    assert "rule other: is in the dry run and not in the graph" in told
+    assert not any("dry run" in note for note in made(RULES, JOBS).notes)
