@@ -120,6 +120,20 @@ def test_nothing_that_it_does_remains(place, tmp_path):
     assert [path.name for path in made.removed] == ["in.txt"] or not made.removed  # where a folder hides what was there
 
 
+def test_files_in_memory_are_as_they_are_and_stay_so(place, tmp_path, monkeypatch):
+    """Also where those of the recording are there."""
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("no /dev/shm")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        Path(folder, "in").write_text("in\n")
+        for temporary in ("/tmp", folder):
+            monkeypatch.setenv("TMPDIR", temporary)
+            monkeypatch.setattr(tempfile, "tempdir", None)
+            done = recorded(f"cat {folder}/in > seen; echo x > {folder}/out; sbatch a.sh")
+            assert done.made.contents[place / "seen"] == b"in\n"
+        assert os.listdir(folder) == ["in"]
+
+
 def test_it_has_no_network(place):
     """Unless it is given one; programs on the machine reach each other."""
     done = recorded(

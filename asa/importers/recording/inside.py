@@ -83,8 +83,7 @@ class PrivateView:
         if not _takes_notes(self._scratch):
             _mount("none", self._scratch, "tmpfs", _NO_DEVICES | _NO_SETUID, "size=25%")
         self._put("/")
-        if os.path.isdir(self._root + "/dev/shm"):
-            _mount("none", self._root + "/dev/shm", "tmpfs", _NO_DEVICES | _NO_SETUID)
+        self._put_memory("/dev/shm")
         _mount(f"/proc/self/fd/{keep}", self._root + self._keep, flags=_BIND)
         self._stand_in(f"/proc/self/fd/{programs}")
         os.close(keep)
@@ -124,6 +123,15 @@ class PrivateView:
                         self._put(one)
                 return None
         return self._close(where, target)
+
+    def _put_memory(self, where: str) -> None:
+        """Put files in memory below a layer, or an empty folder in their place."""
+        if not os.path.isdir(self._root + where):
+            return
+        try:
+            self._layer(where, self._root + where)
+        except OSError:
+            _mount("none", self._root + where, "tmpfs", _NO_DEVICES | _NO_SETUID)
 
     def _layer(self, where: str, target: str) -> None:
         """Put a folder below a layer that takes what is written."""
@@ -199,7 +207,8 @@ class PrivateView:
     def _close(self, where: str, target: str) -> None:
         """Show it as it is, but closed for writing."""
         _mount(where, target, flags=_BIND | _RECURSIVE)
-        self.closed.append(where)
+        if os.path.isdir(where):
+            self.closed.append(where)
         try:
             _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY)
         except OSError:
