@@ -131,7 +131,7 @@ def test_files_in_memory_are_as_they_are_and_stay_so(place, tmp_path, monkeypatc
             monkeypatch.setattr(tempfile, "tempdir", None)
             done = recorded(f"cat {folder}/in > seen; echo x > {folder}/out; sbatch a.sh")
             assert done.made.contents[place / "seen"] == b"in\n"
-        assert os.listdir(folder) == ["in"]
+        assert [one.name for one in Path(folder).iterdir()] == ["in"]
 
 
 def test_it_has_no_network(place):
