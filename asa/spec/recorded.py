@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,8 @@ def look_of(path: Path) -> str:
     """Say what a file or a folder is like: a checksum of its content, or its names."""
     try:
         if path.is_dir():
-            return "names " + hashlib.sha256("\0".join(sorted(one.name for one in path.iterdir())).encode()).hexdigest()
+            names = b"\0".join(sorted(os.fsencode(one.name) for one in path.iterdir()))
+            return "names " + hashlib.sha256(names).hexdigest()
         about = path.stat()
         if about.st_size > _MOST_BYTES_READ:
             return f"size {about.st_size} of {int(about.st_mtime)}"
@@ -61,6 +63,11 @@ def commands_of(file: Path) -> list[list[str]]:
     """Give the commands that a workflow file was recorded from; none if it was not."""
     found = _record(folder_beside(file)).get("commands", [])
     return [[str(word) for word in command] for command in found if isinstance(command, list)]
+
+
+def is_of_recording(folder: Path) -> bool:
+    """Whether a folder is what is kept of a recording."""
+    return bool(_record(folder))
 
 
 def is_as_recorded(file: Path) -> bool:

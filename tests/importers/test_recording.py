@@ -340,6 +340,75 @@ def test_numbers_that_leak_are_named(place):
         assert any(said in note for note in notes), said
 
 
+def test_numbers_that_leak_into_names_are_named(place):
+    """Of options, files and folders; that of the driver's own job as well."""
+    text = "j=$(sbatch --parsable a.sh)\nmkdir run_$j in_$j; touch in_$j/x\nsbatch -D run_$j b.sh\n"
+    text += "sbatch -J after_$j c.sh; cd in_$j; sbatch ../a.sh"
+    _, notes, _ = flow_of(recorded(text))
+    for said in ("--chdir has the number of a.sh", "--job-name has", "run_59371801", "/x", "its folder has the number"):
+        assert any(said in note for note in notes), said
+    _, notes, _ = flow_of(recorded("#!/bin/sh\n#SBATCH -n 1\nsbatch a.sh out.$SLURM_JOB_ID"))
+    assert any("its arguments has the number of submit.sh" in note for note in notes)
+
+
+def test_temporary_folders_that_a_job_needs_are_named(place):
+    _, notes, _ = flow_of(recorded("d=$(mktemp -d /var/tmp/XXXXXX); echo 1 > $d/in; sbatch a.sh $d"))
+    assert any("in a folder for temporary files" in note for note in notes)
+
+
+def test_what_a_stage_cannot_have_of_the_environment_is_said(place, monkeypatch):
+    """Functions that bash exports, and variables that are taken away."""
+    monkeypatch.setenv("MODE", "1")
+    _, notes, _ = flow_of(recorded("f() { :; }; export -f f; unset MODE; sbatch a.sh"))
+    assert any("the function f" in note for note in notes)
+    assert any("takes variables away, which its job will have: MODE" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "call", ["sbatch a.sh $'\\xff'", "cp a.sh $'\\xff.sh'; sbatch $'\\xff.sh'", "sbatch -J $'\\xff' a.sh"]
+)
+def test_bytes_that_no_workflow_can_say_are_refused(place, call):
+    with pytest.raises(InputError, match="is no UTF-8"):
+        flow_of(recorded(call))
+
+
+def test_bytes_that_need_not_be_said_are_kept(place):
+    """Of scripts, and of what lies beside them."""
+    text = "echo 1 > $'\\xff'; mkdir $'d\\xff'; export X=$'\\xff'\n"
+    text += "printf '#!/bin/sh\\n#SBATCH -t 1\\n# \\351\\necho hi > hi.txt\\n' | sbatch -J latin"
+    done = recorded(text)
+    stages, notes, made = flow_of(done)
+    assert any("$X is no UTF-8" in note for note in notes)
+    keep(done, made, Path("flow.recorded"))
+    file = Path("flow.toml")
+    file.write_text(write_workflow(made.imported.workflow, made.imported.scripts))
+    subprocess.run(["/bin/sh", "-c", load_workflow(file).stages["latin"].command], check=True)
+    assert Path("hi.txt").read_text() == "hi\n"
+    assert any("folder whose name" in note.encode().decode() for note in notes)
+    subprocess.run(["/bin/sh", "-c", stages["driver-files"].command], check=True)
+    assert Path(os.fsdecode(b"\xff")).read_text() == "1\n"
+
+
+def test_nothing_of_an_earlier_recording_is_kept(place, tmp_path):
+    """A run would put it in place, too; nor does anything go where a link leads."""
+    kept = Path("flow.recorded")
+    for text in ("echo 1 > old.txt; sbatch a.sh", "echo 1 > new.txt; sbatch a.sh"):
+        done = recorded(text)
+        keep(done, flow_of(done)[2], kept)
+    assert [path.name for path in kept.glob("files/*")] == ["new.txt"]
+    shutil.rmtree(kept / "files")
+    (tmp_path / "elsewhere").mkdir()
+    (kept / "files").symlink_to(tmp_path / "elsewhere")
+    keep(done, flow_of(done)[2], kept)
+    assert not list((tmp_path / "elsewhere").iterdir())
+    shutil.rmtree(kept)
+    kept.mkdir()
+    (kept / "files").write_text("mine")
+    with pytest.raises(InputError, match="is not of a recording"):
+        keep(done, flow_of(done)[2], kept)
+    assert (kept / "files").read_text() == "mine"
+
+
 def test_what_was_cancelled_is_left_out(place):
     stages, notes, _ = flow_of(
         recorded("j=$(sbatch --parsable a.sh); sbatch b.sh; scancel $j; sbatch -d afterany:$j c.sh")

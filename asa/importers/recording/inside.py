@@ -362,8 +362,8 @@ class Leftovers:
             for name in names:
                 path = os.path.normpath(os.path.join(inside, name))
                 there = os.path.join(where, path)
-                if not _is_there(path, below) and not self._is_passed_over(there) and there != self._keep:
-                    self.folders.append(there)
+                if not _is_there(path, below) and there != self._keep:
+                    (self.temporary if self._is_passed_over(there) else self.folders).append(there)
             for name in [*files, *links]:
                 path = os.path.normpath(os.path.join(inside, name))
                 source, was = os.path.join(folder, name), _is_there(path, below)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import shutil
 from pathlib import Path
 
 from asa.core.safe import provide_folder, writing
-from asa.spec.recorded import look_of, note
+from asa.errors import InputError
+from asa.spec.recorded import is_of_recording, look_of, note
 
 from .recorder import Recording
-from .translation import Translated
+from .translation import KEPT_FOLDERS, Translated
 
 
 def keep(recording: Recording, made: Translated, folder: Path) -> None:
-    """Write what is kept into a folder of its own (`asa.spec.recorded`)."""
+    """Write what is kept into a folder of its own (`asa.spec.recorded`), in place of what was kept there before.
+
+    Raises `InputError`: the folder is there already, and not of a recording.
+    """
+    _clear(folder)
     provide_folder(folder)
     for at, content in made.files.items():
         path = folder / at
@@ -39,3 +46,18 @@ def keep(recording: Recording, made: Translated, folder: Path) -> None:
         "read": dict(sorted((str(path), look) for path in read if path is not None and (look := look_of(path)))),
     }
     note(folder, document)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier recording kept: a run would put it in place, too."""
+    if not os.path.lexists(folder):
+        return
+    if folder.is_symlink() or not folder.is_dir() or (any(folder.iterdir()) and not is_of_recording(folder)):
+        hint = "Move it away, or give another name with --out."
+        raise InputError("is not of a recording: what is recorded would be kept there", where=str(folder), hint=hint)
+    for name in KEPT_FOLDERS:
+        one = folder / name
+        if one.is_symlink() or not one.is_dir():
+            one.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(one)

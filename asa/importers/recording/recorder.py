@@ -32,6 +32,7 @@ from .submissions import FIRST_NUMBER, Submission
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_BYTES_OF_A_SCRIPT: Final = 4 << 20
+_LONGEST_FIRST_LINE: Final = 120  # of a script, as older systems have it
 _HERE = Path(__file__).parent
 _FULL_PATH: Final = re.compile(r"/[\w./-]*/(?:sbatch|srun|salloc)\b")
 _SITE_CUSTOMIZE = """\
@@ -249,15 +250,23 @@ def _make_programs(folder: Path, desk: Path) -> None:
     folder.mkdir()
     stand_in = folder.parent / "stand_in.py"
     shutil.copyfile(_HERE / "stand_in.py", stand_in)
+    first = " ".join(python.bare_command())
+    is_direct = len(python.bare_command()[0].split()) == 1 and len(first) < _LONGEST_FIRST_LINE
     for name in (*OWN_PROGRAMS, *REAL_PROGRAMS):
-        command = shlex.join(python.bare_command(str(stand_in), str(desk), name))
-        _write_program(folder / name, f'exec {command} "$@"\n')
+        if is_direct:
+            # without a shell, since some shells drop variables that hold functions
+            text = f"import sys\nsys.path.insert(0, {str(folder.parent)!r})\nfrom stand_in import main\n"
+            text += f"sys.exit(main({str(desk)!r}, {name!r}, sys.argv[1:]))\n"
+            _write_program(folder / name, text, first.replace(" -I -S", " -IS"))
+        else:
+            command = shlex.join(python.bare_command(str(stand_in), str(desk), name))
+            _write_program(folder / name, f'exec {command} "$@"\n')
     for name in ("sleep", "usleep"):
         _write_program(folder / name, f"echo >> {shlex.quote(str(folder.parent / 'slept'))}\n")
 
 
-def _write_program(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}")
+def _write_program(path: Path, text: str, interpreter: str = "/bin/sh") -> None:
+    path.write_text(f"#!{interpreter}\n{text}")
     path.chmod(0o755)
 
 

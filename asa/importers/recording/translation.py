@@ -22,6 +22,8 @@ from .submissions import Submission, WaitsFor, waits_for
 
 FILES: Final = "driver-files"
 """The stage that puts in place what the driver made."""
+KEPT_FOLDERS: Final = ("scripts", "files", "elsewhere", "instead")
+"""Of the folder beside the workflow file: what is kept in it."""
 _OWN: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV"})
 _NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
 _NOT_RUN = """\
@@ -65,7 +67,9 @@ class _Translation:
         self._index = {job.number: place for place, job in enumerate(self._jobs, start=self._first)}
         if recording.own_number:
             self._index[recording.own_number] = 0
-        self._numbers = {str(job.number): job for job in recording.jobs}
+        self._numbers = {str(job.number): job.name for job in recording.jobs}
+        if recording.own_number and recording.script is not None:
+            self._numbers[str(recording.own_number)] = recording.script.name
 
     def made(self, choices: ImportChoices, name: str) -> Translated:
         """Make it."""
@@ -73,6 +77,7 @@ class _Translation:
         if not self._jobs:
             raise InputError(self._why_nothing(), where=self._recording.words, hint=self._hint())
         for job in self._jobs:
+            self._refuse_bytes(job)
             self._tell_of(job)
         befores, scripts = {}, []
         for place, job in enumerate(self._jobs, start=self._first):
@@ -83,12 +88,16 @@ class _Translation:
         chosen = self._reduced(befores)
         scripts = [_following(script, chosen.get(place, {})) for place, script in enumerate(scripts)]
         called = name or self._recording.script_name or self._recording.folder.name or "workflow"
-        header = [f"Recorded from {self._recording.words} by `asa import scripts --record`: that is not run any more."]
+        ran = _printable(self._recording.words)
+        header = [f"Recorded from {ran} by `asa import scripts --record`: that is not run any more."]
         imported = workflow_of(scripts, self._notes, choices, name=called, header=header)
         if not self._first:
             imported = self._with_files(imported)
         return Translated(
-            replace(imported, notes=self._notes.sentences()), self._files, frozenset(self._programs), self._links
+            replace(imported, notes=tuple(map(_printable, self._notes.sentences()))),
+            self._files,
+            frozenset(self._programs),
+            self._links,
         )
 
     # ------------------------------------------------------------------ what is said
@@ -149,15 +158,16 @@ class _Translation:
             "its script": job.text,
             "its command": job.value("wrap"),
             **{f"${key}": value for key, value in self._environment(job)},
+            **{f"--{name}": job.value(name) for name in job.directives if name not in {"dependency", "wrap"}},
         }
+        places["its folder"] = job.folder if "chdir" not in job.directives else ""
         for place, text in places.items():
-            for number in self._numbers_in(text):
-                self._notes.add(f"{place} has the number of {number.name}, which no run's job will have", job.where)
-        for path in self._recording.made.temporary:
-            if any(str(path) in text for text in places.values()):
-                self._notes.add(
-                    f"the driver made it in a folder for temporary files, and no run will: {path}", job.where
-                )
+            for name in self._numbers_in(text):
+                self._notes.add(f"{place} has the number of {name}, which no run's job will have", job.where)
+        named = [path for path in self._recording.made.temporary if any(str(path) in text for text in places.values())]
+        for path in _deepest(tuple(named)):
+            self._notes.add(f"the driver made it in a folder for temporary files, and no run will: {path}", job.where)
+        self._tell_of_variables(job)
         for change in job.changed:
             self._notes.add(f"scontrol update {change} is left out", job.where)
         if job.is_held:
@@ -169,7 +179,30 @@ class _Translation:
             if word.startswith("--") and option in KNOWN:
                 self._notes.add(f"{word} stands behind the script: it is an argument, no option of sbatch", job.where)
 
-    def _numbers_in(self, text: str) -> list[Submission]:
+    def _tell_of_variables(self, job: Submission) -> None:
+        """Say what of a job's variables its stage cannot have."""
+        before = self._recording.environment
+        if "ALL" not in job.value("export", "ALL").split(","):
+            return
+        for key, value in job.environment.items():
+            if key.startswith("BASH_FUNC_") and before.get(key) != value:
+                name = key.removeprefix("BASH_FUNC_").removesuffix("%%")
+                self._notes.add(f"the driver exports the function {name}, which its job will not have", job.where)
+        if gone := sorted(before.keys() - job.environment.keys() - _OWN):
+            names = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
+            self._notes.add(f"the driver takes variables away, which its job will have: {names}", job.where)
+
+    def _refuse_bytes(self, job: Submission) -> None:
+        """Refuse what is no text, as a workflow file is."""
+        for what, text in {
+            "an argument": " ".join(job.arguments), "its folder": job.folder, "the name of its script": job.path,
+            **{f"--{name}": job.value(name) for name in job.directives},
+        }.items():  # fmt: skip
+            if not _is_text(text):
+                hint = "Such bytes cannot stand in a workflow file: give it another name."
+                raise InputError(f"{what} is no UTF-8", where=_printable(job.where), hint=hint)
+
+    def _numbers_in(self, text: str) -> list[str]:
         found = dict.fromkeys(_NUMBER.findall(text))
         return [self._numbers[number] for number in found if number in self._numbers]
 
@@ -256,6 +289,13 @@ class _Translation:
         if "ALL" not in exported:
             environment = [(key, value) for key, value in environment if key in exported]
         path = None if "wrap" in options else self._path(job)
+        if path is not None and not _is_text(job.text) and not job.rest:
+            # a workflow file names only scripts that are text; as a command it may be any
+            words = [*(job.text.partition("\n")[0].removeprefix("#!").split() or ["/bin/sh"])]
+            words.append(str(path.absolute() if "chdir" in options else path))
+            options["wrap"] = Directive("wrap", f"exec {shlex.join(words)}", job.where)
+            options.setdefault("job-name", Directive("job-name", job.name, job.where))
+            path = None
         return Script(path, job.text, options, job.where, None, job.rest, (), environment=tuple(environment))
 
     def _environment(self, job: Submission) -> list[tuple[str, str]]:
@@ -266,6 +306,9 @@ class _Translation:
             if key in _OWN or value == before.get(key) or not key.isidentifier() or key.startswith("SBATCH_"):
                 continue
             if key.startswith("SLURM_") and self._first:
+                continue
+            if not _is_text(value):
+                self._notes.add(f"${key} is no UTF-8, and left out", job.where)
                 continue
             found.append((key, value))
         for key in ("PATH", "PYTHONPATH"):
@@ -336,8 +379,20 @@ class _Translation:
 
     # ------------------------------------------------------------------ what the driver made
 
+    def _folders_made(self) -> list[str]:
+        """Give the folders that a run is to make, and tell of names that it cannot know or say."""
+        made, folder = self._recording.made, self._recording.folder
+        for path in (*made.new, *made.folders):
+            if numbers := self._numbers_in(_shown(path, folder)):
+                self._notes.add(f"its name has the number of {numbers[0]}, which no run's job will have: {path}")
+        folders = [_shown(path, folder) for path in _deepest(made.folders)]
+        for name in folders:
+            if not _is_text(name):
+                self._notes.add(f"the driver made a folder whose name is no UTF-8, and no run will: {name}")
+        return [name for name in folders if _is_text(name)]
+
     def _with_files(self, imported: Imported) -> Imported:
-        """Add a stage that puts what the driver made in its place, unless it is there already."""
+        """Add a stage that puts what the driver made in its place, over what is there, as the driver would."""
         recording = self._recording
         if not recording.is_private:
             return imported
@@ -345,16 +400,15 @@ class _Translation:
             text = recording.made.contents.get(path, b"").decode(errors="replace")
             if numbers := self._numbers_in(text):
                 self._notes.add(
-                    f"the driver wrote the number of {numbers[0].name} into it, and no run's job will have that: it is "
+                    f"the driver wrote the number of {numbers[0]} into it, and no run's job will have that: it is "
                     f"left out: {path}"
                 )
             else:
                 self._keep(path)
-        folder = recording.folder
         commands = []
-        folders = [_shown(path, folder) for path in _deepest(recording.made.folders)]
+        folders = self._folders_made()
         if folders:
-            commands.append(f"mkdir -p {shlex.join(folders)}")
+            commands.append(f"mkdir -p -- {shlex.join(folders)}")
         kept = shlex.quote(str(self._kept))
         names = {at.parts[0] for at in (*self._files, *self._links)}
         commands += [f"cp -R {kept}/files/. ."] if "files" in names else []
@@ -371,6 +425,15 @@ class _Translation:
         comments = {**imported.comments, name: ["Puts in place what the driver made before it submitted."]}
         workflow = Workflow(imported.workflow.name, [first, *stages])
         return replace(imported, workflow=workflow, comments=comments)
+
+
+def _is_text(value: str) -> bool:
+    """Whether it has no bytes that are no UTF-8."""
+    return value.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in value)
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _following(script: Script, befores: Mapping[int, When]) -> Script:
