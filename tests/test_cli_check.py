@@ -534,3 +534,27 @@ def test_commands_that_take_a_workflow_say_which_takes_another_tools_file(tmp_pa
     assert "end in .toml" in str(done.exception.hint)
     done = CliRunner().invoke(APP, ["show", "./sub/job.sh"])
     assert "not a workflow file" in str(done.exception)
+
+
+def test_options_that_sbatch_refuses_are_told_before_the_job_is_submitted(place):
+    text = """name = "w"
+[[stage]]
+name = "a"
+command = "true"
+cores = 1
+walltime = "1h"
+options = ["--mail-type=success", "--signal=USR1@60", "--mem-per-gpu=1G"]
+[[stage]]
+name = "b"
+command = "true"
+walltime = "1h"
+request = ["--ntasks=2", "--mem=1G", "--mem-per-cpu=1G"]
+"""
+    Path("flow.toml").write_text(text)
+    problems = told()
+    line, severity, _, hint = only(problems, "--mail-type=success has no value that sbatch takes")
+    assert (text.split("\n")[line - 1][:7], severity) == ("options", "warning")
+    assert "END, FAIL" in hint
+    line, severity, *_ = only(problems, "--mem-per-cpu=1G cannot be together with --mem")
+    assert (text.split("\n")[line - 1][:7], severity) == ("request", "warning")
+    assert not [problem for problem in problems if "--signal" in problem[2] or "mem-per-gpu" in problem[2]]

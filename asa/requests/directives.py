@@ -90,7 +90,7 @@ def refuse_value(option: Directive) -> None:
 
     Raises `InputError`, with its place.
     """
-    if option.value is not None and not takes(option.name, option.value):
+    if not takes(option.name, option.value):
         message = f"{option} has no value that sbatch takes"
         raise InputError(message, where=option.where, hint=hint_of(option.name))
 

@@ -158,7 +158,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 
 
-def takes(name: str, value: str) -> bool:
+def takes(name: str, value: str | None) -> bool:
     """Whether sbatch takes a value of an option, as far as it is not read elsewhere.
 
     Examples
@@ -167,9 +167,9 @@ def takes(name: str, value: str) -> bool:
     (True, False, True)
     """
     takes_it = _TAKES.get(name)
-    return takes_it is None or bool(takes_it(value if name in _KEEP_CASE else value.lower()))
+    return value is None or takes_it is None or bool(takes_it(value if name in _KEEP_CASE else value.lower()))
 
 
-def hint_of(name: str) -> str:
+def hint_of(name: str, why: str = _REFUSED) -> str:
     """Say what to write."""
-    return f"{_REFUSED} {_HINTS.get(name, '')}".rstrip()
+    return f"{why} {_HINTS.get(name, '')}".rstrip()

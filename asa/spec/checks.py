@@ -21,6 +21,10 @@ from asa.core.reading import run_command
 from asa.elements import parse_array
 from asa.errors import InputError, near
 from asa.keys import TERMS
+from asa.requests import beside
+from asa.requests.directives import Directive
+from asa.requests.forms import hint_of, takes
+from asa.requests.together import refuse_together
 from asa.spec.calls import Scripts, run_by
 from asa.spec.environments import lacking
 from asa.spec.made import MadeFiles
@@ -35,6 +39,7 @@ from asa.spec.withheld import dollars, remedy, uses_of
 from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
+_REFUSED = "Slurm would refuse the job when it is submitted."
 _SYNTAX = re.compile(r"(?:line )?(\d+): (?:[Ss]yntax error: ?)?(.*)")
 _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((
@@ -143,6 +148,7 @@ class _Checks:
             self._check_tasks_file(stage)
             self._check_printed(stage)
             self._check_literal(stage)
+            self._check_options(stage)
             self._check_for_slurm(stage, of_stage.get(stage.name, []))
         self._check_outputs()
         self._check_scripts()
@@ -488,6 +494,21 @@ class _Checks:
                 self._add(stage, first.key, message, hint)
 
     # ---------------------------------------------------------------------- what is meant for Slurm
+
+    def _check_options(self, stage: Stage) -> None:
+        """Warn of options that sbatch refuses before it asks a controller."""
+        given: dict[str, Directive] = {}
+        for key, options in (("request", stage.request or ()), ("options", beside(stage.options))):
+            for option in options:
+                name, equals, value = option.removeprefix("--").partition("=")
+                given[name] = Directive(name, value if equals else None, key)
+                if not takes(name, value if equals else None):
+                    self._add(stage, key, f"{option} has no value that sbatch takes", hint_of(name, _REFUSED))
+        if stage.request is not None:
+            try:
+                refuse_together(given)
+            except InputError as error:
+                self._add(stage, error.where or "request", error.message, _REFUSED)
 
     def _check_for_slurm(self, stage: Stage, texts: Sequence[_Text]) -> None:
         of_array = {f"SLURM_ARRAY_{name}" for name in _OF_ARRAYS} if stage.array is not None else set[str]()
