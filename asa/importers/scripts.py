@@ -239,7 +239,7 @@ class _Translator:
             **{key.field: parsed(key.of_option, given[key.option]) for key in TERMS if key.option in given},
             options=_options(given, needs),
             request=request,
-            environment=(*self._given_by_the_driver(script), *self._environment(given)),
+            environment=tuple(dict((*self._given_by_the_driver(script), *self._environment(given))).items()),
             secrets=self._secrets(given, name),
             moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
             array=self._native(given["array"]) if is_native else None,
@@ -490,6 +490,20 @@ def with_name(pattern: str, job: str) -> str:
 
 
 _OF_NAME = re.compile(r"%(%|\d*x)")
+
+
+def refuse_options(given: Mapping[str, Directive]) -> None:
+    """Refuse a job's options as sbatch and Slurm do on every site.
+
+    Raises `InputError`, with the place of one of them.
+    """
+    for directive in given.values():
+        refuse_value(directive)
+    refuse_together(given)
+    if "time" in given:
+        parsed(walltime_s, given["time"])
+    if text_of(given, "array"):
+        parsed(lambda text: parse_array(array_text(text)), given["array"])
 
 
 def _request(given: Mapping[str, Directive]) -> tuple[str, ...]:

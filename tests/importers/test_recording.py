@@ -277,6 +277,12 @@ def test_what_jobs_print_is_where_sbatch_puts_it(place):
     assert printed == {("", ""), ("o.%j", ""), ("", f"{place}/sub/sbatch.e"), ("/x/a b", "")}
 
 
+def test_a_variable_that_export_gives_again_has_that_value(place):
+    """As Slurm takes it: the last of a name."""
+    stages, _, _ = flow_of(recorded("export S=s1 T=t1\nsbatch --export=ALL,S=s2,S=s3 a.sh"))
+    assert stages["a"].environment == (("S", "s3"), ("T", "t1"))
+
+
 def test_variables_of_sbatch_stand_between_script_and_command_line(place):
     Path("p.sh").write_text("#!/bin/sh\n#SBATCH -p script -A script -t 5\n")
     stages, _, _ = flow_of(recorded("export SBATCH_PARTITION=var SBATCH_ACCOUNT=var\nsbatch -A given p.sh\n"))
@@ -290,6 +296,9 @@ REFUSED = {
     ": > empty.sh; sbatch empty.sh": "Batch script is empty",
     "sbatch --mam=4G a.sh x y": None,
     "sbatch -d afterwards:1 a.sh": "dependency problem",
+    "sbatch --array=1- a.sh": "lists no elements",
+    "sbatch --time=12hours a.sh": "time",
+    "sbatch --mem=1G --mem-per-cpu=1G a.sh": "cannot be together",
     "sbatch --wrap true a.sh": "--wrap",
 }
 

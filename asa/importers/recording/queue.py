@@ -26,6 +26,7 @@ from .submissions import (
     RefusedBySbatchError,
     Submission,
     WaitsFor,
+    check_options,
     check_text,
     options_in,
     options_of,
@@ -130,6 +131,7 @@ class RecordedQueue:
             check_text(text)
         name = Path(path).name or "standard input"
         options = options_in(text, name) | _of_variables(asked.environment) | given
+        check_options(options)
         if "test-only" in options:
             return {"error": f"sbatch: Job {self._next} to start at {_WHEN} using 1 processors\n", "code": 0}
         waits_for(options["dependency"].value or "" if "dependency" in options else "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from asa.errors import InputError
+from asa.importers.scripts import refuse_options
 from asa.requests.directives import Directive, read_directives, refuse_components, take_options
 
 FIRST_NUMBER = 59_371_801
@@ -92,6 +93,14 @@ def check_text(text: str) -> None:
         )
     if "\r\n" in text:
         raise RefusedBySbatchError(*_DOS)
+
+
+def check_options(options: Mapping[str, Directive]) -> None:
+    """Refuse options as sbatch and Slurm do on every site, so that the driver sees it, and goes on as it would."""
+    try:
+        refuse_options(options)
+    except InputError as error:
+        raise RefusedBySbatchError(error.message) from error
 
 
 def options_in(text: str, file: str) -> dict[str, Directive]:
