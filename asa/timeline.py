@@ -98,6 +98,11 @@ class Lane:
     predicted_wait_over_s: float | None = None
 
     @property
+    def runs_in(self) -> str:
+        """The job in which its stages run: itself, or the one that its cores joined."""
+        return self.joins or self.job_id
+
+    @property
     def end_s(self) -> float:
         """When nothing of it is known any more."""
         return self.spans[-1].end_s if self.spans else self.submit_s

@@ -90,7 +90,7 @@ class FakeLink:
     script does in `folder`.
     """
 
-    can_shrink = True
+    changeable = frozenset({"held", "walltime_s", "nodes"})
     cancels_by_name = True
 
     def __init__(

@@ -42,7 +42,7 @@ class ToldLink:
     ahead_s: float = 0.0
     look_takes_s: float = 0.004
     fails: dict = field(default_factory=dict)
-    can_shrink: bool = True
+    changeable: frozenset = frozenset({"held", "walltime_s", "nodes"})
     cancels_by_name: bool = True
     clock_s: float = 1.8e9
 

@@ -94,8 +94,8 @@ def _submitted(record: Submitted) -> str:
 
     asked = f"{cores(record.cores)} for {format_duration(record.walltime_s)}{each_of(record)}"
     again = " again" if record.resubmission else ""
-    joins = f" to join job {record.joins}" if record.joins else ""
-    return f"submitted{again} as job {record.job_id}{joins}, {asked}{_because(record.reason)}"
+    whose = f" to join job {record.runs_in}" if record.runs_in != record.job_id else ""
+    return f"submitted{again} as job {record.job_id}{whose}, {asked}{_because(record.reason)}"
 
 
 def _because(reason: str) -> str:

@@ -96,7 +96,7 @@ def _jobs(run: Timeline) -> Table:
     rows = [
         (
             lane.job_id,
-            f"{', '.join(lane.stages)}{f' (cores for job {lane.joins})' if lane.joins else ''}",
+            f"{', '.join(lane.stages)}{f' (cores for job {lane.runs_in})' if lane.runs_in != lane.job_id else ''}",
             lane.cores,
             lane.submit_s - run.begin_s,
             *(
@@ -113,7 +113,7 @@ def _jobs(run: Timeline) -> Table:
 
 
 def _stages(run: Timeline, metrics: RunMetrics) -> Table:
-    jobs = {stage: lane.job_id for lane in run.lanes if not lane.joins for stage in lane.stages}
+    jobs = {stage: lane.job_id for lane in run.lanes if lane.runs_in == lane.job_id for stage in lane.stages}
     columns = [
         Column("Stage"), Column.of_time("Waited", "Since the last stage that it depends on ended"),
         Column.of_time("Ran"), Column("Job"), Column("On the critical path"),

@@ -497,7 +497,7 @@ class SlurmBackend:
     def shrink(self, job_id: str, nodes: int) -> None:
         """Give back all but so many nodes of a running job; see `asa.backend.Adjustable`."""
         number = _number(job_id)
-        if not self._link.can_shrink:
+        if "nodes" not in self._link.changeable:
             raise BackendError(
                 "this way of reaching Slurm cannot make a running job smaller",
                 where=f"job {job_id}",

@@ -288,7 +288,7 @@ class Examiner:
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
         if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
             found.add("Limits", f"the controller takes {', '.join(known)}")
-        if not self._link.can_shrink:
+        if "nodes" not in self._link.changeable:
             found.add(
                 "Shrinking jobs",
                 "not from here by these means; a job's own script does, between its stages",

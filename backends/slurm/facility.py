@@ -165,7 +165,7 @@ class SlurmFacility:
             self.settings,
             accrues=bool(accrues),
             accounts=self._accounts(link, partitions),
-            can_shrink=link.can_shrink,
+            changeable=link.changeable,
             config=config,
         )
 

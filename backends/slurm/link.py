@@ -259,8 +259,8 @@ class SlurmLink(Protocol):
         """Whether a cancellation has a job's name as well as its number, so that it can be no other job's."""
 
     @property
-    def can_shrink(self) -> bool:
-        """Whether `update` can give back nodes of a running job."""
+    def changeable(self) -> frozenset[str]:
+        """What of a job `update` can change, by its arguments."""
         ...
 
     def about(self) -> SlurmAbout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from asa.backend import Capabilities, PartitionLimits
 from asa.errors import InputError
@@ -83,13 +83,13 @@ def capabilities(
     *,
     accrues: bool,
     accounts: Sequence[str] = (),
-    can_shrink: bool = True,
+    changeable: Collection[str] = ("nodes",),
     config: Mapping[str, str] = _UNTOLD,
 ) -> Capabilities:
     """Work out what the site can do; the user's settings take precedence.
 
     `accounts`: those that may be charged for a job which names none; empty if not known.
-    `can_shrink`: whether this link can give back a running job's nodes from outside.
+    `changeable`: what of a job this link can change; see `SlurmLink.changeable`.
     `config`: the cluster's configuration by Slurm's names, as far as it is known.
     Raises `InputError`: the user's partition does not exist, or Slurm does not report the machine's size.
     """
@@ -118,7 +118,7 @@ def capabilities(
         cores_per_node=cores_per_node,
         age_accrues=accrues,
         shrink_by=cores_per_node if settings.shrink else 0,
-        shrinks_from_outside=settings.shrink and can_shrink,
+        shrinks_from_outside=settings.shrink and "nodes" in changeable,
         max_queued=settings.max_queued,
         arrays=max_array_size(config, settings) > 0,
         max_array_size=max_array_size(config, settings),

@@ -1158,7 +1158,7 @@ def test_changes_go_through(world):
     assert site.link.calls["cancel"] == 0, "it has ended"
     other = backend.submit(spec(5000.0))
     backend.shrink(other, 1)
-    site.link.can_shrink = False
+    site.link.changeable = {"held", "walltime_s"}
     with pytest.raises(BackendError):
         backend.shrink(other, 1)
     backend.cancel(other)

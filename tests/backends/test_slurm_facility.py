@@ -165,7 +165,9 @@ def test_capabilities_are_those_of_the_partitions():
 def test_a_job_that_nobody_can_shrink_from_outside_gives_nodes_back_by_its_own_script(can_shrink, settings, told):
     """As with Slurm 22.05 by its REST interface."""
     given = check(CommandSettings, settings)
-    site = capabilities("small", **small_site(), settings=given, accrues=False, can_shrink=can_shrink)
+    site = capabilities(
+        "small", **small_site(), settings=given, accrues=False, changeable={"nodes"} if can_shrink else {}
+    )
     assert (site.shrink_by, site.shrinks_from_outside) == told
 
 

@@ -117,7 +117,7 @@ def test_what_is_written_fits_the_description(data, number):
         assert misfits(root, body_schema(root, "/job/submit"), asked), "the description was mended"
         del asked["job"][key]
     assert misfits(root, body_schema(root, "/job/submit"), asked) == []
-    change = spoken.change(held=True, walltime_s=61, nodes=1 if spoken.can_shrink else None)
+    change = spoken.change(held=True, walltime_s=61, nodes=1 if "nodes" in spoken.changeable else None)
     assert misfits(root, body_schema(root, "/job/{job_id}"), change) == []
     assert change.keys() >= {"hold", "time_limit"}
 

@@ -92,7 +92,7 @@ class CommandLink:
     ('300 sec', 1)
     """
 
-    can_shrink = True
+    changeable = frozenset({"held", "walltime_s", "nodes"})
     cancels_by_name = True
 
     def __init__(

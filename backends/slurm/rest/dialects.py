@@ -54,8 +54,8 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 class Dialect(ABC):
     """How one API version is spoken to."""
 
-    can_shrink: ClassVar[bool]
-    """Whether nodes of a running job can be given back."""
+    changeable: ClassVar[frozenset[str]]
+    """What of a job `change` can change, by its arguments."""
     has_states: ClassVar[bool]
     """Whether there may be a light listing of states."""
     cancels_many: ClassVar[bool]
@@ -99,7 +99,7 @@ class Dialect(ABC):
         if walltime_s is not None:
             asked["time_limit"] = self.number(minutes(walltime_s))
         if nodes is not None:
-            if not self.can_shrink:
+            if "nodes" not in self.changeable:
                 raise BackendError(
                     f"REST API {self.name} cannot shrink a running job", hint="A newer Slurm can, and scontrol can."
                 )
@@ -163,7 +163,7 @@ class Dialect(ABC):
 class _Dialect38(Dialect):
     """Slurm 22.05."""
 
-    can_shrink = False
+    changeable = frozenset({"held", "walltime_s"})
     has_states = False
     cancels_many = False
 
@@ -201,7 +201,7 @@ class _Dialect38(Dialect):
 class _Dialect40(Dialect):
     """Slurm 23.11 and 24.05."""
 
-    can_shrink = True
+    changeable = frozenset({"held", "walltime_s", "nodes"})
     has_states = True
     cancels_many = True
 

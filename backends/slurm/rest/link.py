@@ -136,9 +136,9 @@ class RestLink:
     cancels_by_name = False
 
     @property
-    def can_shrink(self) -> bool:
-        """Whether `update` can give back nodes of a running job; finds the version, if that is not yet known."""
-        return self._versions.get().can_shrink
+    def changeable(self) -> frozenset[str]:
+        """What of a job `update` can change, by its arguments; finds the version, if that is not yet known."""
+        return self._versions.get().changeable
 
     def about(self) -> SlurmAbout:
         """Return which cluster answers."""
