@@ -34,9 +34,9 @@ from asa.backend import DependencyType, JobState
 
 from .cores.base import Core, Fate, PlanningCore, PooledCore
 from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
+from .together import NOTHING_LEFT, Together, Work
 
 _REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
-_NOTHING_LEFT = "NothingLeft"  # of a leg that ended, while not all is done or since all is
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,9 @@ class ClientJob:
     # each: the second of the payload at which it waited for more cores, and for how many seconds
     stood: tuple[tuple[int, int], ...] = ()
     stands: int = UNSTARTED  # since when it waits for more cores; UNSTARTED while it does not
-    bag: str = ""  # the work that it does together with other jobs; empty if it works alone
-    leg: int = 0  # its number among legs, which do a bag in turn; 0 for jobs that do it at the same time
-    saves: int = UNSTARTED  # seconds that a leg takes to save its state; UNSTARTED for one that is not signalled
-    told: int = UNSTARTED  # when it is or was signalled
+    work: Work | None = None  # that it does together with other jobs; None if it works alone
+    saves: int = UNSTARTED  # seconds that it takes to save its state; UNSTARTED if it is not signalled
+    signalled: int = UNSTARTED  # when it is or was
 
     @property
     def payload_end(self) -> int:
@@ -158,12 +157,7 @@ class Engine:
         self._joiners: dict[int, tuple[int, ...]] = {}
         self._idle: dict[int, None] = {}  # jobs that run, and whose payload waits for tokens
         self._posted: set[str] = set()
-        # by name, what is left of bags: in seconds of one of their jobs, and as of when; and the jobs that run it
-        self._bags: dict[str, tuple[int, int, frozenset[int]]] = {}
-        # by name, of bags done in turn: the seconds left; the job whose turn it is; and the one that waits for it
-        self._left: dict[str, int] = {}
-        self._turns: dict[str, int] = {}
-        self._next: dict[str, int] = {}
+        self._together = Together()
         self._launched = 0
         self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
         self.advance(begin)
@@ -188,9 +182,7 @@ class Engine:
         shrinks: Iterable[tuple[int, int]] = (),
         grows: Iterable[tuple[int, int]] = (),
         amounts: Mapping[str, int] | None = None,
-        bag: str = "",
-        sharing: int = 1,
-        leg: int = 0,
+        work: Work | None = None,
         saves: int = UNSTARTED,
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
@@ -198,10 +190,9 @@ class Engine:
         One `beside` the machine (a local job) takes none of its cores, and starts as soon as nothing keeps it back.
         With `shrinks`, it has at most so many cores from given seconds of its payload on; with `grows`, its payload
         waits there until it has so many (see `grow`). In addition to its cores it takes `amounts` of the pools. The
-        work of a `bag` takes `run` if as many jobs as `sharing` run all the time; they end together, and work done by a
-        job that is killed stays done. If it is a `leg`, those of a bag take `run` in turn: one ends when the next has
-        started and it has saved its state, which takes `saves`; the leg after one that is not signalled waits for its
-        end.
+        `work` of several jobs takes `run` if as many as share it run all the time; they end together, and work done by
+        one that is killed stays done. If they do it in turn, it takes `run` as well: one ends when the next has started
+        and it has saved its state, which takes `saves`; the one after one that is not signalled waits for its end.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
@@ -220,14 +211,11 @@ class Engine:
             frozenset(posts),
             beside=beside,
             widths=tuple(sorted([(*shrink, False) for shrink in shrinks] + [(*grow, True) for grow in grows])),
-            bag=bag,
-            leg=leg,
+            work=work,
             saves=saves,
         )
-        if leg:
-            self._left.setdefault(bag, run)
-        elif bag:
-            self._bags.setdefault(bag, (run * sharing, self.now, frozenset()))
+        if work is not None:
+            self._together.add(work, run, self.now)
         if amounts:
             if not isinstance(self._core, PooledCore):
                 raise ValueError("a machine of cores alone")
@@ -295,7 +283,7 @@ class Engine:
                 self._end(other)
         if left is not None:
             job.run = left + (job.done(self.now) if job.payload_start != UNSTARTED else 0)
-            self._plan_end(job)
+            self.plan_end(job)
         return True
 
     def grow(self, number: int, cores: int) -> int:
@@ -351,18 +339,8 @@ class Engine:
         twin = copy.copy(self)
         twin._core = self._core.fork()
         twin.clients = [copy.copy(job) for job in self.clients]
-        for name in (
-            "_timers",
-            "_followers",
-            "_joiners",
-            "_idle",
-            "_posted",
-            "_changed",
-            "_bags",
-            "_left",
-            "_turns",
-            "_next",
-        ):
+        twin._together = self._together.fork()
+        for name in ("_timers", "_followers", "_joiners", "_idle", "_posted", "_changed"):
             setattr(twin, name, copy.copy(getattr(self, name)))
         return twin
 
@@ -377,6 +355,10 @@ class Engine:
     def start(self) -> NDArray[np.int64]:
         """Start of each background job, -1 while it waits."""
         return self._core.start
+
+    def number_of(self, job: ClientJob) -> int:
+        """Return the number that `submit` gave for a job."""
+        return job.index - len(self.table)
 
     @property
     def core(self) -> Core:
@@ -472,79 +454,26 @@ class Engine:
             self._begin_payload(job)
         else:
             self._idle[job.index - len(self.table)] = None
-            self._plan_end(job)
+            self.plan_end(job)
 
     def _begin_payload(self, job: ClientJob) -> None:
-        if job.leg and not self._takes_turn(job):
+        work = job.work
+        if work is not None and not self._together.may_begin(work, job, self):
             return
         job.payload_start = self.now
-        self._share(job, begins=True)
-        self._plan_end(job)
+        if work is not None:
+            self._together.shared(work, job, self, begins=True)
+        self.plan_end(job)
         self._await_width(job)
 
-    def _takes_turn(self, job: ClientJob) -> bool:
-        """Let a leg go on with what is left, if it is its turn; else have the one before it save its state."""
-        number, left = job.index - len(self.table), self._left[job.bag]
-        limit = job.start + job.request
-        if (before := self._turns.get(job.bag)) is not None:
-            self._next[job.bag] = number
-            self._tell(self.clients[before], self.now)
-            job.planned_end = limit
-        elif left <= 0:
-            self._leave(job)
-        else:
-            self._turns[job.bag] = number
-            job.run = left
-            if job.saves != UNSTARTED and self.now + left > limit:
-                job.run, job.told = limit - self.now, max(limit - job.saves, self.now)
-            return True
-        self._core.push_end(job.index, job.planned_end)
-        return False
-
-    def _tell(self, job: ClientJob, at: int) -> None:
-        """Have a leg save its state and end."""
-        if job.saves == UNSTARTED or (job.told != UNSTARTED and job.told <= at):
-            return
-        rest = max(job.payload_end - at, 0)
-        if rest > job.saves:
-            job.told, job.run = at, max(at + job.saves - job.payload_start, 1)
-            self._plan_end(job)
-
-    def _leave(self, job: ClientJob) -> None:
-        """Let a leg end for which nothing is left to do."""
-        job.planned_end, job.reason = self.now + 1, _NOTHING_LEFT
-
     def _stop(self, job: ClientJob) -> None:
-        """Take in that a job no longer works on its bag, or its leg: the others end later, or the next one begins."""
-        number = job.index - len(self.table)
-        self._share(job, begins=False)
-        if self._next.get(job.bag) == number:
-            del self._next[job.bag]
-        if not job.leg or self._turns.get(job.bag) != number:
-            return
-        until = self.now if job.told == UNSTARTED else min(job.told, self.now)
-        del self._turns[job.bag]
-        self._left[job.bag] -= max(until - job.payload_start, 0)
-        waiting = self._next.pop(job.bag, None)
-        if waiting is not None and self.clients[waiting].state is JobState.RUNNING:
+        """Take in that a job no longer works: others end later, or the next one begins."""
+        if job.work is not None and (waiting := self._together.stopped(job.work, job, self)) is not None:
             self._begin_payload(self.clients[waiting])
             self._changed[waiting] = None
 
-    def _share(self, job: ClientJob, *, begins: bool) -> None:
-        """Take in that a job begins to work on its bag, or no longer does: the others end sooner, or later."""
-        number = job.index - len(self.table)
-        left, since, there = self._bags.get(job.bag, (0, 0, frozenset()))
-        if not job.bag or job.leg or begins == (number in there):
-            return
-        left = max(left - len(there) * (self.now - since), 0)
-        there = there | {number} if begins else there - {number}
-        self._bags[job.bag] = left, self.now, there
-        for other in there if left or begins else ():
-            mate = self.clients[other]
-            mate.run = max(self.now - mate.payload_start - -left // len(there), 1)
-            self._plan_end(mate)
-
-    def _plan_end(self, job: ClientJob) -> None:
+    def plan_end(self, job: ClientJob) -> None:
+        """Have a job end when its payload does, or its walltime."""
         job.planned_end = min(job.payload_end, job.start + job.request)
         self._core.push_end(job.index, job.planned_end)
 
@@ -589,7 +518,7 @@ class Engine:
             job.stood += ((there, self.now - since),)
             self._await_width(job)
         self._changed[number] = None
-        self._plan_end(job)
+        self.plan_end(job)
 
     def _measure_joined(self, other: ClientJob) -> None:
         """Look at the job whose cores another's are, or were."""
@@ -636,8 +565,8 @@ class Engine:
         else:
             job.state = JobState.COMPLETED if job.exit_code == 0 else JobState.FAILED
         self._stop(job)
-        if job.leg and job.state is JobState.COMPLETED and self._left[job.bag] > 0:
-            job.reason = _NOTHING_LEFT
+        if job.work is not None and job.state is JobState.COMPLETED and self._together.is_left(job.work):
+            job.reason = NOTHING_LEFT
         self._give_back(job)
         self._changed[job.index - len(self.table)] = None
         self._settle(job)

@@ -42,6 +42,7 @@ from .policies import scheduler as find_scheduler
 from .presets import preset
 from .swf import Trace, read_swf
 from .table import NEVER, UNSTARTED, JobTable
+from .together import Work
 from .workload import WorkloadModel
 
 _DAY = 86400
@@ -281,9 +282,7 @@ class SimulatedBackend:
             grows=[(second, width) for second, width, wider in widths if wider],
             amounts=self._amounts(spec),
             partition=0 if partition is None else partition.place,
-            bag=spec.bag,
-            sharing=spec.sharing,
-            leg=spec.leg,
+            work=Work.of(spec),
             saves=UNSTARTED if spec.saves_s is None else math.ceil(spec.saves_s),
         )
         if engine is self._engine and all(step.slot_s for step in spec.steps):

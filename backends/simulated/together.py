@@ -1,0 +1,120 @@
+"""Work that several of a client's jobs do: tasks of a bag at the same time, or legs in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from asa.backend import JobSpec, JobState
+
+from .table import UNSTARTED
+
+if TYPE_CHECKING:
+    from .engine import ClientJob, Engine
+
+NOTHING_LEFT = "NothingLeft"
+"""Reason of a leg that ended, while not all is done or since all is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job does together with others; by default all of it."""
+
+    bag: str  # its name
+    sharing: int = 1  # how many jobs do it at the same time
+    leg: int = 0  # the job's number among those that do it in turn; 0 for those that do it at the same time
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Work | None:
+        """Say what a job does together with others; None if it works alone."""
+        return cls(spec.bag, spec.sharing, spec.leg) if spec.bag else None
+
+
+class Together:
+    """What is left of the work that jobs of an engine do together."""
+
+    def __init__(self) -> None:
+        # by name, what is left of bags: in seconds of one of their jobs, and as of when; and the jobs that run it
+        self._bags: dict[str, tuple[int, int, frozenset[int]]] = {}
+        # by name, of bags done in turn: the seconds left; the job whose turn it is; and the one that waits for it
+        self._left: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
+        self._next: dict[str, int] = {}
+
+    def fork(self) -> Together:
+        """Copy it; both go on independently."""
+        twin = Together()
+        for name, known in vars(self).items():
+            setattr(twin, name, dict(known))
+        return twin
+
+    def add(self, work: Work, run: int, now: int) -> None:
+        """Take up work that takes so many seconds, unless it is known."""
+        if work.leg:
+            self._left.setdefault(work.bag, run)
+        else:
+            self._bags.setdefault(work.bag, (run * work.sharing, now, frozenset()))
+
+    def is_left(self, work: Work) -> bool:
+        """Whether a leg that has ended leaves some of its work."""
+        return bool(work.leg) and self._left[work.bag] > 0
+
+    def may_begin(self, work: Work, job: ClientJob, engine: Engine) -> bool:
+        """Let a leg go on with what is left, if it is its turn; else have the one before it save its state."""
+        if not work.leg:
+            return True
+        number, left = engine.number_of(job), self._left[work.bag]
+        limit = job.start + job.request
+        if (before := self._turns.get(work.bag)) is not None:
+            self._next[work.bag] = number
+            _signal(engine.clients[before], engine)
+            job.planned_end = limit
+        elif left <= 0:
+            job.planned_end, job.reason = engine.now + 1, NOTHING_LEFT
+        else:
+            self._turns[work.bag] = number
+            job.run = left
+            if job.saves != UNSTARTED and engine.now + left > limit:
+                job.run, job.signalled = limit - engine.now, max(limit - job.saves, engine.now)
+            return True
+        engine.core.push_end(job.index, job.planned_end)
+        return False
+
+    def stopped(self, work: Work, job: ClientJob, engine: Engine) -> int | None:
+        """Take in that a job no longer does its work; return the number of the leg whose turn it is then, if any."""
+        number = engine.number_of(job)
+        self.shared(work, job, engine, begins=False)
+        if self._next.get(work.bag) == number:
+            del self._next[work.bag]
+        if not work.leg or self._turns.get(work.bag) != number:
+            return None
+        until = engine.now if job.signalled == UNSTARTED else min(job.signalled, engine.now)
+        del self._turns[work.bag]
+        self._left[work.bag] -= max(until - job.payload_start, 0)
+        waiting = self._next.pop(work.bag, None)
+        return waiting if waiting is not None and engine.clients[waiting].state is JobState.RUNNING else None
+
+    def shared(self, work: Work, job: ClientJob, engine: Engine, *, begins: bool) -> None:
+        """Take in that a job begins to take tasks, or no longer does: the others end sooner, or later."""
+        number = engine.number_of(job)
+        left, since, there = self._bags.get(work.bag, (0, 0, frozenset()))
+        if work.leg or begins == (number in there):
+            return
+        left = max(left - len(there) * (engine.now - since), 0)
+        there = there | {number} if begins else there - {number}
+        self._bags[work.bag] = left, engine.now, there
+        for other in there if left or begins else ():
+            mate = engine.clients[other]
+            mate.run = max(engine.now - mate.payload_start - -left // len(there), 1)
+            engine.plan_end(mate)
+
+
+def _signal(job: ClientJob, engine: Engine) -> None:
+    """Have a leg save its state and end now."""
+    at = engine.now
+    if job.saves == UNSTARTED or (job.signalled != UNSTARTED and job.signalled <= at):
+        return
+    rest = max(job.payload_end - at, 0)
+    if rest > job.saves:
+        job.signalled, job.run = at, max(at + job.saves - job.payload_start, 1)
+        engine.plan_end(job)
