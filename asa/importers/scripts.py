@@ -298,6 +298,9 @@ class _Translator:
     def _tell(self, script: Script) -> None:
         """Say what is left out."""
         refuse_together(script.directives)
+        if external := script.directives.get("external"):
+            hint = "Leave it out, or submit this job by hand."
+            raise InputError("--external: such a job runs no script", where=external.where, hint=hint)
         for directive in script.directives.values():
             refuse_value(directive)
             if directive.name == "dependency":

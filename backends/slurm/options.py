@@ -36,6 +36,7 @@ _OURS: Final[Mapping[str, str]] = {
     "cpus-per-task": "Use the stage's key `cpus_per_task`.",
     "dependency": "Use the stage's key `after`.",
     "error": "Use the stage's key `stderr`.",
+    "external": "A job whose processes come from elsewhere runs no command.",
     "export": "Use the stage's key `environment`.",
     "export-file": "Use the stage's key `environment`.",
     "get-user-env": "Use the stage's key `environment`.",
@@ -299,7 +300,15 @@ def keys_of_42(number: Callable[[int], Any]) -> Keys:
 
 def keys_of_45(number: Callable[[int], Any]) -> Keys:
     """Give the words of Slurm 26.05."""
-    return {**keys_of_42(number), "cores-per-socket": _count("cores_per_socket")}
+    return {
+        **keys_of_42(number),
+        "consolidate-segments": _flag("flags", value=["CONSOLIDATE_SEGMENTS"]),
+        "container-type": _text("container_type"),
+        "cores-per-socket": _count("cores_per_socket"),
+        "oom-kill-step": lambda value: {"oom_kill_step": int(value or 1)},
+        "segment": lambda value: {"segment_size": number(int(value))},
+        "spread-segments": _flag("flags", value=["SPREAD_SEGMENTS"]),
+    }
 
 
 def _bound(gpus: Iterable[int]) -> dict[str, str]:

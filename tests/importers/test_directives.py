@@ -137,3 +137,11 @@ def test_options_of_other_batch_systems_are_named(tmp_path, line, system):
     script.write_text(f"#!/bin/bash\n{line}\n#SBATCH -t 10\n#$ costs\necho hi\n")
     [told] = [note for note in import_scripts([script]).notes if "neither" in note]
     assert told.startswith(f"{script}:2: {line.split()[0]} is an option of {system}")
+
+
+def test_a_job_that_runs_no_script_is_no_stage(tmp_path):
+    """Its processes come from elsewhere: the stage would wait for its script for good."""
+    script = tmp_path / "a.sh"
+    script.write_text("#!/bin/bash\n#SBATCH -t 10 --external\necho hi\n")
+    with pytest.raises(InputError, match="runs no script"):
+        import_scripts([script])

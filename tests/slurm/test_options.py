@@ -33,6 +33,14 @@ OPTIONS = {
     "--exclusive=user": "Exclusive=USER",
 }
 
+OF_NEWEST = {
+    "--oom-kill-step=1": "OOMKillStep=1",
+    "--segment=1": "SegmentSize=1",
+    "--spread-segments": "SpreadSegments=Yes",
+    "--container-type=oci": "ContainerType=oci",
+    "--mem-update=10@5": "MemUpdate=10%@5min",
+}
+
 
 @pytest.fixture
 def links(slurm):
@@ -84,6 +92,21 @@ def test_each_option_arrives_by_each_way(slurm, links, job):
         told = shown(slurm, link.submit(replace(job, options=tuple(OPTIONS), nodes=1)))
         for option, words in OPTIONS.items():
             assert words in told, f"{option} by {name}"
+
+
+def test_options_of_the_newest_release_arrive_or_are_refused(slurm, links, job):
+    """By REST as far as that has words for them."""
+    if slurm.release != NEWEST:
+        pytest.skip("an older release")
+    told = shown(slurm, links["commands"].submit(replace(job, options=tuple(OF_NEWEST))))
+    assert [option for option, words in OF_NEWEST.items() if words not in told] == []
+    link = links["v0.0.45"]
+    with pytest.raises(SubmitRejectedError, match="--mem-update"):
+        link.submit(replace(job, options=("--mem-update=10@5",)))
+    told = shown(slurm, link.submit(replace(job, options=tuple(o for o in OF_NEWEST if "update" not in o))))
+    assert [option for option, words in OF_NEWEST.items() if words not in told] == ["--mem-update=10@5"]
+    told = shown(slurm, link.submit(replace(job, options=("--consolidate-segments", "--segment=1"))))
+    assert "ConsolidateSegments=Yes" in told
 
 
 def test_keys_that_slurm_has_an_option_for_arrive_by_each_way(slurm, links, job):
