@@ -1,11 +1,14 @@
 """Drivers that are run once while what they submit is recorded."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -132,6 +135,55 @@ def test_files_in_memory_are_as_they_are_and_stay_so(place, tmp_path, monkeypatc
             done = recorded(f"cat {folder}/in > seen; echo x > {folder}/out; sbatch a.sh")
             assert done.made.contents[place / "seen"] == b"in\n"
         assert [one.name for one in Path(folder).iterdir()] == ["in"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others may not do that anyway")
+def test_root_changes_nothing_of_the_system(place):
+    """No devices, no settings, no name of the host, no shared memory."""
+    text = "touch /dev/asa-test || echo dev; cat /proc/sys/kernel/msgmax > /proc/sys/kernel/msgmax || echo proc\n"
+    text += "cg=$(ls -d /sys/fs/cgroup/*/ /sys/fs/cgroup | head -n 1); mkdir $cg/asa-test || echo sys\n"
+    text += "readlink /proc/self/ns/uts /proc/self/ns/ipc; echo x > /dev/null && echo null"
+    done = recorded(f"({text}) > seen 2>&1; sbatch a.sh")
+    lines = done.made.contents[place / "seen"].decode().splitlines()
+    said = [line for line in lines if "cannot" not in line and "Read-only" not in line]
+    assert (said[:3], said[-1]) == (["dev", "proc", "sys"], "null")
+    assert not {str(Path("/proc/self/ns", one).readlink()) for one in ("uts", "ipc")} & set(said)
+    assert not Path("/dev/asa-test").exists()
+
+
+def test_nothing_goes_on_once_the_recorder_is_killed(place, tmp_path):
+    """Neither what it runs nor what it had written."""
+    recorded("sbatch a.sh")  # or there are no namespaces
+    Path("submit.sh").write_text("#!/bin/bash\ntrap '' TERM HUP INT\necho $$\nwhile :; do :; done\n")
+    code = "import sys; from asa.importers.recording import record; record(['./submit.sh'])"
+    (tmp_path / "tmp").mkdir(mode=0o700)
+    how = {"env": os.environ | {"TMPDIR": str(tmp_path / "tmp")}, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, **how) as recorder:
+        number = int(recorder.stderr.readline())
+        recorder.kill()
+        for _ in range(200):
+            if not Path(f"/proc/{number}").exists() and not list((tmp_path / "tmp").glob("*/*/*")):
+                return
+            time.sleep(0.05)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+    pytest.fail("it goes on")
+
+
+def test_what_ignores_ctrl_c_is_ended_by_the_third(place):
+    recorded("sbatch a.sh")  # or there are no namespaces
+    Path("submit.sh").write_text("#!/bin/bash\ntrap 'echo caught' INT\necho started\nwhile :; do :; done\n")
+    code = "from asa.importers.recording import record; print(record(['./submit.sh'], limit_s=20).was_ended)"
+    how = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "process_group": 0}
+    with subprocess.Popen([sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, **how) as recorder:
+        assert recorder.stderr.readline() == "started\n"
+        begun = time.monotonic()
+        for _ in range(2):
+            os.killpg(recorder.pid, signal.SIGINT)
+            assert recorder.stderr.readline() == "caught\n"
+        os.killpg(recorder.pid, signal.SIGINT)
+        assert recorder.communicate()[0] == "True\n"
+    assert time.monotonic() - begun < 15
 
 
 def test_it_has_no_network(place):

@@ -25,14 +25,19 @@ import threading
 import time
 
 _NEW_MOUNTS, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x10000000, 0x40000000
+_NEW_NAME, _NEW_SHARED_MEMORY = 0x04000000, 0x08000000  # of the host; of System V and queues of messages
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE, _NO_DEVICES, _NO_SETUID = 1, 32, 4096, 16384, 1 << 18, 4, 2
 _SUBREAPER = 36
 _SYSTEM = ("/proc", "/sys", "/dev")
+_STAY_OPEN = ("/dev/shm", "/dev/pts")
+_MANY_INTERRUPTS = 3
 _EXITED_AT_LIMIT = 124
 _MOST_ENTRIES = 2000  # of a folder that is made anew
 _MOST_COPIED_BYTES = 1 << 20
 _MOST_OF_OTHERS = 5000  # folders and files of other owners that are made ready for writing
 
+_RECORDER = os.getppid()
+_AT_HANG_UP = signal.getsignal(signal.SIGHUP)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -84,6 +89,7 @@ class PrivateView:
             _mount("none", self._scratch, "tmpfs", _NO_DEVICES | _NO_SETUID, "size=25%")
         self._put("/")
         self._put_memory("/dev/shm")
+        self._close_system()
         _mount(f"/proc/self/fd/{keep}", self._root + self._keep, flags=_BIND)
         self._stand_in(f"/proc/self/fd/{programs}")
         os.close(keep)
@@ -92,7 +98,7 @@ class PrivateView:
 
     def _leave_namespaces(self, *, has_network: bool) -> None:
         """Have mounts, and perhaps a network, of its own; as root without a namespace of users, if that is allowed."""
-        flags = _NEW_MOUNTS | (0 if has_network else _NEW_NETWORK)
+        flags = _NEW_MOUNTS | _NEW_NAME | _NEW_SHARED_MEMORY | (0 if has_network else _NEW_NETWORK)
         user, group = os.getuid(), os.getgid()
         if user or not _is_allowed(flags):
             _call("unshare", flags | _NEW_USER)
@@ -214,6 +220,18 @@ class PrivateView:
         except OSError:
             # flags that it has are kept, where the system asks for that
             _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY | _kept_flags(where))
+
+    def _close_system(self) -> None:
+        """Let nobody, root neither, change devices, control groups and settings of the system."""
+        places = ["/dev", *(one for one in self._mounts if one.startswith(("/dev/", "/sys/"))), "/sys"]
+        for where in dict.fromkeys(places):
+            if where not in _STAY_OPEN and not where.startswith("/dev/shm/"):
+                with contextlib.suppress(OSError):
+                    _mount("none", self._root + where, flags=_BIND | _REMOUNT | _READ_ONLY | _kept_flags(where))
+        for where in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq"):
+            with contextlib.suppress(OSError):
+                _mount(where, self._root + where, flags=_BIND)
+                _mount("none", self._root + where, flags=_BIND | _REMOUNT | _READ_ONLY | _kept_flags("/proc"))
 
     def _stand_in(self, programs: str) -> None:
         """Put the stand-ins in place of the programs, also where a driver calls those by their full paths."""
@@ -468,6 +486,7 @@ def _begin(command: list[str]) -> tuple[int, str]:
                 os.setpgid(0, 0)
             for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT):
                 signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, _AT_HANG_UP)
             os.execvp(command[0], command)
         except OSError as error:
             os.write(writing, (error.strerror or "").encode())
@@ -483,6 +502,7 @@ def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     child, why_not = _begin(command)
     until = time.monotonic() + limit_s
+    interrupts = _Interrupts(child)
     code: int | None = None
     behind: list[str] = []
     while True:
@@ -494,13 +514,34 @@ def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]
             code = os.waitstatus_to_exitcode(status)
             until = min(until, time.monotonic() + max(5.0, 0.1 * limit_s))  # for what it left in the background
         elif one == 0:
-            if time.monotonic() > until:
+            if time.monotonic() > until or interrupts.count >= _MANY_INTERRUPTS or _is_left_alone():
                 behind = _end_all()
                 break
             time.sleep(0.005)
     if code is None:
         return _EXITED_AT_LIMIT, True, why_not, behind
     return (code if code >= 0 else 128 - code), False, why_not, behind
+
+
+class _Interrupts:
+    """Passes on Ctrl-C to a driver that is in a group of processes of its own, and counts."""
+
+    def __init__(self, child: int) -> None:
+        self.count = 0
+        self._child = child
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, self._pass_on)
+
+    def _pass_on(self, number: int, _: object) -> None:
+        self.count += 1
+        with contextlib.suppress(OSError):
+            if os.getpgid(self._child) == self._child:
+                os.killpg(self._child, number)
+
+
+def _is_left_alone() -> bool:
+    """Whether the recorder has been killed: nobody else ends the driver then."""
+    return os.getppid() != _RECORDER
 
 
 def _end_all() -> list[str]:
@@ -547,9 +588,20 @@ def _below(top: int) -> list[int]:
     return found
 
 
+def _clear(keep: str) -> None:
+    """Remove what the recorder would have removed; an empty folder may stay, where something is mounted."""
+    for one in os.scandir(keep):
+        if one.is_dir(follow_symlinks=False):
+            shutil.rmtree(one.path, ignore_errors=True)
+        else:
+            os.unlink(one.path)
+    with contextlib.suppress(OSError):
+        os.rmdir(keep)
+
+
 def main(path: str) -> None:
     """Do what the settings say."""
-    for number in (signal.SIGINT, signal.SIGQUIT):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are the driver's
     with open(path) as file:
         settings = json.load(file)
@@ -581,8 +633,11 @@ def main(path: str) -> None:
             "new": made.new, "folders": made.folders, "changed": made.changed, "removed": made.removed,
             "left": made.left, "temporary": made.temporary, "read": list(readings.seen),
         }  # fmt: skip
-    with open(os.path.join(keep, "ended.json"), "w") as file:
-        json.dump(ended, file)
+    if _is_left_alone():
+        _clear(keep)
+    else:
+        with open(os.path.join(keep, "ended.json"), "w") as file:
+            json.dump(ended, file)
 
 
 if __name__ == "__main__":

@@ -315,7 +315,7 @@ class _Translation:
             folders, at_first = (self._folders(one.get(key, "")) for one in (job.environment, before))
             if folders and folders != at_first:
                 found.append((key, folders))
-        return found
+        return sorted(found)  # in the same order whatever started sbatch
 
     def _folders(self, path: str) -> str:
         """Give a list of folders without the stand-ins, each once: a shell that begins often adds some again."""
