@@ -271,7 +271,7 @@ def test_what_a_driver_saw_end_comes_before_what_it_submits_then(place):
     stages.pop("driver-files")
     assert edges(stages) == {"a": ("driver-files",), "b": ("a",), "c": ("a",), "d": ("c",)}
     assert {stage.when for stage in stages.values()} == {"success"}
-    assert any("seen others end" in note for note in notes)
+    assert any("seen others end" in note and "in between" in note for note in notes)
 
 
 def test_what_it_saw_leave_the_queue_only_has_to_be_over(place):
@@ -468,6 +468,13 @@ def test_nothing_of_an_earlier_recording_is_kept(place, tmp_path):
     with pytest.raises(InputError, match="is not of a recording"):
         keep(done, flow_of(done)[2], kept)
     assert (kept / "files").read_text() == "mine"
+
+
+def test_a_script_that_asks_by_which_name_it_runs_is_named(place):
+    """A driver that submits itself tells the job by the name that Slurm gives to what it runs."""
+    text = 'if [ "$(basename "$0")" = slurm_script ]; then echo job; else sbatch "$0" x; fi'
+    _, notes, _ = flow_of(recorded(text, files=()))
+    assert any("slurm_script" in note for note in notes)
 
 
 def test_what_was_cancelled_is_left_out(place):

@@ -174,6 +174,9 @@ class _Translation:
             self._notes.add("it was left held: its stage begins in its turn", job.where)
         if job.text and calls_sbatch(job.text):
             self._notes.add("this job itself submits others, which are missing here", job.where)
+        if "slurm_script" in job.text:
+            note = "its script asks whether it is called slurm_script, as Slurm calls what it runs: in a run it is not"
+            self._notes.add(note, job.where)
         for word in job.rest:
             option = word.partition("=")[0].removeprefix("--")
             if word.startswith("--") and option in KNOWN:
@@ -225,7 +228,11 @@ class _Translation:
             self._notes.add("`?` becomes: after all of them, not after any", job.where)
         for number, how in job.ended:
             if (before := self._index.get(number)) is not None and before not in found:
-                self._notes.add("it was submitted once the driver had seen others end: it follows these", job.where)
+                self._notes.add(
+                    "it was submitted once the driver had seen others end: it follows these; what the driver itself "
+                    "did in between, with what they had left, no run does",
+                    job.where,
+                )
                 found[before] = how
         if self._first and not found:
             found[0] = "success"
