@@ -209,9 +209,11 @@ def _may_plan(one: Active) -> bool:
     phases = {Phase.WAITING, Phase.ALLOCATED}
     if one.run.strategy.replaces:
         phases.add(Phase.QUEUED)
-    if any(units.may_follow(one.state) for units in one.state.units.kinds):
-        return True
-    return any(view.phase in phases for view in one.state.stages.values())
+    return any(
+        view.phase in phases
+        or (view.phase is Phase.RUNNING and view.stage.has_unknown_last_job and view.next_job_id is None)
+        for view in one.state.stages.values()
+    )
 
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:

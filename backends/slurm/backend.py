@@ -184,16 +184,8 @@ class SlurmBackend:
         self._folder.keep_job(job_id, kept)
         self._home.submitted(job_id, kept)
         self._strangers.discard(job_id)
-        tracked = TrackedArray.of if kept.array else TrackedJob
-        self._jobs[job_id] = tracked(
-            kept,
-            JobStatus(job_id, JobState.PENDING, submit_s),
-            heard_s=after_s,
-            sent_s=(before_s, after_s),
-            dependencies=passed.kept,
-            held_here=spec.held,
-        )
-        self._jobs[job_id].tell()
+        sent: dict[str, Any] = {"sent_s": (before_s, after_s), "dependencies": passed.kept, "held_here": spec.held}
+        self._follow(job_id, kept, after_s, **sent).tell()
         self._pacer.changed(after_s)
         return job_id
 
@@ -531,8 +523,9 @@ class SlurmBackend:
         self._home.confirm(self._is_at_home, before=True)
         records, arrays = by_array(self._records_of(wanted))
         found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
-        for token, array in self._found_arrays(arrays):
-            found[token].append(array)
+        for array_id, elements in arrays.items():
+            if self._is_mine(replace(elements[0], job_id=array_id)):
+                found[token_of(elements[0].name)].append(self._found_array(array_id, elements))
         present = self._present(records)
         for record in filter(self._is_mine, records):
             job = self._jobs.get(record.job_id)
@@ -549,11 +542,6 @@ class SlurmBackend:
             if holder is not None and holder not in self._jobs:
                 jobs.extend(self._forgotten(token, holder))
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
-
-    def _found_arrays(self, arrays: Mapping[str, Sequence[SlurmRecord]]) -> Iterator[tuple[str, TrackedJob]]:
-        for array_id, elements in arrays.items():
-            if self._is_mine(replace(elements[0], job_id=array_id)):
-                yield token_of(elements[0].name), self._found_array(array_id, elements)
 
     def _found_array(self, array_id: str, elements: Sequence[SlurmRecord]) -> TrackedJob:
         """Take up an array, some elements of which were found."""
@@ -929,10 +917,10 @@ class SlurmBackend:
         self._folder.keep_job(job_id, kept)
         return self._follow(job_id, kept)
 
-    def _follow(self, job_id: str, kept: KeptSubmission) -> TrackedJob:
+    def _follow(self, job_id: str, kept: KeptSubmission, heard_s: float = -math.inf, **known: Any) -> TrackedJob:
         status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
         tracked = TrackedArray.of if kept.array else TrackedJob
-        job = self._jobs[job_id] = tracked(kept, status, heard_s=-math.inf)
+        job = self._jobs[job_id] = tracked(kept, status, heard_s=heard_s, **known)
         return job
 
     def _kept_of(self, record: SlurmRecord) -> KeptSubmission:

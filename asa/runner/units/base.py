@@ -67,10 +67,6 @@ class Units:
         """Plan the next job to submit in addition to one that represents its stage."""
         yield from ()
 
-    def may_follow(self, run: RunCourse) -> bool:
-        """Whether a job may yet be submitted that goes on where a running one stops."""
-        return False
-
     def followers(
         self, run: RunCourse, view: RunView, forecast: Forecast, strategy: Strategy
     ) -> Iterator[tuple[PlannedJob, float]]:

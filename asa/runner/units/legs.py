@@ -18,7 +18,7 @@ from asa.runner.entries import Intended
 from asa.runner.jobs import Job
 from asa.runner.units.base import cut_short
 from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits, has_completed, is_of_its_round, number_of, ran_out
-from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, PlannedJob, RunView, StageView, Strategy
+from asa.strategies.base import Forecast, ForecastKind, Keep, PlannedJob, RunView, StageView, Strategy
 
 
 @dataclass(slots=True)
@@ -53,11 +53,6 @@ class LegUnits(RoundUnits):
         """Say why a leg was asked for: unless it was ahead, as it is its turn."""
         number = job.spec.leg + run.stages[job.planned.stages[0]].earlier_legs
         return job.planned.reason if job.planned.leg or number == 1 else f"leg {number}, in its turn"
-
-    def may_follow(self, run: RunCourse) -> bool:
-        """Whether a running leg has no next one yet."""
-        views = (run.stages[name] for name in run.workflow.continuing)
-        return any(view.phase is Phase.RUNNING and view.next_job_id is None for view in views)
 
     def followers(
         self, run: RunCourse, view: RunView, forecast: Forecast, strategy: Strategy
