@@ -27,6 +27,7 @@ VALUES = {
     "bb": "#BB",
     "cluster-constraint": "fast",
     "constraint": "haswell&ssd",
+    "container-type": "oci",
     "core-spec": "1",
     "cpu-freq": "low",
     "cpus-per-gpu": "4",
@@ -55,6 +56,8 @@ VALUES = {
     "ntasks-per-core": "1",
     "ntasks-per-node": "4",
     "ntasks-per-socket": "2",
+    "oom-kill-step": "1",
+    "segment": "4",
     "open-mode": "append",
     "prefer": "ssd",
     "qos": "high",
@@ -73,8 +76,8 @@ VALUES = {
     "wckey": "w",
 }
 FLAGS = (
-    "contiguous", "no-kill", "no-requeue", "overcommit", "oversubscribe", "reboot", "requeue", "spread-job",
-    "use-min-nodes",
+    "consolidate-segments", "contiguous", "no-kill", "no-requeue", "overcommit", "oversubscribe", "reboot", "requeue",
+    "spread-job", "spread-segments", "use-min-nodes",
 )  # fmt: skip
 UNPUBLISHED_38 = {"exclude_nodes", "nodelist", "temporary_disk_per_node"}
 """Keys that the daemon of 22.05 takes, and its description does not name; real daemons show it."""
@@ -176,7 +179,7 @@ def test_what_the_api_cannot_say_is_refused_with_a_way_out(number, option):
         ("--gpus=2", "gpus"),
         ("--wrap=true", "command"),
         ("--array=1-3", "tasks"),
-        ("--output=x", "asa logs"),
+        ("--output=x", "`stdout`"),
         ("--job-name=x", "names"),
         ("--comment=x", "comment"),
         ("--hold", "asa decides"),
