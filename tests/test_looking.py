@@ -65,6 +65,7 @@ ACTS = {
     "resume", "cancel", "tick",  # on a run, which is to be its user's own
     "doctor",  # asks the batch system, by the command that the site file is there to name
     "dmr serve", "dmr submit", "dmr beside",
+    "record",  # runs what it is given
 }  # fmt: skip
 ALIASES = {"advise": "walltimes"}
 
