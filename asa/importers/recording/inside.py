@@ -34,7 +34,8 @@ _MANY_INTERRUPTS = 3
 _EXITED_AT_LIMIT = 124
 _MOST_ENTRIES = 2000  # of a folder that is made anew
 _MOST_COPIED_BYTES = 1 << 20
-_MOST_OF_OTHERS = 5000  # folders and files of other owners that are made ready for writing
+_MOST_LOOKED_AT = 50_000  # for folders and files of other owners, which are made ready for writing
+_MOST_OF_OTHERS_BYTES = 64 << 20
 
 _RECORDER = os.getppid()
 _AT_HANG_UP = signal.getsignal(signal.SIGHUP)
@@ -174,15 +175,16 @@ class PrivateView:
 
     def _make_ready_below(self, where: str, upper: str) -> None:
         """Likewise for what is in the folder where the driver is started."""
-        left = _MOST_OF_OTHERS
+        entries, size = _MOST_LOOKED_AT, _MOST_OF_OTHERS_BYTES
         for folder, names, files in os.walk(self._folder):
             for name in [*names, *files]:
                 path = os.path.join(folder, name)
                 try:
-                    left -= _copy_of_others(path, os.path.relpath(path, where), where, upper)
+                    size -= _copy_of_others(path, os.path.relpath(path, where), where, upper)
                 except OSError:
                     continue
-            if left <= 0:
+            entries -= len(names) + len(files)
+            if min(entries, size) <= 0:
                 return
 
     def _make_anew(self, where: str, target: str, mounts: list[str]) -> None:
@@ -290,17 +292,18 @@ def _make_way(inside: str, where: str, upper: str) -> None:
         os.chmod(made, stat.S_IMODE(os.lstat(path).st_mode) & 0o1077 | rights << 6)
 
 
-def _copy_of_others(path: str, inside: str, where: str, upper: str) -> bool:
-    """Have a folder, or a small file, of others in a layer; tell whether it is one that the user may change."""
+def _copy_of_others(path: str, inside: str, where: str, upper: str) -> int:
+    """Have a folder, or a small file, of others in a layer, if the user may change it; tell how many bytes it has."""
     seen = os.lstat(path)
     if (seen.st_uid, seen.st_gid) == (os.getuid(), os.getgid()) or not os.access(path, os.W_OK):
-        return False
+        return 0
     if stat.S_ISDIR(seen.st_mode):
         _make_way(inside, where, upper)
     elif stat.S_ISREG(seen.st_mode) and seen.st_size <= _MOST_COPIED_BYTES:
         _make_way(os.path.dirname(inside), where, upper)
         shutil.copy2(path, os.path.join(upper, inside))
-    return True
+        return seen.st_size
+    return 0
 
 
 def _is_same(one: str, other: str) -> bool:
