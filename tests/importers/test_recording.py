@@ -470,6 +470,16 @@ def test_nothing_of_an_earlier_recording_is_kept(place, tmp_path):
     assert (kept / "files").read_text() == "mine"
 
 
+def test_what_would_be_done_on_another_machine_is_named(place):
+    """It is not done; jobs that it submits there are missing."""
+    stages, notes, _ = flow_of(
+        recorded('ssh -q login "cd x && sbatch b.sh"\nssh data true\nsbatch a.sh', files=("a.sh",))
+    )
+    assert list(stages) == ["a"]
+    assert any("ssh -q login cd x && sbatch b.sh, and what that submits is missing" in note for note in notes)
+    assert any("ssh data true" in note for note in notes)
+
+
 def test_a_script_that_asks_by_which_name_it_runs_is_named(place):
     """A driver that submits itself tells the job by the name that Slurm gives to what it runs."""
     text = 'if [ "$(basename "$0")" = slurm_script ]; then echo job; else sbatch "$0" x; fi'

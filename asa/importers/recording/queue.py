@@ -40,6 +40,8 @@ Talk = Callable[[Answer], dict[str, Any]]
 
 REAL_PROGRAMS = ("sinfo", "sacctmgr", "sshare", "sprio", "sreport", "sdiag")
 """Programs that tell of the site: the real ones answer."""
+ELSEWHERE_PROGRAMS = ("ssh",)
+"""Programs that run commands on other machines, which a driver without a network does not reach."""
 OWN_PROGRAMS = (
     "sbatch", "squeue", "sacct", "scontrol", "scancel", "srun", "salloc", "sattach", "sbcast", "strigger", "sstat",
 )  # fmt: skip
@@ -86,7 +88,7 @@ class RecordedQueue:
         self._by_number: dict[int, Submission] = {}
         self._programs: dict[str, Callable[[Asked], Answer]] = {
             "squeue": self._squeue, "sacct": self._sacct, "scontrol": self._scontrol, "scancel": self._scancel,
-            "srun": self._srun, "sbcast": self._srun, "salloc": self._salloc,
+            "srun": self._srun, "sbcast": self._srun, "salloc": self._salloc, "ssh": self._ssh,
             **dict.fromkeys(_NOTHING_RUNS, _refuse), **dict.fromkeys(REAL_PROGRAMS, self._really),
         }  # fmt: skip
 
@@ -454,6 +456,12 @@ class RecordedQueue:
     def _salloc(self, asked: Asked) -> Answer:
         self.remarks.setdefault(f"the driver asks for nodes of its own: salloc {' '.join(asked.arguments)[:100]}")
         raise RefusedBySbatchError("a recording has no nodes: submit it with sbatch, in a script of its own")
+
+    def _ssh(self, asked: Asked) -> Answer:
+        command = " ".join(asked.arguments)
+        missing = ", and what that submits is missing" if "sbatch" in command else ""
+        self.remarks.setdefault(f"not done, on another machine: ssh {command[:100]}{missing}")
+        return {"error": "ssh: no network while recording\n", "code": 255}
 
 
 _NOTHING_RUNS = {

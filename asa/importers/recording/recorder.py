@@ -27,7 +27,7 @@ from asa.core.documents import read_json
 from asa.errors import InputError
 from asa.requests.directives import Directive, read_directives
 
-from .queue import OWN_PROGRAMS, REAL_PROGRAMS, Asked, RecordedQueue
+from .queue import ELSEWHERE_PROGRAMS, OWN_PROGRAMS, REAL_PROGRAMS, Asked, RecordedQueue
 from .submissions import FIRST_NUMBER, Submission
 
 _MOST_BYTES: Final = 64 << 20
@@ -150,7 +150,8 @@ def record(
         )
         with _desk(queue, keep / "desk") as desk:
             programs = keep / "programs"
-            _make_programs(programs, desk)
+            reaches = has_network or not is_private
+            _make_programs(programs, desk, () if reaches else ELSEWHERE_PROGRAMS)
             environment = _environment(programs, keep, own_number, folder, script)
             passed_over = ["/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
             settings = {
@@ -245,14 +246,14 @@ def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
 # ---------------------------------------------------------------------- what the driver finds
 
 
-def _make_programs(folder: Path, desk: Path) -> None:
+def _make_programs(folder: Path, desk: Path, more: Sequence[str]) -> None:
     """Write the stand-ins."""
     folder.mkdir()
     stand_in = folder.parent / "stand_in.py"
     shutil.copyfile(_HERE / "stand_in.py", stand_in)
     first = " ".join(python.bare_command())
     is_direct = len(python.bare_command()[0].split()) == 1 and len(first) < _LONGEST_FIRST_LINE
-    for name in (*OWN_PROGRAMS, *REAL_PROGRAMS):
+    for name in (*OWN_PROGRAMS, *REAL_PROGRAMS, *more):
         if is_direct:
             # without a shell, since some shells drop variables that hold functions
             text = f"import sys\nsys.path.insert(0, {str(folder.parent)!r})\nfrom stand_in import main\n"
