@@ -54,8 +54,9 @@ def test_a_driver_is_recorded_shown_and_run_by_one_command(place):
     assert "align_s1" in done.stderr
     assert "sort_s2" in done.stderr
     assert Path("s2.sorted").read_text() == "align s2\ns2\n"
-    again = asa("run", "--backend", "local", "--dry-run", "--", "./submit.sh", "s3")
+    again = asa("run", "--backend", "local", "--", "./submit.sh", "s3")
     assert "sort_s3" in again.stdout
+    assert Path("s3.sorted").read_text() == "align s3\ns3\n"  # with the list of now, not of before
     Path("submit.toml").write_text(Path("submit.toml").read_text() + "# mine\n")
     done = asa("run", "--", "./submit.sh", "s1", code=2)
     assert "submit.toml: was changed since it was recorded" in done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from asa.core import temporary
 from asa.errors import InputError
 from asa.importers.recording import inside, keep, record, recorder, translate
 from asa.importers.recording.recorder import Recording
@@ -184,6 +185,42 @@ def test_what_ignores_ctrl_c_is_ended_by_the_third(place):
         os.killpg(recorder.pid, signal.SIGINT)
         assert recorder.communicate()[0] == "True\n"
     assert time.monotonic() - begun < 15
+
+
+def test_a_list_that_it_writes_anew_is_put_in_place(place):
+    """Not what it only adds to, nor over what somebody has written since."""
+    for name in ("list.txt", "log.txt", "with space"):
+        Path(name).write_text("s0\n")
+    done = recorded("echo s1 | tee list.txt > 'with space'; echo s1 >> log.txt; sbatch a.sh")
+    stages, notes, made = flow_of(done)
+    assert edges(stages) == {"driver-files": (), "a": ("driver-files",)}
+    assert any("and no run will" in note and note.endswith("log.txt") for note in notes)
+    assert any("and so will a run" in note and "list.txt" in note for note in notes)
+    keep(done, made, Path("flow.recorded"))
+    for _ in range(2):
+        subprocess.run(["/bin/sh", "-c", stages["driver-files"].command], check=True)
+        texts = [Path(name).read_text() for name in ("list.txt", "log.txt", "with space")]
+        assert texts == ["s1\n", "s0\n", "s1\n"]
+    Path("list.txt").write_text("mine\n")
+    ran = subprocess.run(["/bin/sh", "-c", stages["driver-files"].command], check=False, capture_output=True, text=True)
+    assert (ran.returncode, Path("list.txt").read_text()) == (1, "mine\n")
+    assert ran.stderr == "list.txt: has changed since it was recorded: record it again\n"
+
+
+def test_folders_for_temporary_files_may_have_long_names(place, tmp_path, monkeypatch):
+    """Longer than the address of a socket."""
+    (tmp_path / ("l" * 120)).mkdir(mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("l" * 120)))
+    assert temporary.place() == tempfile.tempdir
+    assert list(flow_of(recorded("sbatch a.sh"))[0]) == ["a"]
+
+
+def test_it_is_said_that_the_current_folder_is_gone(place, monkeypatch):
+    Path("gone").mkdir()
+    monkeypatch.chdir("gone")
+    Path("../gone").rmdir()
+    with pytest.raises(InputError, match="current folder is gone"):
+        record(["/bin/true"])
 
 
 def test_it_has_no_network(place):

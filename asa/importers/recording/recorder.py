@@ -133,7 +133,10 @@ def record(
     InputError
         It cannot be started, or the system allows no private view.
     """
-    folder = (folder or Path.cwd()).absolute()
+    try:
+        folder = (folder or Path.cwd()).absolute()
+    except FileNotFoundError as error:
+        raise InputError("the current folder is gone", where="--record", hint="Change to another folder.") from error
     command = commands[-1]
     script, word = _script_of(command, folder) if len(commands) == 1 else (None, "")
     if not is_private and script is not None:
@@ -316,7 +319,13 @@ def _desk(queue: RecordedQueue, place: Path) -> Iterator[Path]:
                 with one_at_a_time:
                     send(queue.answer(asked, talk))
 
-    with _DeskServer(str(place), Handler) as server:
+    # by a number in place of the folder's name, which may be longer than a socket's address
+    folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        made = _DeskServer(f"/proc/self/fd/{folder}/{place.name}", Handler)
+    finally:
+        os.close(folder)
+    with made as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

@@ -37,7 +37,9 @@ def main(place: str, program: str, arguments: list[str]) -> int:
     """Ask, answer what is asked back, and do as it says."""
     with socket.socket(socket.AF_UNIX) as desk:
         try:
-            desk.connect(place)
+            folder = os.open(os.path.dirname(place), os.O_PATH | os.O_DIRECTORY)  # its name may be too long
+            desk.connect(f"/proc/self/fd/{folder}/{os.path.basename(place)}")
+            os.close(folder)
         except OSError:
             sys.stderr.write(f"{program}: the recording has ended\n")
             return 1

@@ -22,10 +22,18 @@ from .submissions import Submission, WaitsFor, waits_for
 
 FILES: Final = "driver-files"
 """The stage that puts in place what the driver made."""
-KEPT_FOLDERS: Final = ("scripts", "files", "elsewhere", "instead")
+KEPT_FOLDERS: Final = ("scripts", "files", "elsewhere", "instead", "before")
 """Of the folder beside the workflow file: what is kept in it."""
 _OWN: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV"})
 _NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
+_MAX_BYTES_BEFORE: Final = 1 << 20
+_AS_RECORDED = """\
+as_recorded() {
+    cmp -s "$1" "$3" || cmp -s "$2" "$3" || {
+        echo "$3: has changed since it was recorded: record it again" >&2
+        exit 1
+    }
+}"""
 _NOT_RUN = """\
 #!/bin/sh
 # In place of Slurm's programs for the script that submitted the others: what it submits are stages already.
@@ -70,6 +78,8 @@ class _Translation:
         self._numbers = {str(job.number): job.name for job in recording.jobs}
         if recording.own_number and recording.script is not None:
             self._numbers[str(recording.own_number)] = recording.script.name
+
+        self._rewritten = dict(_rewritten(recording))
 
     def made(self, choices: ImportChoices, name: str) -> Translated:
         """Make it."""
@@ -125,7 +135,8 @@ class _Translation:
         made = self._recording.made
         for what, paths in (("changed", made.changed), ("removed", made.removed)):
             for path in paths:
-                self._notes.add(f"the driver {what} it, and no run will: {path}")
+                if path not in self._rewritten:
+                    self._notes.add(f"the driver {what} it, and no run will: {path}")
         for path, size in made.too_large:
             self._notes.add(f"the driver made it, too large to be kept ({size >> 20} MiB): {path}")
         if closed := self._recording.closed:
@@ -341,8 +352,7 @@ class _Translation:
 
     def _keep(self, path: Path) -> Path:
         """Keep a file that the driver made; say where, below the folder of what is kept."""
-        folder = self._recording.folder
-        at = Path("files", path.relative_to(folder)) if path.is_relative_to(folder) else Path(f"elsewhere{path}")
+        at = self._at(path)
         if path in self._recording.made.links:
             self._links[at] = self._recording.made.links[path]
         else:
@@ -350,6 +360,10 @@ class _Translation:
             if self._recording.made.modes[path] & 0o100:
                 self._programs.add(at)
         return at
+
+    def _at(self, path: Path) -> Path:
+        folder = self._recording.folder
+        return Path("files", path.relative_to(folder)) if path.is_relative_to(folder) else Path(f"elsewhere{path}")
 
     def _keep_script(self, job: Submission, text: bytes) -> Path:
         stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(job.path).name or f"{job.name}.sh").strip("-.") or "script"
@@ -398,12 +412,25 @@ class _Translation:
                 self._notes.add(f"the driver made a folder whose name is no UTF-8, and no run will: {name}")
         return [name for name in folders if _is_text(name)]
 
+    def _checks(self) -> list[str]:
+        """Keep what files were that the driver writes anew; have a run refuse those that are another by then."""
+        checks = []
+        folder = self._recording.folder
+        for path, content in self._rewritten.items():
+            at = self._at(path)
+            if at in self._files:
+                self._notes.add(f"the driver writes it anew, and so will a run, unless it is another by then: {path}")
+                self._files["before" / at] = content
+                old, new = (shlex.quote(str(self._kept / one)) for one in ("before" / at, at))
+                checks.append(f"as_recorded {old} {new} {shlex.quote(_shown(path, folder))}")
+        return [f"{_AS_RECORDED}\n{checks[0]}", *checks[1:]] if checks else []
+
     def _with_files(self, imported: Imported) -> Imported:
         """Add a stage that puts what the driver made in its place, over what is there, as the driver would."""
         recording = self._recording
         if not recording.is_private:
             return imported
-        for path in (*recording.made.new,):
+        for path in (*recording.made.new, *self._rewritten):
             text = recording.made.contents.get(path, b"").decode(errors="replace")
             if numbers := self._numbers_in(text):
                 self._notes.add(
@@ -412,7 +439,7 @@ class _Translation:
                 )
             else:
                 self._keep(path)
-        commands = []
+        commands = self._checks()
         folders = self._folders_made()
         if folders:
             commands.append(f"mkdir -p -- {shlex.join(folders)}")
@@ -432,6 +459,22 @@ class _Translation:
         comments = {**imported.comments, name: ["Puts in place what the driver made before it submitted."]}
         workflow = Workflow(imported.workflow.name, [first, *stages])
         return replace(imported, workflow=workflow, comments=comments)
+
+
+def _rewritten(recording: Recording) -> Iterator[tuple[Path, bytes]]:
+    """Give files that the driver wrote anew, lists or settings of a run, with what was in them.
+
+    What it only adds to, such as a log, or submits is none of these: no run may undo what was added since.
+    """
+    made = recording.made
+    scripts = {Path(job.path) for job in recording.jobs if job.path}
+    for path in made.changed:
+        new = made.contents.get(path)
+        if new is None or path in scripts or path.is_symlink() or not _is_text(str(path)):
+            continue
+        old = _reads(path, _MAX_BYTES_BEFORE)
+        if old is not None and len(old) < _MAX_BYTES_BEFORE and not new.startswith(old):
+            yield path, old
 
 
 def _is_text(value: str) -> bool:
@@ -457,9 +500,10 @@ def _stricter(one: When | None, other: When) -> When:
     return other if one is None or one == "always" else one
 
 
-def _reads(path: Path) -> bytes | None:
+def _reads(path: Path, max_bytes: int = -1) -> bytes | None:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(max_bytes)
     except OSError:
         return None
 
