@@ -120,10 +120,14 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
             raise InputError("submits jobs itself, and is no stage", where=script.where, hint=hint)
 
 
+_BY_SUFFIX = {".py": "python3", ".pl": "perl", ".csh": "csh", ".tcsh": "tcsh", ".R": "Rscript", ".rb": "ruby"}
+
+
 def to_record(path: Path, otherwise: str = "") -> str:
     """Say how to have a driver run once, to record what it submits."""
     text = read_text(path)
-    program = "" if os.access(path, os.X_OK) and text.startswith("#!") else f"{interpreter_of(text) or 'bash'} "
+    interpreter = _BY_SUFFIX.get(path.suffix, "bash") if not text.startswith("#!") else interpreter_of(text)
+    program = "" if os.access(path, os.X_OK) and text.startswith("#!") else f"{interpreter} "
     name = str(path) if program or path.is_absolute() or "/" in str(path) else f"./{path}"
     command = f"asa import scripts --record -- {program}{shlex.quote(name)} ARGUMENTS"
     return f"Record what it submits when it runs, which submits nothing: {command}{otherwise}"

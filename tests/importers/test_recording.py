@@ -731,3 +731,20 @@ def _check_writes_of_somebody(place):
     assert Path(f"{keep}/made{work}/jobs.log").read_text() == "before\nafter\n"
     assert (work / "jobs.log").read_text() == "before\n"
     assert not (work / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "mode", "command"),
+    [
+        ("many.py", "import subprocess", 0o644, "python3 many.py"),
+        ("many.py", "#!/usr/bin/env python3.12", 0o644, "python3.12 many.py"),
+        ("many", "#!/bin/tcsh", 0o755, "./many"),
+        ("many.pl", "use strict;", 0o755, "perl many.pl"),
+        ("many", "set -e", 0o644, "bash many"),
+    ],
+)
+def test_a_refused_driver_is_told_how_to_be_recorded(place, name, first, mode, command):
+    """By what runs it: its first line, or its suffix."""
+    Path(name).write_text(f"{first}\n")
+    Path(name).chmod(mode)
+    assert f"asa import scripts --record -- {command} ARGUMENTS" in to_record(Path(name))
