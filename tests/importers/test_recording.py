@@ -15,6 +15,7 @@ import pytest
 
 from asa.core import temporary
 from asa.errors import InputError
+from asa.importers.driver import to_record
 from asa.importers.recording import inside, keep, record, recorder, translate
 from asa.importers.recording.recorder import Recording
 from asa.importers.scripts import ImportChoices
