@@ -373,6 +373,17 @@ def test_a_variable_that_export_gives_again_has_that_value(place):
     assert stages["a"].environment == (("S", "s3"), ("T", "t1"))
 
 
+@pytest.mark.parametrize(("before", "after"), [("", "lib:"), ("own", "lib:own")])
+def test_what_stands_before_the_folders_of_modules_stays(place, monkeypatch, before, after):
+    """An empty one, too, which is the current folder."""
+    if before:
+        monkeypatch.setenv("PYTHONPATH", before)
+    else:
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+    stages, _, _ = flow_of(recorded("export PYTHONPATH=lib:$PYTHONPATH\nsbatch a.sh"))
+    assert dict(stages["a"].environment) == {"PYTHONPATH": after}
+
+
 def test_variables_of_sbatch_stand_between_script_and_command_line(place):
     Path("p.sh").write_text("#!/bin/sh\n#SBATCH -p script -A script -t 5\n")
     stages, _, _ = flow_of(recorded("export SBATCH_PARTITION=var SBATCH_ACCOUNT=var\nsbatch -A given p.sh\n"))

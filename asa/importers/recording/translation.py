@@ -332,7 +332,9 @@ class _Translation:
         for key in ("PATH", "PYTHONPATH"):
             folders, at_first = (self._folders(one.get(key, "")) for one in (job.environment, before))
             if folders and folders != at_first:
-                found.append((key, folders))
+                # `lib:$PYTHONPATH` of one that is empty has the current folder at its end
+                is_open = not at_first and job.environment[key].rpartition(":")[2] in self._recording.stand_ins
+                found.append((key, f"{folders}:" if is_open else folders))
         return sorted(found)  # in the same order whatever started sbatch
 
     def _folders(self, path: str) -> str:
