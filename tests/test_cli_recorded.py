@@ -57,8 +57,12 @@ def test_a_driver_is_recorded_shown_and_run_by_one_command(place):
     again = asa("run", "--backend", "local", "--", "./submit.sh", "s3")
     assert "sort_s3" in again.stdout
     assert Path("s3.sorted").read_text() == "align s3\ns3\n"  # with the list of now, not of before
+    assert load_workflow("submit-2.toml").stages.keys() == {"driver-files", "align_s3", "sort_s3"}
+    assert "sort_s2" in load_workflow("submit.toml").stages  # of which a run may still be under way
+    asa("show", "--", "./submit.sh", "s3")
+    assert not Path("submit-3.toml").exists()
     Path("submit.toml").write_text(Path("submit.toml").read_text() + "# mine\n")
-    done = asa("run", "--", "./submit.sh", "s1", code=2)
+    done = asa("run", "--", "./submit.sh", "s1", "s2", code=2)
     assert "submit.toml: was changed since it was recorded" in done.stderr
     assert "asa run submit.toml" in done.stderr
 

@@ -110,10 +110,22 @@ def session(
     record_into(out, words, RecordingWay(limit="", has_network=has_network), force=force)
 
 
+def _file_for(words: list[str]) -> Path:
+    """Name the workflow file of a command: another for other arguments, since a run of those may still be under way."""
+    from asa.spec.recorded import commands_of, folder_beside
+
+    script = next((Path(word) for word in words[:3] if Path(word).is_file()), None)
+    stem = (script or Path(words[0])).stem or "recorded"
+    number, out = 1, Path(f"{stem}.toml")
+    while folder_beside(out).exists() and commands_of(out) not in ([], [words]):
+        number += 1
+        out = Path(f"{stem}-{number}.toml")
+    return out
+
+
 def as_workflow(command: str, words: list[str]) -> str:
     """Record a driver anew for a command that takes a workflow; give its file."""
-    script = next((Path(word) for word in words[:3] if Path(word).is_file()), None)
-    out = Path(f"{(script or Path(words[0])).stem or 'recorded'}.toml")
+    out = _file_for(words)
     try:
         check_free(out, force=False)
     except InputError as error:
