@@ -217,6 +217,22 @@ def test_a_list_that_it_writes_anew_is_put_in_place(place):
     assert ran.stderr == "list.txt: has changed since it was recorded: record it again\n"
 
 
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no files in memory here")
+def test_files_in_memory_are_no_files_of_the_workflow(place):
+    """But it is said if a job is given one."""
+    done = recorded("echo x > /dev/shm/asa-made; sbatch a.sh /dev/shm/asa-made")
+    stages, notes, made = flow_of(done)
+    assert (set(stages), dict(made.files)) == ({"a"}, {})
+    assert any("folder for temporary files" in note for note in notes)
+
+
+def test_a_driver_in_the_home_folder_has_no_history_either(place, monkeypatch):
+    monkeypatch.setenv("HOME", str(place))
+    done = recorded("echo x > ~/.bash_history; mkdir ~/.cache; echo 1 > list; sbatch a.sh")
+    assert {path.name for path in done.made.temporary} == {".bash_history", ".cache"}
+    assert [path.name for path in done.made.new] == ["list"]
+
+
 def test_folders_for_temporary_files_may_have_long_names(place, tmp_path, monkeypatch):
     """Longer than the address of a socket."""
     (tmp_path / ("l" * 120)).mkdir(mode=0o700)

@@ -407,6 +407,9 @@ class Leftovers:
         os.close(nowhere)
 
     def _is_passed_over(self, path: str) -> bool:
+        at_home = tuple(one for one in self._passed_over if one.endswith("/."))
+        if path.startswith(at_home) and not f"{self._folder}/".startswith(at_home):
+            return True  # also where the driver is started in the home folder
         if path == self._folder or path.startswith(f"{self._folder}/"):
             return False
         return path.startswith((*self._passed_over, f"{self._keep}/"))

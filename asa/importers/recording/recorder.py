@@ -156,7 +156,7 @@ def record(
             reaches = has_network or not is_private
             _make_programs(programs, desk, () if reaches else ELSEWHERE_PROGRAMS)
             environment = _environment(programs, keep, own_number, folder, script)
-            passed_over = ["/var/tmp", "/run", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
+            passed_over = ["/var/tmp", "/run", "/dev", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
             settings = {
                 "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
                 "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
