@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,6 +82,7 @@ _OTHERS: Final[Mapping[str, str]] = {
 }
 _OF_OTHERS: Final = re.compile(r"(#\$|#COBALT|#CCS|#MSUB|#OAR|#PJM|#FLUX:)\s+-")
 
+_MOST_ROWS: Final = 1000
 _MOST_IN_TURN = 4  # elements for which a job that takes one after the other has time, each as long as it may last
 
 
@@ -207,6 +209,21 @@ def _index(called: str, where: str, known: Mapping[str, int]) -> int:
             f"comes after {called!r}, which is none of the scripts", where=where, hint=near_or_all(called, known)
         )
     return known[called]
+
+
+def rows_of(number: int, value: str) -> list[str]:
+    """Name the rows in which Slurm shows a job that has begun: of several elements one for each.
+
+    Parameters: its number, and the value of its ``--array``, empty if it has none.
+
+    Examples
+    --------
+    >>> rows_of(7, "1-3%2"), rows_of(7, "")
+    (['7_1', '7_2', '7_3'], ['7'])
+    """
+    if not value:
+        return [str(number)]
+    return [f"{number}_{index}" for index in islice(parse_array(array_text(value)).elements, _MOST_ROWS)]
 
 
 class _Translator:
@@ -336,7 +353,7 @@ class _Translator:
         if script.path is not None:
             command = f"exec {command}"  # so that signals come to the script itself
         if folder:
-            command = f"cd {shlex.quote(folder)} && {command}"
+            command = f"cd {shlex.quote(folder)} {'|| exit;' if script.path is None else '&&'} {command}"
         self._tell_of_path(script)
         return replace(stage, command=command)
 

@@ -357,6 +357,27 @@ def test_a_driver_that_keeps_so_many_in_the_queue_has_each_follow_an_earlier_one
     }  # fmt: skip
 
 
+def test_an_array_has_a_row_for_each_of_its_elements_once_they_run(place):
+    """For a driver that counts them."""
+    text = "j=$(sbatch --parsable --array=1-3 a.sh)\nsqueue -h -o %i > seen\n"
+    text += "until [ $(sacct -nXPj $j -o JobID,State | grep -c COMPLETED) = 3 ]; do\n"
+    text += "  sleep 9; squeue -h -o %i >> seen\ndone\n"
+    text += "sacct -nPj $j -o JobID >> seen; sbatch b.sh"
+    done = recorded(text)
+    ids = done.made.contents[place / "seen"].decode().replace(str(done.jobs[0].number), "J").split()
+    assert ids[:4] == ["J_[1-3]", "J_1", "J_2", "J_3"]
+    assert ids[-6:] == ["J_1", "J_1.batch", "J_2", "J_2.batch", "J_3", "J_3.batch"]
+    assert flow_of(done)[0]["b"].after == ("a",)
+
+
+def test_a_command_does_not_run_in_another_folder(place):
+    """If its own is not there."""
+    stages, _, _ = flow_of(recorded("mkdir sub; cd sub; sbatch --wrap 'echo x > ../bad; true'"))
+    command = stages["wrap"].command
+    assert subprocess.run(["/bin/sh", "-c", command], check=False, capture_output=True).returncode
+    assert not (place / "bad").exists()
+
+
 def test_a_driver_that_only_looks_before_each_job_waits_for_none(place):
     """As one that keeps fewer than a hundred in the queue, and never has as many."""
     text = "for i in 1 2 3 4 5 6 7 8; do\n  while [ $(squeue -h | wc -l) -ge 100 ]; do sleep 60; done\n"

@@ -1,7 +1,7 @@
 """Runs a driver once, with stand-ins for Slurm's programs, and keeps what it submitted; nothing is submitted.
 
 The driver sees the file system as it is, and what it writes is thrown away (`inside`). The stand-ins ask a
-`RecordedQueue` in this process, over a socket, what to answer.
+`Programs` in this process, over a socket, what to answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from asa.core.documents import read_json
 from asa.errors import InputError
 from asa.requests.directives import Directive, read_directives
 
-from .queue import ELSEWHERE_PROGRAMS, OWN_PROGRAMS, REAL_PROGRAMS, Asked, RecordedQueue
+from .programs import ELSEWHERE_PROGRAMS, OWN_PROGRAMS, REAL_PROGRAMS, Asked, Programs
+from .queue import RecordedQueue
 from .submissions import FIRST_NUMBER, Submission
 
 _MOST_BYTES: Final = 64 << 20
@@ -148,10 +149,9 @@ def record(
         keep = Path(place)
         slept = keep / "slept"
         slept.touch()
-        queue = RecordedQueue(
-            getpass.getuser(), os.environ.get("PATH", os.defpath), lambda: slept.stat().st_size, first=first
-        )
-        with _desk(queue, keep / "desk") as desk:
+        queue = RecordedQueue(getpass.getuser(), lambda: slept.stat().st_size, first=first)
+        answers = Programs(queue, os.environ.get("PATH", os.defpath))
+        with _desk(answers, keep / "desk") as desk:
             programs = keep / "programs"
             reaches = has_network or not is_private
             _make_programs(programs, desk, () if reaches else ELSEWHERE_PROGRAMS)
@@ -171,8 +171,8 @@ def record(
             ended = _ended(keep, command)
             made = _made(keep, ended)
     return Recording(
-        tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(queue.refused),
-        tuple(queue.remarks),
+        tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(answers.refused),
+        tuple(answers.remarks),
         ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), made,
         tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own_options,
         (str(programs), str(keep / "python")),
@@ -297,7 +297,7 @@ class _DeskServer(socketserver.ThreadingUnixStreamServer):
 
 
 @contextlib.contextmanager
-def _desk(queue: RecordedQueue, place: Path) -> Iterator[Path]:
+def _desk(answers: Programs, place: Path) -> Iterator[Path]:
     """Serve the stand-ins, one call after the other."""
     one_at_a_time = threading.Lock()
 
@@ -317,7 +317,7 @@ def _desk(queue: RecordedQueue, place: Path) -> Iterator[Path]:
             with contextlib.suppress(ConnectionError, ValueError, KeyError, TypeError):  # a stand-in that was ended
                 asked = Asked(**receive())
                 with one_at_a_time:
-                    send(queue.answer(asked, talk))
+                    send(answers.answer(asked, talk))
 
     # by a number in place of the folder's name, which may be longer than a socket's address
     folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)
