@@ -22,12 +22,23 @@ from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
 from .base import ImportNotes, near_or_all, read_text
-from .statements import SBATCH, ScriptContext, changed, command_at, count_calls, lines, statements
+from .statements import (
+    SBATCH,
+    ScriptContext,
+    changed,
+    command_at,
+    count_calls,
+    lines,
+    literal,
+    plain,
+    statements,
+    writes,
+)
 
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
-_OTHERS = re.compile(r"(?<![\w+$])\d+(?![\w])")  # numbers of jobs from elsewhere
+_OTHERS = re.compile(r"(?<![\w+$\uf724])\d+(?![\w])")  # numbers of jobs from elsewhere
 _REDIRECTED = re.compile(r"\d*>")
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
@@ -35,7 +46,14 @@ _NO_KINDS = frozenset({"singleton", "expand"})
 _TOGETHER = re.compile(r"^(after[a-z]*)(\$\{?\w+\}?)")  # where a variable begins with the colon
 _EXPORTED = re.compile(r"\s*export\s+(\w+)\s*")
 _BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=([^\s(`]*)(?=\s)")  # of a variable that a job alone gets
-_UNKNOWN = re.compile(r"\$[\w@*#?!{(-]|`")
+_UNKNOWN = re.compile(r"\$[\w@*#?!{($\"'\\-]|`")
+_NO_NAME = re.compile(r"\$[@*#?!($\"'\\-]|\$\{\W|`")
+_SUBSCRIPT = re.compile(r"\[(?![@*]\])")
+_WAITS = re.compile(r"\b(?:squeue|sacct|scontrol|sstat|sleep)\b")
+_CHANGES_FILES = re.compile(r"\b(?:tee|cp|mv|ln|sed|perl|python\d?|ed|install|patch|git|curl|wget|tar|rsync)\b")
+_EXPORTS_ALL = re.compile(r"\s*set\s+(?:-\w*a\w*|-o\s+allexport)\s*")
+_SEVERAL_EXPORTED = re.compile(r"""\s*export((?:\s+\w+=(?:[^\s"'`($]|"[^"`(]*"|'[^']*'|\$\w+|\$\{\w+\})*){2,})\s*""")
+_ONE_EXPORTED = re.compile(r"""\w+=(?:[^\s"']|"[^"]*"|'[^']*')*""")
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
 
 
@@ -172,6 +190,10 @@ class _Driver:
         self._texts: dict[str, str] = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
         self._exported: dict[str, str] = {}
         self._around = ScriptContext()
+        self._exports_all = False
+        self._written: list[str] = []  # statements that may change files
+        self._waited = ""  # where it waits for a job, so that what it submits later comes after that
+        self._ended = ""  # where it may have ended
 
     @property
     def _hint(self) -> str:
@@ -179,12 +201,18 @@ class _Driver:
 
     def statement(self, line: str, where: str) -> None:
         """Take in a command."""
+        several = _SEVERAL_EXPORTED.fullmatch(line)
+        for one in [f"export {one}" for one in _ONE_EXPORTED.findall(several[1])] if several else [line]:
+            self._take_in(one, where)
+
+    def _take_in(self, line: str, where: str) -> None:
         match = SBATCH.search(line)
         self._around.enter(line, where)
         self._refuse_uncertain(line, match, where)
         assigned = _ASSIGNED.fullmatch(line)
         if match is None:
             self._forget(line, assigned[1] if assigned else "", where)
+            self._note_effects(line, where)
         if match is not None:
             index = self._submission(command_at(line, match.start(1)), where, line[: match.start(1)])
             if assigned:
@@ -195,13 +223,27 @@ class _Driver:
                 self._jobs[assigned[1]] = (*self._jobs.get(assigned[1], ()), index)
         elif assigned:
             self._assignment(assigned[1], assigned[3].strip(), adds=bool(assigned[2]), where=where)
-            if _EXPORTED.match(line):
+            if _EXPORTED.match(line) or self._exports_all:
                 self._export(assigned[1], where)
         elif exported := _EXPORTED.fullmatch(line):
             self._export(exported[1], where)
-        elif not self._around.loops and not _QUIET.match(line):
+        elif self._is_beside(line):
             self._notes.add("what the script does beside sbatch is not taken over", where)
         self._around.leave(line)
+
+    def _is_beside(self, line: str) -> bool:
+        """Whether a statement does something that the workflow does not."""
+        return not self._around.loops and (not _QUIET.match(line) or writes(line))
+
+    def _note_effects(self, line: str, where: str) -> None:
+        """Note what makes later submissions uncertain: files that change, waiting for jobs, the end."""
+        self._exports_all |= bool(_EXPORTS_ALL.fullmatch(line))
+        if writes(line) or _CHANGES_FILES.search(line):
+            self._written.append(self._filled(line, ""))
+        if self._around.loops and _WAITS.search(line):
+            self._waited = where
+        if self._around.is_certain and re.fullmatch(r"\s*exit(?:\s+\S+)?\s*", line):
+            self._ended = where
 
     def _refuse_uncertain(self, line: str, match: re.Match[str] | None, where: str) -> None:
         """Refuse a submission of which it is not certain that it happens once, as it is written, in this folder."""
@@ -210,6 +252,11 @@ class _Driver:
         if match is not None and (doubt := self._around.doubt(line, match.start(1))):
             hint = "Write the path of the script, and --chdir, in place of cd." if "folder" in doubt else self._hint
             raise InputError(f"sbatch {doubt}", where=where, hint=hint)
+        if match is not None and self._ended:
+            raise InputError(f"sbatch comes after an exit: see {self._ended}", where=where, hint=self._hint)
+        if match is not None and self._waited:
+            message = f"sbatch is called once the script has waited: see {self._waited}"
+            raise InputError(message, where=where, hint=self._hint)
 
     def _forget(self, line: str, assigned: str, where: str) -> None:
         """Forget variables that a statement may change; what is assigned for certain is known anew."""
@@ -229,8 +276,14 @@ class _Driver:
             self._notes.add(
                 f"export {name}: its value is known only when the script runs: set it where you start asa", where
             )
+        else:
+            self._exported.pop(name, None)
+            self._notes.add(
+                f"export {name}: it holds a job's number, which no run's job will have: it is left out", where
+            )
 
     def _assignment(self, name: str, value: str, *, adds: bool, where: str) -> None:
+        value = literal(value)
         jobs = self._jobs.get(name, ()) if adds else ()
         found = (*_KIND.findall(value), *_OTHERS.findall(value))
         kinds = (*(self._kinds.get(name, ()) if adds else ()), *found)
@@ -255,6 +308,7 @@ class _Driver:
                 self._export(name, where)
 
     def _submission(self, command: str, where: str, before: str) -> int:
+        command, before = literal(command), literal(before)
         if "<" in command:
             raise InputError("sbatch reads the script from its input", where=where, hint=self._hint)
         try:
@@ -265,13 +319,13 @@ class _Driver:
         if rest[:1] == [":"]:
             refuse_components(where)
         waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _WaitsFor())
-        plain = [self._known(option) for option in given if option.name != "dependency"]
-        if any(option.name == "wrap" for option in plain):
+        above = {option.name: self._known(option) for option in given if option.name != "dependency"}
+        if "wrap" in above:
             script = Script(None, "", {}, where)
         elif not rest:
             raise InputError("sbatch is given no script", where=where, hint=self._hint)
         else:
-            script = read_script(self._found(self._filled(rest[0], where), where))
+            script = read_script(self._script(rest[0], where))
         directives = dict(script.directives)
         if any(option.name == "dependency" for option in given):
             directives.pop("dependency", None)
@@ -280,8 +334,9 @@ class _Driver:
             raise InputError(f"{bad} is expanded only when the script runs", where=where, hint=self._hint)
         own = {name: self._filled(value.strip("'\""), where) for name, value in _BEFORE.findall(before)}
         environment = tuple((self._exported | own).items())
-        above = {option.name: option for option in plain}
         directives = with_variables(directives, dict(environment), above, where)
+        if "wait" in directives:
+            self._waited = where
         when = self._when(waits, where)
         self.scripts.append(
             Script(script.path, script.text, directives, where, None, arguments, waits.jobs, when, environment)
@@ -291,6 +346,16 @@ class _Driver:
     def _known(self, option: Directive) -> Directive:
         value = None if option.value is None else self._filled(option.value, option.where)
         return Directive(option.name, value, option.where)
+
+    def _script(self, word: str, where: str) -> Path:
+        """Find the script that is submitted, which must be as it is now."""
+        name = self._filled(word, where)
+        if _EXPANDED.search(name):
+            raise InputError(f"{name} is expanded only when the script runs", where=where, hint=self._hint)
+        named = re.compile(rf"(?<![\w.-]){re.escape(Path(name).name)}(?![\w.-])")
+        if any(map(named.search, self._written)):
+            raise InputError(f"{name} may be written or changed by this script", where=where, hint=self._hint)
+        return self._found(name, where)
 
     def _found(self, name: str, where: str) -> Path:
         """Find a script as the shell would in the current folder, or else in the driver's folder."""
@@ -312,20 +377,22 @@ class _Driver:
             name = reference[1] or reference[2]
             if name.startswith("SLURM_"):  # of the job: what is quoted in --wrap
                 return reference[0]
-            if name not in self._texts and where:
+            is_whole = reference[0] in {f"${name}", f"${{{name}}}"}
+            if where and not (is_whole and name in self._texts):
                 raise InputError(f"${name} is known only when the script runs", where=where, hint=self._hint)
-            return self._texts.get(name, reference[0])
+            return self._texts.get(name, reference[0]) if is_whole else reference[0]
 
-        if where and re.search(r"\$[@*#?!(-]|`", text):
-            raise InputError(f"{text} is known only when the script runs", where=where, hint=self._hint)
-        return _VARIABLE.sub(value, text)
+        if where and _NO_NAME.search(text):
+            raise InputError(f"{plain(text)} is known only when the script runs", where=where, hint=self._hint)
+        return plain(_VARIABLE.sub(value, text))
 
     def _parted(self, words: Sequence[str], command: str, where: str) -> Iterator[str]:
         """Give words, of a variable alone those that its value has, as a shell does where it is not quoted."""
         for word in words:
             variable = _VARIABLE.fullmatch(word)
             name = (variable[1] or variable[2]) if variable else ""
-            if variable is None or name in self._jobs or f'"{word}"' in command:
+            is_whole = word in {f"${name}", f"${{{name}}}"}
+            if not is_whole or name in self._jobs or f'"{word}"' in command:
                 yield word
             elif name not in self._texts:
                 raise InputError(f"{word} is known only when the script runs", where=where, hint=self._hint)
@@ -383,8 +450,12 @@ class _Driver:
 
     def _numbers(self, ids: str, where: str) -> Sequence[int]:
         found: list[int] = []
+        if "_" in _VARIABLE.sub("", ids):
+            self._notes.add("a dependency on an element of an array becomes: on the whole array", where)
         for reference in _VARIABLE.finditer(ids):
             name = reference[1] or reference[2]
+            if _SUBSCRIPT.search(reference[0]):
+                raise InputError(f"{reference[0]} is known only when the script runs", where=where, hint=self._hint)
             if name not in self._jobs:
                 hint = near_or_all(name, self._jobs) if self._jobs else self._hint
                 raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=\S{0,999}+)\s++)*(sbatch)(?=\s)")
+SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=[^\s;&|()`]{0,999}+)\s++)*(sbatch)(?=\s)")
 """A call of sbatch that is understood."""
 
-_KEYWORD = re.compile(r"(?<!\s)\s*+(?:then|else|do|\{)(?=\s)")
+_KEYWORDS = re.compile(r"\A\s*+(?:(?:then|else|do|\{)\s++)*(?:(?:then|else|do|\{)$)?")
 _LOOP = re.compile(r"\s*(?:for|while|until|select)\b")
 _DONE = re.compile(r"(?:^|;|\s)done\b")
 _OPENS = re.compile(r"\s*(?:if|case)\b")
@@ -24,8 +24,14 @@ _TO_ITSELF = re.compile(
 )
 _NAMED = re.compile(r"(?<![\w./-])(?:/[\w./-]*bin/)?sbatch(?![\w./-])")
 _SPEAKS = re.compile(  # of sbatch, and does not call it
-    r"\b(?:command\s+-[vV]|which|type|hash)\s+sbatch\b|(?:^|[;&|(]\s*)\s*(?:echo|printf|:)\s[^;&|$`]*|(?:^|\s)#.*"
+    r"\b(?:command\s+-[vV]|which|type|hash)\s+sbatch\b|(?:^|[;&|({]\s*)\s*(?:echo|printf|:)\s[^;&|$`]*|(?:^|\s)#.*"
 )
+_SAYS_IT = re.compile(r"\b(?:echo|printf)\s+(?:-\w+\s+)*[\"']?\s*sbatch\s")
+_TO_SHELL = re.compile(r"\|\s*(?:(?:env|\w+=\S*)\s+)*(?:\S*/)?(?:(?:ba|c|da|k|tc|z)?sh|xargs|parallel|at)\b")
+_TO_FILE = re.compile(r">(?!\s*(?:&|/dev/))")
+_QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'[^']*'""", re.DOTALL)
+_BLOCK = re.compile(r"(?:^|\s)\{(?=\s|$)")
+_BLOCK_ENDS = re.compile(r"(?:^|\s)\}(?=[\s|&>]|$)")
 _HERE = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _ONLY_WRITES = re.compile(r"\s*(?:cat|tee)\b")
 _QUOTES = re.compile(r"""\\.|'|"|(?:^|(?<=\s))#""")
@@ -93,7 +99,7 @@ def statements(line: str) -> Iterator[str]:
     begin = 0
     while begin <= len(line):
         end = _end_of_command(line, begin, ";")
-        yield _KEYWORD.sub("", line[begin:end])
+        yield _KEYWORDS.sub("", line[begin:end])
         begin = end + 1
 
 
@@ -123,8 +129,49 @@ def _end_of_command(line: str, start: int, ends: str) -> int:
     return min(i, len(line))
 
 
+_LITERAL = {"$": "\uf724", "`": "\uf760", "#": "\uf723"}
+_PLAIN = str.maketrans({mark: char for char, mark in _LITERAL.items()})
+_MEANT = re.compile(
+    r"""(?P<escaped>\\[$`]) | \\. | (?P<single>'[^']*') | "(?P<double>(?:\\.|[^"\\])*)" | (?<=\S)(?P<hash>\#)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def literal(command: str) -> str:
+    r"""Mark the dollars, backquotes and hashes that a shell takes as they are; `plain` takes the marks away again.
+
+    Examples
+    --------
+    >>> plain(literal("awk '{print $1}' a#b")), "$" in literal(r"echo '$1' \$x"), "$" in literal('"$x"')
+    ("awk '{print $1}' a#b", False, True)
+    """
+
+    def marked(match: re.Match[str]) -> str:
+        if match["escaped"]:
+            return _LITERAL[match["escaped"][1]]
+        if match["double"] is not None:
+            return re.sub(r"\\([$`])", lambda within: _LITERAL[within[1]], match[0])
+        if match["single"] or match["hash"]:
+            return "".join(_LITERAL.get(char, char) for char in match[0])
+        return match[0]
+
+    return _MEANT.sub(marked, command)
+
+
+def plain(text: str) -> str:
+    """Take the marks of `literal` away."""
+    return text.translate(_PLAIN)
+
+
+def writes(statement: str) -> bool:
+    """Whether what a statement prints goes into a file."""
+    return bool(_TO_FILE.search(_QUOTED.sub("", statement)))
+
+
 def count_calls(statement: str) -> int:
-    """Count calls of sbatch, of any kind; what only speaks of it is none."""
+    """Count calls of sbatch, of any kind; what only speaks of it is none, unless a shell is told, or a file."""
+    if _SAYS_IT.search(statement) and (writes(statement) or _TO_SHELL.search(_QUOTED.sub("", statement))):
+        return len(_NAMED.findall(statement))
     return len(_NAMED.findall(_SPEAKS.sub("", statement)))
 
 
@@ -135,12 +182,13 @@ class ScriptContext:
     loops: int = 0
     choices: int = 0  # `if` and `case`
     is_function: bool = False
+    blocks: int = 0  # braces behind another command
     moved: str = ""  # where the folder was changed
 
     @property
     def is_certain(self) -> bool:
         """Whether a statement here is run, and once."""
-        return not (self.loops or self.choices or self.is_function)
+        return not (self.loops or self.choices or self.is_function or self.blocks)
 
     def enter(self, statement: str, where: str) -> None:
         """Note what begins with a statement."""
@@ -150,6 +198,8 @@ class ScriptContext:
             self.choices += 1
         elif _FUNCTION.match(statement):
             self.is_function = not statement.rstrip().endswith("}")
+            return
+        self.blocks += _begun(statement)
         for moves in _MOVES.finditer(statement):
             if not _TO_ITSELF.fullmatch(moves[1].strip()):
                 self.moved = where
@@ -162,6 +212,7 @@ class ScriptContext:
             self.choices -= 1
         if self.is_function and statement.strip() == "}":
             self.is_function = False
+        self.blocks = max(0, self.blocks - len(_BLOCK_ENDS.findall(_QUOTED.sub("", statement))))
 
     def doubt(self, statement: str, start: int) -> str:
         """Say why a call of sbatch at some place in a statement may not happen, or more than once; empty if nothing."""
@@ -171,9 +222,15 @@ class ScriptContext:
             return "stands in a function"
         if self.choices > bool(_OPENS.match(statement)):  # an `if` runs its own condition
             return "stands in an if or a case"
+        if self.blocks > _begun(statement):
+            return "stands in braces behind another command"
         if re.search(r"&&|\|\|", statement[:start]) and not _MOVES.search(statement):
             return "stands behind && or ||"
         return f"is called in another folder: see {self.moved}" if self.moved else ""
+
+
+def _begun(statement: str) -> int:
+    return len(_BLOCK.findall(_QUOTED.sub("", statement)))
 
 
 def changed(statement: str) -> frozenset[str] | None:

@@ -900,6 +900,25 @@ def test_what_decides_when_it_runs_is_an_error_with_its_line(scripts, lines, lin
         (["Q=slow", "for Q in a b; do echo; done", "sbatch -p $Q a.sbatch"], r"\$Q is known only when"),
         (["O=$X", "O+=' -p x'", "sbatch $O a.sbatch"], r"\$O is known only when"),
         (["j=$(sbatch a.sbatch)", 'test -n "$j" || j=7', "sbatch -d afterok:$j b.sbatch"], "no job that was submitted"),
+        (["j=$(sbatch a.sbatch)", "( j=5; sbatch -d afterok:$j b.sbatch )"], "not understood"),
+        (["S=$(date) sbatch a.sbatch"], "not understood"),
+        (["echo 'sbatch a.sbatch' | bash"], "not understood"),
+        (["printf 'sbatch %s\\n' a.sbatch b.sbatch >all", "sh all"], "not understood"),
+        (["S=reads.fq", "sbatch a.sbatch ${S%.fq}"], r"\$S is known only when"),
+        (["S=reads.fq", "sbatch a.sbatch ${#S}"], "is known only when"),
+        (["sbatch -J x$$ a.sbatch"], "is known only when"),
+        (["S='$HOME'", "sbatch a.sbatch $S"], r"\$S is known only when"),
+        (["sbatch a*.sbatch"], "is expanded only when"),
+        (["echo './new' >>a.sbatch", "sbatch a.sbatch"], "may be written or changed"),
+        (["F=a.sbatch", "cat >$F <<END", "./new", "END", "sbatch a.sbatch"], "may be written or changed"),
+        (["sed -i s/old/new/ a.sbatch", "sbatch a.sbatch"], "may be written or changed"),
+        (["sbatch --wait a.sbatch", "sbatch b.sbatch"], "once the script has waited: see .*:2"),
+        (["j=$(sbatch a.sbatch)", "while squeue -j $j | grep $j; do sleep 9; done", "sbatch b.sbatch"], "has waited"),
+        (["while ! test -f x; do sleep 9; done", "sbatch b.sbatch"], "has waited"),
+        (["sbatch a.sbatch", "exit 0", "sbatch b.sbatch"], "after an exit: see .*:3"),
+        (["test -f x && {", "  sbatch a.sbatch", "}"], "in braces"),
+        (["Q=slow", "test -f x || {", "Q=fast", "}", "sbatch -p $Q a.sbatch"], r"\$Q is known only when"),
+        (["js+=($(sbatch a.sbatch))", "sbatch -d afterok:${js[0]} b.sbatch"], "is known only when"),
     ],
 )
 def test_what_is_not_certain_is_refused(scripts, lines, message):
@@ -935,6 +954,39 @@ def test_what_is_certain_is_as_sbatch_gets_it(scripts):
     a, b, c = (flow.stages[name] for name in "abc")
     assert (a.partition, a.request, a.command) == ("fast", ("--mem=4G",), "exec /bin/bash a.sbatch x y")
     assert (dict(a.environment).get("S"), dict(b.environment)["S"], dict(c.environment)["S"]) == (None, "s1", "s2")
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        ("--wrap='for i in 1 2; do echo $i; done'", "for i in 1 2; do echo $i; done"),
+        ("--wrap='if test -f x; then { ./y; }; fi'", "if test -f x; then { ./y; }; fi"),
+        ('--wrap="echo \\$SLURM_JOB_ID \\`date\\` $i"', "echo $SLURM_JOB_ID `date` 7"),
+        ("a.sbatch '$HOME' \\$i x#1 # $i", "exec /bin/bash a.sbatch '$HOME' '$i' 'x#1'"),
+    ],
+)
+def test_what_a_shell_takes_literally_is_as_it_is_written(scripts, given, command):
+    (stage,) = import_scripts([scripts("run.sh", "i=7", f"sbatch {given}")]).workflow.stages.values()
+    assert stage.command == command
+
+
+def test_variables_that_are_exported_together_or_all_are_kept_and_numbers_of_jobs_are_named(scripts):
+    driver = scripts(
+        "run.sh",
+        "export A=1 B='x y' C=$A",
+        "j=$(sbatch a.sbatch) || { echo 'sbatch a.sbatch failed' >&2; exit 1; }",
+        "usage() { echo; exit 1; }",
+        "set -a",
+        "D=2",
+        "export J=$j",
+        "sbatch -d afterok:${j}_3 b.sbatch",
+    )
+    made = import_scripts([driver])
+    a, b = made.workflow.stages.values()
+    assert dict(a.environment) == {"A": "1", "B": "x y", "C": "1"}
+    assert dict(b.environment) == {"A": "1", "B": "x y", "C": "1", "D": "2"}
+    assert "export J: it holds a job's number" in told(made)
+    assert "on an element of an array becomes: on the whole array" in told(made)
 
 
 def test_a_batch_script_that_submits_others_itself_is_refused(scripts):
