@@ -346,8 +346,9 @@ def terms_of(one: JobKeys) -> dict[str, Any]:
 
     Examples
     --------
-    >>> terms_of(JobKeys(gpus=2, account="astro"))
-    {'account': 'astro', 'reservation': '', 'nice': 0}
+    >>> terms = terms_of(JobKeys(gpus=2, account="astro"))
+    >>> terms["account"], terms["nice"], "gpus" in terms
+    ('astro', 0, False)
     """
     return {key.field: getattr(one, key.field) for key in TERMS}
 

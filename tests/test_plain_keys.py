@@ -23,7 +23,7 @@ from asa.shapes import Moldable
 from asa.spec import load_workflow, write_workflow
 from asa.spec.schema import schema_document
 from asa.strategies import Keep, PlannedJob, load_strategy
-from asa.waves import OF_EACH, likeness
+from asa.waves import OF_EACH, is_small, likeness
 from asa.workflow import Stage, Workflow
 
 SITE = Capabilities("m", 112, 28, age_accrues=True)
@@ -113,6 +113,15 @@ def test_stages_that_say_different_things_share_no_job(key):
     assert "Let its stages ask alike" in refused.value.hint
     with pytest.raises(WorkflowError, match=f"--{key.option} among its options"):
         replace(stages[0], options=(key.as_option(another),))
+
+
+@pytest.mark.parametrize("key", TERMS, ids=lambda one: one.name)
+def test_a_key_keeps_a_stage_by_itself_on_a_node_if_its_option_does(key):
+    """Of licenses, which a stage counts, stages that run at the same time in a job would have to share those of one."""
+    value = 5 if key.kind == "number" else "x"
+    stage = Stage("a", cores=1, command="x")
+    by_option = replace(stage, options=(key.as_option(value),))
+    assert is_small(replace(stage, **{key.field: value})) == is_small(by_option)
 
 
 OTHER = {
