@@ -486,6 +486,19 @@ def test_a_driver_that_is_a_batch_job_is_the_first_stage(place):
     assert ran.stdout.count("Submitted batch job") == 2
 
 
+def test_a_driver_that_is_a_batch_job_has_the_variables_that_its_options_say(place):
+    text = "#!/bin/sh\n#SBATCH -N 2 -n 8 -c 3 -J first\nsbatch -n $SLURM_NTASKS -c $SLURM_CPUS_PER_TASK a.sh "
+    text += "$SLURM_JOB_NAME.$SLURM_NNODES.$SLURM_CPUS_ON_NODE"
+    stages, _, _ = flow_of(recorded(text))
+    assert stages["a"].request == ("--ntasks=8", "--cpus-per-task=3")
+    assert stages["a"].command.endswith(" first.2.12")
+
+
+def test_a_driver_that_is_an_array_of_jobs_is_refused(place):
+    with pytest.raises(InputError, match="submits jobs in each element of an array"):
+        recorded("#!/bin/sh\n#SBATCH -a 1-3\nsbatch a.sh $SLURM_ARRAY_TASK_ID")
+
+
 def test_numbers_that_leak_are_named(place):
     """In arguments, in scripts and in files, which are left out."""
     text = "j=$(sbatch --parsable a.sh)\nsbatch b.sh $j\necho $j > number.txt\nexport LAST=$j\nsbatch c.sh\n"

@@ -26,6 +26,7 @@ from asa.core import python, temporary
 from asa.core.documents import read_json
 from asa.errors import InputError
 from asa.requests.directives import Directive, read_directives
+from asa.requests.sizes import read_needs, text_of
 
 from .programs import ELSEWHERE_PROGRAMS, OWN_PROGRAMS, REAL_PROGRAMS, Asked, Programs
 from .queue import RecordedQueue
@@ -143,6 +144,9 @@ def record(
     if not is_private and script is not None:
         _refuse_real_calls(script)
     own_options = _own_options(script) if script is not None else ()
+    if several := next((option for option in own_options if option.name == "array"), None):
+        hint = "Take the option out of a copy that you record, or record what one element does: sh -c '...'"
+        raise InputError("submits jobs in each element of an array", where=several.where, hint=hint)
     own_number = FIRST_NUMBER if own_options else 0
     first = FIRST_NUMBER + 1 if own_number else FIRST_NUMBER
     with temporary.folder("asa-record-") as place:
@@ -155,7 +159,9 @@ def record(
             programs = keep / "programs"
             reaches = has_network or not is_private
             _make_programs(programs, desk, () if reaches else ELSEWHERE_PROGRAMS)
-            environment = _environment(programs, keep, own_number, folder, script)
+            environment = _environment(programs, keep)
+            if script is not None and own_number:
+                environment |= _of_the_job(own_number, own_options, folder, script)
             passed_over = ["/var/tmp", "/run", "/dev", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
             settings = {
                 "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
@@ -274,7 +280,7 @@ def _write_program(path: Path, text: str, interpreter: str = "/bin/sh") -> None:
     path.chmod(0o755)
 
 
-def _environment(programs: Path, keep: Path, own_number: int, folder: Path, script: Path | None) -> dict[str, str]:
+def _environment(programs: Path, keep: Path) -> dict[str, str]:
     environment = dict(os.environ)
     environment["PATH"] = f"{programs}:{environment.get('PATH', os.defpath)}"
     modules = keep / "python"
@@ -282,13 +288,22 @@ def _environment(programs: Path, keep: Path, own_number: int, folder: Path, scri
     before = environment.get("PYTHONPATH")
     (modules / "sitecustomize.py").write_text(_SITE_CUSTOMIZE.format(before=before, slept=str(keep / "slept")))
     environment["PYTHONPATH"] = f"{modules}:{before}" if before else str(modules)
-    if own_number and script is not None:
-        environment |= {
-            "SLURM_JOB_ID": str(own_number), "SLURM_JOBID": str(own_number), "SLURM_SUBMIT_DIR": str(folder),
-            "SLURM_JOB_NAME": script.name, "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "localhost",
-            "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_ON_NODE": "1",
-        }  # fmt: skip
     return environment
+
+
+def _of_the_job(number: int, options: Sequence[Directive], folder: Path, script: Path) -> dict[str, str]:
+    """Give the variables that a driver has which is a batch job itself, as far as its options say them."""
+    given = {option.name: option for option in options}
+    needs = read_needs(given, lambda *_: None)
+    nodes = max(needs.nodes, 1)
+    values = {
+        "JOB_ID": number, "JOBID": number, "SUBMIT_DIR": folder, "JOB_NAME": text_of(given, "job-name") or script.name,
+        "NTASKS": needs.tasks, "NPROCS": needs.tasks, "JOB_NUM_NODES": nodes, "NNODES": nodes,
+        "CPUS_ON_NODE": -(-needs.cores // nodes), "JOB_NODELIST": "localhost",
+        "CPUS_PER_TASK": text_of(given, "cpus-per-task"), "NTASKS_PER_NODE": text_of(given, "ntasks-per-node"),
+        "JOB_PARTITION": text_of(given, "partition"), "JOB_ACCOUNT": text_of(given, "account"),
+    }  # fmt: skip
+    return {f"SLURM_{name}": str(value) for name, value in values.items() if value}
 
 
 class _DeskServer(socketserver.ThreadingUnixStreamServer):
