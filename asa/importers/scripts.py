@@ -20,8 +20,8 @@ from asa.requests import beside
 from asa.requests.directives import KNOWN, Directive, head, refuse_value, unseen
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
 from asa.requests.together import refuse_together
-from asa.requests.values import walltime_s
-from asa.requests.variables import VARIABLES, of_variables
+from asa.requests.values import memory_bytes, walltime_s
+from asa.requests.variables import MEMORY, VARIABLES, of_variables
 from asa.shapes import Moldable
 from asa.spec.printed import OF_EACH_JOB, has_pattern
 from asa.spec.withheld import remedy, sounds_secret, uses_of
@@ -70,6 +70,8 @@ _OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split()) | {key.option for ke
 
 _OF_ONE_JOB: Final = frozenset({"array", "export", "input", "job-name", "no-requeue", "time"})
 """Options whose variables a run does not read, since they are of one job."""
+
+_COUNTS: Final = frozenset({"ntasks", "cpus-per-task"})
 
 _OTHERS: Final[Mapping[str, str]] = {
     "#$": "Grid Engine",
@@ -370,7 +372,8 @@ class _Translator:
             return seconds
         guess = format_duration(_DEFAULT_WALLTIME_S)
         self.comments.setdefault(name, []).append(f"walltime: {guess} is a guess, for the script asks for none")
-        self._notes.add(f"no --time: a walltime of {guess} is put in; correct it", script.where)
+        said = "no --time" if directive is None else f"{directive} is no limit, and a stage has one"
+        self._notes.add(f"{said}: a walltime of {guess} is put in; correct it", script.where)
         return _DEFAULT_WALLTIME_S
 
     def _environment(self, given: Mapping[str, Directive]) -> tuple[tuple[str, str], ...]:
@@ -524,6 +527,11 @@ def refuse_options(given: Mapping[str, Directive]) -> None:
         parsed(walltime_s, given["time"])
     if text_of(given, "array"):
         parsed(lambda text: parse_array(array_text(text)), given["array"])
+    for name in MEMORY & given.keys():
+        parsed(memory_bytes, given[name])
+    for name in _COUNTS & given.keys():
+        if not text_of(given, name).strip("0"):
+            raise InputError(f"{given[name]} is none", where=given[name].where, hint="sbatch would refuse it, too.")
 
 
 def _request(given: Mapping[str, Directive]) -> tuple[str, ...]:

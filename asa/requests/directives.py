@@ -30,12 +30,12 @@ _FLAGS: Final = frozenset(_FLAG_NAMES.split())
 _OPTIONAL_NAMES: Final = "exclusive get-user-env nice no-kill oom-kill-step propagate requeue resv-ports x11"
 _OPTIONAL: Final = frozenset(_OPTIONAL_NAMES.split())
 _VALUE_NAMES: Final = (
-    "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container "
-    "container-id container-type context core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline "
-    "delay-boot dependency distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq "
-    "gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses "
-    "mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nodefile nodelist "
-    "nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode "
+    "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment constraint "
+    "container container-id container-type context core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task "
+    "deadline delay-boot dependency distribution error exclude export export-file extra extra-node-info gid gpu-bind "
+    "gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep "
+    "licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nodefile "
+    "nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode "
     "output partition power prefer priority profile qos reservation resources segment signal sockets-per-node switches "
     "tasks-per-node thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey "
     "workdir wrap"
@@ -43,7 +43,12 @@ _VALUE_NAMES: Final = (
 _WITH_VALUE: Final = frozenset(_VALUE_NAMES.split())
 KNOWN: Final = _FLAGS | _OPTIONAL | _WITH_VALUE
 """Names of the options of sbatch, of every release from 22.05 to 26.05, and two of before."""
-_OTHER_NAMES: Final = {"share": "oversubscribe", "tasks-per-node": "ntasks-per-node", "workdir": "chdir"}
+_OTHER_NAMES: Final = {
+    "cluster": "clusters",
+    "share": "oversubscribe",
+    "tasks-per-node": "ntasks-per-node",
+    "workdir": "chdir",
+}
 
 
 @dataclass(frozen=True, slots=True)

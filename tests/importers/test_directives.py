@@ -25,6 +25,7 @@ def read(*lines):
         ("#SBATCH --comment='a\\b' -n2", {"comment": "ab", "ntasks": "2"}),
         ("#SBATCH -n 2 -N 2-3 -t 5", {"ntasks": "2", "nodes": "2-3", "time": "5"}),
         ("#SBATCH --ntasks 3 --time 7", {"ntasks": "3", "time": "7"}),
+        ("#SBATCH --cluster a --cluster-c=b", {"clusters": "a", "cluster-constraint": "b"}),
         ("#SBATCH --ntasks-per-n 2 --job a", {"ntasks-per-node": "2", "job-name": "a"}),
         ("#SBATCH -Hn2", {"hold": None, "ntasks": "2"}),
         ("#SBATCH --comment=$HOME -n 2", {"comment": "$HOME", "ntasks": "2"}),

@@ -445,6 +445,8 @@ REFUSED = {
     "sbatch -d afterwards:1 a.sh": "dependency problem",
     "sbatch --array=1- a.sh": "lists no elements",
     "sbatch --time=12hours a.sh": "time",
+    "sbatch --mem=1.5G a.sh": "'1.5G' is no memory size",
+    "sbatch -n 0 a.sh": "--ntasks=0",
     "sbatch --mem=1G --mem-per-cpu=1G a.sh": "cannot be together",
     "sbatch --wrap true a.sh": "--wrap",
 }

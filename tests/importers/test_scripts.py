@@ -264,7 +264,8 @@ def test_what_has_no_key_is_passed_on_and_what_cannot_be_is_told(here):
 def test_a_missing_walltime_is_a_guess_that_can_be_seen(here):
     made = import_scripts([here("a.sbatch", "#SBATCH -t UNLIMITED"), here("b.sbatch")])
     assert [stage.walltime_s for stage in made.workflow.stages.values()] == [3600, 3600]
-    assert "no --time" in told(made)
+    assert "b.sbatch: no --time" in told(made)
+    assert "--time=UNLIMITED is no limit, and a stage has one: a walltime of 1h00m is put in" in told(made)
     assert "guess" in made.comments["a"][0]
 
 
