@@ -337,6 +337,15 @@ def test_what_a_driver_saw_end_comes_before_what_it_submits_then(place):
     assert any("seen others end" in note and "in between" in note for note in notes)
 
 
+def test_it_is_said_that_a_driver_may_do_more_once_jobs_have_ended(place):
+    """It looks for what they would have left, and ends well without it; one that goes on submits what follows."""
+    text = "j=$(sbatch --parsable a.sh)\nwhile squeue -h -j $j | grep -q .; do sleep 60; done\n"
+    _, notes, _ = flow_of(recorded(f"{text}for list in *.list; do test ! -f $list || sbatch b.sh; done"))
+    assert any("waited for the end of a.sh, and submitted nothing after it" in note for note in notes)
+    for other in (f"{text}sbatch b.sh", "sbatch a.sh; squeue"):
+        assert not any("waited for the end" in note for note in flow_of(recorded(other))[1])
+
+
 def test_what_it_saw_leave_the_queue_only_has_to_be_over(place):
     """It went on without knowing how that ended; and with it what it asked for besides."""
     text = "a=$(sbatch --parsable a.sh)\nb=$(sbatch --parsable b.sh)\n"
@@ -499,6 +508,12 @@ def test_a_driver_that_is_a_batch_job_has_the_variables_that_its_options_say(pla
 def test_a_driver_that_is_an_array_of_jobs_is_refused(place):
     with pytest.raises(InputError, match="submits jobs in each element of an array"):
         recorded("#!/bin/sh\n#SBATCH -a 1-3\nsbatch a.sh $SLURM_ARRAY_TASK_ID")
+
+
+def test_a_driver_that_is_a_batch_job_is_recorded_alone(place):
+    Path("job.sh").write_text("#!/bin/sh\n#SBATCH -n 4\nsbatch a.sh\n")
+    with pytest.raises(InputError, match="is a batch job itself, and is recorded alone"):
+        record(["sh", "job.sh"], ["sh", "-c", "sbatch b.sh"])
 
 
 def test_numbers_that_leak_are_named(place):

@@ -126,6 +126,11 @@ class RecordedQueue:
                 before = self._seen_ended.get(job.number)
                 self._seen_ended[job.number] = how if before != "success" else "success"
 
+    def awaited_last(self) -> list[Submission]:
+        """Give the jobs that the driver saw end, and after which it submitted nothing."""
+        followed = {number for job in self.jobs for number, _ in job.ended}
+        return [job for job in self.jobs if job.number in self._seen_ended and job.number not in followed]
+
     def chosen(self, words: Mapping[str, str | None]) -> list[Submission]:
         """Give the jobs that options of squeue or sacct choose."""
         chosen = list(self.jobs)

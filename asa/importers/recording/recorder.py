@@ -140,6 +140,8 @@ def record(
     except FileNotFoundError as error:
         raise InputError("the current folder is gone", where="--record", hint="Change to another folder.") from error
     command = commands[-1]
+    if len(commands) > 1:
+        _refuse_batch_jobs(commands, folder)
     script, word = _script_of(command, folder) if len(commands) == 1 else (None, "")
     if not is_private and script is not None:
         _refuse_real_calls(script)
@@ -178,11 +180,30 @@ def record(
             made = _made(keep, ended)
     return Recording(
         tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(answers.refused),
-        tuple(answers.remarks),
+        (*answers.remarks, *_of_what_it_awaited(queue)),
         ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), made,
         tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own_options,
         (str(programs), str(keep / "python")),
     )  # fmt: skip
+
+
+def _of_what_it_awaited(queue: RecordedQueue) -> Iterator[str]:
+    """Say that the driver may do more once jobs have really run: it may have looked for files that were not there."""
+    if names := [job.name for job in queue.awaited_last()]:
+        listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        yield (
+            f"the driver waited for the end of {listed}, and submitted nothing after it: what it does then, perhaps by "
+            "files that they leave, no run does"
+        )
+
+
+def _refuse_batch_jobs(commands: Sequence[Sequence[str]], folder: Path) -> None:
+    """Refuse a driver that is a batch job itself beside others: of such a one alone a stage is made."""
+    for command in commands:
+        script, _ = _script_of(command, folder)
+        if script is not None and _own_options(script):
+            hint = "Record it alone, in a file of its own."
+            raise InputError("is a batch job itself, and is recorded alone", where=str(script), hint=hint)
 
 
 def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
