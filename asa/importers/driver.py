@@ -42,6 +42,7 @@ _OTHERS = re.compile(r"(?<![\w+$\uf724])\d+(?![\w])")  # numbers of jobs from el
 _REDIRECTED = re.compile(r"\d*>")
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
+_IN_LOOPS = re.compile(r"\s*(?:for|while|until|select|done|break|continue|sleep)\b")
 _NO_KINDS = frozenset({"singleton", "expand"})
 _TOGETHER = re.compile(r"^(after[a-z]*)(\$\{?\w+\}?)")  # where a variable begins with the colon
 _EXPORTED = re.compile(r"\s*export\s+(\w+)\s*")
@@ -233,7 +234,7 @@ class _Driver:
 
     def _is_beside(self, line: str) -> bool:
         """Whether a statement does something that the workflow does not."""
-        return not self._around.loops and (not _QUIET.match(line) or writes(line))
+        return writes(line) or not (_QUIET.match(line) or _IN_LOOPS.match(line))
 
     def _note_effects(self, line: str, where: str) -> None:
         """Note what makes later submissions uncertain: files that change, waiting for jobs, the end."""

@@ -957,6 +957,24 @@ def test_what_is_certain_is_as_sbatch_gets_it(scripts):
     assert (dict(a.environment).get("S"), dict(b.environment)["S"], dict(c.environment)["S"]) == (None, "s1", "s2")
 
 
+def test_what_a_driver_does_in_loops_or_writes_is_named_as_well(scripts):
+    made = import_scripts(
+        [
+            scripts(
+                "run.sh",
+                "for i in 1 2; do echo $i; done",
+                "for i in a b; do",
+                "cp $i x",
+                "done",
+                "echo 1 >n",
+                "sbatch a.sbatch",
+            )
+        ]
+    )
+    [told_of] = [note for note in made.notes if "beside sbatch is not taken over" in note]
+    assert re.findall(r":(\d+)[,:]", told_of) == ["4", "6"]
+
+
 @pytest.mark.parametrize(
     ("given", "command"),
     [
