@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,14 @@ def test_a_driver_is_recorded_shown_and_run_by_one_command(place):
     done = asa("run", "--", "./submit.sh", "s1", "s2", code=2)
     assert "submit.toml: was changed since it was recorded" in done.stderr
     assert "asa run submit.toml" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--network", "--in-place", "--add", "--as-parameter a=b", "--record --parallel"])
+def test_options_that_would_have_no_effect_are_refused(tmp_path, words):
+    """Without --record there is no recording that they could concern, and with it no other dependencies."""
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH -t 5\n")
+    done = asa("import", "scripts", *words.split(), tmp_path / "a.sh", code=2)
+    assert re.search(r"--\S+: goes with(out)? --record only", done.stderr)
 
 
 def test_strategies_are_compared_for_a_driver(place):

@@ -10,6 +10,7 @@ import typer
 
 from asa.cli.imported import write_out
 from asa.cli.recorded import RecordingWay, record_into
+from asa.errors import InputError
 from asa.units import MAX_CORES
 
 app = typer.Typer(
@@ -157,6 +158,13 @@ def scripts(
     """
     from asa.importers import import_scripts
 
+    if records and parallel:
+        hint = "A recording has the dependencies that the driver gives: leave the option out."
+        raise InputError("goes without --record only", where="--parallel", hint=hint)
+    of_recording = {"--network": has_network, "--in-place": in_place, "--add": adds, "--as-parameter": parameters}
+    if not records and (other := next((option for option, given in of_recording.items() if given), "")):
+        hint = f"To run a driver and record what it submits: asa import scripts --record {other} ... -- COMMAND"
+        raise InputError("goes with --record only", where=other, hint=hint)
     if records:
         choices = {"cores": array_cores, "is_shared": share_arrays, "is_packed": pack_arrays}
         how = RecordingWay(limit, not in_place, has_network, adds, parameters or (), choices, name)
