@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 )
 _SET = re.compile(r"([\w.$]+)\s*=\s*(.+)|(cpus)\s+(.+)", re.DOTALL)
 _SELECTOR = re.compile(r"(withName|withLabel)\s*:\s*(.+)|\$(\w+)", re.DOTALL)
-_INCLUDE = re.compile(r"includeConfig\s*\(?\s*(['\"])([^'\"]+)\1\s*\)?")
+_INCLUDE = re.compile(r"includeConfig\s*(?:\(\s*)?(['\"])([^'\"]+)\1\s*\)?")
 _NUMBER = re.compile(
     r"\{?\s*(?:check_max\s*\(|Math\.min\s*\()?\s*\(?\s*(?P<number>\d+|params\.[\w.]+)\s*(?:as\s+int\s*)?\)?\s*"
     r"(?:\*\s*task\.attempt\s*)?\)?\s*(?:,[^{}]*\))?\s*\}?"

@@ -38,7 +38,7 @@ _RULE = re.compile(r"(local)?(?:rule|checkpoint) (\w+):")
 _STATISTIC = re.compile(r"(\w+)\s+(\d+)(?:\s+\d+\s+\d+)?\s*")
 _THREADS = re.compile(r"\s+threads: (\d+)")
 _RESOURCES = re.compile(r"\s+resources: (.*)")
-_GIVEN = re.compile(r"^\s*Command: .*\s(?:--cores|-c|-j|--jobs)[ =]?(\d+)", re.MULTILINE)
+_GIVEN = re.compile(r"^[ \t]*Command: .*\s(?:--cores|-c|-j|--jobs)[ =]?(\d+)", re.MULTILINE)
 _JOINING = re.compile(r"(.*) \((?:pipe|service)\)")
 _FILES = re.compile(r"\s+(input|output): (.*)")
 

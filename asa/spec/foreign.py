@@ -15,9 +15,9 @@ from asa.errors import InputError
 _HEAD: Final = 100_000  # characters that are looked at
 _IMPORTS_ASA = re.compile(r"^(?:from|import) asa\b", re.MULTILINE)
 _RULES = re.compile(r"^(?:rule|checkpoint)\s+\w+\s*:|^(?:rule|checkpoint)\s*:|^configfile:", re.MULTILINE)
-_PROCESS = re.compile(r"^\s*process\s+\w+\s*\{|^\s*nextflow\.(?:enable|preview)\.", re.MULTILINE)
+_PROCESS = re.compile(r"^[ \t]*process[ \t]+\w+\s*\{|^[ \t]*nextflow\.(?:enable|preview)\.", re.MULTILINE)
 _SCHEMA_VERSION = re.compile(r'"schemaVersion"\s*:\s*"')
-_CWL = re.compile(r'^\s*"?cwlVersion"?\s*:', re.MULTILINE)
+_CWL = re.compile(r'^[ \t]*"?cwlVersion"?[ \t]*:', re.MULTILINE)
 _WDL = re.compile(r"^version[ \t]+(?:1\.\d|draft-\d|development)[ \t]*$", re.MULTILINE)
 _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB)\b", re.MULTILINE)
 _TRACE = re.compile(r"[^\n]*\t(?:realtime|duration)\b")

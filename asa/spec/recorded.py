@@ -36,7 +36,7 @@ def look_of(path: Path) -> str:
         about = path.stat()
         if about.st_size > _MOST_BYTES_READ:
             return f"size {about.st_size} of {int(about.st_mtime)}"
-        return "sha256 " + hashlib.sha256(path.read_bytes()).hexdigest()
+        return "sha256 " + hashlib.sha256(read_file(path, _MOST_BYTES_READ)).hexdigest()
     except OSError:
         return ""
 

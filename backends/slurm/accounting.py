@@ -189,7 +189,7 @@ def _refuse_what_sacct_wrote_otherwise(file: Path, lines: list[str]) -> None:
         why = f"has columns that are parted by {what}, not by '|'" if parted else _CUT_OFF
     elif _RECORD.match(first) and len(_LIKE_TIME.findall(first)) > 1:
         why = "does not begin with the names of its columns, as of sacct -n"
-    elif len(words & {state.lower() for state in _KINDS}) == 1 and re.match(r"\d+\S*\s", first):
+    elif len(words & {state.lower() for state in _KINDS}) == 1 and re.match(r"\d\S*\s", first):
         why = f"{_CUT_OFF}, and does not have their names, as of sacct -n"
     if why:
         raise TraceError(why, where=str(file), hint=f"Make it with: {SACCT_COMMAND}")

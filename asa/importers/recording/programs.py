@@ -11,6 +11,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
+from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.importers.scripts import rows_of
 from asa.requests.directives import Directive
@@ -326,15 +327,16 @@ class Programs:
             self.remarks.setdefault(f"the driver needs {asked.program}, which is not on this machine")
             return {"error": f"{asked.program}: command not found\n", "code": 127}
         try:
-            done = subprocess.run(  # noqa: S603 - what the driver would have run itself
-                [program, *asked.arguments], env=dict(asked.environment), stdin=subprocess.DEVNULL, check=False,
-                capture_output=True, timeout=_SECONDS_OF_A_REAL_PROGRAM,
-            )  # fmt: skip
+            done = run_command(
+                [program, *asked.arguments],
+                timeout_s=_SECONDS_OF_A_REAL_PROGRAM,
+                errors="surrogateescape",
+                env=dict(asked.environment),
+            )
         except (OSError, subprocess.TimeoutExpired):
             self.remarks.setdefault(f"the real {asked.program} did not answer")
             return _failed(f"{asked.program}: error: no answer")
-        texts = {"output": done.stdout, "error": done.stderr}
-        return {name: text.decode(errors="surrogateescape") for name, text in texts.items()} | {"code": done.returncode}
+        return {"output": done.stdout, "error": done.stderr, "code": done.returncode}
 
     def _srun(self, asked: Asked) -> Answer:
         command = f"{asked.program} {' '.join(asked.arguments)}"

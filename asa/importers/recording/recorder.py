@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asa.core import python, temporary
-from asa.core.documents import read_json
+from asa.core.documents import read_file, read_json, read_text
 from asa.errors import InputError
 from asa.requests.directives import Directive, read_directives
 from asa.requests.sizes import read_needs, text_of
@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 64 << 20
 _MOST_BYTES_OF_A_SCRIPT: Final = 4 << 20
 _LONGEST_FIRST_LINE: Final = 120  # of a script, as older systems have it
 _HERE = Path(__file__).parent
-_FULL_PATH: Final = re.compile(r"/[\w./-]*/(?:sbatch|srun|salloc)\b")
+_FULL_PATH: Final = re.compile(r"(?<![\w./-])/[\w./-]*/(?:sbatch|srun|salloc)\b")
 _SITE_CUSTOMIZE = """\
 import os, sys, time
 time.sleep = lambda seconds: open({slept!r}, "a").write(".") and None
@@ -214,14 +214,14 @@ def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
         path = folder / word
         if path.is_file() and (path.stat().st_size < _MOST_BYTES_OF_A_SCRIPT):
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                path.read_text()
+                read_file(path, _MOST_BYTES_OF_A_SCRIPT).decode()
                 return path, word
     return None, ""
 
 
 def _refuse_real_calls(script: Path) -> None:
     """Refuse a driver that would really submit, where nothing can stand in for a program with its full path."""
-    if found := _FULL_PATH.search(script.read_text(errors="replace")):
+    if found := _FULL_PATH.search(read_text(script, errors="replace")):
         hint = "Without --in-place the stand-in is there, too. Or write it without the folder."
         raise InputError(f"calls {found[0]} by its full path: it would really submit", where=str(script), hint=hint)
 
@@ -229,7 +229,7 @@ def _refuse_real_calls(script: Path) -> None:
 def _own_options(path: Path) -> tuple[Directive, ...]:
     """Read what a driver asks for that is a batch script itself."""
     try:
-        text = path.read_text()
+        text = read_text(path, errors="replace")
         return tuple(read_directives(text, str(path))) if text.startswith("#!") else ()
     except (OSError, InputError):
         return ()
@@ -238,7 +238,7 @@ def _own_options(path: Path) -> tuple[Directive, ...]:
 def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
     """Read how it ended."""
     try:
-        ended: dict[str, Any] = read_json((keep / "ended.json").read_text())
+        ended: dict[str, Any] = read_json(read_file(keep / "ended.json"))
     except (OSError, ValueError) as error:
         raise InputError("the recording was ended", where=shlex.join(command), hint="Try again.") from error
     if "no_view" in ended:
@@ -262,7 +262,7 @@ def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
         if kept.is_symlink():
             links[path] = str(kept.readlink())
         else:
-            contents[path] = kept.read_bytes()
+            contents[path] = read_file(kept, _MOST_BYTES)
             modes[path] = kept.stat().st_mode & 0o777
     new, folders, changed, removed = (
         tuple(map(Path, ended[name])) for name in ("new", "folders", "changed", "removed")

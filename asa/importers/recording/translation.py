@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from asa.core.documents import read_file
 from asa.errors import InputError
 from asa.importers.base import Imported, ImportNotes, direct
 from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
@@ -382,7 +383,7 @@ class _Translation:
         recording = self._recording
         script = recording.script
         assert script is not None
-        text = script.read_text(errors="surrogateescape")
+        text = read_file(script).decode(errors="surrogateescape")
         options = {option.name: option for option in recording.own_options}
         for program in ("sbatch", "squeue", "sacct", "scancel", "scontrol"):
             self._files[Path("instead", program)] = _NOT_RUN.encode()
