@@ -238,11 +238,11 @@ def test_a_manager_is_not_made_in_another_user_s_folder(accounts):
 _MANAGER = """
 import sys
 from pathlib import Path
-from asa.backends.dmr.desk import Desk
+from asa.backends.dmr.desk import ManagerDesk
 class Clerk:
     def reply(self, message): return {"said": message}
     def unheard(self, message): pass
-desk = Desk(Path(sys.argv[1]), Clerk())
+desk = ManagerDesk(Path(sys.argv[1]), Clerk())
 Path(sys.argv[1]).chmod(0o777)
 print("open", flush=True)
 sys.stdin.readline()

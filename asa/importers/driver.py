@@ -54,7 +54,7 @@ _WAITS = re.compile(r"\b(?:squeue|sacct|scontrol|sstat|sleep)\b")
 _CHANGES_FILES = re.compile(r"\b(?:tee|cp|mv|ln|sed|perl|python\d?|ed|install|patch|git|curl|wget|tar|rsync)\b")
 _EXPORTS_ALL = re.compile(r"\s*set\s+(?:-\w*a\w*|-o\s+allexport)\s*")
 _SEVERAL_EXPORTED = re.compile(r"""\s*export((?:\s+\w+=(?:[^\s"'`($]|"[^"`(]*"|'[^']*'|\$\w+|\$\{\w+\})*){2,})\s*""")
-_ONE_EXPORTED = re.compile(r"""\w+=(?:[^\s"']|"[^"]*"|'[^']*')*""")
+_ONE_EXPORTED = re.compile(r"""(?<!\w)\w+=(?:[^\s"']|"[^"]*"|'[^']*')*""")
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
 
 
