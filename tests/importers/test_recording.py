@@ -366,6 +366,14 @@ def test_a_driver_that_keeps_so_many_in_the_queue_has_each_follow_an_earlier_one
     }  # fmt: skip
 
 
+def test_those_for_which_a_driver_waits_side_by_side_do_not_follow_each_other(place):
+    """What is submitted after all of them have ended follows them all."""
+    text = "for i in 1 2 3; do sbatch --wait -J w$i a.sh & done\nwait\nsbatch -J end b.sh"
+    stages, _, _ = flow_of(recorded(text))
+    assert [stages[f"w{i}"].after for i in (1, 2, 3)] == [(), (), ()]
+    assert set(stages["end"].after) == {"w1", "w2", "w3"}
+
+
 def test_an_array_has_a_row_for_each_of_its_elements_once_they_run(place):
     """For a driver that counts them."""
     text = "j=$(sbatch --parsable --array=1-3 a.sh)\nsqueue -h -o %i > seen\n"

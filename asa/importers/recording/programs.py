@@ -114,10 +114,15 @@ class Programs:
             self._queue.next_number, tuple(asked.arguments), asked.folder, asked.environment, options, path, text,
             tuple(rest[1:]), is_held="hold" in options,
         )  # fmt: skip
-        self._queue.take(job, waits="wait" in options)
+        self._queue.take(job)
+        answer = _said("" if "quiet" in options else f"Submitted batch job {job.number}\n")
         if "parsable" in options:
-            return _said(f"{job.number}\n")
-        return _said("" if "quiet" in options else f"Submitted batch job {job.number}\n")
+            answer = _said(f"{job.number}\n")
+        return answer | ({"awaits": job.number} if "wait" in options else {})
+
+    def end(self, number: int) -> None:
+        """End a job, once those that the driver submits beside it are known."""
+        self._queue.end(number)
 
     # ------------------------------------------------------------------ what tells of jobs
 

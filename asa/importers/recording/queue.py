@@ -38,16 +38,19 @@ class RecordedQueue:
         """Find a job by its number."""
         return self._by_number.get(number)
 
-    def take(self, job: Submission, *, waits: bool) -> None:
-        """Take a job that was submitted; `waits`: until it has ended, as with ``sbatch --wait``."""
+    def take(self, job: Submission) -> None:
+        """Take a job that was submitted."""
         job.ended = tuple(self._seen_ended.items())
         self.next_number += 1
         self.jobs.append(job)
         self._by_number[job.number] = job
         self._looks, self._ends_at_once = 0, 1
-        if waits:
-            job.looks = _ENDED_AT
-            self.see_ended([job], "success")
+
+    def end(self, number: int) -> None:
+        """End a job for whose end its ``sbatch --wait`` has waited."""
+        job = self._by_number[number]
+        job.looks = _ENDED_AT
+        self.see_ended([job], "success")
 
     def is_under_way(self, job: Submission) -> bool:
         """Whether it has begun, or has ended."""

@@ -17,6 +17,7 @@ import signal
 import socketserver
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ from .programs import ELSEWHERE_PROGRAMS, OWN_PROGRAMS, REAL_PROGRAMS, Asked, Pr
 from .queue import RecordedQueue
 from .submissions import FIRST_NUMBER, Submission
 
+_BESIDE_S: Final = 0.3
+"""For how long ``sbatch --wait`` waits, in which a driver submits what it submits beside."""
 _MOST_BYTES: Final = 64 << 20
 _MOST_BYTES_OF_A_SCRIPT: Final = 4 << 20
 _LONGEST_FIRST_LINE: Final = 120  # of a script, as older systems have it
@@ -353,7 +356,12 @@ def _desk(answers: Programs, place: Path) -> Iterator[Path]:
             with contextlib.suppress(ConnectionError, ValueError, KeyError, TypeError):  # a stand-in that was ended
                 asked = Asked(**receive())
                 with one_at_a_time:
-                    send(answers.answer(asked, talk))
+                    answer = answers.answer(asked, talk)
+                if awaited := answer.pop("awaits", 0):
+                    time.sleep(_BESIDE_S)
+                    with one_at_a_time:
+                        answers.end(awaited)
+                send(answer)
 
     # by a number in place of the folder's name, which may be longer than a socket's address
     folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)
