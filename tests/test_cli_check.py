@@ -528,6 +528,12 @@ def test_commands_that_take_a_workflow_say_which_takes_another_tools_file(tmp_pa
         error = unknown_workflow(given)
         assert error.message == "is a batch script, not a workflow file"
         assert error.hint == f"Make a workflow file of it: asa import scripts {Path(given)} --out flow.toml"
+    Path("drive.sh").write_text("#!/bin/bash\nfor i in a b; do sbatch $i.sh; done\n")
+    Path("drive.py").write_text("import subprocess\nsubprocess.run(['sbatch', 'a.sh'])\n")
+    for given, run in (("./drive.sh", "./drive.sh"), ("drive.py", "python3 drive.py")):
+        error = unknown_workflow(given)
+        assert error.message == "is a script that submits jobs, not a workflow file"
+        assert error.hint == f"Run what it submits, as a workflow: asa run -- {run} ARGUMENTS"
     assert "end in .toml" in unknown_workflow("my.flow").hint
     assert "Or give a .toml file" in unknown_workflow("absent.sh").hint
     done = CliRunner().invoke(APP, ["show", "my.flow"])

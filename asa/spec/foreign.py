@@ -38,6 +38,7 @@ _NEXTFLOW = (
 _RUNS_IT = (
     "No command of asa reads it: write a stage whose command runs it, as in {tool} {f}, or a stage for each step."
 )
+_RUN_BY: Final[Mapping[str, str]] = {".py": "python3 ", ".sh": "bash ", ".pl": "perl "}
 _AS_HISTORY = "It is past jobs of a system: asa learn --from {f}, or asa worth flow.toml --history {f}"
 
 
@@ -67,7 +68,9 @@ def recognize(file: Path, text: str) -> Foreign | None:
     other = "" if file.name in _SNAKEFILES else f" -s {name}"
     if found == _SCRIPT and file.suffix == ".py" and _IMPORTS_ASA.search(head):
         return Foreign(found, f"It makes a workflow itself: python {name}")
-    return Foreign(found, _HINTS[found].format(f=name, s=other))
+    by = "" if head.startswith("#!") else _RUN_BY.get(file.suffix, "")
+    run = name if by or "/" in name else f"./{name}"
+    return Foreign(found, _HINTS[found].format(f=name, s=other, x=f"{by}{run}"))
 
 
 def foreign_of(file: Path) -> Foreign | None:
@@ -96,6 +99,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "a dry run of Snakemake": "Give it with the rules: asa import snakemake rules.dot --jobs {f} --out flow.toml",
     "output of sacct": _AS_HISTORY,
     "a log in the Standard Workload Format": _AS_HISTORY,
+    "a script that submits jobs": "Run what it submits, as a workflow: asa run -- {x} ARGUMENTS",
     "a batch script": "Make a workflow file of it: asa import scripts {f} --out flow.toml",
     _SCRIPT: "Make a workflow file of it: asa import scripts {f} --out flow.toml",
 }
@@ -118,6 +122,9 @@ _KINDS: Final[Mapping[str, Callable[[Path, str], object]]] = {
     "a trace of Nextflow": lambda _, text: _TRACE.match(text),
     "output of sacct": lambda _, text: _SACCT.match(text),
     "a log in the Standard Workload Format": lambda _, text: _SWF.match(text),
+    "a script that submits jobs": lambda file, text: (
+        "sbatch" in text and not _BATCH.search(text) and (text.startswith("#!") or file.suffix in _RUN_BY)
+    ),
     "a batch script": lambda file, text: _BATCH.search(text) and file.suffix != ".py",
     _SCRIPT: lambda file, text: text.startswith("#!") or file.suffix == ".py",
 }
