@@ -228,6 +228,13 @@ def test_check_says_what_is_wrong_with_a_name(tmp_path, keys):
     assert WRONG[keys] in messages[0]
 
 
+def test_check_knows_of_a_folder_that_a_stage_makes(tmp_path):
+    """As the first one does of a driver that was recorded."""
+    makes = 'command = "mkdir -p -- new data/x && true"\nlocal = true'
+    assert checked(tmp_path, makes, f'{ECHO}stdout = "new/%x-%j"', f'{ECHO}stderr = "data/../data/x/%x-%j"') == []
+    assert len(checked(tmp_path, makes, f'{ECHO}stdout = "other/%x-%j"')) == 1
+
+
 def test_check_warns_of_stages_that_print_into_the_same_file(tmp_path):
     messages = checked(tmp_path, *[ECHO + 'stdout = "logs/%u"'] * 2)
     assert messages == ["stage 's1': stdout: logs/%u is that of stage 's0', too: the later replaces the other"]

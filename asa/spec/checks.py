@@ -124,7 +124,7 @@ class _Checks:
         self._folder = folder
         self._reported: set[Location] = set()
         self._made = MadeFiles(workflow, any_of)
-        self._prints = Prints(folder)
+        self._prints = Prints(folder, workflow.stages.values())
 
     def run(self) -> None:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]

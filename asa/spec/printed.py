@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,9 @@ OF_EACH_JOB: Final = "jJA"
 class Prints:
     """The files in which what the stages of a workflow print is found, seen from the folder in which commands run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stages: Iterable[Stage] = ()) -> None:
         self._folder = folder
+        self._made = {os.path.normpath(folder / word) for stage in stages for word in _words_of_making(stage.command)}
         self._to_be_made: set[str] = set()
         self._same: dict[str, str] = {}  # names that are the same for every job, each with the first stage
 
@@ -41,13 +43,21 @@ class Prints:
     def _of_folder(self, folder: str) -> Iterator[tuple[str, str]]:
         path = self._folder / folder
         if not path.exists():
-            if folder not in self._to_be_made:
+            if folder not in self._to_be_made and os.path.normpath(path) not in self._made:
                 self._to_be_made.add(folder)
                 hint = "asa makes it when the stage begins: correct the path if another is meant."
                 yield f"there is no folder {folder}; under older sbatch such a job fails without a word", hint
         elif not (path.is_dir() and os.access(path, os.W_OK | os.X_OK)):
             why = "cannot be written to" if path.is_dir() else "is no folder"
             yield f"{folder} {why}", "Name another folder: what the stage prints is in the run's folder alone."
+
+
+def _words_of_making(command: str) -> list[str]:
+    """Give the words of a command that makes folders."""
+    try:
+        return shlex.split(command) if "mkdir" in command else []
+    except ValueError:
+        return []
 
 
 def known_folder(pattern: str) -> str:
