@@ -18,7 +18,7 @@ from asa.core.safe import writing_text
 from asa.errors import AsaError
 
 _RECORD: Final = "record.json"
-_MOST_BYTES_READ: Final = 64 << 20
+_MAX_BYTES_READ: Final = 64 << 20
 """Larger files are known by size and time of change."""
 
 
@@ -34,9 +34,9 @@ def look_of(path: Path) -> str:
             names = b"\0".join(sorted(os.fsencode(one.name) for one in path.iterdir()))
             return "names " + hashlib.sha256(names).hexdigest()
         about = path.stat()
-        if about.st_size > _MOST_BYTES_READ:
+        if about.st_size > _MAX_BYTES_READ:
             return f"size {about.st_size} of {int(about.st_mtime)}"
-        return "sha256 " + hashlib.sha256(read_file(path, _MOST_BYTES_READ)).hexdigest()
+        return "sha256 " + hashlib.sha256(read_file(path, _MAX_BYTES_READ)).hexdigest()
     except OSError:
         return ""
 
@@ -50,7 +50,7 @@ def changed_since(file: Path) -> tuple[list[str], str]:
     ([], '')
     """
     record = _record(folder_beside(file))
-    changed = [path for path, told in record.get("read", {}).items() if look_of(Path(path)) != told]
+    changed = [path for path, look in record.get("read", {}).items() if look_of(Path(path)) != look]
     to = f"--out {shlex.quote(str(file))}"
     commands = [shlex.join(command) for command in commands_of(file)]
     again = [
@@ -72,7 +72,7 @@ def is_of_recording(folder: Path) -> bool:
 
 def is_as_recorded(file: Path) -> bool:
     """Whether a workflow file is as it was written when it was recorded."""
-    return bool(told := look_of(file)) and _record(folder_beside(file)).get("file") == told
+    return bool(look := look_of(file)) and _record(folder_beside(file)).get("file") == look
 
 
 def note_file(file: Path) -> None:

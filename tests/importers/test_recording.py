@@ -447,6 +447,15 @@ def test_what_stands_before_the_folders_of_modules_stays(place, monkeypatch, bef
     assert dict(stages["a"].environment) == {"PYTHONPATH": after}
 
 
+def test_what_a_shell_takes_away_by_itself_is_no_news(place, monkeypatch):
+    """As its prompt, in a script."""
+    monkeypatch.setenv("PS1", "$ ")
+    monkeypatch.setenv("GONE", "1")
+    _, notes, _ = flow_of(recorded("unset GONE PS1\nsbatch a.sh"))
+    [note] = [note for note in notes if "takes variables away" in note]
+    assert note.endswith(": GONE")
+
+
 def test_variables_of_sbatch_stand_between_script_and_command_line(place):
     Path("p.sh").write_text("#!/bin/sh\n#SBATCH -p script -A script -t 5\n")
     stages, _, _ = flow_of(recorded("export SBATCH_PARTITION=var SBATCH_ACCOUNT=var\nsbatch -A given p.sh\n"))
@@ -812,7 +821,7 @@ def _check_writes_of_somebody(place):
     text = "mkdir new && echo x > new/x && echo after >> jobs.log && echo y > logs/y && echo z > ../z"
     settings = {
         "commands": [["/bin/sh", "-c", text]], "folder": str(work), "programs": str(keep / "programs"), "limit_s": 9.0,
-        "is_private": True, "has_network": False, "most_bytes": 9999, "passed_over": [],
+        "is_private": True, "has_network": False, "max_bytes": 9999, "passed_over": [],
     }  # fmt: skip
     (keep / "settings.json").write_text(json.dumps(settings))
     subprocess.run(

@@ -358,7 +358,7 @@ def _mounts() -> list[str]:
 class Leftovers:
     """What a driver made, changed and removed, as the layers have it."""
 
-    def __init__(self, keep: str, most_bytes: int, folder: str, passed_over: list[str]) -> None:
+    def __init__(self, keep: str, max_bytes: int, folder: str, passed_over: list[str]) -> None:
         self.new: list[str] = []
         self.folders: list[str] = []
         self.changed: list[str] = []
@@ -367,7 +367,7 @@ class Leftovers:
         self.temporary: list[str] = []  # in folders for such files
         self._keep = keep
         self._into = os.path.join(keep, "made")
-        self._bytes = most_bytes
+        self._bytes_left = max_bytes
         self._folder = folder
         self._passed_over = tuple(one if one.endswith("/.") else f"{os.path.normpath(one)}/" for one in passed_over)
 
@@ -424,11 +424,11 @@ class Leftovers:
             return
         if not (stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode)):
             return
-        if seen.st_size > self._bytes:
+        if seen.st_size > self._bytes_left:
             self.left.append((path, seen.st_size))
             return
         (self.changed if was else self.new).append(path)
-        self._bytes -= seen.st_size
+        self._bytes_left -= seen.st_size
         kept = self._into + path
         os.makedirs(os.path.dirname(kept), exist_ok=True)
         shutil.copy2(source, kept, follow_symlinks=False)
@@ -629,7 +629,7 @@ def main(path: str) -> None:
             code, was_ended, behind = code or one, was_ended or is_late, behind + left
             if why_not:
                 break
-        made = Leftovers(keep, settings["most_bytes"], settings["folder"], settings["passed_over"])
+        made = Leftovers(keep, settings["max_bytes"], settings["folder"], settings["passed_over"])
         for layer in view.layers:
             made.look(*layer)
         for folder in view.anew:

@@ -35,8 +35,8 @@ from .submissions import FIRST_NUMBER, Submission
 
 _BESIDE_S: Final = 0.3
 """For how long ``sbatch --wait`` waits, in which a driver submits what it submits beside."""
-_MOST_BYTES: Final = 64 << 20
-_MOST_BYTES_OF_A_SCRIPT: Final = 4 << 20
+_MAX_BYTES: Final = 64 << 20
+_MAX_BYTES_OF_A_SCRIPT: Final = 4 << 20
 _LONGEST_FIRST_LINE: Final = 120  # of a script, as older systems have it
 _HERE = Path(__file__).parent
 _FULL_PATH: Final = re.compile(r"(?<![\w./-])/[\w./-]*/(?:sbatch|srun|salloc)\b")
@@ -170,7 +170,7 @@ def record(
             passed_over = ["/var/tmp", "/run", "/dev", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
             settings = {
                 "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
-                "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "most_bytes": _MOST_BYTES,
+                "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "max_bytes": _MAX_BYTES,
                 "passed_over": passed_over,
             }  # fmt: skip
             (keep / "settings.json").write_text(json.dumps(settings))
@@ -215,9 +215,9 @@ def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
         return None, ""
     for word in command[:3]:
         path = folder / word
-        if path.is_file() and (path.stat().st_size < _MOST_BYTES_OF_A_SCRIPT):
+        if path.is_file() and (path.stat().st_size < _MAX_BYTES_OF_A_SCRIPT):
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                read_file(path, _MOST_BYTES_OF_A_SCRIPT).decode()
+                read_file(path, _MAX_BYTES_OF_A_SCRIPT).decode()
                 return path, word
     return None, ""
 
@@ -265,7 +265,7 @@ def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
         if kept.is_symlink():
             links[path] = str(kept.readlink())
         else:
-            contents[path] = read_file(kept, _MOST_BYTES)
+            contents[path] = read_file(kept, _MAX_BYTES)
             modes[path] = kept.stat().st_mode & 0o777
     new, folders, changed, removed = (
         tuple(map(Path, ended[name])) for name in ("new", "folders", "changed", "removed")

@@ -25,7 +25,10 @@ FILES: Final = "driver-files"
 """The stage that puts in place what the driver made."""
 KEPT_FOLDERS: Final = ("scripts", "files", "elsewhere", "instead", "before")
 """Of the folder beside the workflow file: what is kept in it."""
-_OWN: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV"})
+_OWN: Final = frozenset(
+    ["_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV", "PS1", "PS2"]
+)
+"""Variables that a shell sets and takes away by itself, or that are looked at apart."""
 _NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
 _MAX_BYTES_BEFORE: Final = 1 << 20
 _AS_RECORDED = """\
