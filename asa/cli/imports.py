@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from asa.cli.imported import write_out
-from asa.cli.recorded import RecordingWay, record_into
+from asa.cli.recorded import LIMIT, RecordingWay, record_into
 from asa.errors import InputError
 from asa.units import MAX_CORES
 
@@ -74,7 +74,7 @@ def scripts(
         typer.Option(
             help="With --record: for how long the command may run.", metavar="DURATION", rich_help_panel=_RECORDING
         ),
-    ] = "2min",
+    ] = LIMIT,
     has_network: Annotated[
         bool,
         typer.Option(

@@ -17,7 +17,8 @@ from asa.errors import InputError
 if TYPE_CHECKING:
     from asa.importers.recording import Recording
 
-_LIMIT = "2min"
+LIMIT = "2min"
+"""For how long a driver may run, if nothing else is said."""
 _LONGEST_S = 24 * 3600.0  # of a session
 
 
@@ -25,7 +26,7 @@ _LONGEST_S = 24 * 3600.0  # of a session
 class RecordingWay:
     """How a driver is run."""
 
-    limit: str = _LIMIT
+    limit: str = LIMIT
     is_private: bool = True
     has_network: bool = False
     adds: bool = False  # whether what was recorded before runs first
