@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -124,6 +125,55 @@ def test_a_session_is_recorded(place):
     assert "exists already" not in asa("record", "--", "/bin/sh", input=typed).stderr
     Path("flow.toml").write_text("mine")
     assert "exists already" in asa("record", "--", "/bin/sh", input=typed, code=2).stderr
+
+
+WITHOUT_NAMESPACES = 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"'
+
+
+@pytest.fixture
+def forbids(tmp_path, monkeypatch):
+    """Begin commands where nobody may have a view of the files of their own."""
+    monkeypatch.chdir(tmp_path)
+    Path("submit.sh").write_text("#!/bin/sh\necho x > made\nsbatch -t 1 --wrap true\n")
+    Path("submit.sh").chmod(0o755)
+    before = ["unshare", "-U", "-r", "sh", "-c", WITHOUT_NAMESPACES, "sh"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*before, "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("they cannot be forbidden here")
+    return [*before, sys.executable, "-P", "-m", "asa"]
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_where_namespaces_are_forbidden_it_is_asked_before_anything_is_really_done(forbids, answer):
+    """At a terminal; what will be done is named."""
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    command = [*forbids, "import", "scripts", "--record", "--", "./submit.sh"]
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
+    os.close(ours)
+    os.close(theirs)
+    assert "view of the files (unshare: " in done.stderr
+    assert "files that it writes, changes or removes stay so" in done.stderr
+    assert "Run it as it is? [y/N]" in done.stderr
+    assert (done.returncode, Path("made").exists(), Path("flow.toml").exists()) == (
+        (0, True, True) if answer == "y" else (1, False, False)
+    ), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["import scripts --record -- ./submit.sh", "record -- ./submit.sh", "run -- ./submit.sh"]
+)
+def test_without_a_terminal_nothing_is_done_where_namespaces_are_forbidden(forbids, words):
+    done = subprocess.run([*forbids, *words.split()], input="y\n", capture_output=True, text=True, check=False)
+    assert (done.returncode, Path("made").exists()) == (2, False)
+    assert "--in-place" in done.stderr
+    if words.startswith("record"):
+        done = subprocess.run(
+            [*forbids, "record", "--in-place", "./submit.sh"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, Path("made").exists()) == (0, True), done.stderr
 
 
 def test_check_says_when_to_record_again(place):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.errors import InputError
+from asa.printable import printable
 
 if TYPE_CHECKING:
     from asa.importers.recording import Recording
@@ -62,13 +63,13 @@ def check_free(out: Path, *, force: bool) -> None:
 def _write(out: Path, commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: float) -> None:
     from asa.cli.imported import tell, write_text
     from asa.importers import as_toml
-    from asa.importers.recording import keep, record, translate, with_parameters
+    from asa.importers.recording import keep, translate, with_parameters
     from asa.importers.recording.parameters import given
     from asa.importers.scripts import ImportChoices
     from asa.spec import write_workflow
     from asa.spec.recorded import folder_beside, note_file
 
-    recording = record(*commands, limit_s=limit_s, is_private=how.is_private, has_network=how.has_network)
+    recording = _recorded(commands, how, limit_s)
     kept = folder_beside(out)
     made = translate(recording, kept, ImportChoices(**how.choices), name=how.name)
     text = as_toml(made.imported, out.parent, write_workflow)
@@ -79,6 +80,28 @@ def _write(out: Path, commands: Sequence[Sequence[str]], how: RecordingWay, limi
     write_text(out, text, force=True)
     note_file(out)
     tell(made.imported, out)
+
+
+def _recorded(commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: float) -> Recording:
+    """Record in a private view; where the system allows none, as it is, if somebody is there to agree to that."""
+    from asa.importers.recording import NoPrivateViewError, record
+
+    try:
+        return record(*commands, limit_s=limit_s, is_private=how.is_private, has_network=how.has_network)
+    except NoPrivateViewError as error:
+        if not sys.stdin.isatty():
+            raise
+        words = printable("; ".join(map(shlex.join, commands)))
+        sys.stderr.write(
+            f"{printable(error.message[:1].upper() + error.message[1:])}.\n"
+            f"Without one, `{words}` runs as it is, in {printable(str(Path.cwd()))}. sbatch submits nothing, "
+            "but all else is really done: files that it writes, changes or removes stay so, it reaches other machines, "
+            "and what calls Slurm's programs by their full paths really submits.\n"
+        )
+        if not typer.confirm("Run it as it is?", err=True):
+            sys.stderr.write("Nothing was run.\n")
+            raise typer.Exit(1) from None
+    return record(*commands, limit_s=limit_s, is_private=False)
 
 
 def _tell_of(recording: Recording, kept: Path) -> None:
@@ -96,6 +119,10 @@ def session(
         "flow.toml"
     ),
     has_network: Annotated[bool, typer.Option("--network", help="Let what you run reach other machines.")] = False,
+    in_place: Annotated[
+        bool,
+        typer.Option("--in-place", help="Have no private view of the files: what is done in the session stays done."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Record what you submit in a session: in a shell in which sbatch submits nothing.
@@ -105,10 +132,10 @@ def session(
     """
     words = command or [os.environ.get("SHELL", "/bin/sh")]
     if command is None:
-        sys.stderr.write(
-            "Recording: sbatch submits nothing here, and files are as before afterwards. Leave with exit.\n"
-        )
-    record_into(out, words, RecordingWay(limit="", has_network=has_network), force=force)
+        files = "what is done to files stays done" if in_place else "files are as before afterwards"
+        sys.stderr.write(f"Recording: sbatch submits nothing here, and {files}. Leave with exit.\n")
+    how = RecordingWay(limit="", is_private=not in_place, has_network=has_network)
+    record_into(out, words, how, force=force)
 
 
 def _file_for(words: list[str]) -> Path:
@@ -135,7 +162,17 @@ def as_workflow(command: str, words: list[str]) -> str:
         )
         hint += f"--force --out {shlex.quote(str(out))} -- {shlex.join(words)}"
         raise InputError("was changed since it was recorded, or written by hand", where=str(out), hint=hint) from error
-    record_into(out, words, RecordingWay(), force=False)
+    from asa.importers.recording import NoPrivateViewError
+
+    try:
+        record_into(out, words, RecordingWay(), force=False)
+    except NoPrivateViewError as error:
+        hint = (
+            "To have it run as it is, which submits nothing but really does what it does besides: asa import scripts "
+            f"--record --in-place --out {shlex.quote(str(out))} -- {shlex.join(words)}, and then asa {command} "
+            f"{shlex.quote(str(out))}. Or record where namespaces of users are allowed, such as on another login node."
+        )
+        raise InputError(error.message, where="--record", hint=hint) from error
     _show(out)
     return str(out)
 

@@ -2,7 +2,7 @@
 
 from .kept import keep
 from .parameters import with_parameters
-from .recorder import Recording, record
+from .recorder import NoPrivateViewError, Recording, record
 from .translation import translate
 
-__all__ = ["Recording", "keep", "record", "translate", "with_parameters"]
+__all__ = ["NoPrivateViewError", "Recording", "keep", "record", "translate", "with_parameters"]

@@ -57,6 +57,10 @@ except ImportError:
 """In a Python that the driver starts: no waiting; then what the site has for each Python."""
 
 
+class NoPrivateViewError(InputError):
+    """The system lets a driver have no view of the files of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeftByDriver:
     """What the driver made beside jobs; paths as it knows them."""
@@ -136,7 +140,9 @@ def record(
     Raises
     ------
     InputError
-        It cannot be started, or the system allows no private view.
+        It cannot be started.
+    NoPrivateViewError
+        The system allows no private view; nothing was run.
     """
     try:
         folder = (folder or Path.cwd()).absolute()
@@ -245,11 +251,11 @@ def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError("the recording was ended", where=shlex.join(command), hint="Try again.") from error
     if "no_view" in ended:
-        raise InputError(
+        raise NoPrivateViewError(
             f"this system does not let a program have its own view of the files ({ended['no_view']})",
             where="--record",
-            hint="With --in-place the script runs as it is: nothing is submitted, but what it does besides is really "
-            "done. Or record where namespaces of users are allowed, such as on another login node.",
+            hint="With --in-place it runs as it is: nothing is submitted, but what it does besides is really done. Or "
+            "record where namespaces of users are allowed, such as on another login node.",
         )
     if ended["why_not"]:
         hint = "Give the command as a shell would run it, such as ./submit.sh or python3 submit.py."
