@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import Any, Final, Literal, TypedDict
 
 from asa.errors import InputError
+from asa.requests.options import marked
 from asa.units import parse_memory, parse_storage
 
 MAX_COUNT: Final = 20_000_000
@@ -62,7 +63,6 @@ class Key:
     choices: tuple[str, ...] = ()
     option: str = ""  # the option of sbatch that says the same, where there is one, without its dashes
     of_bare: int | str = ""  # that option's value if it is given without one
-    is_target: bool = False  # whether it is part of a job's target: all jobs of a target may be deferred together
     field: str = ""
     default: Any = None
 
@@ -70,6 +70,11 @@ class Key:
     def is_amount(self) -> bool:
         """Whether stages that run at the same time need the sum."""
         return self.kind in {"count", "memory", "storage", "flag"}
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it is part of a job's target: all jobs of a target may be deferred together."""
+        return self.option in marked("target")
 
     @property
     def parse(self) -> Callable[[str], int]:
@@ -149,7 +154,6 @@ class JobKeys:
         "Account that is charged; by default the site's.",
         ["proj-42"],
         option="account",
-        is_target=True,
         default="",
     )
     reservation: str = described(
@@ -157,7 +161,6 @@ class JobKeys:
         "Reservation on whose nodes it runs; Slurm only.",
         ["workshop"],
         option="reservation",
-        is_target=True,
         default="",
     )
     nice: int = described(
@@ -351,6 +354,17 @@ def terms_of(one: JobKeys) -> dict[str, Any]:
     ('astro', 0, False)
     """
     return {key.field: getattr(one, key.field) for key in TERMS}
+
+
+def as_options(one: JobKeys) -> tuple[str, ...]:
+    """Write the values that cannot be added up as options of sbatch.
+
+    Examples
+    --------
+    >>> as_options(JobKeys(gpus=2, account="astro", nice=7))
+    ('--account=astro', '--nice=7')
+    """
+    return tuple(key.as_option(value) for key in TERMS if (value := getattr(one, key.field)))
 
 
 def divided(one: JobKeys, count: int) -> dict[str, Any]:

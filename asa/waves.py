@@ -12,13 +12,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from asa.backend import Capabilities, PartitionLimits
-from asa.keys import asked, shared_by, together
+from asa.keys import as_options, asked, shared_by, together
+from asa.requests import marked, name_of
 from asa.workflow import Slot, Stage
 
 Waves = tuple[tuple[Stage, ...], ...]
 
-# options for what two stages at a time cannot share
-_COUNTED = re.compile(r"--?(gres|gpus|licenses|L\b|tres|exclusive|bb)")
 _OF_EACH = (
     "name after after_any when command script tasks tasks_file cores nodes walltime_s expected_run_s run_spread "
     "learns_run retries retry_walltime_factor retry_memory_factor retry_max_memory_bytes environment secrets "
@@ -27,6 +26,7 @@ _OF_EACH = (
 )
 OF_EACH = frozenset(_OF_EACH.split())
 """Fields that may differ among stages that share a job, or that keep stages apart in another way, as `local` does."""
+_COUNTED = marked("counted")
 _STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on any number of cores
 
 
@@ -47,7 +47,7 @@ def is_small(stage: Stage) -> bool:
         or stage.local
         or not stage.is_one_job
         or (stage.preparation is not None and stage.preparation.launcher)
-        or any(map(_COUNTED.match, stage.options))
+        or any(name_of(option) in _COUNTED for option in (*stage.options, *as_options(stage)))
         or _STARTS_TASKS.search(stage.command or stage.script)
     )
 

@@ -11,11 +11,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from asa.errors import InputError
-from asa.requests.directives import KNOWN, Directive
+from asa.keys import TERMS, as_options
+from asa.requests.directives import Directive
+from asa.requests.options import KNOWN, marked, name_of
 from asa.requests.sizes import Needs
+from asa.workflow import Stage
 
 CORES_OF_A_JOB: Final = 32
 """Cores that elements share at most, by default: jobs of about a node, or less, fit where many would not."""
@@ -26,21 +29,13 @@ _MAX_PARTS: Final = 1000
 _USUAL_PARTS: Final = 100
 """Jobs are wider rather than more than these."""
 
-_SHARED_NAMES: Final = (
-    "acctg-freq cluster-constraint constraint cpu-freq deadline delay-boot exclude hint licenses mail-type mail-user "
-    "mcs-label nice no-requeue nodelist power prefer priority profile propagate qos reboot requeue reservation signal "
-    "threads-per-core wckey"
-)
-_SHARED: Final = frozenset(_SHARED_NAMES.split())
-"""Options that mean for a job of several elements what they mean for each, or are counted up for it."""
-
 _STARTS: Final = re.compile(r"\b(?:srun|mpirun|mpiexec|scontrol|scancel|sstat|sattach|nproc)\b")
 _OF_THE_JOB: Final = re.compile(
     r"\bSLURMD?_(?!ARRAY|SUBMIT_|CPUS_PER_TASK\b|CLUSTER_NAME\b|CONF\b|JOB_(?:NAME|PARTITION|ACCOUNT|QOS|USER|UID)\b)\w+"
 )
 _ONLY_SAID: Final = re.compile(r"\s*(?:#|(?:echo|printf)\b(?:(?!\$\()[^>|`;&])*$)")
 _CLEANS: Final = re.compile(r"\brm\b.*(?P<folder>\$\{?TMPDIR\}?)/?\*?(?:[\s\"']|$)")
-_LICENSE: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
+_COUNTED: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
 
 
 def array_text(text: str) -> str:
@@ -109,16 +104,16 @@ def read_array(directive: Directive) -> ArrayOption:
     return ArrayOption(tuple(sorted(elements)), most, int(step_match[1]) if step_match else 1)
 
 
-def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
+def apart_because(stage: Stage, text: str, needs: Needs) -> str:
     """Say why elements cannot share a job; empty if they can."""
     if needs.tasks > 1:
         return "each has several tasks"
     if needs.gpus:
         return "each has GPUs of its own"
-    for option in options:
-        name, _, value = option.removeprefix("--").partition("=")
-        counts = name != "licenses" or all(map(_LICENSE.fullmatch, value.split(",")))
-        if option in needs.options or not counts or (name in KNOWN and name not in _SHARED):
+    for option in (*stage.options, *as_options(stage)):
+        name = name_of(option)
+        counts = name not in marked("summed") or all(map(_COUNTED.fullmatch, option.partition("=")[2].split(",")))
+        if option in needs.options or not counts or (name in KNOWN and name not in marked("alike")):
             return f"each is given {option}"
     for line in text.splitlines():
         if not _ONLY_SAID.match(line) and (match := _STARTS.search(line) or _OF_THE_JOB.search(line)):
@@ -128,19 +123,28 @@ def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
     return ""
 
 
-def for_elements(option: str, count: int) -> str:
-    """Convert an element's option into that of a job of several.
+def for_elements(stage: Stage, count: int) -> dict[str, Any]:
+    """Give what options and keys of an element's stage are, by field, where its job has several elements.
 
     Examples
     --------
-    >>> for_elements("--licenses=matlab:2,fluent", 4)
-    '--licenses=matlab:8,fluent:4'
+    >>> for_elements(Stage("a", cores=1, options=("--licenses=matlab:2,fluent",)), 4)["options"]
+    ('--licenses=matlab:8,fluent:4',)
     """
+    summed = [key for key in TERMS if key.option in marked("summed")]
+    terms = {key.field: _times(getattr(stage, key.field), count) for key in summed if getattr(stage, key.field)}
+    return {"options": tuple(_option_times(option, count) for option in stage.options), **terms}
+
+
+def _option_times(option: str, count: int) -> str:
     name, _, value = option.partition("=")
-    if name != "--licenses" or count == 1:
-        return option
-    matches = [match for match in map(_LICENSE.fullmatch, value.split(",")) if match]
-    return f"{name}={','.join(f'{match[1]}:{int(match[2] or 1) * count}' for match in matches)}"
+    return f"{name}={_times(value, count)}" if name_of(option) in marked("summed") else option
+
+
+def _times(value: str, count: int) -> str:
+    """Add up what so many ask for, as in ``matlab:2,fluent``."""
+    matches = [match for match in map(_COUNTED.fullmatch, value.split(",")) if match]
+    return value if count == 1 else ",".join(f"{match[1]}:{int(match[2] or 1) * count}" for match in matches)
 
 
 def together(array: ArrayOption, cores: int, max_cores: int | None) -> int:

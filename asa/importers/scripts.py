@@ -17,7 +17,8 @@ from asa.elements import Array, parse_array
 from asa.errors import InputError
 from asa.keys import TERMS
 from asa.requests import beside
-from asa.requests.directives import KNOWN, Directive, head, refuse_value, unseen
+from asa.requests.directives import Directive, head, refuse_value, unseen
+from asa.requests.options import KNOWN, OPTIONS, marked
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
 from asa.requests.together import refuse_together
 from asa.requests.values import memory_bytes, walltime_s
@@ -45,31 +46,14 @@ from .driver import Script, is_driver, read_driver, read_script, refuse_drivers,
 _DEFAULT_WALLTIME_S: Final = 3600.0
 
 _LEFT_OUT: Final[Mapping[str, str]] = {
-    "begin": "is left out: asa decides when a job may begin",
-    "hold": "is left out: asa decides when a job may begin",
-    "clusters": "is left out: name the cluster in a site file",
-    "comment": "is left out: asa finds its jobs again by their comment",
     "dependency": "names jobs that nobody knows yet, and is left out: say `# asa: after=STAGE` in the script",
-    "export-file": "is left out: use the stage's key `environment`",
-    "get-user-env": "is left out: use the stage's key `environment`",
-    "gid": "is left out: asa submits as the user who runs it",
-    "uid": "is left out: asa submits as the user who runs it",
-    "ignore-pbs": "is left out",
     "input": "is left out: write `<FILE` where the script reads it",
-    "kill-on-invalid-dep": "is left out: asa cancels such jobs itself",
-    "parsable": "",
-    "quiet": "",
-    "verbose": "",
     "test-only": "is left out: `asa run --dry-run` shows what would be submitted",
     "time-min": "is left out: asa must know how long a job may run",
-    "wait": "is left out: asa waits itself",
 }
-_STAGE_NAMES: Final = "array chdir error export job-name output partition time wrap"
-_OF_STAGES: Final = SIZES | frozenset(_STAGE_NAMES.split()) | {key.option for key in TERMS}
-"""Options that a stage has keys for, or that are its request."""
-
-_OF_ONE_JOB: Final = frozenset({"array", "export", "input", "job-name", "no-requeue", "time"})
-"""Options whose variables a run does not read, since they are of one job."""
+"""What is said of options that are left out, where it is not what to do in place of writing them."""
+_MEANS_NOTHING: Final = "Leave it out."
+_NOT_PASSED_ON: Final = SIZES | marked("key") | marked("asa") | {key.option for key in TERMS}
 
 _COUNTS: Final = frozenset({"ntasks", "cpus-per-task"})
 
@@ -325,7 +309,7 @@ class _Translator:
             if directive.name == "dependency":
                 for part in re.split(r"[,?]", directive.value or ""):
                     refuse_rescue(part.partition(":")[0], directive.where)
-            if sentence := _LEFT_OUT.get(directive.name):
+            if sentence := _left_out(directive.name):
                 self._notes.add(f"--{directive.name} {sentence}", directive.where)
             if directive.name not in KNOWN:
                 self._notes.add(f"{directive} is no option of plain Slurm, and is passed on", directive.where)
@@ -343,7 +327,7 @@ class _Translator:
             self._notes.add(why, f"{script.path}:{number}")
         for name, said in of_variables(os.environ, "").items():
             own = script.directives.get(name)
-            if own is None and name in _OF_ONE_JOB:
+            if own is None and name in marked("job"):
                 self._notes.add(f"{VARIABLES[name]} is set here, and sbatch would read it as {said}; it is left out")
             elif own is not None and own.where != script.where and own.value != said.value:
                 note = f"{VARIABLES[name]} is set here, and sbatch would take {said} in place of {own}, which is kept"
@@ -400,7 +384,7 @@ class _Translator:
         """Make the stages of an array, in rows: each stage follows the one before it in its row."""
         directive = script.directives["array"]
         array = read_array(directive)
-        why = apart_because(stage.options, _text_of(script), needs)
+        why = apart_because(stage, _text_of(script), needs)
         if not why and script.path is None and "\n" in _command(script):
             why = "the command has several lines"
         most = 1 if why else together(array, needs.cores, self._array_cores)
@@ -443,8 +427,7 @@ class _Translator:
             f"job asks for {times}, and what has not ended when that is over runs again in another"
         )
         self._notes.add(note, script.directives["array"].where)
-        options = tuple(for_elements(option, width) for option in stage.options)
-        return replace(made, options=options, jobs=(jobs, jobs), walltime_s=in_turn * stage.walltime_s)
+        return replace(made, **for_elements(stage, width), jobs=(jobs, jobs), walltime_s=in_turn * stage.walltime_s)
 
     def _element(self, script: Script, stage: Stage, number: int) -> Stage:
         """Make the stage of one element with a job of its own."""
@@ -480,6 +463,15 @@ class _Translator:
                 f"--array: %{array.at_once} is kept: no more elements run at once, for stages follow each other in rows"
             )
             self._notes.add(note, directive.where)
+
+
+def _left_out(name: str) -> str:
+    """Say that an option is left out, and why; empty where it is not, or where that changes nothing."""
+    instead = OPTIONS[name].instead if name in marked("asa") else _MEANS_NOTHING
+    if instead == _MEANS_NOTHING:
+        return ""
+    why = f": {instead[0].lower()}{instead[1:].removesuffix('.')}" if instead else ""
+    return _LEFT_OUT.get(name, f"is left out{why}")
 
 
 def _pattern(pattern: str, script: Script, name: str) -> str:
@@ -541,7 +533,7 @@ def _request(given: Mapping[str, Directive]) -> tuple[str, ...]:
 
 def _options(given: Mapping[str, Directive], needs: Needs) -> tuple[str, ...]:
     """Give what is passed on to Slurm."""
-    return (*needs.options, *(str(d) for d in given.values() if d.name not in _OF_STAGES | _LEFT_OUT.keys()))
+    return (*needs.options, *(str(d) for d in given.values() if d.name not in _NOT_PASSED_ON))
 
 
 def _elements(script: Script, stage: Stage, part: ElementsOfJob, *, at_once: int = 0) -> Stage:
@@ -556,7 +548,7 @@ def _elements(script: Script, stage: Stage, part: ElementsOfJob, *, at_once: int
         cores=(stage.cores or 1) * count,
         memory_bytes=stage.memory_bytes * count,
         request=None,
-        options=tuple(for_elements(option, count) for option in stage.options),
+        **for_elements(stage, count),
         tasks=tuple(there + wrapped.format(f"SLURM_ARRAY_TASK_ID={i}", command) for i in part.elements),
     )
 

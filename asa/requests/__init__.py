@@ -15,24 +15,13 @@ from asa.errors import InputError
 from asa.units import parse_memory
 
 from .directives import Directive
+from .options import marked, name_of
 from .sizes import COUNTED, SIZES, Needs, read_needs
 
-__all__ = ["COUNTED", "SIZES", "Needs", "beside", "come_to", "min_nodes", "name_of", "with_memory"]
+__all__ = ["COUNTED", "SIZES", "Needs", "beside", "come_to", "marked", "min_nodes", "name_of", "with_memory"]
 
 _MIB: Final = 1 << 20
-_MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 _HINT: Final = "Write options of sbatch that say its size, each as --name=value."
-
-
-def name_of(option: str) -> str:
-    """Return the name of an option.
-
-    Examples
-    --------
-    >>> name_of("--mem-per-cpu=2G"), name_of("--exclusive")
-    ('mem-per-cpu', 'exclusive')
-    """
-    return option.removeprefix("--").partition("=")[0]
 
 
 def beside(options: Iterable[str]) -> tuple[str, ...]:
@@ -80,7 +69,7 @@ def with_memory(request: tuple[str, ...], factor: float) -> tuple[str, ...]:
     >>> with_memory(("--ntasks=4", "--mem-per-cpu=1000M"), 1.5)
     ('--ntasks=4', '--mem-per-cpu=1500M')
     """
-    return tuple(_larger(option, factor) if name_of(option) in _MEMORY else option for option in request)
+    return tuple(_larger(option, factor) if name_of(option) in marked("memory") else option for option in request)
 
 
 def _larger(option: str, factor: float) -> str:

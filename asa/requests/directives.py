@@ -7,48 +7,16 @@ rules for quotes and backslashes; an unquoted ``#`` ends the line, even inside a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from asa.errors import InputError
 
 from .forms import hint_of, takes
+from .options import ALIASES, KNOWN, OPTIONS
 
-_SHORT: Final[Mapping[str, str]] = {
-    "a": "array", "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint",
-    "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold", "i": "input",
-    "J": "job-name", "k": "no-kill", "L": "licenses", "m": "distribution", "M": "clusters", "n": "ntasks",
-    "N": "nodes", "o": "output", "O": "overcommit", "p": "partition", "q": "qos", "Q": "quiet", "s": "oversubscribe",
-    "S": "core-spec", "t": "time", "v": "verbose", "w": "nodelist", "W": "wait", "x": "exclude",
-}  # fmt: skip
-_FLAG_NAMES: Final = (
-    "consolidate-segments contiguous external hold ignore-pbs no-requeue overcommit oversubscribe parsable "
-    "quiet reboot share spread-job spread-segments stepmgr test-only use-min-nodes verbose wait"
-)
-_FLAGS: Final = frozenset(_FLAG_NAMES.split())
-_OPTIONAL_NAMES: Final = "exclusive get-user-env nice no-kill oom-kill-step propagate requeue resv-ports x11"
-_OPTIONAL: Final = frozenset(_OPTIONAL_NAMES.split())
-_VALUE_NAMES: Final = (
-    "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment constraint "
-    "container container-id container-type context core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task "
-    "deadline delay-boot dependency distribution error exclude export export-file extra extra-node-info gid gpu-bind "
-    "gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep "
-    "licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nodefile "
-    "nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode "
-    "output partition power prefer priority profile qos reservation resources segment signal sockets-per-node switches "
-    "tasks-per-node thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey "
-    "workdir wrap"
-)
-_WITH_VALUE: Final = frozenset(_VALUE_NAMES.split())
-KNOWN: Final = _FLAGS | _OPTIONAL | _WITH_VALUE
-"""Names of the options of sbatch, of every release from 22.05 to 26.05, and two of before."""
-_OTHER_NAMES: Final = {
-    "cluster": "clusters",
-    "share": "oversubscribe",
-    "tasks-per-node": "ntasks-per-node",
-    "workdir": "chdir",
-}
+_OF_LETTERS: Final = {option.letter: option.name for option in OPTIONS.values() if option.letter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +159,15 @@ def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], lis
 def _long(word: str, rest: list[str], where: str) -> Directive:
     given, equals, value = word[2:].partition("=")
     name = _whole(given, where)
+    way = OPTIONS[name].takes if name in OPTIONS else ""  # of a site's plugin
     if equals:
-        if name in _FLAGS:
+        if way == "-":
             hint = "sbatch would refuse this line, too."
             raise InputError(f"--{name} takes no value", where=where, hint=hint)
         return Directive(name, value, where)
-    if name in _FLAGS or name in _OPTIONAL:
-        return Directive(name, None, where)
-    if name in _WITH_VALUE:
+    if way == "=":
         return Directive(name, _next(rest, f"--{name}", where), where)
-    return Directive(name, rest.pop(0) if rest and not rest[0].startswith("-") else None, where)  # of a site's plugin
+    return Directive(name, None if way or not rest or rest[0].startswith("-") else rest.pop(0), where)
 
 
 def _whole(given: str, where: str) -> str:
@@ -210,21 +177,22 @@ def _whole(given: str, where: str) -> str:
         hint = f"It may be {' or '.join(f'--{name}' for name in matches[:6])}: write it whole."
         raise InputError(f"--{given} is ambiguous", where=where, hint=hint)
     name = matches[0] if matches else given
-    return _OTHER_NAMES.get(name, name)
+    return ALIASES.get(name, name)
 
 
 def _short(word: str, rest: list[str], where: str) -> Iterator[Directive]:
     letters = word[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
-        name = _SHORT.get(letter)
+        name = _OF_LETTERS.get(letter)
         if name is None:
             raise InputError(
                 f"-{letter} is not an option of sbatch", where=where, hint="Use the long name of the option."
             )
-        if name in _FLAGS:
+        way = OPTIONS[name].takes
+        if way == "-":
             yield Directive(name, None, where)
-        elif name in _OPTIONAL:
+        elif way == "[=]":
             yield Directive(name, letters or None, where)
             return
         else:

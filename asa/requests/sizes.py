@@ -16,34 +16,20 @@ from asa.errors import InputError
 from asa.shapes import doubled
 
 from .directives import Directive
+from .options import marked
 from .values import memory_bytes, node_count
 
 _Value = TypeVar("_Value")
 Remark = Callable[[str, str], None]
 """Takes a sentence that a user should read, and where it is true."""
 
-_TRANSLATED_NAMES: Final = (
-    "cpus-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres mem mem-per-cpu mem-per-gpu mincpus nodes "
-    "ntasks ntasks-per-gpu ntasks-per-node tres-per-task"
-)
-SIZES: Final = frozenset(_TRANSLATED_NAMES.split())
+SIZES: Final = marked("size")
 """Options of sbatch that say how large a job is, and are read here."""
 
 COUNTED: Final = frozenset({"cores", "cpus_per_task", "memory_bytes", "gpus"})
 """Fields of a stage that they come to."""
 
-_WIDENING_NAMES: Final = (
-    "core-spec cpus-per-gpu exclusive hint mincpus ntasks-per-core overcommit thread-spec threads-per-core"
-)
-_WIDENING: Final = frozenset(_WIDENING_NAMES.split())
-"""Options with which Slurm may give a job another number of cores than its tasks have."""
-
 _FROM_TO: Final = re.compile(r"(\d+)-(\d+)")
-_COUNT_TASKS_NAMES: Final = (
-    "array cpus-per-gpu gpus gpus-per-task mincpus ntasks ntasks-per-gpu overcommit tres-per-task"
-)
-_COUNT_TASKS: Final = frozenset(_COUNT_TASKS_NAMES.split())
-"""Options by which a job's cores do not follow from the number of its nodes, or follow from it otherwise."""
 
 _CPUS: Final = re.compile(r"cpu[:=](\d+)")
 _GPU: Final = re.compile(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count>\d+))?(?:\([^)]*\))?")
@@ -96,7 +82,7 @@ def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
         note = f"of a number of nodes that may vary the least is taken: {layout.nodes}"
         remark(note, given["nodes"].where)
     counted = set() if cpu_options else {"cpus-per-gpu", "mincpus"}
-    is_widened = any(name in given for name in _WIDENING - counted)
+    is_widened = any(name in given for name in marked("widening") - counted)
     memory, memory_options = _memory(given, layout, tasks * cpus, is_widened=is_widened)
     if "exclusive" in given and not given["exclusive"].value:
         remark("--exclusive: Slurm gives whole nodes, asa counts the cores", given["exclusive"].where)
@@ -140,7 +126,7 @@ class _TaskLayout:
     def _spans(self, given: Mapping[str, Directive]) -> list[int]:
         """Give the numbers of nodes that it may have, doubled, where its tasks are as many on each; else none."""
         match = _FROM_TO.fullmatch(self._text)
-        if match is None or int(match[2]) <= int(match[1]) or not _COUNT_TASKS.isdisjoint(given):
+        if match is None or int(match[2]) <= int(match[1]) or not marked("spreading").isdisjoint(given):
             return []
         return doubled(int(match[1]), int(match[2]))
 

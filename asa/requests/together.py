@@ -13,10 +13,10 @@ from typing import Final
 from asa.errors import InputError
 
 from .directives import Directive
+from .options import marked
 
-_MEMORY: Final = ("mem", "mem-per-cpu", "mem-per-gpu")
 _EXCLUDING: Final = (
-    *combinations(_MEMORY, 2),
+    *combinations(sorted(marked("memory")), 2),
     ("cpus-per-gpu", "cpus-per-task"),
     ("core-spec", "thread-spec"),
     *(("ntasks-per-gpu", name) for name in ("gpus-per-task", "gpus-per-socket", "ntasks-per-node")),

@@ -6,36 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from .directives import Directive
+from .options import OPTIONS, marked
 
-_NAMES: Final = (
-    "account acctg-freq batch cluster-constraint clusters consolidate-segments constraint container container-id "
-    "container-type core-spec cpus-per-gpu delay-boot distribution error exclusive export get-user-env gpu-bind "
-    "gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint ignore-pbs input job-name mem-bind "
-    "mem-per-cpu mem-per-gpu network no-kill no-requeue open-mode output overcommit partition power profile qos "
-    "requeue reservation signal spread-job spread-segments thread-spec threads-per-core tres-bind tres-per-task "
-    "use-min-nodes wait wait-all-nodes wckey"
-)
-VARIABLES: Final[Mapping[str, str]] = {
-    **{name: f"SBATCH_{name.upper().replace('-', '_')}" for name in _NAMES.split()},
-    "array": "SBATCH_ARRAY_INX",
-    "bb": "SBATCH_BURST_BUFFER",
-    "cpu-freq": "SBATCH_CPU_FREQ_REQ",
-    "mem": "SBATCH_MEM_PER_NODE",
-    "segment": "SBATCH_SEGMENT_SIZE",
-    "switches": "SBATCH_REQ_SWITCH",
-    "time": "SBATCH_TIMELIMIT",
-}
-"""The variable of each option that has one, of every release from 22.05 to 26.05."""
+VARIABLES: Final[Mapping[str, str]] = {option.name: option.variable for option in OPTIONS.values() if option.variable}
+"""The variable of each option that has one."""
 
-FLAG_VARIABLES: Final = frozenset(
-    (
-        "consolidate-segments", "ignore-pbs", "no-requeue", "overcommit", "requeue", "spread-job", "spread-segments",
-        "use-min-nodes", "wait",
-    )
-)  # fmt: skip
+FLAG_VARIABLES: Final = marked("switch")
 """Options that a variable sets or does not, by its value."""
 
-MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
+MEMORY: Final = marked("memory")
 """Options of which sbatch takes one."""
 
 _MAY_BE_EMPTY: Final = frozenset({"exclusive", "no-kill"})

@@ -13,6 +13,7 @@ from asa.estimators import WaitBank, WaitStore
 from asa.estimators.kept import bank_of
 from asa.keys import OF_JOBS, contradiction
 from asa.observations import queued
+from asa.requests import marked
 from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
@@ -153,7 +154,7 @@ BESIDE_OPTIONS = (
     *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "local"),
     *(key.field for key in OF_JOBS),
 )
-_MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
+_MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
 
 
 def _conflict(stages: Sequence[Stage]) -> str | None:

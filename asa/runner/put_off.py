@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from asa.exactly_once import Cause
-from asa.keys import TERMS, JobKeys, named, shared_by
-from asa.requests import name_of
+from asa.keys import JobKeys, named, shared_by
+from asa.requests import marked, name_of
 from asa.runner.entries import Accepted, Entry, Intended, Refused, Retried, Unexplained, Unsent
 from asa.runner.unexplained import UnknownAnswers
 from asa.strategies.base import Choice, PlannedJob
 
 if TYPE_CHECKING:
     from asa.runner.state import RunState
-
-_OF_TARGETS = frozenset({"partition", "qos", "clusters", "licenses", *(key.option for key in TERMS if key.is_target)})
 
 
 class Target(NamedTuple):
@@ -47,7 +45,7 @@ def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice
     return Target(
         next(filter(None, partitions), ""),
         tuple(named(JobKeys(**shared_by(stages))).items()),
-        tuple(sorted({o for one in stages for o in one.options if name_of(o) in _OF_TARGETS})),
+        tuple(sorted({o for one in stages for o in one.options if name_of(o) in marked("target")})),
         is_local=all(one.local for one in stages),
     )
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from asa.errors import InputError, SubmitRejectedError
-from asa.requests import SIZES
+from asa.requests import SIZES, marked
+from asa.requests.options import KNOWN, OPTIONS
 from asa.units import parse_memory
 
 from .link import SlurmJob
@@ -27,47 +28,9 @@ _KIND_AND_COUNT = re.compile(r"([A-Za-z_][^:,]*)(?::(\d+))?|(\d+)")
 _MIB: Final = 1 << 20
 
 _OURS: Final[Mapping[str, str]] = {
-    "account": "Use the stage's key `account`.",
-    "array": "Use the stage's key `tasks`, with one command for each element.",
-    "begin": "asa decides when a job may begin.",
-    "chdir": "Write `cd` into the command, or start asa in that folder.",
-    "clusters": "Name the cluster in the site file.",
-    "comment": "asa finds its jobs again by their comment.",
-    "cpus-per-task": "Use the stage's key `cpus_per_task`.",
-    "dependency": "Use the stage's key `after`.",
-    "error": "Use the stage's key `stderr`.",
-    "external": "A job whose processes come from elsewhere runs no command.",
-    "export": "Use the stage's key `environment`.",
-    "export-file": "Use the stage's key `environment`.",
-    "get-user-env": "Use the stage's key `environment`.",
-    "gid": "asa submits as the user who runs it.",
-    "gpus": "Use the stage's key `gpus`; for a type of GPU, an option such as --gres=gpu:a100:2.",
-    "help": "Leave it out.",
-    "hold": "asa decides when a job may begin.",
-    "input": "Write `<file` into the command.",
-    "job-name": "asa finds its jobs again by their names.",
-    "kill-on-invalid-dep": "asa cancels such jobs itself.",
-    "mem": "Use the stage's key `memory`.",
-    "mem-per-cpu": "Use the stage's key `memory`, for the whole stage.",
-    "nodes": "Use the stage's key `nodes`.",
-    "ntasks": "Use the stage's key `cores`: there is a task for every `cpus_per_task` of them.",
-    "output": "Use the stage's key `stdout`.",
-    "parsable": "Leave it out.",
-    "partition": "Use the stage's key `partition`.",
-    "quiet": "Leave it out.",
-    "test-only": "Use `asa run --dry-run`.",
-    "time": "Use the stage's key `walltime`.",
-    "time-min": "asa must know how long a job may run: use the stage's key `walltime`.",
-    "uid": "asa submits as the user who runs it.",
-    "usage": "Leave it out.",
-    "verbose": "Leave it out.",
-    "version": "Leave it out.",
-    "wait": "asa waits itself.",
-    "wrap": "Use the stage's key `command`.",
+    **{option.name: option.instead for option in OPTIONS.values() if option.instead},
+    **dict.fromkeys(("help", "usage", "version"), "Leave it out."),
 }
-_NOT_SHORTENED: Final = frozenset(  # whole names that others of asa's own begin with
-    {"gres", "mem-bind", "mem-per-gpu"}
-)
 
 
 def left_open(job: SlurmJob) -> frozenset[str]:
@@ -103,7 +66,7 @@ def _checked(option: str, job: str, free: Collection[str]) -> tuple[str, str | N
     if name in free and not (name == "gpus" and (value or "").isdigit() and "ntasks" not in free):
         return name, value
     for ours, hint in _OURS.items():
-        if name == ours or (ours.startswith(name) and name not in _NOT_SHORTENED):
+        if name == ours or (ours.startswith(name) and name not in KNOWN):
             raise SubmitRejectedError(f"--{name} is not for `options`", where=where, hint=hint)
     return name, value
 
@@ -180,18 +143,9 @@ def variables(options: Iterable[str], job: str, free: Collection[str] = frozense
             values |= {"SLURM_DISTRIBUTION": how} | ({"SLURM_DIST_PLANESIZE": size} if size else {})
         elif name == "hint":
             values |= {"SLURM_HINT": value or "", "SLURM_THREADS_PER_CORE": "1"}  # the one hint that is said by REST
-        elif name in _AS_VARIABLES:
+        elif name in marked("step"):
             values[f"SLURM_{name.replace('-', '_').upper()}"] = value or ""
     return values
-
-
-_AS_VARIABLES: Final = frozenset(
-    {
-        "cpus-per-gpu", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "mem-per-gpu",
-        "ntasks-per-core",
-        "ntasks-per-node", "ntasks-per-socket", "threads-per-core",
-    }
-)  # fmt: skip
 
 
 def keys_of_38() -> Keys:

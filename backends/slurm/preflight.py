@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Final, TypeVar
 
 from asa.errors import BackendError, InputError
-from asa.requests import SIZES, come_to, name_of
+from asa.requests import SIZES, come_to, marked, name_of
 from asa.units import format_duration, parse_duration
 
 from .link import SlurmJob, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition
@@ -52,7 +52,7 @@ _AWAY: Final = frozenset(
     }
 )
 # options by which a job wants certain nodes, or more of them than is known here
-_CHOOSY: Final = ("--nodelist", "-w", "--nodefile", "-F", "--reservation", "--gpus", "-G", "--ntasks-per-gpu")
+_CHOOSY: Final = marked("placing")
 _KINDS: Final = {"cpu": "cores", "node": "nodes", "mem": "MB of memory", "gres/gpu": "GPUs"}
 _AMOUNT: Final = re.compile(r"(?<![a-z/_])([a-z/_]++)=(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
 _UNITS: Final = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}  # of memory, in MB
@@ -134,7 +134,7 @@ def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition],
     if not away:
         return True
     said = dict(option.partition("=")[::2] for option in job.options)
-    if not said.keys().isdisjoint(_CHOOSY) or not said.get("--nodes", "1").isdigit():
+    if not _CHOOSY.isdisjoint(map(name_of, job.options)) or not said.get("--nodes", "1").isdigit():
         return False
     there, most = Counter(_kind(node) for node in own if node not in away), _most_nodes(job)
     return all(there[_kind(node)] >= most for node in away)

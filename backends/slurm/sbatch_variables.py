@@ -7,17 +7,15 @@ from dataclasses import replace
 from typing import Final
 
 from asa.keys import TERMS
+from asa.requests.options import marked, name_of
 from asa.requests.variables import VARIABLES, of_variables
 
 from .link import SlurmJob
 from .options import checked, left_open
 
 _SETTINGS: Final = ("account", "partition", "qos", "constraint")
-_OF_ONE_JOB_NAMES: Final = (
-    "array clusters error export get-user-env ignore-pbs input job-name no-requeue output time wait"
-)
-_LEFT_OUT: Final = frozenset((*_SETTINGS, *_OF_ONE_JOB_NAMES.split()))
-_MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
+_LEFT_OUT: Final = marked("job").union(_SETTINGS)
+_MEMORY: Final = marked("memory")
 
 
 def sbatch_settings(variables: Mapping[str, str]) -> dict[str, str]:
@@ -62,11 +60,7 @@ def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
     if job.burst_buffer:
         said.add("bb")
     said |= {key.option for key in TERMS if getattr(job, key.field)}
-    left = [(name, option) for option in options if (name := _name(option)) not in said]
+    left = [(name, option) for option in options if (name := name_of(option)) not in said]
     gpus = next((value for name, option in left if name == "gpus" and (value := option[7:]).isdigit()), "")
     kept = tuple(option for name, option in left if not (name == "gpus" and gpus))
     return replace(job, options=(*job.options, *kept), gpus=job.gpus or int(gpus or 0))
-
-
-def _name(option: str) -> str:
-    return option.removeprefix("--").partition("=")[0]

@@ -12,8 +12,9 @@ from slurm_testbed import NEWEST, OLDEST
 
 from asa.errors import InputError
 from asa.importers.scripts import import_scripts
-from asa.requests.directives import _FLAGS, _OPTIONAL, KNOWN, take_options
+from asa.requests.directives import take_options
 from asa.requests.forms import _TAKES, takes
+from asa.requests.options import KNOWN
 from asa.requests.together import refuse_together
 from asa.requests.variables import VARIABLES
 
@@ -74,12 +75,12 @@ def asks(request, tmp_path):
 def test_each_name_is_known_and_takes_its_value_so(asks):
     """A name that sbatch does not know ends it, and it says where a value is missing, or one too many."""
     release, ask = asks
-    for name in sorted(KNOWN - ELSEWHERE[release]):
+    for name in sorted(KNOWN.keys() - ELSEWHERE[release]):
         told = ask(f"--{name}=x", "--no-such-option")
         assert f"unrecognized option '--{name}" not in told, name
-        assert ("doesn't allow an argument" in told) == (name in _FLAGS), name
+        assert ("doesn't allow an argument" in told) == (KNOWN[name].takes == "-"), name
         told = ask(f"--{name}")
-        assert ("requires an argument" in told) == (name not in _FLAGS | _OPTIONAL), name
+        assert ("requires an argument" in told) == (KNOWN[name].takes == "="), name
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +12,12 @@ import pytest
 
 from asa.errors import InputError, WorkflowError
 from asa.importers import as_toml, import_scripts
+from asa.importers.arrays import apart_because, for_elements
+from asa.keys import Key
 from asa.payload import payload_text
+from asa.requests import Needs
 from asa.spec import load_workflow, write_workflow
+from asa.workflow import Stage
 
 GIB = 1 << 30
 
@@ -532,6 +537,18 @@ def test_licenses_are_those_of_all_elements(here):
     file = here("arr.sbatch", "#SBATCH --array=0-2 -t 10 -L matlab:2,fluent", "./fit")
     (stage,) = packed([file]).workflow.stages.values()
     assert stage.options == ("--licenses=matlab:6,fluent:3",)
+
+
+def test_what_is_added_up_as_an_option_is_added_up_as_a_key_too(monkeypatch):
+    """As of any option, for which nobody thinks of elements again when it becomes a key."""
+    key = Key(kind="text", description="", examples=[], option="licenses", field="account", name="licenses")
+    for module in ("asa.keys", "asa.importers.arrays"):
+        monkeypatch.setattr(f"{module}.TERMS", (key,))
+    stage = Stage("a", cores=1, account="matlab:2,fluent", options=("--constraint=fast",))
+    assert for_elements(stage, 3) == {"account": "matlab:6,fluent:3", "options": stage.options}
+    needs = Needs(1)
+    assert not apart_because(stage, "./fit", needs)
+    assert apart_because(replace(stage, account="a|b"), "./fit", needs) == "each is given --licenses=a|b"
 
 
 def test_an_array_of_more_jobs_than_can_be_is_refused_with_its_line(here):

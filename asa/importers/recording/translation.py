@@ -14,7 +14,8 @@ from asa.errors import InputError
 from asa.importers.base import Imported, ImportNotes, direct
 from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
 from asa.importers.scripts import ImportChoices, with_name, workflow_of
-from asa.requests.directives import COMPONENTS, KNOWN, Directive, refuse_components
+from asa.requests.directives import COMPONENTS, Directive, refuse_components
+from asa.requests.options import KNOWN
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 

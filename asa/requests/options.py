@@ -1,0 +1,219 @@
+"""The options of sbatch: whatever is known of each is said here, once.
+
+Names and how they take a value are those of every release from 22.05 to 26.05, and a few of before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Literal
+
+__all__ = ["ALIASES", "KNOWN", "OPTIONS", "SbatchOption", "Takes", "marked", "name_of"]
+
+Takes = Literal["=", "[=]", "-"]
+"""Whether an option takes a value: always, if one is given, never."""
+
+_MARKS: Final[Mapping[str, str]] = {
+    "size": "says how large a job is: it may be part of a stage's request (`asa.requests.sizes`)",
+    "memory": "says its memory; sbatch takes one of these",
+    "widening": "may give a job another number of cores than its tasks have",
+    "spreading": "its cores then do not follow from the number of its nodes, or follow from it otherwise",
+    "placing": "names nodes, or asks for more of them than the number of nodes says",
+    "counted": "asks for what is counted: no two stages of a job can have it at the same time",
+    "summed": "lists what it asks for as name:count, which is added up for several",
+    "alike": "means for a job of several elements of an array what it means for each",
+    "target": "says where a job is sent: jobs that are sent there are deferred together",
+    "step": "sbatch itself sets a variable of this name in the job, for its steps",
+    "key": "a stage says it by a key, or in its command",
+    "asa": "asa decides it itself, or it means nothing to a run",
+    "job": "is of a single job: the variable by which it could be asked for too is for no job of a run",
+    "switch": "its variable sets it or does not, by its value",
+}
+
+# Its name and letter; whether it takes a value; the variable by which it can be asked for, too (+: its name after
+# SBATCH_); its marks; and what to do in place of writing it among a stage's options, where it is refused there.
+_TABLE: Final = """\
+account              A =   +            target alike | Use the stage's key `account`.
+acctg-freq           - =   +            alike
+array                a =   ARRAY_INX    spreading key job | Use the stage's key `tasks`, with one command for each \
+element.
+batch                - =   +
+bb                   - =   BURST_BUFFER counted
+bbf                  - =   -            counted
+begin                b =   -            asa | asa decides when a job may begin.
+chdir                D =   -            key | Write `cd` into the command, or start asa in that folder.
+cluster-constraint   - =   +            alike
+clusters             M =   +            target asa job | Name the cluster in the site file.
+comment              - =   -            asa | asa finds its jobs again by their comment.
+consolidate-segments - -   +            switch
+constraint           C =   +            alike
+container            - =   +
+container-id         - =   +
+container-type       - =   +
+context              - =   -
+contiguous           - -   -
+core-spec            S =   +            widening
+cores-per-socket     - =   -
+cpu-freq             - =   CPU_FREQ_REQ alike
+cpus-per-gpu         - =   +            size widening spreading step
+cpus-per-task        c =   -            size step | Use the stage's key `cpus_per_task`.
+deadline             - =   -            alike
+delay-boot           - =   +            alike
+dependency           d =   -            asa | Use the stage's key `after`.
+distribution         m =   +
+error                e =   +            key job | Use the stage's key `stderr`.
+exclude              x =   -            alike
+exclusive            - [=] +            widening counted
+export               - =   +            key job | Use the stage's key `environment`.
+export-file          - =   -            asa | Use the stage's key `environment`.
+external             - -   - | A job whose processes come from elsewhere runs no command.
+extra                - =   -
+extra-node-info      B =   -
+get-user-env         - [=] +            asa job | Use the stage's key `environment`.
+gid                  - =   -            asa | asa submits as the user who runs it.
+gpu-bind             - =   +
+gpu-freq             - =   +
+gpus                 G =   +            size spreading counted placing step | Use the stage's key `gpus`; for a type \
+of GPU, an option such as --gres=gpu:a100:2.
+gpus-per-node        - =   +            size counted step
+gpus-per-socket      - =   +            counted step
+gpus-per-task        - =   +            size spreading counted step
+gres                 - =   +            size counted
+gres-flags           - =   +            counted
+hint                 - =   +            widening alike
+hold                 H -   -            asa | asa decides when a job may begin.
+ignore-pbs           - -   +            asa job switch
+input                i =   +            asa job | Write `<file` into the command.
+job-name             J =   +            key job | asa finds its jobs again by their names.
+kill-on-invalid-dep  - =   -            asa | asa cancels such jobs itself.
+licenses             L =   -            counted summed target alike
+mail-type            - =   -            alike
+mail-user            - =   -            alike
+mcs-label            - =   -            alike
+mem                  - =   MEM_PER_NODE size memory | Use the stage's key `memory`.
+mem-bind             - =   +
+mem-per-cpu          - =   +            size memory | Use the stage's key `memory`, for the whole stage.
+mem-per-gpu          - =   +            size memory step
+mem-update           - =   -
+mincpus              - =   -            size widening spreading
+network              - =   +
+nice                 - [=] -            alike
+no-kill              k [=] +
+no-requeue           - -   +            alike job switch
+nodefile             F =   -            placing
+nodelist             w =   -            alike placing
+nodes                N =   -            size | Use the stage's key `nodes`.
+ntasks               n =   -            size spreading | Use the stage's key `cores`: there is a task for every \
+`cpus_per_task` of them.
+ntasks-per-core      - =   -            widening step
+ntasks-per-gpu       - =   -            size spreading placing
+ntasks-per-node      - =   -            size step
+ntasks-per-socket    - =   -            step
+ntasks-per-tres      - =   -
+oom-kill-step        - [=] -
+open-mode            - =   +
+output               o =   +            key job | Use the stage's key `stdout`.
+overcommit           O -   +            widening spreading switch
+oversubscribe        s -   -
+parsable             - -   -            asa | Leave it out.
+partition            p =   +            target key | Use the stage's key `partition`.
+power                - =   +            alike
+prefer               - =   -            alike
+priority             - =   -            alike
+profile              - =   +            alike
+propagate            - [=] -            alike
+qos                  q =   +            target alike
+quiet                Q -   -            asa | Leave it out.
+reboot               - -   -            alike
+requeue              - [=] +            alike switch
+reservation          - =   +            target alike placing
+resources            - =   -
+resv-ports           - [=] -
+segment              - =   SEGMENT_SIZE
+signal               - =   +            alike
+sockets-per-node     - =   -
+spread-job           - -   +            switch
+spread-segments      - -   +            switch
+stepmgr              - -   -
+switches             - =   REQ_SWITCH
+test-only            - -   -            asa | Use `asa run --dry-run`.
+thread-spec          - =   +            widening
+threads-per-core     - =   +            widening alike step
+time                 t =   TIMELIMIT    key job | Use the stage's key `walltime`.
+time-min             - =   -            asa | asa must know how long a job may run: use the stage's key `walltime`.
+tmp                  - =   -
+tres-bind            - =   +            counted
+tres-per-task        - =   +            size spreading counted
+uid                  - =   -            asa | asa submits as the user who runs it.
+use-min-nodes        - -   +            switch
+verbose              v -   -            asa | Leave it out.
+wait                 W -   +            asa job switch | asa waits itself.
+wait-all-nodes       - =   +
+wckey                - =   +            alike
+wrap                 - =   -            key | Use the stage's key `command`.
+x11                  - [=] -
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SbatchOption:
+    """An option of sbatch."""
+
+    name: str
+    letter: str  # its short form; empty if it has none
+    takes: Takes
+    variable: str  # by which it is asked for, too; empty if there is none
+    marks: frozenset[str]  # as `_MARKS` has them
+    instead: str  # what to do where it is not taken among a stage's options; empty if it is
+
+
+def _read() -> Iterator[SbatchOption]:
+    for line in _TABLE.splitlines():
+        columns, _, instead = line.partition(" | ")
+        name, letter, takes, variable, *marks = columns.split()
+        if unknown := set(marks) - _MARKS.keys():
+            raise ValueError(f"{name} has unknown marks: {', '.join(sorted(unknown))}")
+        word = name.upper().replace("-", "_") if variable == "+" else variable
+        variable = "" if variable == "-" else f"SBATCH_{word}"
+        way: Takes = "=" if takes == "=" else "[=]" if takes == "[=]" else "-"
+        yield SbatchOption(name, letter.strip("-"), way, variable, frozenset(marks), instead)
+
+
+OPTIONS: Final[Mapping[str, SbatchOption]] = {option.name: option for option in _read()}
+"""All options, by their names."""
+ALIASES: Final[Mapping[str, str]] = {
+    "cluster": "clusters",
+    "share": "oversubscribe",
+    "tasks-per-node": "ntasks-per-node",
+    "workdir": "chdir",
+}
+"""Older names, with those of today."""
+KNOWN: Final[Mapping[str, SbatchOption]] = {**OPTIONS, **{alias: OPTIONS[name] for alias, name in ALIASES.items()}}
+"""All options, by either name."""
+
+
+@cache
+def marked(mark: str) -> frozenset[str]:
+    """Name the options with a mark.
+
+    Examples
+    --------
+    >>> sorted(marked("memory"))
+    ['mem', 'mem-per-cpu', 'mem-per-gpu']
+    """
+    if mark not in _MARKS:
+        raise ValueError(mark)
+    return frozenset(option.name for option in OPTIONS.values() if mark in option.marks)
+
+
+def name_of(option: str) -> str:
+    """Return the name of an option, as it is written.
+
+    Examples
+    --------
+    >>> name_of("--mem-per-cpu=2G"), name_of("--exclusive")
+    ('mem-per-cpu', 'exclusive')
+    """
+    return option.removeprefix("--").partition("=")[0]
